@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 CODES: dict[str, tuple[str, str]] = {
+    "ability": (
+        "the table of models says that a model takes no tools or no output schema",
+        "choose another model, or remove it from the prompt",
+    ),
     "address": (
         "`base_url` is not an address, or the provider takes none",
         "write `https://host:port/path`, without user, query or fragment",
@@ -16,6 +20,10 @@ CODES: dict[str, tuple[str, str]] = {
     "check": (
         "an entry of `checks` is not a map with exactly one check",
         "write `NAME: ARGUMENT`; weight, name and threshold go inside",
+    ),
+    "context": (
+        "cases are longer than the context of a model, alone or with `max_tokens`",
+        "shorten the input, lower `max_tokens`, or use a model with a larger context",
     ),
     "cron": ("a schedule is not five cron fields", "write minute hour day month weekday, in UTC"),
     "cycle": ("models `use` each other in a circle", "let one of them say everything itself"),
@@ -88,6 +96,10 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "nul-byte": ("a file holds a NUL byte", "save it as plain text"),
     "number": ("a number is too large, or NaN or infinite", "write a finite number"),
+    "old-prices": (
+        "the price table is more than a year old, and a model takes its price from it",
+        "update it with `edison prices update`",
+    ),
     "options": ("the provider takes no options, or not these", "see the table of options"),
     "owner": ("no member is an owner", "give somebody `role: owner`; the last one stays"),
     "left-out": ("the model does not take a parameter, so it is not sent", "remove the parameter"),

@@ -59,7 +59,7 @@ ONLY_IN = {
         "git/repository.py",
     },
     "cronsim": {"config/experiment.py"},
-    "tiktoken": {"plan/estimate.py"},
+    "tiktoken": {"config/tokens.py"},
     "litellm": {"providers/litellm_bridge.py"},
     "xllamacpp": {"providers/local.py"},
     "aiohttp": {"providers/transport.py"},

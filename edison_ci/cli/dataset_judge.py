@@ -16,6 +16,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
 from edison_ci.config.slices import content_hash
+from edison_ci.config.tokens import estimate_tokens
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
 from edison_ci.execute.question_grading import QuestionGrading, QuestionGradingResult
 from edison_ci.judges.instructions import load_instructions
@@ -23,7 +24,7 @@ from edison_ci.judges.judge import Judge
 from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, QuestionJudge
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.plan.estimate import TYPICAL_OUTPUT, estimate_tokens
+from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.plan.selection import Selection
 from edison_ci.results.dataset_health import QuestionQuality, quality_of
 from edison_ci.spelling import did_you_mean

@@ -65,9 +65,9 @@ def list_models(state: CliState) -> None:
 def test_models(state: CliState, names: tuple[str, ...]) -> None:
     """Send one short call to each model and diagnose failures.
 
-    Sends the parameters and the form of reply that a run sends: a judge is asked as a judge.
-    Distinguishes a wrong key, no network, no quota and an unknown model. A call costs next to
-    nothing; it counts towards the budgets.
+    Sends the parameters and the form of reply that a run sends: a judge is asked as a judge, a
+    refiner as a refiner. Distinguishes a wrong key, no network, no quota and an unknown model. A
+    call costs next to nothing; it counts towards the budgets.
 
     Examples:
       edison models test

@@ -17,12 +17,13 @@ from edison_ci.cli.lookup import (
 )
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, aligned
+from edison_ci.cli.terminal import as_json as problem_json
 from edison_ci.config import requirements
+from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for, exceeded
 from edison_ci.documents.secrets import redacted
-from edison_ci.errors import UsageError
+from edison_ci.errors import Location, Problem, Severity, UsageError
 from edison_ci.numeric import count_range, counted, dollar_range, duration_range, fixed
 from edison_ci.plan.baseline import Impact, impact_since
-from edison_ci.plan.estimate import ESTIMATE, TokenCounter, counter_for
 from edison_ci.plan.interim_analysis import both_sides
 from edison_ci.plan.plan import Plan, as_json, matrix
 from edison_ci.plan.plan import plan_run as make_plan
@@ -125,7 +126,10 @@ def _selected(project: Project, names: tuple[str, ...]) -> list[Experiment]:
 
 
 def _document(plans: list[Plan], impact: Impact | None, shards: int | None) -> dict[str, Any]:
-    body: dict[str, Any] = {"experiments": [as_json(p) for p in plans]}
+    listed = [
+        {**as_json(p), "warnings": [problem_json(warning) for warning in p.warnings]} for p in plans
+    ]
+    body: dict[str, Any] = {"experiments": listed}
     if impact is not None:
         body["changed_since"] = {
             "ref": impact.ref,
@@ -247,6 +251,18 @@ class RenderedPrompt:
     configuration: Configuration | None
     counter: TokenCounter
 
+    def warnings(self) -> list[Problem]:
+        """Return a warning if it exceeds the context of the model."""
+        if self.configuration is None:
+            return []
+        texts = [message.content for message in self.messages]
+        excess = exceeded(self.configuration, self.prompt, texts)
+        if excess is None:
+            return []
+        where = Location(self.prompt.path, self.prompt.sections[-1].line, 1)
+        message = f"case {self.case.id!r} is {excess.text}"
+        return [Problem(where, "context", message, excess.hint, Severity.WARNING)]
+
 
 @click.command(cls=EdisonCommand)
 @click.argument("prompt")
@@ -282,6 +298,7 @@ def render(state: CliState, /, prompt: str, **options: Any) -> None:
         configuration=configuration,
         counter=counter_for(configuration.model) if configuration else ESTIMATE,
     )
+    terminal.warnings(rendered.warnings())
     if terminal.json:
         terminal.document(_request_document(rendered))
     else:
@@ -325,6 +342,7 @@ def _request_document(rendered: RenderedPrompt) -> dict[str, Any]:
         ],
         "tools": prompt.tools,
         "tokens": {"total": sum(counts), "method": counter.method, "exact": counter.exact},
+        "warnings": [problem_json(warning) for warning in rendered.warnings()],
     }
 
 

@@ -27,6 +27,8 @@ _NOT_WITH_REASONING = {
     "anthropic": frozenset({"temperature", "top_p"}),
 }
 """Parameters that a vendor does not take from a model that reasons."""
+_ONE_OF = frozenset({"temperature", "top_p"})
+"""Newer models of Anthropic refuse the two together; the temperature is sent."""
 FEWEST_TO_THINK = 1_024
 """Tokens of thinking at least, for models of Anthropic that take a number instead of a level."""
 
@@ -95,6 +97,8 @@ def not_taken(model: Model, params: Mapping[str, Any]) -> frozenset[str]:
         refused |= _SAMPLING
     if can.responses:
         refused |= _NOT_IN_RESPONSES
+    if can.known and vendor == "anthropic" and params.keys() >= _ONE_OF:
+        refused |= {"top_p"}
     # Models of Anthropic reason when they are told to, others unless they are told not to.
     reasons = level not in (None, "none") if vendor == "anthropic" else level != "none"
     if can.reasoning and reasons:
@@ -102,6 +106,13 @@ def not_taken(model: Model, params: Mapping[str, Any]) -> frozenset[str]:
     if can.known and not can.reasoning:
         refused |= {"reasoning"}
     return refused
+
+
+def left_out_message(model: Model, key: str) -> str:
+    """Return the warning that a written parameter is not sent."""
+    both = key == "top_p" and model.capabilities.sampling and vendor_of(model) == "anthropic"
+    beside = " beside temperature or reasoning" if both else ""
+    return f"{model.model} takes no {key}{beside}; it is not sent"
 
 
 def problems_with(model: Model, params: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

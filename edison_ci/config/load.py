@@ -12,7 +12,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.calibration import JudgeApprovalsFile
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.models import Configuration, Model, configure
-from edison_ci.config.prices import PriceTable, load_prices
+from edison_ci.config.prices import PROJECT_FILE, PriceTable, load_prices
 from edison_ci.config.program_files import program_files, with_code
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
 from edison_ci.config.rules import ExperimentRules, References, RegistryRules
@@ -151,8 +151,8 @@ class Project:
             raise UsageError(f"there is no experiment {name!r}", hint=hint)
         return found
 
-    def other_models_of(self, experiment: Experiment) -> set[str]:
-        """Return the names of the models that judge, grade, screen, refine or embed."""
+    def judging_models_of(self, experiment: Experiment) -> set[str]:
+        """Return the names of the models that judge, grade, screen or embed."""
         file, defaults = experiment.file, self.file.defaults
         screens = (file.safety.moderation, file.safety.toxicity, file.judges.pairwise)
         named: set[str | None] = {
@@ -160,9 +160,14 @@ class Project:
             *(grader.by or defaults.judge for grader in file.judges.graders),
             *(screen.by for screen in screens if screen is not None),
             *experiment.embedders(),
-            file.refine.by or defaults.refiner,
         }
         return {name for name in named if name is not None and name in self.models}
+
+    def other_models_of(self, experiment: Experiment) -> set[str]:
+        """Return the names of the models that judge, grade, screen, embed or refine."""
+        refiner = experiment.file.refine.by or self.file.defaults.refiner
+        refining = {refiner} if refiner is not None and refiner in self.models else set[str]()
+        return self.judging_models_of(experiment) | refining
 
     def raw_files_of(self, experiment: Experiment) -> set[str]:
         """Return the files of an experiment that are hashed as bytes: code, labels, recordings."""
@@ -270,9 +275,8 @@ def _prices(tree: Tree, files: ProjectFiles) -> PriceTable:
     try:
         return load_prices(tree)
     except Fault as fault:
-        files.problems.append(
-            Problem(Location(".edison/prices.json"), fault.code, fault.message, fault.hint)
-        )
+        where = Location(PROJECT_FILE, fault.at[0] + 1, fault.at[1] + 1)
+        files.problems.append(Problem(where, fault.code, fault.message, fault.hint))
         return load_prices()
 
 

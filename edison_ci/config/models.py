@@ -352,8 +352,11 @@ def sent_params(
     params = {key: value for key, value in defaults.items() if key in taken}
     if "top_p" in written and vendor_of(model) == "anthropic":
         params.pop("temperature", None)  # newer models refuse the two together
-    if (most := model.capabilities.max_out) is not None and "max_tokens" in params:
-        params["max_tokens"] = min(params["max_tokens"], most)
+    if "max_tokens" in params:
+        can = model.capabilities
+        # Half of a small context is left to the input.
+        sizes = (params["max_tokens"], can.max_out, can.context and can.context // 2)
+        params["max_tokens"] = min(size for size in sizes if size)
     params = {key: value for key, value in {**params, **written}.items() if key not in refused}
     return params, tuple(key for key in written if key in refused)
 

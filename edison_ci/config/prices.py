@@ -59,6 +59,11 @@ class PriceTable:
         row = self.models.get(key_of(model))
         return None if row is None else price_of_row(row)
 
+    def lists(self, model: Model) -> bool:
+        """Whether the price of a model comes from this table."""
+        written = model.price is not None or model.provider in OFFLINE
+        return not written and key_of(model) in self.models
+
     def capabilities(self, model: Model) -> Capabilities:
         """Return what the model accepts, as far as the table knows it."""
         if model.provider == "local":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
 import json
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.capabilities import problems_with
+from edison_ci.config.capabilities import left_out_message, problems_with, vendor_of
 from edison_ci.config.experiment import JUDGES, NAMED_METRICS, ExperimentFile, ModelUse
 from edison_ci.config.model_entry import LITELLM_VENDORS
 from edison_ci.config.models import (
@@ -27,11 +28,10 @@ from edison_ci.contracts import JudgePlugin
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
-from edison_ci.errors import Problem, Severity
+from edison_ci.errors import Location, Problem, Severity
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Iterable, Iterator, Mapping
 
     from edison_ci.checks.code import Python
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from edison_ci.config.rubric import RubricFile
     from edison_ci.config.user_schemas import SchemaFault
     from edison_ci.documents.marks import Document
+
+
+OLDEST_PRICES = dt.timedelta(days=365)
+"""Age from which a price table is too old."""
 
 
 def service_of(model: Model) -> str | None:
@@ -77,6 +81,7 @@ class RegistryRules:
             self._check_trust(model)
             self._check_price(model)
             self._check_files(model)
+        self._check_age()
         document = self._refs.files.documents.get(PROJECT)
         for role in ("model", "judge", "refiner"):
             name = getattr(self._refs.header.defaults, role)
@@ -125,6 +130,19 @@ class RegistryRules:
             if warning:
                 self._refs.files.problems.append(warning)
 
+    def _check_age(self) -> None:
+        """Warn of a price table that is older than a year, if a model takes its price from it."""
+        table, models = self._prices, self._refs.models.values()
+        age = self._today - dt.date.fromisoformat(table.date)
+        if age <= OLDEST_PRICES or not any(table.lists(model) for model in models):
+            return
+        registry = self._refs.header.paths.models
+        where = Location(registry if table.origin == "bundled" else table.origin)
+        message = f"the prices are of {table.date}, more than a year old: costs may be wrong"
+        hint = "update them with: edison prices update --from FILE"
+        warning = Problem(where, "old-prices", message, hint, Severity.WARNING)
+        self._refs.files.problems.append(warning)
+
     def _check_params(self, model: Model) -> None:
         """Check the parameters in models.yaml against the table of models."""
         document = self._refs.files.documents.get(self._refs.header.paths.models)
@@ -134,7 +152,7 @@ class RegistryRules:
             where = (model.name, "params", key)
             self._refs.add(document, where, "params", message, f"change {key}")
         for key in sent_params(model, model.params)[1]:
-            message = f"{model.model} takes no {key}; it is not sent"
+            message = left_out_message(model, key)
             where = (model.name, "params", key)
             self._refs.warn(document, where, "left-out", message, f"remove {key}")
 
@@ -598,6 +616,10 @@ class ExperimentRules:
                 )
             elif grader.by is not None:
                 self._refs.answering_model(document, (*place, "by"), grader.by)
+            prompt = found[-1]
+            model = self._refs.models.get(grader.by or self._refs.header.defaults.judge or "")
+            if prompt is not None and model is not None:
+                self._params(document, place, prompt, (model.name, model, {}))
         return found
 
     def _prompt(self, path: str, place: Path, document: Document, kind: str) -> Prompt | None:
@@ -684,26 +706,10 @@ class ExperimentRules:
         self, document: Document, prompt: Prompt, points: list[tuple[Path, Point]]
     ) -> None:
         seen: dict[str, str] = {}
-        for place, (name, model, params) in points:
-            for key, message in params_refused(prompt.header.params.written(), model.provider):
-                self._refs.add(
-                    document,
-                    place,
-                    "params",
-                    f"{prompt.path} sets {key}, but {message}",
-                    f"leave out {name}, or remove {key} from the prompt",
-                )
-            for key, message in params_refused(params, model.provider):
-                where = (*place, "params", key)
-                self._refs.add(document, where, "params", f"{name}: {message}", f"remove {key}")
+        for place, point in points:
+            self._params(document, place, prompt, point)
+            name, model, params = point
             found = configure(name, model, prompt, params)
-            own = {**prompt.header.params.written(), **params}
-            for key, message in problems_with(model, own):
-                self._refs.add(document, place, "params", f"{name}: {message}", f"change {key}")
-            for key in found.left_out:
-                if key in own:
-                    message = f"{name}: {model.model} takes no {key}; it is not sent"
-                    self._refs.warn(document, place, "left-out", message, f"remove {key}")
             identity = json.dumps([model.identity(), found.params], sort_keys=True, default=str)
             first = seen.setdefault(identity, name)
             if first is not name:
@@ -714,6 +720,47 @@ class ExperimentRules:
                     f"{first} and {name} are the same call",
                     "for several answers per case, set repeats",
                 )
+
+    def _params(self, document: Document, place: Path, prompt: Prompt, point: Point) -> None:
+        """Report what a model does not take of a prompt and of the parameters here."""
+        name, model, params = point
+        header = prompt.header.params.written()
+        for key, message in params_refused(header, model.provider):
+            said = f"{prompt.path} sets {key}, but {message}"
+            hint = f"leave out {name}, or remove {key} from the prompt"
+            self._refs.add(document, place, "params", said, hint)
+        for key, message in params_refused(params, model.provider):
+            where = (*place, "params", key)
+            self._refs.add(document, where, "params", f"{name}: {message}", f"remove {key}")
+        own = {**header, **params}
+        written = {**model.params, **own}
+        in_registry = {*problems_with(model, model.params)}
+        for key, message in problems_with(model, written):
+            if (key, message) not in in_registry:
+                of = f"{name}: {prompt.path}" if key in header.keys() - params.keys() else name
+                self._refs.add(document, place, "params", f"{of}: {message}", f"change {key}")
+        for key in sent_params(model, written)[1]:
+            if key in own:
+                message = f"{name}: {left_out_message(model, key)}"
+                self._refs.warn(document, place, "left-out", message, f"remove {key}")
+        self._forms(document, place, prompt, point)
+
+    def _forms(self, document: Document, place: Path, prompt: Prompt, point: Point) -> None:
+        """Warn of tools and output schemas that a model does not take."""
+        name, model, _ = point
+        can = model.capabilities
+        # Older models of Anthropic give an answer of a given form through a tool.
+        schema = can.tools if vendor_of(model) == "anthropic" and not can.schema else can.schema
+        lacking = {
+            "tools": prompt.tools is not None and can.tools is False,
+            "output schema": prompt.output is not None and schema is False,
+        }
+        for what, lacks in lacking.items():
+            if lacks:
+                message = f"{name}: {model.model} takes no {what}, according to the table of models"
+                message += f", but {prompt.path} has"
+                hint = "choose another model, or remove it from the prompt"
+                self._refs.warn(document, place, "ability", message, hint)
 
     def _judges(
         self, file: ExperimentFile, document: Document, rubric: RubricFile | None

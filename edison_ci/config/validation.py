@@ -13,6 +13,7 @@ from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import QUARANTINE
 from edison_ci.config.requirements import missing_in
+from edison_ci.config.tokens import ContextCheck
 from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_text import read_yaml
@@ -92,6 +93,8 @@ class _RenderStats:
     lacking: Counter[str] = field(default_factory=Counter)
     """Counts of missing values, by name in the template."""
     unrenderable: int = 0
+    context: ContextCheck | None = None
+    """None for graders, whose input includes the answer."""
 
     def needs(self) -> frozenset[str]:
         """Return the required variables."""
@@ -118,7 +121,11 @@ class DataCheck:
     def __iter__(self) -> Iterator[Case]:
         """Yield every case; afterwards `problems` is complete."""
         split = self.experiment.file.split
-        generators = [_RenderStats(prompt) for prompt in self.experiment.prompts]
+        configured = self.experiment.configurations
+        generators = [
+            _RenderStats(prompt, context=ContextCheck(prompt, configured(prompt)))
+            for prompt in self.experiment.prompts
+        ]
         graders = [_RenderStats(grader) for grader in self.experiment.graders]
         aside = {
             entry.case
@@ -176,12 +183,12 @@ class DataCheck:
         return True
 
     def _try(self, tried: _RenderStats, case: Case) -> None:
-        prompt = tried.prompt
+        prompt, context = tried.prompt, tried.context
         if not self._lacks(tried, case):
-            if prompt.plain:
+            if prompt.plain and not (context and context.may_exceed(case.inputs)):
                 return
             try:
-                prompt.render(case.inputs)
+                messages = prompt.render(case.inputs)
             except MissingValueError as error:
                 tried.lacking[error.name] += 1
             except RenderError as error:
@@ -193,6 +200,8 @@ class DataCheck:
                     self.problems.append(Problem(where, "render", message, hint))
                 return
             else:
+                if context is not None:
+                    context.add(case.id, [message.content for message in messages])
                 return
         self.skipped_count[prompt.id] += 1
         listed = self.skipped.setdefault(prompt.id, [])
@@ -213,6 +222,8 @@ class DataCheck:
             self._missing_variables(tried)
         for tried in generators:
             self._missing_values(tried)
+            if tried.context is not None:
+                self.problems += tried.context.problems(self.cases)
         for tried in graders:
             self._missing_for_graders(tried)
         for index, check in enumerate(experiment.file.checks):

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.tokens import counter_for
 from edison_ci.errors import UsageError
-from edison_ci.plan.estimate import counter_for
 from edison_ci.plan.plan import ALLOW_CODE
 from edison_ci.providers.budget import Budgeted, ReplayedAnswers
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client

@@ -77,18 +77,18 @@ def probe(project: Project, models: Sequence[Model], context: RunContext) -> lis
     return asyncio.run(ask())
 
 
-def _probe_request(project: Project, model: Model) -> Request:
+def probe_request(project: Project, model: Model) -> Request:
     """Return a short request with the parameters and the form that a run sends to the model."""
-    embedding = {name for one in project.experiments.values() for name in one.embedders()}
+    experiments = project.experiments.values()
+    embedding = {name for one in experiments for name in one.embedders()}
     if model.name in embedding or model.capabilities.embedding:
         return embedding_request(model, _QUESTION)
-    judging = {
-        name for one in project.experiments.values() for name in project.other_models_of(one)
-    }
-    if model.name in judging:
-        asked = (Message("system", _JUDGE_QUESTION), Message("user", _QUESTION))
-        return Judge.of(model).request(asked, schema=object_schema(ready={"type": "boolean"}))
+    asked = (Message("system", _JUDGE_QUESTION), Message("user", _QUESTION))
     params, left_out = sent_params(model, model.params)
+    if any(model.name in project.judging_models_of(one) for one in experiments):
+        return Judge.of(model).request(asked, schema=object_schema(ready={"type": "boolean"}))
+    if any(model.name in project.other_models_of(one) for one in experiments):
+        return Judge(model, params, left_out).request(asked)  # a refiner
     return Request(
         provider=model.provider,
         endpoint=model.endpoint,
@@ -104,7 +104,7 @@ async def _probe_model(project: Project, clients: ClientPool, model: Model) -> P
         kind = "NOT_INSTALLED" if problem.code == "not-installed" else "NOT_THERE"
         return ProbeResult(model, kind, f"{problem.message} ({problem.hint})")
     try:
-        answer = await clients.of(model, "test").answer(_probe_request(project, model))
+        answer = await clients.of(model, "test").answer(probe_request(project, model))
     except UsageError as error:
         kind = "NO_KEY" if model.keys or model.base_url_env else "NOT_THERE"
         return ProbeResult(model, kind, error.message)

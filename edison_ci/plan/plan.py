@@ -16,17 +16,15 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.experiment import Split
 from edison_ci.config.project_files import only_errors, only_warnings
+from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.config.validation import DataCheck
 from edison_ci.errors import ConfigError, EdisonError, Problem, UsageError
 from edison_ci.plan.estimate import (
-    ESTIMATE,
     ONCE,
     TYPICAL_OUTPUT,
     ZERO,
     CostRange,
     Load,
-    TokenCounter,
-    counter_for,
     total,
     total_cost,
     total_seconds,
@@ -141,19 +139,11 @@ class CaseSurvey:
         self._shards: Counter[int] = Counter()
         self._counted: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
-        models = {model.name: model for _, model, _ in experiment.models}.values()
-        self._counters = {counter_for(model) for model in models} | {ESTIMATE}
-        self._contexts = [
-            (model.name, counter_for(model), size)
-            for model in models
-            if (size := model.capabilities.context) is not None
-        ]
+        self._counters = {counter_for(model) for _, model, _ in experiment.models} | {ESTIMATE}
         self._embedders = experiment.embedders()
         self._references: dict[tuple[str, str], int] = {}
         """Tokens of the references by the model that embeds them, and the hash of the text."""
         self._surveyed = 0
-        self.too_long: dict[tuple[str, str], list[str]] = {}
-        """Cases whose prompt exceeds the context of a model, by prompt and model."""
 
     def add(self, case: Case, *, here: bool = True) -> None:
         """Count a case; one of another shard only goes into the fingerprint."""
@@ -200,11 +190,6 @@ class CaseSurvey:
         self.usable[prompt.id] += 1
         if not counting:
             return
-        size = sum(len(text.encode()) for text in texts)
-        for name, counter, context in self._contexts:
-            # A token has at least one byte.
-            if size > context and counter.of_messages(texts) > context:
-                self.too_long.setdefault((prompt.id, name), []).append(case.id)
         self._counted[prompt.id] += 1
         for counter in self._counters:
             self._tokens[prompt.id, counter.method] += counter.of_messages(texts)
@@ -572,7 +557,6 @@ def bare_plan(
         reasons=[
             *_reasons(project, survey),
             *_idle(experiment, of),
-            *_too_long(project, survey),
             *(["tokens are estimated from those of earlier answers"] if past else []),
         ],
         unready=_unready(project, made),
@@ -647,16 +631,6 @@ def _reasons(project: Project, survey: CaseSurvey) -> list[str]:
     if survey.sampled:
         reasons.append(f"tokens are counted on {COUNT_EVERY:,} cases and every 100th after them")
     return reasons
-
-
-def _too_long(project: Project, survey: CaseSurvey) -> list[str]:
-    """Say which cases exceed the context of a model."""
-    found = []
-    for (prompt, name), cases in survey.too_long.items():
-        shown = ", ".join(cases[:3]) + (f" and {len(cases) - 3:,} more" if len(cases) > 3 else "")
-        most = project.models[name].capabilities.context
-        found.append(f"{prompt} is longer than the context of {name} ({most:,} tokens) for {shown}")
-    return found
 
 
 def _idle(experiment: Experiment, of: str) -> list[str]:

@@ -65,6 +65,7 @@ def test_plan(edison: Edison, mini: Folder) -> None:
         "reasons",
     }
     added = {
+        "warnings",
         "simulated",
         "skipped",
         "holdout",
@@ -149,6 +150,7 @@ def test_render(edison: Edison, mini: Folder) -> None:
         ],
         "tools": None,
         "tokens": {"total": 15, "method": "about 4 bytes a token", "exact": False},
+        "warnings": [],
     }
 
 

@@ -450,7 +450,7 @@ def test_plan_names_what_is_too_long_for_a_local_model(edison: Edison, project: 
     path = next((project.path / "prompts").glob("*.md"))
     path.write_text(path.read_text("utf-8") + "Be kind to everyone. " * 300, "utf-8")
     done = edison(project, "plan")
-    assert "is longer than the context of small (256 tokens) for " in done.all
+    assert "the context of small (256 tokens) and will be refused: ada, bo" in done.all
 
 
 # --- doctor ---------------------------------------------------------------------------------------

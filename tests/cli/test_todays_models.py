@@ -176,6 +176,24 @@ def test_a_test_sends_what_a_run_sends(
     assert sent["/v1/messages"]["output_config"]["format"]["type"] == "json_schema"
 
 
+def test_a_refiner_is_tested_as_a_refiner(
+    edison: Edison, mini: Folder, server: LoopbackServer
+) -> None:
+    entries = {name: entry(server, "openai", "gpt-4.1") for name in ("small", "judge", "refiner")}
+    mini.write("models.yaml", "".join(f"{name}: {one}\n" for name, one in entries.items()))
+    mini.edit("experiments/hello.yaml", "gates:", "refine: {by: refiner}\ngates:")
+    sent = {}
+    for name in entries:
+        assert edison(mini, "models", "test", name).code == 0
+        body = server.requests[-1].json
+        sent[name] = (body["temperature"], body.get("response_format", {}).get("type"))
+    assert sent == {
+        "small": (1.0, None),
+        "judge": (0.3, "json_schema"),
+        "refiner": (1.0, "json_object"),
+    }
+
+
 def test_a_service_that_was_retired_is_refused_with_the_way_out(
     edison: Edison, mini: Folder
 ) -> None:
@@ -221,15 +239,3 @@ def test_a_declared_output_is_checked_on_every_answer(
         ).fetchall()
     # Beside a rubric a check decides whether an answer passes, not its score.
     assert found == [(status, *((*graded, 0.0) if graded else (None, None, None)))] * 2
-
-
-def test_a_case_that_exceeds_the_context_of_a_model_is_named_by_the_plan(
-    edison: Edison, mini: Folder, server: LoopbackServer
-) -> None:
-    small = entry(server, "openai", "gpt-4", ", params: {max_tokens: 100}")
-    mini.write("models.yaml", f"small: {small}\njudge: {{provider: sim, model: judge}}\n")
-    long = json.dumps({"id": "long", "input": {"name": "word " * 9_000}, "expected": "x"})
-    mini.write("datasets/names.jsonl", mini.read("datasets/names.jsonl") + long + "\n")
-    done = edison(mini, "plan")
-    assert "hello is longer than the context of small (8,192 tokens) for long" in done.all
-    assert "ada" not in done.all

@@ -27,6 +27,7 @@ PRO = "{provider: openai, model: o3-pro}"
         (OLDER, {"temperature": 0.2}, {"temperature": 0.2}, ()),
         (OLDER, {"temperature": 0.2, "reasoning": "low"}, {"reasoning": "low"}, ("temperature",)),
         (OLDER, {"top_p": 0.9}, {"top_p": 0.9}, ()),
+        (OLDER, {"top_p": 0.9, "temperature": 0.2}, {"temperature": 0.2}, ("top_p",)),
         (GPT, {"temperature": 0.2, "seed": 1}, {"seed": 1}, ("temperature",)),
         (GPT, {"temperature": 0.2, "reasoning": "none"},
          {"temperature": 0.2, "reasoning": "none"}, ()),
@@ -48,6 +49,11 @@ def test_defaults_follow_the_model() -> None:
     assert sent_params(model(OPUS), {}) == ({"max_tokens": 4096}, ())
     short = model("{provider: openai, model: gpt-3.5-turbo-instruct}")
     assert short.capabilities.max_out == 4096
+    narrow = model("{provider: azure, model: gpt-35-turbo, base_url: 'https://x.example', "
+                   "options: {deployment: d, api_version: '2024-10-21'}}")  # fmt: skip
+    assert narrow.capabilities.context == 4097
+    assert sent_params(narrow, {})[0]["max_tokens"] == 2048
+    assert sent_params(narrow, {"max_tokens": 4096})[0]["max_tokens"] == 4096
     assert "temperature" not in Judge.of(model(OPUS)).params
     assert Judge.of(model(PLAIN)).params == JUDGE_PARAMS
 

@@ -411,6 +411,69 @@ def test_a_model_about_to_retire_is_a_warning(mini: Folder, retires: str, said: 
         assert f"warning: model 'old' {said}, according to the price table" in found[0]
 
 
+@pytest.mark.parametrize(
+    ("price", "said"),
+    [
+        ("{in: -1, out: 1}", "models.yaml:3:52: in is -1; at least 0"),
+        ("{in: 1, out: .nan}", "models.yaml:3:60: out is '.nan', not a number"),
+        ("{in: .inf, out: 1}", "models.yaml:3:52: in is '.inf', not a number"),
+        ("{in: 1, out: 1, cached_in: -.inf}", "cached_in is '-.inf', not a number"),
+        ("{in: 1, out: 100001}", "out is 100001; at most 100,000"),
+        ("{in: 1}", "key 'out' is missing (add out: ...)"),
+        ("{in: 1, out: 1, call: .nan}", "call is '.nan', not a number"),
+    ],
+)
+def test_a_written_price_that_is_none_is_an_error(mini: Folder, price: str, said: str) -> None:
+    (found,) = problems(mini, f"odd: {{provider: openai, model: gpt-4o, price: {price}}}\n")
+    assert said in found
+    assert "warning" not in found
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-0.1", "null"])
+def test_a_table_with_an_impossible_price_is_an_error_with_its_line(
+    mini: Folder, number: str
+) -> None:
+    row = f'"openai/x": {{"in": {number}, "out": 1}}'
+    mini.write(PROJECT_FILE, f'{{"date": "2026-11-01", "models": {{\n{row}\n}}}}')
+    (found,) = problems(mini, "")
+    assert found.startswith(f"{PROJECT_FILE}:2:")
+    assert "warning" not in found
+
+
+@pytest.mark.parametrize(
+    ("date", "entry", "old"),
+    [
+        ("2025-11-14", "model: x", True),
+        ("2025-11-16", "model: x", False),
+        ("2025-11-14", "model: x, price: {in: 1, out: 1}", False),
+        ("2025-11-14", "model: x, price: free", False),
+    ],
+)
+def test_a_table_older_than_a_year_is_a_warning(
+    mini: Folder, date: str, entry: str, old: bool
+) -> None:
+    rows = {"openai/x": {"in": 1.0, "out": 1.0}}
+    mini.write(PROJECT_FILE, dump_table(PriceTable(date, "test", rows)))
+    found = problems(mini, f"mine: {{provider: openai, {entry}}}\n")
+    said = (
+        f"{PROJECT_FILE}: warning: the prices are of {date}, more than a year old: costs may be "
+        "wrong (update them with: edison prices update --from FILE)"
+    )
+    assert found == ([said] if old else [])
+
+
+def test_the_bundled_table_grows_old_too(mini: Folder) -> None:
+    mini.write("models.yaml", mini.read("models.yaml") + "a: {provider: openai, model: gpt-5.6}\n")
+    later = dt.date.fromisoformat(load_prices().date) + dt.timedelta(days=366)
+    _, found = inspect_project(WorkingTree(mini.path), root=mini.path, today=later)
+    assert [problem.code for problem in found if "more than a year" in problem.message] == [
+        "old-prices"
+    ]
+    mini.write("models.yaml", "small: {provider: sim, model: small}\n")
+    _, found = inspect_project(WorkingTree(mini.path), root=mini.path, today=later)
+    assert not [problem for problem in found if problem.code == "old-prices"]
+
+
 def test_a_written_price_or_free_needs_no_table(mini: Folder) -> None:
     assert (
         problems(

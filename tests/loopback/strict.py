@@ -46,6 +46,7 @@ RANGES = {
 }  # fmt: skip
 SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "logprobs", "stop")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 def refusal(chat: Chat, provider: str | None = None) -> str | None:
@@ -53,7 +54,8 @@ def refusal(chat: Chat, provider: str | None = None) -> str | None:
     kind = provider or ("anthropic" if chat.protocol == "anthropic" else "openai")
     row = load_prices().models.get(f"{kind}/{chat.model}", {})
     check = {"openai": _chat, "responses": _responses, "anthropic": _messages}[chat.protocol]
-    return next(iter([*_ranges(chat.body), *check(chat.body, row)]), None)
+    found = [*_ranges(chat.body), *check(chat.body, row), *_tools(chat.body, row)]
+    return next(iter([*found, *_context(chat, row)]), None)
 
 
 def _ranges(body: Mapping[str, Any]) -> Iterator[str]:
@@ -61,6 +63,44 @@ def _ranges(body: Mapping[str, Any]) -> Iterator[str]:
         value = body.get(name)
         if value is not None and not low <= value <= high:
             yield f"Invalid '{name}': must be between {low} and {high}."
+
+
+def _tools(body: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
+    if body.get("tools") and row and not row.get("tools"):
+        yield "tools is not supported in this model."
+    if not body.get("tools"):
+        for name in body.keys() & {"tool_choice", "parallel_tool_calls"}:
+            yield f"'{name}' is only allowed when 'tools' are specified."
+
+
+def _context(chat: Chat, row: Mapping[str, Any]) -> Iterator[str]:
+    """Refuse what is too long, at four characters a token."""
+    most, body = row.get("context"), chat.body
+    if most is None:
+        return
+    wanted = body.get("max_completion_tokens") or body.get("max_tokens") or 0
+    if row.get("reasoning") and chat.protocol == "openai":
+        wanted = 0  # the table has the input alone
+    tokens = len(chat.said) // 4 + wanted
+    if tokens > most:
+        yield (
+            f"This model's maximum context length is {most} tokens. However, you requested "
+            f"{tokens} tokens."
+        )
+
+
+def _strict_schema(schema: Any) -> Iterator[str]:
+    """Refuse schemas of objects that are not closed, as OpenAI does for `strict`."""
+    if not isinstance(schema, dict):
+        return
+    inner = schema.get("properties", {})
+    if schema.get("type") == "object":
+        if schema.get("additionalProperties") is not False:
+            yield "Invalid schema: 'additionalProperties' is required to be supplied and false."
+        if set(schema.get("required", ())) != set(inner):
+            yield "Invalid schema: 'required' is required to include every key in properties."
+    for each in [*inner.values(), schema.get("items")]:
+        yield from _strict_schema(each)
 
 
 def _unknown(body: Mapping[str, Any], known: frozenset[str]) -> Iterator[str]:
@@ -78,6 +118,8 @@ def _chat(body: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
     if levels and "max_tokens" in body:
         yield "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
     yield from _size(body.get("max_completion_tokens") or body.get("max_tokens"), row)
+    if not 1 <= len(body.get("stop", ["x"])) <= 4:
+        yield "Invalid 'stop': array too long. Expected at most 4."
     yield from _form(body.get("response_format"), body["messages"], row)
     for tool in body.get("tools", ()):
         if set(tool) != {"type", "function"} or not NAME.fullmatch(tool["function"]["name"]):
@@ -93,6 +135,10 @@ def _responses(body: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]
     if wanted is not None and wanted["type"] == "json_schema":
         if not {"type", "schema", "name"} <= wanted.keys():
             yield "Missing required parameter: 'text.format.name'."
+        if not row.get("schema", True):
+            yield "'text.format' of type 'json_schema' is not supported with this model."
+        if wanted.get("strict"):
+            yield from _strict_schema(wanted.get("schema"))
     else:
         yield from _form(wanted, body["input"], row)
     for tool in body.get("tools", ()):
@@ -115,9 +161,20 @@ def _messages(body: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
         yield "temperature: must be at most 1"
     yield from _thinking(body, row)
     yield from _size(body.get("max_tokens"), row)
+    yield from _tool_use(body)
     form = body.get("output_config", {}).get("format")
     if form is not None and (not row.get("schema") or form.keys() != {"type", "schema"}):
         yield "output_config.format: is not supported by this model"
+
+
+def _tool_use(body: Mapping[str, Any]) -> Iterator[str]:
+    for tool in body.get("tools", ()):
+        keys = tool.get("input_schema", {}).get("properties", {})
+        if not NAME.fullmatch(tool["name"]) or not all(map(PROPERTY.fullmatch, keys)):
+            yield "tools.0.custom.input_schema.properties: Property keys should match pattern"
+    chosen = body.get("tool_choice", {}).get("name")
+    if chosen is not None and chosen not in [tool["name"] for tool in body.get("tools", ())]:
+        yield f"tool_choice: '{chosen}' is not in tools"
 
 
 def _thinking(body: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
@@ -183,3 +240,5 @@ def _form(
             yield "'response_format' of type 'json_schema' is not supported with this model."
         if not NAME.fullmatch(wanted["json_schema"].get("name", "")):
             yield "Missing required parameter: 'response_format.json_schema.name'."
+        if wanted["json_schema"].get("strict"):
+            yield from _strict_schema(wanted["json_schema"].get("schema"))

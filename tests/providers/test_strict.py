@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.config.load import Project, load_project
 from edison_ci.config.models import Model, sent_params
 from edison_ci.config.prices import load_prices
+from edison_ci.execute.runner import Task, request_for
+from edison_ci.execute.standalone import probe_request
 from edison_ci.judges.instructions import load_instructions
-from edison_ci.judges.judge import Judge
-from edison_ci.judges.pairwise import Pairwise
-from edison_ci.judges.pointwise import Pointwise
+from edison_ci.judges.judge import Judge, retry_request
+from edison_ci.judges.panel import ExperimentJudges, moderators, pairwise_judge
+from edison_ci.judges.pointwise import QUESTION_CRITERIA, Pointwise, QuestionJudge
 from edison_ci.providers import anthropic, openai_compatible, openai_responses
-from edison_ci.refine.refiner import refiner_of
-from tests.judges.bench import CASE, TWO
+from edison_ci.refine.candidate import target_of
+from edison_ci.refine.refiner import RefinePrompt, RejectedSuggestion, refiner_of
+from edison_ci.refine.weaknesses import Example, WeakComponent, Weakness
+from tests.conftest import MINIMAL, Folder
+from tests.judges.bench import CASE, Scripted
 from tests.loopback.protocols import Chat
 from tests.loopback.strict import refusal
 from tests.providers.kitchen import ask, model
@@ -41,9 +47,12 @@ WRITTEN: list[dict[str, Any]] = [
     {},
     {"temperature": 0.3},
     {"top_p": 0.9},
+    {"temperature": 0.3, "top_p": 0.9},
     {"temperature": 0.2, "seed": 7, "stop": ["END"], "frequency_penalty": 0.5, "max_tokens": 2_000},
 ]
 SCHEMA: Json = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+LONG = [{"role": "user", "content": "word " * 4_000}]
+OPEN = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": SCHEMA}}
 TOOLS: Json = [{"name": "search", "description": "Search.", "parameters": SCHEMA}]
 
 
@@ -66,34 +75,113 @@ def wanted(served: Model, written: dict[str, Any]) -> dict[str, Any]:
     return {k: min(v, most) if k == "max_tokens" else v for k, v in written.items()}
 
 
-def requests(served: Model) -> list[Request]:
-    """Return what each role would send to a model."""
+ROLES = ("asked", "pointwise", "grader", "pairwise", "screen", "refiner")
+FILES = MINIMAL | {
+    "models.yaml": "".join(f"{name}: {{provider: sim, model: judge}}\n" for name in ROLES),
+    "prompts/tone.md": "---\nid: tone\ntype: grader\nparams: {temperature: 0}\n"
+    "---\nIs this friendly, yes or no? {{ output }}\n",
+    "experiments/hello.yaml": MINIMAL["experiments/hello.yaml"]
+    .replace("[small]", "[asked]")
+    .replace(
+        "{pointwise: [judge]}",
+        "{pointwise: [pointwise], pairwise: {by: pairwise}, "
+        "graders: [{prompt: prompts/tone.md, by: grader}]}\n"
+        "safety: {moderation: {by: screen}, toxicity: {by: screen}}\nrefine: {by: refiner}",
+    ),
+}
+"""A project with a model in every role."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    folder = Folder(tmp_path_factory.mktemp("strict"))
+    for name, text in FILES.items():
+        folder.write(name, text)
+    return load_project(folder.path)
+
+
+def serving(project: Project, served: Model) -> Project:
+    """Return the project with one model behind the names of all roles."""
+    named = {role: replace(served, name=role) for role in ROLES}
+    (one,) = project.experiments.values()
+    generators = tuple((name, named[name], params) for name, _, params in one.models)
+    judges = tuple(named[judge.name] for judge in one.judges)
+    return replace(
+        project,
+        models=named,
+        experiments={one.id: replace(one, models=generators, judges=judges)},
+    )
+
+
+def generating(served: Model) -> list[Request]:
+    """Return what a generator is sent, with every parameter that may be written."""
     levels = [{"reasoning": level} for level in served.capabilities.reasoning or ()]
     both = [{"temperature": 0.2, **level, "max_tokens": 2_000} for level in levels]
     found = []
     for written in [*WRITTEN, *levels, *both]:
         params, left_out = sent_params(served, wanted(served, written))
-        found.append(ask(system="Be kind.", params=params, left_out=left_out))
-        found.append(replace(found[-1], tools=TOOLS))
-        found.append(replace(found[-2], response_format=SCHEMA))
-    judge = Judge.of(served)
-    found.append(Pointwise(judge, TWO, load_instructions("pointwise")).request(CASE, "Hi"))
-    compare = Pairwise(judge, load_instructions("pairwise"), TWO)
-    found.append(compare.request(CASE, "Hi", "Hello"))
-    told = ask("Reply with JSON.", system="You refine prompts.").messages
-    found.append(refiner_of(served).request(told))
+        plain = ask(system="Be kind.", params=params, left_out=left_out)
+        found.append(plain)
+        if served.capabilities.tools is not False:  # said by validate
+            found.append(replace(plain, tools=TOOLS))
+        if served.capabilities.schema is not False:  # said by validate
+            found.append(replace(plain, response_format=SCHEMA))
     return found
 
 
+def in_roles(project: Project) -> dict[str, Request]:
+    """Return what a run, a refinement, a grading of questions and a test send in each role."""
+    (one,) = project.experiments.values()
+    (hello,) = one.prompts
+    (configuration,) = one.configurations(hello)
+    judges = ExperimentJudges.of(project, one, Scripted(""))
+    compare = pairwise_judge(project, one)
+    assert judges is not None and judges.panel is not None and compare is not None
+    (panel,) = judges.panel.judges
+    assert isinstance(panel, Pointwise)
+    asked_by = Judge.of(project.models["pointwise"])
+    told = load_instructions("question", project.tree)
+    question = QuestionJudge(asked_by, QUESTION_CRITERIA, one.file.objective, told)
+    weak = WeakComponent("Warmth", "criterion", 0.5)
+    example = Example("0", CASE, "Hi", 0.2, ())
+    past = RejectedSuggestion("Be warm.", "@@", "tried", "no gain")
+    change = RefinePrompt(
+        target_of(project, one),
+        refiner_of(project.models["refiner"]),
+        Weakness((weak,), (example,), 9),
+        (past,),
+    )
+    found = {
+        "generator": request_for(Task(hello, configuration, CASE, 0)),
+        "judge": panel.request(CASE, "Hi"),
+        "judge of questions": question.request(CASE),
+        "pairwise judge": compare.request(CASE, "Hi", "Hello"),
+        "grader": judges.graders[0].grader.request(CASE, "Hi"),
+        "refiner": change.request(0),
+        "refiner, asked again": change.request(0, ["it does not apply"]),
+    }
+    found |= {screen.instructions.kind: screen.request("Hi") for screen in moderators(project, one)}
+    found |= {f"{k}, retried": retry_request(r, "no score") for k, r in found.items()}
+    return found | {f"test of {k}": probe_request(project, m) for k, m in project.models.items()}
+
+
 @pytest.mark.parametrize("key", ROWS)
-def test_every_model_takes_what_every_role_sends(key: str) -> None:
+def test_every_model_takes_what_every_role_sends(project: Project, key: str) -> None:
     provider, _, name = key.partition("/")
     served = model(ENTRIES[provider].format(name))
-    for request in requests(served):
-        if request.response_format is not None and served.capabilities.schema is False:
-            continue  # said by validate
-        chat = body_of(served, request)
-        assert refusal(chat, provider) is None, chat.body
+    found = {f"generator {number}": r for number, r in enumerate(generating(served))}
+    in_registry: list[dict[str, Any]] = [{}, {"top_p": 0.9}]
+    in_registry += [{"reasoning": level} for level in served.capabilities.reasoning or ()]
+    for written in in_registry:
+        with_params = replace(served, params=written)
+        requests = in_roles(serving(project, with_params))
+        found |= {f"{role} {written}": request for role, request in requests.items()}
+    refused = {
+        role: why
+        for role, request in found.items()
+        if (why := refusal(body_of(served, request), provider)) is not None
+    }
+    assert refused == {}
 
 
 @pytest.mark.parametrize(
@@ -112,6 +200,12 @@ def test_every_model_takes_what_every_role_sends(key: str) -> None:
         ("openai", "gpt-4.1", {"response_format": {"type": "json_object"}}, "the word 'json'"),
         ("responses", "o3-pro", {"seed": 3}, "Unknown parameter: 'seed'"),
         ("responses", "o3-pro", {"max_output_tokens": 3}, "must be between 16"),
+        ("openai", "gpt-4", {"max_tokens": 4_096, "messages": LONG}, "maximum context length"),
+        ("anthropic", "claude-opus-4-5", {"messages": LONG * 50}, "maximum context length"),
+        ("openai", "gpt-4.1", {"tool_choice": "auto"}, "only allowed when 'tools'"),
+        ("openai", "gpt-4.1", {"stop": ["x"] * 5}, "at most 4"),
+        ("openai", "gpt-4.1", {"response_format": OPEN}, "'additionalProperties'"),
+        ("anthropic", "claude-opus-4-5", {"tool_choice": {"name": "x"}}, "not in tools"),
     ],
 )
 def test_the_strict_service_refuses_what_the_vendors_refuse(

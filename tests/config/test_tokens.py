@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import tiktoken
 
+from edison_ci.config import tokens
 from edison_ci.config.models import Model, RegistryReader
+from edison_ci.config.tokens import ESTIMATE, counter_for, estimate_tokens
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.plan import estimate
-from edison_ci.plan.estimate import ESTIMATE, counter_for, estimate_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,8 @@ KNOWN = {
 
 @pytest.fixture(autouse=True)
 def afresh() -> None:
-    estimate._counter.cache_clear()
-    estimate._tiktoken.cache_clear()
+    tokens._counter.cache_clear()
+    tokens._tiktoken.cache_clear()
 
 
 def model(name: str, provider: str = "openai") -> Model:
@@ -143,17 +143,17 @@ def test_nothing_is_downloaded_when_the_vocabulary_is_missing_or_another(
             spec.origin = str(package / "__init__.py")
         return spec
 
-    monkeypatch.setattr(estimate, "find_spec", found)
+    monkeypatch.setattr(tokens, "find_spec", found)
     assert counter_for(model("gpt-4o")) is ESTIMATE
     name = "fb374d419588a4632f3f557e76b4b70aebbca790"
     (folder / name).write_bytes(b"IQ== 0\n")
-    estimate._tiktoken.cache_clear()
+    tokens._tiktoken.cache_clear()
     assert counter_for(model("gpt-4o-mini")) is ESTIMATE
     assert (folder / name).read_bytes() == b"IQ== 0\n", "tiktoken would have removed it"
 
 
 def test_without_tiktoken_everything_is_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "find_spec", lambda name: None)
+    monkeypatch.setattr(tokens, "find_spec", lambda name: None)
     assert counter_for(model("gpt-4o")) is ESTIMATE
 
 
