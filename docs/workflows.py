@@ -38,7 +38,7 @@ def list_of_workflows() -> str:
     rows = []
     for path in sorted((_ROOT / "examples" / "workflows").glob("*.yml")):
         text = path.read_text(encoding="utf-8")
-        (job,) = yaml.safe_load(text)["jobs"].values()
+        *_, job = yaml.safe_load(text)["jobs"].values()
         about = " ".join(itertools.takewhile(bool, (_comment(line) for line in text.splitlines())))
         may = ", ".join(f"`{what}: {how}`" for what, how in job["permissions"].items())
         rows.append((f"`{path.name}`", about, may))

@@ -128,18 +128,21 @@ def _with_remaining_budget(
 def resume_run(
     project: Project,
     stored: Run,
-    budget_microusd: int | None,
+    chosen: RunOptions,
     factory: SessionFactory,
-    *,
-    wait: bool = False,
 ) -> RunOutcome:
-    """Resume a stored run; raises UsageError for runs of loops, trials and recordings."""
+    """Resume a stored run; `chosen` sets budget, waiting and whether batches are left.
+
+    Raises UsageError for runs of loops, trials and recordings.
+    """
     experiment = project.experiment(stored.experiment)
     require_editor(project, "resume")
     _refuse_other_triggers(stored)
-    options = replace(options_of(stored), wait=wait)
-    if budget_microusd is not None:
-        options = replace(options, budget_microusd=budget_microusd)
+    options = replace(options_of(stored), wait=chosen.wait)
+    if chosen.batch is not None:
+        options = replace(options, batch=chosen.batch)
+    if chosen.budget_microusd is not None:
+        options = replace(options, budget_microusd=chosen.budget_microusd)
     against = snapshot_of(stored)["command line"].get("against")
     target = resumed_target(project, experiment, against)
     refuse_missing([target], options.selection)

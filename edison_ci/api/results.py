@@ -84,7 +84,8 @@ def resume(
 ) -> Result:
     """Resume a stopped run; `budget_microusd` is the budget of the whole run."""
     stored = result(project, wanted).run
-    ended = resume_run(project, stored, budget_microusd, factory or SessionFactory())
+    options = RunOptions(budget_microusd=budget_microusd)
+    ended = resume_run(project, stored, options, factory or SessionFactory())
     return result(project, ended.run_id)
 
 

@@ -43,6 +43,7 @@ from edison_ci.cli.terminal import ODD, StyledText, Terminal, folder_in_checkout
 from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import EdisonError, ExitCode, ForgeError, StoreError, UsageError
+from edison_ci.execute.session import BATCH
 from edison_ci.forge.events import Event, Situation, find_base, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author
 from edison_ci.forge.host import repository_address
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 
     from edison_ci.cli.coverage import Coverage
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.run_options import RunOutcome
     from edison_ci.forge.events import Mode
     from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.providers.replay import RecordedAnswer
@@ -98,6 +100,8 @@ class Outcome:
     annotations: Sequence[Annotation] = ()
     complete: bool = True
     """Whether every report could be written."""
+    waiting: bool = False
+    """Whether answers are on their way in a batch, so that nothing is decided."""
 
     @property
     def verdict(self) -> str | None:
@@ -329,7 +333,7 @@ _RUNNING_S, _FINAL_S, _CANCELLED_S = 30.0, 330.0, 4.0
 """How long a comment may take. GitHub kills a job 10 seconds after cancelling it."""
 _OTHER_OPTIONS: dict[str, Any] = {
     **{"models": (), "cases": (), "tags": (), "limit": None, "repeats": None, "shard": None},
-    **{"record": None, "allow_code": False, "wait": False, "yes": True, "strict": False},
+    **{"record": None, "allow_code": False, "yes": True, "strict": False},
 }
 """Values of the options of `edison run` that a job does not have."""
 
@@ -356,6 +360,8 @@ _OTHER_OPTIONS: dict[str, Any] = {
     show_default=True,
     help="Verdict that fails the job; an error always does.",
 )
+@click.option("--batch", is_flag=True, help="Submit answers in batches; the job then fails with 5.")
+@click.option("--wait", is_flag=True, help="Wait until batches of earlier jobs have ended.")
 @click.option("--comment/--no-comment", default=True, help="Comment on the pull request.")
 @click.option(
     "--key",
@@ -387,6 +393,10 @@ def run_job(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> N
     replayed from recordings/*.jsonl and from results of earlier jobs, and are inconclusive at best.
     If no experiment is affected, the verdict is `skipped`, which passes.
 
+    Batches that an earlier job submitted with --batch are collected, if the job starts from its
+    results. While answers are on their way in a batch, the verdict is inconclusive and the exit
+    code 5, whatever --fail-on says: the job that collects them decides.
+
     Every option has an environment variable, such as EDISON_GITHUB_RUN_FAIL_ON; the experiments are
     in EDISON_GITHUB_RUN_EXPERIMENTS, separated by blanks or line breaks.
 
@@ -415,10 +425,15 @@ def run_job(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> N
         raise click.exceptions.Exit(code)
 
 
+def waits(ended: RunOutcome) -> bool:
+    """Whether answers of a run are on their way in a batch."""
+    return ended.progress.stopped_by == BATCH
+
+
 def exit_code(outcome: Outcome, fail_on: FailOn) -> int:
     """Return the exit code of the job; `fail_on` applies to verdicts, not to other failures."""
     code, report = outcome.code, outcome.report
-    if code not in _DECIDED:
+    if code not in _DECIDED or outcome.waiting:
         return code
     if code == ExitCode.UNCLEAR and report is not None and report.undecided:
         code = 0  # a replay without keys cannot do better
@@ -497,6 +512,11 @@ class _Job:
                 )
             plans = tuple(plan_summaries(project, chosen))
             return outcome_of(terminal, project, (), self.place, **about, plans=plans)
+        if self.given["batch"] and project.file.settings.private:
+            raise UsageError(
+                "a private project keeps no results, so no later job could collect a batch",
+                hint="leave out --batch",
+            )
         if mode == "live":
             # A replay spends nothing, and the author of a fork has no role.
             require_editor(project, "run")
@@ -506,6 +526,8 @@ class _Job:
             "no_cache": fresh,
             "against": base,
             "budget": self.given["budget"],
+            "batch": self.given["batch"] and mode == "live",
+            "wait": self.given["wait"],
         }
         ended = evaluate_order(
             self.state, terminal, project, RunOrder(chosen, given, recording, doubts)
@@ -514,9 +536,11 @@ class _Job:
             show_ended(terminal, project, ended)
         ids = [end.run_id for end in ended]
         found = outcome_of(terminal, project, ids, self.place, **about)
-        code = most_important([int(coverage.exit_code), *(int(end.exit_code) for end in ended)])
+        codes = [int(ExitCode.UNCLEAR if waits(end) else end.exit_code) for end in ended]
+        code = most_important([int(coverage.exit_code), *codes])
         stage = Stage.CANCELLED if code == ExitCode.PAUSED else Stage.FINAL
-        return Outcome(found.report, code, stage, found.annotations, found.complete)
+        waiting = any(waits(end) for end in ended)
+        return Outcome(found.report, code, stage, found.annotations, found.complete, waiting)
 
     @property
     def _known(self) -> Project:

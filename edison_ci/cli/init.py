@@ -37,8 +37,9 @@ class _WrittenFiles:
     help="Template of the project.",
 )
 @click.option("--github", is_flag=True, help="Also write workflows for GitHub Actions.")
+@click.option("--batch", is_flag=True, help="With --github: buy answers in batches.")
 @click.pass_obj
-def init(state: CliState, folder: Path | None, template: str, github: bool) -> None:
+def init(state: CliState, folder: Path | None, template: str, github: bool, batch: bool) -> None:
     """Create a project that runs offline.
 
     Writes an objective, prompt, rubric, cases, simulated models and gates, with schemas for the
@@ -46,20 +47,23 @@ def init(state: CliState, folder: Path | None, template: str, github: bool) -> N
 
     With --github it also writes workflows for pull requests, pushes, schedules, refinement and
     forks to .github/workflows of the repository, and their requirements to .github/edison. In an
-    existing project it writes only these.
+    existing project it writes only these. With --batch pull requests are evaluated with answers
+    that are bought in batches, for about half the price, within 24 hours.
 
     Examples:
       edison init
       edison init my-prompts --template data-extraction
       edison init --github
     """
+    if batch and not github:
+        raise UsageError("--batch is about workflows", hint="add --github")
     terminal = Terminal(state)
     target = state.folder / (folder or Path())
     laid = _WrittenFiles()
     if not github or not (target / "edison.yaml").exists():
         laid = write_project(template, target)
     if github:
-        _write_workflows(target, laid)
+        _write_workflows(target, laid, batch=batch)
     if terminal.json:
         lists = {"written": laid.written, "kept": laid.kept}
         terminal.document({"project": str(target.resolve()), "template": template, **lists})
@@ -95,14 +99,14 @@ def write_project(template: str, target: Path) -> _WrittenFiles:
     return laid
 
 
-def _write_workflows(target: Path, laid: _WrittenFiles) -> None:
+def _write_workflows(target: Path, laid: _WrittenFiles, *, batch: bool) -> None:
     """Write workflows to the repository of the project, or to the project itself."""
     repository = Repository.find(target)
     root = repository.root if repository is not None else target
     branch = _branch(repository) if repository is not None else ""
     folder = target.resolve().relative_to(root.resolve()).as_posix()
     up = os.path.relpath(root, target)
-    for name, data in github_files(project=folder, branch=branch or "main"):
+    for name, data in github_files(project=folder, branch=branch or "main", batch=batch):
         _place(target, name if up == "." else f"{up}/{name}", data, laid)
 
 

@@ -50,6 +50,7 @@ _NOTHING = "skipped: nothing affected"
     metavar="REF",
     help="Plan only experiments affected by changes since this ref.",
 )
+@click.option("--batch", is_flag=True, help="Plan answers in batches, as edison run --batch.")
 @click.option("--loop", is_flag=True, help="Plan the refinement loop, 60-100% of its iterations.")
 @click.option(
     "--shards",
@@ -58,13 +59,7 @@ _NOTHING = "skipped: nothing affected"
     help="Print a job matrix that splits the cases into N shards.",
 )
 @click.pass_obj
-def plan(
-    state: CliState,
-    experiments: tuple[str, ...],
-    changed_since: str | None,
-    loop: bool,
-    shards: int | None,
-) -> None:
+def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     """Show what a run would do and cost.
 
     Shows cells, calls, tokens, cost and time by phase and model, the smallest change that the cases
@@ -74,11 +69,13 @@ def plan(
       edison plan
       edison plan support-reply --loop
       edison plan --changed-since origin/main
+      edison plan support-reply --batch
       edison plan support-reply --shards 4
     """
     terminal = Terminal(state)
     project = open_project(state)
     chosen = _selected(project, experiments)
+    changed_since, shards, loop = given["changed_since"], given["shards"], given["loop"]
     impact = None
     if changed_since:
         impact = impact_since(project, changed_since, offline=state.offline)
@@ -90,10 +87,11 @@ def plan(
     if shards and len(chosen) > 1:
         hint = f"name one: {', '.join(e.id for e in chosen)}"
         raise UsageError("--shards needs one experiment", hint=hint)
-    plans = [
-        _with_reuse(make_plan(project, e, shards=shards or 0, loop=loop), project, e)
-        for e in chosen
-    ]
+    if given["batch"] and loop:
+        raise UsageError(
+            "a loop is not run in batches", hint="plan without --batch, or without --loop"
+        )
+    plans = [_planned(project, experiment, given) for experiment in chosen]
     terminal.warnings([*project.warnings, *(w for p in plans for w in p.warnings)])
     if terminal.json:
         terminal.document(_document(plans, impact, shards))
@@ -107,6 +105,12 @@ def plan(
             if index:
                 terminal.result()
             _show(terminal, one)
+
+
+def _planned(project: Project, experiment: Experiment, given: dict[str, Any]) -> Plan:
+    made = make_plan(project, experiment, shards=given["shards"] or 0, loop=given["loop"])
+    found = _with_reuse(made, project, experiment)
+    return found.in_batches(project.prices) if given["batch"] else found
 
 
 def _with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
@@ -177,6 +181,9 @@ def _show(terminal: Terminal, plan: Plan) -> None:
         terminal.result(f"    {_interim_range(plan, plan.interims)}")
     for row in aligned(_rows(plan), right=frozenset({2, 3, 4, 5})):
         terminal.result("  " + row)
+    if (saved := plan.saving) is not None:
+        low_high = dollar_range(saved.low, saved.high)
+        terminal.result(f"  Batches save {low_high} and end within 24 hours.")
     _evidence(terminal, plan)
     for blocker in plan.blockers:
         terminal.result("  ", StyledText("before a run:", ODD), f" {blocker}")

@@ -206,6 +206,11 @@ class Display:
         """Print that another run of the experiment has to end first."""
         self._terminal.note(f"waiting for run {run} to end; stop waiting with Ctrl-C")
 
+    def batch(self, said: str) -> None:
+        """Print what became of a batch."""
+        self.clear()
+        self._terminal.note(said)
+
     def stopping(self, in_flight: int) -> None:
         """Print that the run stops after the calls in flight."""
         self.clear()

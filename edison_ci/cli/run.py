@@ -122,6 +122,9 @@ class _ShardType(click.ParamType[Shard]):
     "--repeats", type=click.IntRange(1, 100), metavar="N", help="Number of answers for each case."
 )
 @click.option("--shard", type=_ShardType(), metavar="I/N", help="Run one of N shards.")
+@click.option(
+    "--batch", is_flag=True, help="Buy answers in batches where that costs less; edison resume."
+)
 @click.option("--no-cache", is_flag=True, help="Request new answers even where some are stored.")
 @click.option("--record", type=_FILE, metavar="FILE", help="Write the answers to a recording.")
 @click.option("--replay", type=_FILE, metavar="FILE", help="Take all answers from a recording.")
@@ -146,10 +149,15 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     --sarif write reports even if the run fails. If a report cannot be written, an error follows
     the result, and the exit code is 2 where it would have been 0.
 
+    --batch submits the requests for answers in batches, which take up to 24 hours and cost about
+    half. The run is then PAUSED and its verdict inconclusive; `edison resume` collects the answers,
+    grades them and decides. Models without a price for batches are called as usual.
+
     Examples:
       edison run
       edison run support-reply --budget 2
       edison run --limit 10 --model small
+      edison run support-reply --batch
       edison run --against main
       edison run --changed-since origin/main --json
       edison run --against main --junit junit.xml --markdown report.md
@@ -258,6 +266,7 @@ class RunOrder:
             reuse=not given["no_cache"] and not replayed,
             allow_code=given["allow_code"],
             wait=given["wait"],
+            batch=given["batch"] or None,
         )
 
 
@@ -272,6 +281,9 @@ def evaluate_order(
             hint = f"name one: {', '.join(e.id for e in order.experiments)}"
             raise UsageError("--record takes one experiment", hint=hint)
     replayed = order.recording is not None
+    if given["batch"] and (replayed or given["shard"]):
+        other = "--replay" if replayed else "--shard"
+        raise UsageError(f"--batch and {other} exclude each other", hint="leave one of them out")
     confirmation = PlanConfirmation(
         terminal, yes=given["yes"], strict=given["strict"], replay=replayed
     )
@@ -297,9 +309,12 @@ def evaluate_order(
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", default="latest", metavar="[RUN]")
 @sessions.budget
-@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until batches, or another run of the experiment, have ended."
+)
+@click.option("--no-batch", is_flag=True, help="Ask one by one what no batch has answered.")
 @click.pass_obj
-def resume(state: CliState, wanted: str, budget: float | None, wait: bool) -> None:
+def resume(state: CliState, wanted: str, budget: float | None, wait: bool, no_batch: bool) -> None:
     """Resume a run that stopped.
 
     The run may have been paused, have failed or have been killed. RUN is an id, `latest` or the
@@ -307,8 +322,14 @@ def resume(state: CliState, wanted: str, budget: float | None, wait: bool) -> No
     retried. A run cannot be resumed after its files changed. --budget applies to the whole run,
     including what it has spent before; by default the original budget stays.
 
+    A run with --batch is asked for at its provider. If its batches have ended, their answers are
+    stored and graded, and the gates decide; if not, the run stays PAUSED. What expired or was
+    cancelled goes into a new batch; with --no-batch it is asked at once, and a batch that the
+    provider does not have any more is given up.
+
     Examples:
       edison resume
+      edison resume support-reply --wait
       edison resume support-reply --budget 5
     """
     terminal = Terminal(state)
@@ -319,7 +340,9 @@ def resume(state: CliState, wanted: str, budget: float | None, wait: bool) -> No
     finally:
         reader.close()
     factory = session_factory(state, PlanConfirmation(terminal))
-    ended = resume_run(project, stored, sessions.microusd(budget), factory, wait=wait)
+    left = False if no_batch else None
+    chosen = RunOptions(budget_microusd=sessions.microusd(budget), wait=wait, batch=left)
+    ended = resume_run(project, stored, chosen, factory)
     finish(terminal, project, [ended])
 
 

@@ -16,7 +16,7 @@ from edison_ci.cli.progress import Display
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
 from edison_ci.git.repository import commit_names
-from edison_ci.numeric import counted, dollars
+from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.operate.sessions import SessionFactory
 from edison_ci.records import Side
 
@@ -71,6 +71,8 @@ class PlanConfirmation:
             f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",
             *mark,
         )
+        if (saved := plan.saving) is not None:
+            terminal.note(f"  batches save {dollar_range(saved.low, saved.high)}")
         self.confirm(plan.cost_microusd)
 
     def confirm(self, cost: CostRange | None) -> None:
@@ -138,6 +140,7 @@ def _observe_session(
             "on_alert": display.alert,
             "on_interim": display.interim,
             "on_wait": display.waiting,
+            "on_batch": display.batch,
             "on_stop": display.stopping,
         }
     finally:

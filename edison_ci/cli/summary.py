@@ -326,11 +326,24 @@ def show_run(
             "A call is reserved at its maximum cost, with max_tokens of output, before it is sent; "
             "the next one does not fit."
         )
+    show_batches(terminal, summary)
     if run.status in (RunStatus.PAUSED, RunStatus.FAILED):
         other = f"; with another judge: edison regrade {run.id}" if "judges" in closed else ""
         if progress is not None and progress.silent:
             terminal.note("Find the cause with: edison models test")
         terminal.note(f"{next_step(summary, progress)}{other}")
+
+
+def show_batches(terminal: Terminal, summary: RunResult) -> None:
+    """Print the batches that answers of a run are on their way in."""
+    for batch in summary.batches:
+        saved = batch.usual_microusd - batch.booked_microusd
+        terminal.result(
+            f"  {counted(batch.requests, 'request')} to {batch.model} in batch "
+            f"{batch.remote_id or batch.id} since {batch.created_at[:16]} UTC: "
+            f"at most {dollars(batch.booked_microusd)}, {dollars(saved)} less than single calls"
+        )
+        terminal.result(f"    {batch.status or 'not known to have arrived'}")
 
 
 def _clients(terminal: Terminal, progress: Progress) -> None:
@@ -349,6 +362,10 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
     stopped = str(run.stopped_by)
     budget = stopped.removeprefix(_BUDGET) if stopped.startswith(_BUDGET) else ""
+    if run.status == RunStatus.PAUSED and stopped == "batch":
+        return (
+            f"Batches take up to 24 hours. Collect the answers and get the verdict with: {resume}"
+        )
     if run.status != RunStatus.PAUSED or not budget:
         return f"Continue with: {resume}"
     found = progress.sufficient_microusd if progress is not None else None

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.capabilities import UNKNOWN, Capabilities
-from edison_ci.config.model_entry import LocalOptions, Price
+from edison_ci.config.model_entry import BatchPrice, LocalOptions, Price
 from edison_ci.config.models import OFFLINE, Model
 from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
@@ -33,6 +33,7 @@ MAX_PRICE = 100_000
 UNIT = "US dollars per million tokens"
 
 _HAVE_RESPONSES = ("openai", "azure")
+_HAVE_BATCHES = ("openai", "anthropic")
 _DATED = re.compile(r"[-@](?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2})$")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _FREE = Price.model_construct(tokens_in=0.0, tokens_out=0.0)
@@ -58,6 +59,15 @@ class PriceTable:
             return _FREE
         row = self.models.get(key_of(model))
         return None if row is None else price_of_row(row)
+
+    def batch_price_of(self, model: Model) -> BatchPrice | None:
+        """Return the price of a model in batches; None if it is not called in batches.
+
+        A service with the protocol of OpenAI has them if models.yaml says so.
+        """
+        written = model.price if model.provider == "openai_compatible" else None
+        price = self.price_of(model) if model.provider in _HAVE_BATCHES else written
+        return None if price is None else price.batch
 
     def lists(self, model: Model) -> bool:
         """Whether the price of a model comes from this table."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.tokens import counter_for
 from edison_ci.errors import UsageError
+from edison_ci.execute.batches import BatchClient, BatchedAnswers, RunBatches
 from edison_ci.plan.plan import ALLOW_CODE
 from edison_ci.providers.budget import Budgeted, ReplayedAnswers
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client
@@ -39,6 +41,8 @@ class ClientSettings:
     """Machines that share what the provider allows in a minute."""
     advice: str = ""
     """Advice to show while a client waits for its model."""
+    batch: bool | None = None
+    """Whether answers are bought in batches where that costs less."""
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ class ClientPool:
         self, settings: ClientSettings, budget: RunBudget, reader: sqlite3.Connection
     ) -> None:
         self._settings, self.budget, self._reader = settings, budget, reader
-        self._stored = any_answer(reader)
+        self.batches = RunBatches(reader, wanted=settings.batch)
         self.usage = BudgetUsage()
         self.calls: dict[tuple[str, str], PhaseCalls] = {}
         """Calls for anything but answers, by phase and name of the model."""
@@ -96,9 +100,7 @@ class ClientPool:
             raise UsageError(
                 f"model {model.name!r} runs a program of the repository", hint=ALLOW_CODE
             )
-        if model.key not in self._providers:
-            self._providers[model.key] = settings.provider_for(model)
-        provider = self._providers[model.key]
+        provider = self._provider(model)
         price = settings.project.prices.price_of(model)
         budgeted = Budgeted(provider, self.budget, model=model.name, phase=phase, price=price)
         budgeted.count = lambda texts: counter_for(model).of_messages(texts)
@@ -111,14 +113,36 @@ class ClientPool:
         )
         # An empty store has no answers to reuse; answers stored meanwhile are found when a call is
         # booked.
-        reader = self._reader if self._stored else None
+        reader = self._reader if any_answer(self._reader) else None
         client = build_client(budgeted, limits, settings.clock, reader, settings.newer_than)
         client.breaker.advice = settings.advice
         if isinstance(provider, ReplayProvider):
             client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
         elif isinstance(provider, SkippedProgram):
             client = replace(client, top=provider)
+        elif phase == "generate" and (batched := self.batch_client(model)) is not None:
+            answers = BatchedAnswers(self.batches, batched, client.cached, settings.newer_than)
+            client = replace(client, top=answers)
         return replace(client, usage=self.usage)
+
+    def _provider(self, model: Model) -> Provider:
+        if model.key not in self._providers:
+            self._providers[model.key] = self._settings.provider_for(model)
+        return self._providers[model.key]
+
+    def batch_client(self, model: Model) -> BatchClient | None:
+        """Return what submits and collects the batches of a model; None if it has none."""
+        prices = self._settings.project.prices
+        batch_price, price = prices.batch_price_of(model), prices.price_of(model)
+        service = getattr(self._provider(model), "batches", None)
+        if batch_price is None or service is None:
+            return None
+        budgeted = partial(Budgeted, self._provider(model), self.budget, model=model.name)
+        return BatchClient(
+            service,
+            budgeted(phase="generate", price=batch_price),
+            budgeted(phase="generate", price=price),
+        )
 
     def _share(self, a_minute: int | None) -> int | None:
         return None if a_minute is None else max(a_minute // self._settings.parts, 1)

@@ -58,6 +58,8 @@ class Progress:
     waiting: dict[str, str] = field(default_factory=dict)
     """Models that had not answered for a while when the session ended, and the last error."""
     stopped_by: str | None = None
+    in_batch: int = 0
+    """Cells whose answer waits in a batch."""
     budget_microusd: int | None = None
     """The most that the run may cost."""
     refused_microusd: int = 0

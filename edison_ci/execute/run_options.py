@@ -49,6 +49,8 @@ class RunOptions:
     reuse: bool = True
     allow_code: bool = False
     wait: bool = False
+    batch: bool | None = None
+    """Whether answers are bought in batches; False gives up batches that are gone."""
     regrade: str | None = None
     """The run whose answers are graded again, instead of asking for answers."""
     outputs: Mapping[str, Any] | None = None
@@ -135,6 +137,8 @@ class RunContext:
     """Called after an interim analysis, with whether the run goes on."""
     on_wait: Callable[[str], None] = lambda _run: None
     """Called with the run that has to end before this one can start."""
+    on_batch: Callable[[str], None] = lambda _said: None
+    """Called with what became of a batch."""
     on_stop: Callable[[int], None] = lambda _in_flight: None
     """Called when the run is asked to stop, with the number of calls that are finished first."""
     now: Callable[[], dt.datetime] = utc.now
@@ -171,6 +175,7 @@ def options_of(run: Run) -> RunOptions:
         selection=chosen,
         reuse=bool(kept.get("reuse", True)),
         allow_code=bool(kept.get("allow_code")),
+        batch=kept.get("batch"),
         regrade=kept.get("regrade"),
         outputs=outputs_of(run),
         budget_microusd=kept.get("budget_microusd"),

@@ -21,7 +21,7 @@ from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.contracts import CallError
-from edison_ci.providers.budget import BudgetExhausted, RunDraining
+from edison_ci.providers.budget import AwaitsBatch, BudgetExhausted, RunDraining
 from edison_ci.providers.client import AHEAD
 from edison_ci.providers.command import NotRun
 from edison_ci.providers.replay import MissingRecording
@@ -210,6 +210,8 @@ class Runner:
         self._buffer = CellBuffer(writer)
         self.on_progress: Callable[[Progress], None] = lambda _: None
         self.on_stop: Callable[[], None] = lambda: None
+        self.on_trial: Callable[[bool], None] = lambda _: None
+        """Called when the first cells begin, which show whether the judges answer, and after."""
         self.pairing: Pairing | None = None
         self.head_to_head: CellComparer | None = None
         self.done_before: sqlite3.Connection | None = None
@@ -241,9 +243,11 @@ class Runner:
             waiting = {key: one for key, one in self.progress.calls.items() if one.unproven}
             if not waiting or self._stopping.is_set():
                 return
+            self.on_trial(True)
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(_FIRST_CELLS, work.workers)):
                     group.create_task(self._worker(work, itertools.islice(tasks, 1)))
+            self.on_trial(False)
             for (phase, name), calls in waiting.items():
                 if not calls.answered and (calls.final or calls.failed > _FIRST_CELLS):
                     self.progress.closed[f"{name} ({phase})"] = calls.error
@@ -266,6 +270,8 @@ class Runner:
             except ClientClosed as closed:
                 self.progress.closed[work.name] = closed.reason
                 return
+            except AwaitsBatch:
+                self.progress.in_batch += 1
             except RunDraining:
                 return
 
@@ -387,6 +393,8 @@ class RunWork:
     """Which cells are filled; None for all."""
     stage: WorkStage | None = None
     """Which of them are filled now; None for all at once."""
+    batch: bool = False
+    """Whether answers are bought in batches, all of them at once."""
 
     @property
     def repeats(self) -> int:

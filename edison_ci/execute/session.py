@@ -65,6 +65,7 @@ from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import snapshot_of
 from edison_ci.results.spending import reused_answers, stored_reuse
 from edison_ci.safety.redaction import redactor
+from edison_ci.store.batches import open_batches
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import booked, phase_costs, reclaim
 from edison_ci.store.liveness import (
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.decide.conclusion import Conclusion
+    from edison_ci.execute.batches import BatchClient
     from edison_ci.execute.progress import Progress
     from edison_ci.execute.runner import Answer
     from edison_ci.plan.baseline import BaselineDoubt
@@ -119,6 +121,7 @@ def plan_snapshot(
         "selection": options.selection.as_json(),
         "reuse": options.reuse,
         "allow_code": options.allow_code,
+        "batch": options.batch,
         "regrade": options.regrade,
         "outputs": options.outputs,
         "budget_microusd": options.budget_microusd,
@@ -273,9 +276,10 @@ class RunGates:
     def interim_kind(self, work: RunWork) -> Kind | None:
         """Return the kind of interim analyses; None if the gates decide once, at the end.
 
-        A shard sees too few cells to stop early, and a regrade can add no cells.
+        A shard sees too few cells to stop early, a regrade can add no cells, and a batch has all
+        of them at once.
         """
-        apart = work.only is not None or work.selection.shard is not None
+        apart = work.only is not None or work.selection.shard is not None or work.batch
         if apart or not self.context.gated or Side.BASE not in work.sides:
             return None
         return interim_kind(self.all, self.experiment.file.stop)
@@ -332,12 +336,18 @@ def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+BATCH = "batch"
+"""What stops a run whose answers are on their way in a batch."""
+
+
 def final_status(
     reader: sqlite3.Connection, run_id: str, progress: Progress, *, max_errors: float
 ) -> tuple[RunStatus, ExitCode]:
     """Return the status in which a run ends, and the exit code before gates decide."""
     if progress.stopped_by == "cancel":
         return RunStatus.CANCELLED, ExitCode.PAUSED
+    if progress.stopped_by == BATCH:
+        return RunStatus.PAUSED, ExitCode.DONE
     if progress.stopped_by is not None:
         by_budget = progress.stopped_by.startswith("budget")
         return RunStatus.PAUSED, ExitCode.BUDGET if by_budget else ExitCode.PAUSED
@@ -363,9 +373,14 @@ def final_status(
 
 
 def verdict_without_gates(status: RunStatus, progress: Progress) -> Verdict | None:
-    """Return the verdict on a run that failed or has no graded cell; None for other runs."""
+    """Return the verdict on a run that failed, waits for a batch or has no graded cell.
+
+    None for other runs.
+    """
     if status is RunStatus.FAILED:
         return Verdict.ERROR
+    if progress.stopped_by == BATCH:
+        return Verdict.INCONCLUSIVE
     graded = progress.done - progress.cells[CellStatus.SKIPPED] - progress.cells[CellStatus.ERROR]
     return Verdict.SKIPPED if status is RunStatus.COMPLETED and graded == 0 else None
 
@@ -454,8 +469,14 @@ class Session:
             elif self._context.answers is not None:
                 plan = self._context.answers.plan(project, plan)
             only = None if stored is None else stored.has
-            work = RunWork(project, self._sides, options.selection, only=only)
-            self._context.on_plan(self._gates.forecast(plan, work))
+            work = RunWork(
+                project, self._sides, options.selection, only=only, batch=bool(options.batch)
+            )
+            shown = plan.in_batches(project.prices) if options.batch else plan
+            if options.batch and shown.saving is None and plan.calls:
+                said = "no model has a price for batches: all of them are called as usual"
+                self._context.on_batch(said)
+            self._context.on_plan(self._gates.forecast(shown, work))
             owner = ProcessLock(locks)
             stack.callback(owner.close)
             writer = stack.enter_context(Writer(self._path))
@@ -569,6 +590,7 @@ class Session:
                 self._context, clients.budget, state.reader, alert_at=alert_at
             )
             runner.on_progress, runner.on_stop = reporter.update, clients.drain
+            runner.on_trial = clients.batches.ask_singly
             if state.resumed is not None:
                 runner.done_before = state.reader
             if Side.BASE in self._sides:
@@ -577,11 +599,17 @@ class Session:
             answers = partial(self._answers, state, clients)
             ask = self._gates.ask(state, cells, now=self._now)
             interims = self._interims(state, runner, cells, ask)
-            filling = (
-                runner.run(cells.clients(answers)) if interims is None else interims.run(answers)
-            )
             self._context.on_start(progress)
-            work = asyncio.create_task(filling)
+
+            async def fill() -> None:
+                await self._collect(state, clients)
+                if interims is None:
+                    await runner.run(cells.clients(answers))
+                else:
+                    await interims.run(answers)
+                await self._submit(clients, runner)
+
+            work = asyncio.create_task(fill())
             stop = StopHandler(
                 runner, work, lambda: self._context.on_stop(clients.budget.in_flight)
             )
@@ -627,6 +655,35 @@ class Session:
             if own and (other.microusd or 0) < found and cap.days is None:
                 progress.narrower = other.name
 
+    async def _collect(self, state: _RunState, clients: ClientPool) -> None:
+        """Collect the batches of the experiment that have ended."""
+        if state.options.regrade is not None or self._context.answers is not None:
+            return
+        models = {
+            model.name: model
+            for side in reversed(self._sides.values())
+            for _, model, _ in side.models
+        }
+
+        def client_of(name: str) -> BatchClient | None:
+            return clients.batch_client(models[name]) if name in models else None
+
+        waiting = open_batches(state.reader, experiment=self._experiment.id)
+        sleep = self._context.clock.sleep if state.options.wait else None
+        await clients.batches.collect(waiting, client_of, self._context.on_batch, sleep)
+
+    async def _submit(self, clients: ClientPool, runner: Runner) -> None:
+        """Submit what waits for a batch, and note that the run does."""
+        batches, progress = clients.batches, runner.progress
+        if progress.stopped_by is not None or not progress.in_batch:
+            return
+        await batches.submit()
+        progress.closed.update(batches.closed)
+        if batches.refused is not None:
+            runner.stop(f"budget: {batches.refused.cap.name}")
+        elif not batches.closed:
+            runner.stop(BATCH)
+
     async def _begin(self, state: _RunState) -> None:
         resumed, still = state.resumed, (RunStatus.PENDING, RunStatus.AGGREGATING)
         if resumed is not None and resumed.moving and resumed.status not in still:
@@ -654,7 +711,10 @@ class Session:
     def _work(self, state: _RunState) -> RunWork:
         stored = state.stored_answers
         only = stored.has if stored is not None else None
-        return RunWork(state.project, self._sides, state.options.selection, only=only)
+        options = state.options
+        return RunWork(
+            state.project, self._sides, options.selection, only=only, batch=bool(options.batch)
+        )
 
     def _answers(self, state: _RunState, clients: ClientPool, model: Model) -> Answer:
         """Return the source of a model's answers: its client, the store, or an imported file."""
@@ -688,6 +748,7 @@ class Session:
             state.newer_than,
             parts,
             self._context.advice,
+            state.options.batch,
         )
         return ClientPool(settings, budget, state.reader)
 

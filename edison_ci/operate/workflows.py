@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FOLDER = ".github/edison"
 WORKFLOWS = ".github/workflows"
+_SINGLE, _BATCH = "edison.yml", "edison-batch.yml"
 _INSTALLED = ("install.sh", "run.txt")
 _SHIPPED = ("schemas", "examples", "requirements")
 _NOT_PACKED = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
@@ -31,24 +32,34 @@ _ANY_DAY = (1980, 1, 1, 0, 0, 0)
 _WHEEL = "Wheel-Version: 1.0\nGenerator: edison-ci\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def github_files(*, project: str = ".", branch: str = "main") -> Iterator[tuple[str, bytes]]:
+def github_files(
+    *, project: str = ".", branch: str = "main", batch: bool = False
+) -> Iterator[tuple[str, bytes]]:
     """Yield path and content of the files for GitHub, for a project in a folder."""
-    yield from workflows(project=project, branch=branch)
+    yield from workflows(project=project, branch=branch, batch=batch)
     for name in _INSTALLED:
         yield f"{FOLDER}/{name}", (resource_folder("requirements") / name).read_bytes()
     name, data = build_wheel()
     yield f"{FOLDER}/{name}", data
 
 
-def workflows(*, project: str = ".", branch: str = "main") -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of the workflows, for a project in a folder and a branch."""
+def workflows(
+    *, project: str = ".", branch: str = "main", batch: bool = False
+) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of the workflows, for a project in a folder and a branch.
+
+    With `batch`, pull requests are evaluated with answers that are bought in batches.
+    """
     for path in sorted((resource_folder("examples") / "workflows").glob("*.yml")):
+        if path.name == (_SINGLE if batch else _BATCH):
+            continue
+        name = _SINGLE if path.name == _BATCH else path.name
         text = path.read_text(encoding="utf-8")
         if project != ".":
             text = text.replace("  PROJECT: . #", f"  PROJECT: {json.dumps(project)} #")
         if branch != "main":
             text = text.replace("branches: [main]", f"branches: [{json.dumps(branch)}]")
-        yield f"{WORKFLOWS}/{path.name}", text.encode()
+        yield f"{WORKFLOWS}/{name}", text.encode()
 
 
 def build_wheel() -> tuple[str, bytes]:

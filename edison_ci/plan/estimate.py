@@ -8,21 +8,24 @@ books its worst case before it is sent.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import APPLICATIONS
+from edison_ci.config.model_entry import APPLICATIONS, Price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from edison_ci.config.model_entry import Price
+    from edison_ci.config.model_entry import BatchPrice
     from edison_ci.config.models import Model
 
 
 _FAST_TOKENS_PER_S, _SLOW_TOKENS_PER_S = 120.0, 25.0
 _FAST_START_S, _SLOW_START_S = 0.3, 1.5
 _SIMULATED_CALL_S = 0.001
+BATCH_S = 24 * 3600.0
+"""Within this time a batch ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Load:
     iterations: CostRange = ONCE
     exact_tokens: bool = False
     """Whether the input was counted with the model's own tokenizer."""
+    single_price: Price | None = None
+    """The price of single calls, if they are made in a batch."""
 
     @property
     def calls(self) -> int:
@@ -114,6 +119,8 @@ class Load:
         """Time with as many calls at once as the model allows, one iteration after another."""
         if not self.once_calls:
             return ZERO
+        if self.single_price is not None:
+            return CostRange(0, BATCH_S)
         return self._once_seconds().times(self.iterations.low, self.iterations.high)
 
     def _once_seconds(self) -> CostRange:
@@ -130,6 +137,24 @@ class Load:
                 low.append(60 * wanted.low / rate)
                 high.append(60 * wanted.high / rate)
         return CostRange(max(low), max(high))
+
+
+def in_batches(load: Load, price: BatchPrice | None) -> Load:
+    """Return the load at the price of a batch, if its model has one and it asks for answers."""
+    if price is None or load.phase != "generate":
+        return load
+    rates = Price.model_validate(price.model_dump(by_alias=True, exclude_defaults=True))
+    return replace(load, price=rates, single_price=load.price)
+
+
+def saving(loads: Iterable[Load]) -> CostRange | None:
+    """Return what batches save; None if no call is made in one."""
+    batched = [load for load in loads if load.single_price is not None and load.calls]
+    single = [replace(load, price=load.single_price) for load in batched]
+    before, after = total_cost(single), total_cost(batched)
+    if not batched or before is None or after is None:
+        return None
+    return CostRange(before.low - after.low, before.high - after.high)
 
 
 def total(spans: Iterable[CostRange]) -> CostRange:

@@ -25,6 +25,8 @@ from edison_ci.plan.estimate import (
     ZERO,
     CostRange,
     Load,
+    in_batches,
+    saving,
     total,
     total_cost,
     total_seconds,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.config.prices import PriceTable
     from edison_ci.config.prompt import Prompt
     from edison_ci.plan.interim_analysis import Kind
     from edison_ci.records import Case
@@ -70,6 +73,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "interim": _interims(plan),
         "reasons": plan.reasons,
         "blockers": plan.blockers,
+        "batch_saves_microusd": None if plan.saving is None else plan.saving.rounded(),
     }
 
 
@@ -470,6 +474,16 @@ class Plan:
     def cost_microusd(self) -> CostRange | None:
         """Cost of all phases; None when a price is unknown."""
         return total_cost(self.loads)
+
+    @property
+    def saving(self) -> CostRange | None:
+        """What batches save; None if no call is made in one."""
+        return saving(self.loads)
+
+    def in_batches(self, prices: PriceTable) -> Plan:
+        """Return the plan with answers bought in batches where that costs less."""
+        loads = [in_batches(load, prices.batch_price_of(load.model)) for load in self.loads]
+        return dataclasses.replace(self, loads=loads)
 
     @property
     def seconds(self) -> CostRange:

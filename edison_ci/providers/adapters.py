@@ -29,8 +29,11 @@ from edison_ci.contracts import CallError, ErrorKind, ModelSettings
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
+from edison_ci.providers import anthropic as anthropic_messages
+from edison_ci.providers import openai_compatible, openai_responses
 from edison_ci.providers.adapting import Adapting
 from edison_ci.providers.anthropic import VERSION, Anthropic
+from edison_ci.providers.batches import AnthropicBatches, OpenAIBatches
 from edison_ci.providers.http_service import HttpService
 from edison_ci.providers.litellm_bridge import ENVIRONMENT, NO_KEY, LitellmBridge, Target
 from edison_ci.providers.local import LocalModel, load
@@ -215,13 +218,17 @@ def chat(access: _ModelAccess) -> Provider:
     organization = access.model.options.get("organization")
     if access.model.provider == "openai" and organization:
         headers["OpenAI-Organization"] = str(organization)
-    if access.model.capabilities.responses:
-        return OpenAIResponses(access.transport("/responses", headers), access.model.capabilities)
-    transport = access.transport("/chat/completions", headers)
-    return WithEmbeddings(
-        OpenAICompatible(transport, find_dialect(access.model)),
-        OpenAIEmbeddings(access.transport("/embeddings", headers)),
-    )
+    can, batches = access.model.capabilities, partial(OpenAIBatches, access.transport("", headers))
+    if can.responses:
+        found = OpenAIResponses(access.transport("/responses", headers), can)
+        body = partial(openai_responses.request_body, can=can)
+        found.batches = batches("/v1/responses", body, openai_responses.read_completion)
+        return found
+    dialect = find_dialect(access.model)
+    chatting = OpenAICompatible(access.transport("/chat/completions", headers), dialect)
+    body = partial(openai_compatible.request_body, dialect=dialect)
+    chatting.batches = batches("/v1/chat/completions", body, openai_compatible.read_completion)
+    return WithEmbeddings(chatting, OpenAIEmbeddings(access.transport("/embeddings", headers)))
 
 
 def azure(access: _ModelAccess) -> Provider:
@@ -248,8 +255,15 @@ def anthropic(access: _ModelAccess) -> Provider:
     """Return Anthropic."""
     path = "/messages" if access.address.rstrip("/").endswith("/v1") else "/v1/messages"
     key = {"x-api-key": access.key} if access.key else {}
-    transport = access.transport(path, {"anthropic-version": VERSION, **key})
-    return Anthropic(transport, access.model.capabilities)
+    headers, can = {"anthropic-version": VERSION, **key}, access.model.capabilities
+    found = Anthropic(access.transport(path, headers), can)
+    found.batches = AnthropicBatches(
+        access.transport(path, headers),
+        partial(anthropic_messages.request_body, can=can),
+        anthropic_messages.read_completion,
+        anthropic_messages.is_formed,
+    )
+    return found
 
 
 def http(access: _ModelAccess) -> Provider:

@@ -17,6 +17,7 @@ from edison_ci.contracts import CallError, ErrorKind
 
 if TYPE_CHECKING:
     from edison_ci.contracts import Provider
+    from edison_ci.providers.batches import BatchService
     from edison_ci.records import Completion, Request
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,11 @@ class Adapting:
                 "the model refuses a parameter, which is left out from now on",
                 extra={"model": self._model, "parameter": name, "reason": error.message[:200]},
             )
+
+    @property
+    def batches(self) -> BatchService | None:
+        """The batches of the model, if it has some."""
+        return getattr(self._inner, "batches", None)
 
     async def aclose(self) -> None:
         """Close the connections."""

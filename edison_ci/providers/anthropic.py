@@ -24,6 +24,7 @@ from edison_ci.providers.openai_compatible import (
 from edison_ci.records import Completion, FinishReason, canonical_json
 
 if TYPE_CHECKING:
+    from edison_ci.providers.batches import AnthropicBatches
     from edison_ci.providers.transport import Transport
     from edison_ci.records import Json, Request
 
@@ -50,6 +51,7 @@ class Anthropic:
 
     def __init__(self, transport: Transport, can: Capabilities = UNKNOWN) -> None:
         self._transport, self._can = transport, can
+        self.batches: AnthropicBatches | None = None
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
@@ -57,12 +59,13 @@ class Anthropic:
         body = json.dumps(asked, ensure_ascii=False).encode()
         reply = await self._transport.post(body)
         value = parse_reply(reply.body, self._transport.scrub)
-        formed = (asked.get("tool_choice") or {}).get("name") == FORM
-        return read_completion(value, reply.latency_ms, formed=formed)
+        return read_completion(value, reply.latency_ms, formed=is_formed(asked))
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
+        if self.batches is not None:
+            await self.batches.transport.aclose()
 
 
 def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any]:
@@ -94,6 +97,11 @@ def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any
         body["tools"] = [{"name": FORM, "description": form, "input_schema": schema}]
         body["tool_choice"] = {"type": "tool", "name": FORM}
     return body
+
+
+def is_formed(body: dict[str, Any]) -> bool:
+    """Whether the model has to give its answer through a tool."""
+    return bool((body.get("tool_choice") or {}).get("name") == FORM)
 
 
 def _think(body: dict[str, Any], level: object, can: Capabilities) -> None:

@@ -13,10 +13,12 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import HOUR, tokens_booked, writes_cache
 from edison_ci.contracts import CallError, Provider
 from edison_ci.documents.secrets import hidden, hidden_in
+from edison_ci.errors import UsageError
 from edison_ci.records import canonical_json
 from edison_ci.safety.redaction import Redact, keep_text, redact_completion
 from edison_ci.store.answers import CachedAnswer, Settlement
 from edison_ci.store.ledger import (
+    BATCH,
     Booking,
     BudgetRefusal,
     InFlight,
@@ -33,7 +35,7 @@ from edison_ci.store.ledger import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from edison_ci.config.model_entry import Price
+    from edison_ci.config.model_entry import BatchPrice
     from edison_ci.providers.client import RateLimitSlot
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.records import Completion, Request
@@ -68,6 +70,15 @@ class BudgetExhausted(Exception):
     def __init__(self, refused: BudgetRefusal) -> None:
         super().__init__(f"{refused.cap.name} is used up")
         self.refused = refused
+
+
+class AwaitsBatch(UsageError):
+    """The call waits in a batch, in which it is answered later."""
+
+    def __init__(self, batch_id: str) -> None:
+        super().__init__(
+            f"the call waits in batch {batch_id}", hint="collect its answer with edison resume"
+        )
 
 
 class RunDraining(Exception):
@@ -113,10 +124,12 @@ class StoredAnswer:
     """What counts against budgets, if that is not the cost."""
 
 
-def sanitize_completion(request: Request, completion: Completion, redact: Redact) -> Completion:
+def sanitize_completion(
+    completion: Completion, redact: Redact, *, embedding: bool = False
+) -> Completion:
     """Return an answer without keys, and redacted, for storage and grading."""
     # A vector is no text: what looks like a number of a person in it is none.
-    redact = keep_text if request.embedding else redact
+    redact = keep_text if embedding else redact
     return redact_completion(_without_secrets(completion), redact)
 
 
@@ -146,7 +159,9 @@ async def store_unpaid(
     budget: RunBudget, request: Request, model: str, settlement: Settlement
 ) -> StoredAnswer:
     """Store an answer that was paid for elsewhere, without keys and redacted; return it."""
-    completion = sanitize_completion(request, settlement.completion, budget.redact)
+    completion = sanitize_completion(
+        settlement.completion, budget.redact, embedding=request.embedding
+    )
     booking = Booking(
         request.request_hash, budget.run_id, model, "replay", 0, 0, budget.owner, budget.now(), ()
     )
@@ -171,7 +186,13 @@ class Budgeted:
     """Books a call before it is sent, and stores its answer with its cost."""
 
     def __init__(
-        self, inner: Provider, budget: RunBudget, *, model: str, phase: str, price: Price | None
+        self,
+        inner: Provider,
+        budget: RunBudget,
+        *,
+        model: str,
+        phase: str,
+        price: BatchPrice | None,
     ) -> None:
         self._inner, self.budget = inner, budget
         self.model, self._phase, self._price = model, phase, price
@@ -185,7 +206,7 @@ class Budgeted:
         self, request: Request, *, newer_than: str | None, turn: RateLimitSlot
     ) -> StoredAnswer:
         """Return a stored answer; raises CallError, BudgetExhausted or RunDraining."""
-        booking = self._booking(request, newer_than)
+        booking = self.booking(request, newer_than)
         while True:
             self._refuse_drained()
             outcome = await self._reserve(booking)
@@ -201,7 +222,7 @@ class Budgeted:
                 await turn.wait_to_book()
                 # The answer of the other process is used for this call too.
                 since = booking.now if newer_than is None else newer_than
-                booking = self._booking(request, since)
+                booking = self.booking(request, since)
                 continue
             await self._wait_for_money(outcome)
 
@@ -241,7 +262,7 @@ class Budgeted:
             budget.call_finished()
         turn.leave()
         self._notice(request.model, completion.served_model)
-        settlement = self._settlement(request, booking, completion)
+        settlement = self.settlement(booking, completion, request)
         stored = settle(booking, attempt, settlement)
         answer_no = await budget.writer.write(stored, within_s=self._patience())
         return StoredAnswer(
@@ -267,7 +288,7 @@ class Budgeted:
         sent = clock()
         try:
             completion = await self._inner.complete(request)
-            completion = sanitize_completion(request, completion, budget.redact)
+            completion = sanitize_completion(completion, budget.redact, embedding=request.embedding)
             self._usual_s += _SHARE_OF_CALL * (clock() - sent - self._usual_s)
             return completion
         except asyncio.CancelledError:
@@ -298,7 +319,10 @@ class Budgeted:
                 data = {"model": self.model, "asked": asked, "served": served}
                 logger.warning("another model answers than requested", extra=data)
 
-    def _settlement(self, request: Request, booking: Booking, completion: Completion) -> Settlement:
+    def settlement(
+        self, booking: Booking, completion: Completion, request: Request | None = None
+    ) -> Settlement:
+        """Return what a call did cost; without usage it is counted, if the request is known."""
         now, booked = self.budget.now(), booking.est_microusd
         if completion.cost_microusd is not None:
             return Settlement(completion, completion.cost_microusd, "billed", now)
@@ -306,7 +330,7 @@ class Budgeted:
             if self._price is None:
                 return Settlement(completion, booked, "estimated", now)
             return Settlement(completion, self._price.charge(completion), "billed", now)
-        if self.count is None:
+        if self.count is None or request is None:
             return Settlement(completion, booked, "estimated", now)
         # The texts are not all that is charged: a model may have reasoned unseen. So the answer has
         # the estimated cost, by which models are compared, and budgets keep what was reserved.
@@ -314,7 +338,8 @@ class Budgeted:
         cost = booked if self._price is None else min(self._price.charge(completion), booked)
         return Settlement(completion, cost, "estimated", now, booked_microusd=booked)
 
-    def _booking(self, request: Request, newer_than: str | None) -> Booking:
+    def booking(self, request: Request, newer_than: str | None) -> Booking:
+        """Return what is booked for a call: the most that it can cost."""
         # A token has at least one byte, so the bytes of the prompt are an upper bound.
         tokens_in = sum(len(m.content.encode()) + 8 for m in request.messages)
         for told in (request.tools, request.response_format):
@@ -346,6 +371,8 @@ class Budgeted:
 
     async def _wait_for(self, elsewhere: InFlight) -> None:
         budget = self.budget
+        if elsewhere.owner.startswith(BATCH):
+            raise AwaitsBatch(elsewhere.owner.removeprefix(BATCH))
         if elsewhere.owner != budget.owner and not budget.is_alive(elsewhere.owner):
             await budget.writer.write(reclaim(budget.is_alive, now=budget.now()))
             return

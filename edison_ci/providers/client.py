@@ -310,18 +310,26 @@ class Cached:
         self._budget = budget
         self._in_flight: dict[str, asyncio.Future[StoredAnswer]] = {}
 
+    def stored(self, request: Request) -> tuple[StoredAnswer | None, Request]:
+        """Return a stored answer that is new enough, if any, and the request to make if not."""
+        if self._newer_than is not None and self._reader is not None:
+            since = max(self._newer_than, request.not_before)
+            found = newest_answer(self._reader, request.request_hash, since=since)
+            if found is not None:
+                kept = found.completion
+                if request.embedding or redact_completion(kept, self._budget.redact) is kept:
+                    cost = found.cost_microusd
+                    return StoredAnswer(kept, found.answer_no, False, cost), request
+                # It was stored before redaction was enabled, so it is not used.
+                return None, replace(request, not_before=self._budget.now())
+        return None, request
+
     async def answer(self, request: Request) -> StoredAnswer:
         """Return a stored answer that is new enough, else pass on."""
         request_hash = request.request_hash
-        if self._newer_than is not None and self._reader is not None:
-            since = max(self._newer_than, request.not_before)
-            stored = newest_answer(self._reader, request_hash, since=since)
-            if stored is not None:
-                kept = stored.completion
-                if request.embedding or redact_completion(kept, self._budget.redact) is kept:
-                    return StoredAnswer(kept, stored.answer_no, False, stored.cost_microusd)
-                # It was stored before redaction was enabled, so it is not used.
-                request = replace(request, not_before=self._budget.now())
+        stored, request = self.stored(request)
+        if stored is not None:
+            return stored
         shared = self._in_flight.get(request_hash)
         if shared is not None:
             paid = await asyncio.shield(shared)
@@ -371,6 +379,7 @@ class ModelClient:
     """The stack of a model, and its parts that a runner needs."""
 
     top: AnswerSource
+    cached: Cached
     retries: Retrying
     breaker: Breaker
     throttle: Throttled
@@ -394,6 +403,5 @@ def build_client(
     breaker = Breaker(clock, budgeted.model)
     throttle = Throttled(Buyer(budgeted, breaker, newer_than), limits, clock)
     retries = Retrying(Guarded(throttle, breaker), limits, clock)
-    return ModelClient(
-        Cached(retries, reader, newer_than, budgeted.budget), retries, breaker, throttle
-    )
+    cached = Cached(retries, reader, newer_than, budgeted.budget)
+    return ModelClient(cached, cached, retries, breaker, throttle)

@@ -20,6 +20,7 @@ from edison_ci.records import Completion, FinishReason
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
+    from edison_ci.providers.batches import OpenAIBatches
     from edison_ci.providers.transport import Transport
     from edison_ci.records import Json, Request
 
@@ -180,6 +181,7 @@ class OpenAICompatible:
     def __init__(self, transport: Transport, dialect: Dialect | None = None) -> None:
         self._transport = transport
         self._dialect = dialect or Dialect()
+        self.batches: OpenAIBatches | None = None
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
@@ -199,6 +201,8 @@ class OpenAICompatible:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
+        if self.batches is not None:
+            await self.batches.transport.aclose()
 
 
 def request_body(request: Request, dialect: Dialect) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from edison_ci.records import Completion, Message, Request
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
+    from edison_ci.providers.batches import BatchService
     from edison_ci.providers.transport import Transport
 
 
@@ -92,6 +93,11 @@ class WithEmbeddings:
     async def complete(self, request: Request) -> Completion:
         """Return the answer or the embedding, or raise CallError."""
         return await (self.embeddings if request.embedding else self.chat).complete(request)
+
+    @property
+    def batches(self) -> BatchService | None:
+        """The batches of the model that answers, if it has some."""
+        return getattr(self.chat, "batches", None)
 
     async def aclose(self) -> None:
         """Close the connections of both."""

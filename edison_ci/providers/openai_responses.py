@@ -25,6 +25,7 @@ from edison_ci.providers.openai_compatible import (
 from edison_ci.records import Completion, FinishReason
 
 if TYPE_CHECKING:
+    from edison_ci.providers.batches import OpenAIBatches
     from edison_ci.providers.transport import Transport
     from edison_ci.records import Json, Request
 
@@ -42,6 +43,7 @@ class OpenAIResponses:
 
     def __init__(self, transport: Transport, can: Capabilities = UNKNOWN) -> None:
         self._transport, self._can = transport, can
+        self.batches: OpenAIBatches | None = None
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
@@ -51,6 +53,8 @@ class OpenAIResponses:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.aclose()
+        if self.batches is not None:
+            await self.batches.transport.aclose()
 
 
 def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import time
 from dataclasses import field
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
@@ -149,6 +149,9 @@ def tls_context(ca_file: str) -> ssl.SSLContext:
 
 CONNECT_S = 10.0
 MAX_REPLY_BYTES = 20_000_000
+MAX_FILE_BYTES = 2_000_000_000
+FILE_S = 1_800.0
+"""How long a file with the requests or results of a batch may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +188,36 @@ class Transport:
 
     async def post(self, body: bytes) -> Reply:
         """Return the reply to a JSON body; raises CallError, whose message has no key."""
+        return await self.send("POST", body=body)
+
+    async def send(
+        self,
+        method: str,
+        path: str = "",
+        body: bytes | None = None,
+        *,
+        kind: str = "application/json",
+        into: BinaryIO | None = None,
+    ) -> Reply:
+        """Return the reply to a request at a path below the address; raises CallError.
+
+        A reply of any length is written to `into`, if that is given.
+        """
         session = self._session or self._open()
         start = time.perf_counter()
+        more: dict[str, Any] = {"headers": {"Content-Type": kind}} if path else {}
+        if path:  # files take longer than calls
+            more["timeout"] = _file_timeout(self._service.timeout_s)
         try:
-            async with session.post(self._service.url, data=body, allow_redirects=False) as reply:
-                received = await _read(reply)
+            async with session.request(
+                method, self._service.url + path, data=body, allow_redirects=False, **more
+            ) as reply:
                 status = reply.status
                 headers = reply.headers
+                saved = into is not None and status == 200
+                received = b"" if saved else await _read(reply)
+                if into is not None and saved:
+                    await _save(reply, into)
         except CallError:
             raise
         except Exception as error:
@@ -302,6 +328,22 @@ class Transport:
         return f"cannot connect to {host}: {reason}"
 
 
+def _file_timeout(quiet_s: float) -> aiohttp.ClientTimeout:
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=FILE_S, connect=CONNECT_S, sock_read=max(quiet_s, CONNECT_S))
+
+
+async def _save(reply: aiohttp.ClientResponse, into: BinaryIO) -> None:
+    """Write the body to a file; raises CallError if it is too large."""
+    size = 0
+    async for chunk in reply.content.iter_any():
+        size += len(chunk)
+        if size > MAX_FILE_BYTES:
+            raise _too_large(reply, MAX_FILE_BYTES)
+        into.write(chunk)
+
+
 async def _read(reply: aiohttp.ClientResponse) -> bytes:
     """Return the decompressed body; raises CallError if it is too large."""
     content = reply.content
@@ -319,9 +361,9 @@ async def _read(reply: aiohttp.ClientResponse) -> bytes:
     return b"".join(parts)
 
 
-def _too_large(reply: aiohttp.ClientResponse) -> CallError:
+def _too_large(reply: aiohttp.ClientResponse, most: int = MAX_REPLY_BYTES) -> CallError:
     reply.close()  # the rest is not read, so the connection cannot be reused
-    message = f"the reply is larger than {MAX_REPLY_BYTES // 1_000_000} MB"
+    message = f"the reply is larger than {most // 1_000_000} MB"
     return CallError(ErrorKind.BAD_RESPONSE, message, status=reply.status)
 
 

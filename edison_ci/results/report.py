@@ -77,7 +77,8 @@ class Report:
         for verdict in _BEFORE_UNFINISHED:
             if verdict in verdicts:
                 return verdict
-        if not all(view.finished for view in self.runs):
+        # A run that waits for a batch has a verdict before it is finished.
+        if not all(view.finished or view.run.verdict for view in self.runs):
             return None
         return next((v for v in _AFTER_UNFINISHED if v in verdicts), Verdict.SKIPPED)
 
@@ -144,6 +145,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "partial": run.partial,
         "shard": run.shard,
         "stopped_by": run.stopped_by,
+        "batches": [batch.as_json() for batch in result.batches],
         "prompts": [
             {"id": prompt, "hash": version[:8], "label": run.labels.get(prompt)}
             for prompt, version in result.prompts

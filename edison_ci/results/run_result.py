@@ -48,6 +48,7 @@ from edison_ci.results.trends import points_of
 from edison_ci.results.weaknesses import weak_prompts
 from edison_ci.stats.scores import Interval
 from edison_ci.store.answers import TIMED
+from edison_ci.store.batches import StoredBatch, open_batches
 from edison_ci.store.cells import cell_statuses, clusters_of
 from edison_ci.store.judgments import any_comparison, several_judges
 from edison_ci.store.manual_grades import has_human_grades
@@ -85,7 +86,7 @@ _REPORTED = (
     "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
     "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
-    "missing",
+    "missing", "batches",
 )  # fmt: skip
 
 
@@ -204,6 +205,11 @@ class RunResult:
     def replaced(self) -> tuple[str, ...]:
         """Prompts and models that are compared with a predecessor of another name."""
         return replaced_names(self.run)
+
+    @cached_property
+    def batches(self) -> list[StoredBatch]:
+        """The batches that its answers are on their way in."""
+        return open_batches(self.connection, run_id=self.run.id)
 
     @cached_property
     def quarantined(self) -> frozenset[str]:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BATCH = "batch:"
+"""Begins the owner of attempts that wait in a batch, which outlives every process."""
+
 
 def read_total(connection: sqlite3.Connection, scope: str, first: str) -> tuple[int, int]:
     """Return the micro-dollars and tokens that the table has for a scope since a day."""
@@ -301,7 +304,10 @@ def reclaim(is_alive: Callable[[str], bool], *, now: str) -> Callable[[sqlite3.C
     """Return the operation that marks the attempts of dead owners as unknown."""
 
     def operation(connection: sqlite3.Connection) -> int:
-        owners = connection.execute("select distinct owner from attempt where state = 'reserved'")
+        owners = connection.execute(
+            "select distinct owner from attempt where state = 'reserved' "
+            f"and owner not like '{BATCH}%'"
+        )
         dead = [owner for (owner,) in owners.fetchall() if not is_alive(owner)]
         count = 0
         for owner in dead:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from genai_prices import Usage, calc_price
 
 from edison_ci.cli.github_run import Outcome, exit_code
 from edison_ci.config.model_entry import PROVIDERS
@@ -692,3 +695,79 @@ def test_an_experiment_that_is_archived_is_announced_first_and_does_not_pass(
     for command in ("summary", "annotations"):
         step = edison(job.bench.repository, "github", command, "--json")
         assert json.loads(step.out)["verdict"] == "inconclusive", "in a step of its own too"
+
+
+# --- several vendors and an application -----------------------------------------------------------
+
+FOUR = """\
+gpt: {{provider: openai, model: gpt-5.2-pro, base_url: '{url}/v1', key_env: OPENAI_API_KEY}}
+claude: {{provider: anthropic, model: claude-opus-4-7, base_url: '{url}', key_env: OPENAI_API_KEY}}
+gemini:
+  provider: openai_compatible
+  model: gemini-2.5-flash
+  base_url: '{url}/v1beta/openai'
+  key_env: OPENAI_API_KEY
+  price: {{in: 0.3, out: 2.5}}
+service:
+  provider: http
+  base_url: '{url}/own/chat/completions'
+  options:
+    body: {{model: own, messages: "{{{{ messages }}}}"}}
+    text: choices.0.message.content
+  price: {{call: 0.0015}}
+"""
+
+
+def test_three_vendors_and_an_application_are_billed_to_the_micro_dollar(job: Job) -> None:
+    bench = job.bench
+    bench.model.strict = True  # it refuses what the vendors refuse
+    bench.repository.write("models.yaml", FOUR.format(url=bench.model.url))
+    experiment = EXPERIMENT.replace("[small]", "[gpt, claude, gemini, service]")
+    bench.repository.write("experiments/hello.yaml", experiment)
+    trust = bench.repository.read(".edison/trust.yaml")
+    bench.repository.write(".edison/trust.yaml", trust + "hosts: [" + repr(bench.model.url) + "]\n")
+    bench.base = bench.commit("four models")
+    bench.propose_prompt(BAD)
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (1, "fail"), done.all
+    lines = [json.loads(line) for line in bench.model.ledger.read_text("utf-8").splitlines()]
+    assert len(lines) == 4 * 2 * CASES
+    bill = sum(charged(line) for line in lines)
+    assert Decimal(job.outputs["cost-usd"]) == Decimal(bill) / 1_000_000
+
+
+def charged(line: dict[str, Any]) -> int:
+    """Return what a vendor charges for a call, by an independent table of prices."""
+    usage = Usage(input_tokens=line["tokens_in"], output_tokens=line["tokens_out"])
+    if line["model"] == "own":
+        return 1500
+    cost = calc_price(usage, model_ref=line["model"]).total_price * 1_000_000
+    return math.ceil(cost)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_never_a_success_until_another_job_has_collected_it(
+    job: Job, edison: Edison, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bench, batches = job.bench, job.bench.model.batches
+    models = (bench.repository.path / "models.yaml").read_text("utf-8")
+    priced = models.replace("{in: 1, out: 2}", "{in: 1, out: 2, batch: {in: 0.5, out: 1}}")
+    bench.repository.write("models.yaml", priced)
+    bench.commit("batches cost half")
+    bench.propose_prompt(f"{GOOD} Be brief.")
+    submitted = job.pull_request("--batch", "--fail-on", "never")
+    assert submitted.code == 5, submitted.all
+    assert job.outputs["verdict"] == "inconclusive"
+    assert len(batches.made) == 1
+    # Another job, on another machine, which downloads the results of the first.
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("RUNNER_TEMP", str(tmp_path / "other"))
+    assert edison(bench.repository, "db", "adopt").code == 0
+    waiting = job.pull_request()
+    assert (waiting.code, job.outputs["verdict"]) == (5, "inconclusive"), waiting.all
+    batches.ends = True
+    collected = job.pull_request()
+    assert job.outputs["verdict"] in ("pass", "fail"), collected.all
+    assert bench.model.chats == 0

@@ -75,6 +75,7 @@ def test_plan(edison: Edison, mini: Folder) -> None:
         "margin",
         "blockers",
         "interim",
+        "batch_saves_microusd",
     }
     assert set(plan) == promised | added
     assert set(plan["calls"]) == {"to_make", "reused"}

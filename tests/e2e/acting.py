@@ -50,7 +50,8 @@ STAND_INS = {
         'if [ -f "$from" ]; then cp "$from" "$KEPT/cache/$KEY/"; fi; done <<< "$INPUT"',
     },
     "actions/upload-artifact@bbbca2ddaa5d8feaa63e36b76fdaad77386f024f": {
-        "": 'mkdir -p "$KEPT/artifacts" && cp -r "$INPUT" "$KEPT/artifacts/$NAME"',
+        "": 'to="$KEPT/artifacts/$NAME"; mkdir -p "$to"; '
+        'if [ -d "$INPUT" ]; then cp -r "$INPUT/." "$to"; else cp "$INPUT" "$to"; fi',
     },
     "actions/download-artifact@3e5f45b2cfb9172054b4087a40e8e0b5a5461e7c": {
         "": 'mkdir -p "$INPUT" && cp -r "$KEPT/artifacts/$NAME/." "$INPUT"',

@@ -241,6 +241,26 @@ def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench:
     bench.assert_no_secret(done)
 
 
+def test_a_pull_request_is_decided_by_the_job_that_collects_its_batches(bench: Bench) -> None:
+    repository = bench.repository
+    models = repository.read("models.yaml")
+    priced = models.replace("{in: 1, out: 2}", "{in: 1, out: 2, batch: {in: 0.5, out: 1}}")
+    assert priced != models
+    repository.write("models.yaml", priced)
+    repository.git("rm", "--quiet", ".github/workflows/edison.yml")
+    assert repository.edison("init", "--github", "--batch").code == 0
+    bench.base = bench.commit("batches")
+    bench.propose_prompt(BAD)
+    bench.model.batches.ends = True
+    bench.model.batches.says = lambda said: "No." if BAD in said else "Welcome, dear friend."
+    done = bench.act("edison.yml", "pull_request", bench.pull_request())
+    assert (done.code, done.outputs["verdict"]) == (1, "fail"), done.log
+    (batch,) = bench.model.batches.made.values()
+    assert (len(batch.requests), bench.model.chats) == (2 * CASES, 0)
+    assert stamp(bench).verdict == "fail"
+    bench.assert_no_secret(done)
+
+
 def test_a_refinement_becomes_a_pull_request(bench: Bench) -> None:
     repository = bench.repository
     for name in ("edison.yaml", "models.yaml", "prompts", "experiments", "datasets"):

@@ -19,7 +19,8 @@ dollars per million tokens (`price_in` 1.0, `price_out` 2.0). What can be script
 Answers are deterministic: `protocols.py`. `GET /-/requests` tells a child's requests as JSON.
 
 Any path that ends in `/chat/completions` speaks OpenAI (Azure's paths too), in `/embeddings` its
-embeddings, in `/messages` Anthropic; everything else is 404.
+embeddings, in `/messages` Anthropic; `/files` and `/batches` are about batches (`batches.py`);
+everything else is 404.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tests.loopback.batches import Batches
 from tests.loopback.deeds import Wire, perform, send
 from tests.loopback.protocols import Chat, Reply, reply_to
 from tests.loopback.script import Rule, rule
@@ -114,6 +116,7 @@ class LoopbackServer:
         self._ready = threading.Event()
         self._stop: Callable[[], None] = lambda: None
         self._released = asyncio.Event()
+        self.batches = Batches(self._charge_in_batch)
 
     # --- what tests look at -----------------------------------------------------------------------
 
@@ -207,6 +210,13 @@ class LoopbackServer:
             told = [{**asdict(seen), "body": seen.body.decode()} for seen in self.requests]
             await send(wire, 200, {}, json.dumps(told).encode())
             return True
+        about_batch = self.batches.respond(request.method, request.path, request.body)
+        if about_batch is not None and not about_batch[0]:
+            await self._released.wait()
+            return False
+        if about_batch is not None:
+            await send(wire, about_batch[0], {}, about_batch[1])
+            return True
         try:
             chat = request.chat
         except ValueError:
@@ -251,7 +261,10 @@ class LoopbackServer:
                 return candidate
         return Rule()
 
-    def _charge(self, number: int, chat: Chat, reply: Reply) -> None:
+    def _charge_in_batch(self, chat: Chat, reply: Reply) -> None:
+        self._charge(0, chat, reply, share=0.5)
+
+    def _charge(self, number: int, chat: Chat, reply: Reply, share: float = 1.0) -> None:
         row = {
             "time": time.time(),
             "number": number,
@@ -259,7 +272,7 @@ class LoopbackServer:
             "fingerprint": chat.fingerprint,
             "tokens_in": reply.tokens_in,
             "tokens_out": reply.tokens_out,
-            "cost_microusd": reply.cost_microusd(*self._prices),
+            "cost_microusd": reply.cost_microusd(*(share * price for price in self._prices)),
         }
         line = (json.dumps(row) + "\n").encode()
         descriptor = os.open(self.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -37,8 +37,19 @@ ACTIONS = {
 def test_the_workflows_are_those_of_the_examples() -> None:
     written = {name.rpartition("/")[2]: data for name, data in workflows()}
     shipped = {path.name: path.read_bytes() for path in (EXAMPLES / "workflows").iterdir()}
+    in_batches = shipped.pop("edison-batch.yml")
     assert written == shipped
     assert len(shipped) == 6
+    batched = {name.rpartition("/")[2]: data for name, data in workflows(batch=True)}
+    assert batched == {**shipped, "edison.yml": in_batches}
+
+
+def test_the_check_to_require_is_the_same_with_batches() -> None:
+    for batch in (False, True):
+        found = yaml.safe_load(dict(workflows(batch=batch))[".github/workflows/edison.yml"])
+        assert (found["name"], found["jobs"]["evaluate"]["name"]) == ("edison", "evaluate")
+        writing = [job for job, how in found["jobs"].items() if "write" in str(how["permissions"])]
+        assert writing == ["evaluate"]
 
 
 def test_they_run_nothing_of_others_that_is_not_pinned() -> None:

@@ -158,6 +158,31 @@ create index attempt_open on attempt (request_hash) where state = 'reserved';
 create index attempt_by_run on attempt (run_id);
 create index attempt_by_loop on attempt (loop) where loop is not null;
 
+create table batch (                        -- requests that a provider answers together, for less
+  id             text primary key,          -- sent with it, so that it is found again
+  run_id         text not null references run (id),
+  model          text not null,             -- as in models.yaml
+  scopes         text not null,             -- JSON: the budgets that its requests are booked in
+  -- sending: perhaps at the provider; lost: not there, or refused
+  state          text not null check (state in ('sending', 'submitted', 'collected', 'lost')),
+  remote_id      text,                      -- as the provider names it; null while sending
+  requests       integer not null,
+  usual_microusd integer not null,          -- the most that these requests cost without a batch
+  status         text not null default '',  -- what the provider reported last
+  created_at     text not null,
+  checked_at     text
+) strict;
+create index batch_open on batch (run_id) where state in ('sending', 'submitted');
+
+create table batch_request (                -- one request of a batch
+  batch_id text not null references batch (id),
+  number   integer not null,                -- its name at the provider is ID-NUMBER
+  attempt  integer not null references attempt (id),
+  formed   integer not null check (formed in (0, 1)), -- whether a tool gives the answer its form
+  left_out text not null default '',        -- parameters that the model does not accept
+  primary key (batch_id, number)
+) strict, without rowid;
+
 create table answer (                       -- append-only: nothing paid for is overwritten
   request_hash  text not null,              -- sha256 of all that decides the answer
   answer_no     integer not null,           -- 0 and up, when the call was made again
