@@ -160,6 +160,7 @@ bench: venv ## measure speed, memory and the simulator, and write docs/benchmark
 	$(BIN)/python -m benchmarks.pages --write docs/benchmarks/pages.md
 	$(BIN)/python -m benchmarks.plans --write docs/benchmarks/plans.md
 	$(BIN)/python -m benchmarks.local --write docs/benchmarks/local.md
+	$(BIN)/python -m benchmarks.programs --write docs/benchmarks/programs.md
 	$(BIN)/python -m benchmarks.sim
 
 .PHONY: lock
