@@ -1,4 +1,4 @@
-"""Batches of a run: calls are gathered, submitted together, and collected by a later session.
+"""Batches of a run: calls are gathered, submitted together, and collected by a later process.
 
 Only answers are bought in batches; judges are called when the answers are there. A call that waits
 in a batch is never bought a second time. A batch is stored before it is submitted: after a crash
@@ -78,12 +78,12 @@ class RunBatches:
     def __init__(self, reader: sqlite3.Connection, *, wanted: bool | None) -> None:
         self.reader = reader
         self.wanted = wanted
-        """Whether calls of this session go into batches; False also gives up those that are not
+        """Whether this process puts calls into batches; False also gives up those that are not
         at the provider any more."""
         self.answered: set[str] = set()
-        """Calls that were answered by a batch in this session."""
+        """Calls that a batch answered, as this process has collected it."""
         self.failed: dict[str, CallError] = {}
-        """Calls that a batch answered with an error in this session."""
+        """Calls that a batch answered with an error, as this process has collected it."""
         self.refused: BudgetRefusal | None = None
         self.singly = False
         """Whether calls are made at once for now."""
@@ -142,7 +142,7 @@ class RunBatches:
             remote = await client.service.create(batch.id, lines)
         except CallError as error:
             error.rewrite(budget.redact)
-            if error.charged:  # it may be there: a later session looks for it
+            if error.charged:  # it may be there: a later process looks for it
                 logger.warning("a batch may not have arrived", extra={"reason": error.message})
                 return
             stored = self._stored(batch.id)
