@@ -21,12 +21,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scipy.stats import binomtest
+
 from edison_ci.config.model_entry import LOCAL_MODEL
 from edison_ci.config.models import RegistryReader
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.providers.adapters import provider_for
 from edison_ci.records import Completion, Message, Request
-from edison_ci.stats.intervals import exact_pass_bounds
 
 if TYPE_CHECKING:
     from edison_ci.contracts import Provider
@@ -90,7 +91,8 @@ async def measured() -> list[str]:
     read, wrote = await _timed(provider, reading), await _timed(provider, writing)
     verdicts = [await _verdict(provider, pair, at) for at, pair in enumerate(pairs())]
     right = sum(verdict == "AB"[at % 2] for at, verdict in enumerate(verdicts))
-    low, high = exact_pass_bounds(right, len(verdicts), level=0.975)
+    exact = binomtest(right, len(verdicts)).proportion_ci(0.95)
+    low, high = float(exact.low), float(exact.high)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return [
         f"| load | {loaded:.1f} s |",

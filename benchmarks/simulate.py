@@ -16,7 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.simulate_cells import Figures, Setting, tables
+from benchmarks import simulate_cells, simulate_edges, simulate_harm, simulate_watching
+from benchmarks.simulate_figures import Figures, Setting
+from benchmarks.simulate_repeated import repeated_inputs
 
 SEED = 20260101
 FULL, QUICK = 10_000, 400
@@ -39,7 +41,16 @@ def main() -> None:
 def report(runs: int) -> str:
     parts = [f"{runs:,} simulated data sets in every cell, seed {SEED}."]
     start = time.monotonic()
-    for figures in tables(Setting(runs, np.random.default_rng(SEED))):
+    setting = Setting(runs, np.random.default_rng(SEED))
+    tables = (
+        *simulate_cells.TABLES,
+        *simulate_edges.TABLES,
+        *simulate_harm.TABLES,
+        *simulate_watching.TABLES,
+        repeated_inputs,
+    )
+    for table in tables:
+        figures = table(setting)
         parts.append(markdown(figures))
         print(f"{figures.title}: {time.monotonic() - start:.0f} s", file=sys.stderr)
     return "\n\n".join(parts)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, ndtri, stdtr, stdtrit
+from scipy.special import bdtr, stdtrit
 
+from edison_ci.stats.power import unseen_cases
 from edison_ci.stats.sequential import BETS
 
 Array = NDArray[np.float64]
@@ -35,7 +36,7 @@ class Errors(NamedTuple):
 
     mean: Array
     se: Array
-    df: int
+    df: float | Array
 
     def lower(self, alpha: float = ALPHA) -> Array:
         return np.asarray(self.mean - stdtrit(self.df, 1 - alpha) * self.se)
@@ -47,6 +48,15 @@ class Errors(NamedTuple):
 def errors(x: Array) -> Errors:
     n = x.shape[1]
     return Errors(x.mean(axis=1), x.std(axis=1, ddof=1) / math.sqrt(n), n - 1)
+
+
+def unseen_errors(x: Array, alpha: float, worst: float = -1.0) -> Errors:
+    """Errors with unseen cases at the worst value added."""
+    unseen = unseen_cases(alpha)
+    n = x.shape[1] + unseen
+    mean = (x.sum(axis=1) + unseen * worst) / n
+    squares = ((x - mean[:, None]) ** 2).sum(axis=1) + unseen * (worst - mean) ** 2
+    return Errors(mean, np.sqrt(squares / (n * (n - 1))), n - 1)
 
 
 def score_ends(x: Array, level: float = 0.95) -> Ends:
@@ -129,8 +139,7 @@ def gates(
     beyond: float = 0.0,
 ) -> Verdicts:
     """The gate of STATS 7; p-values only where the other two conditions of FAIL hold."""
-    pessimistic = errors(np.column_stack((d, np.full(len(d), -1.0))))
-    passes = pessimistic.lower(alpha) > -margin
+    passes = unseen_errors(d, alpha).lower(alpha) > -margin
     shown = drop_shown(d, alpha=alpha, margin=margin, beyond=beyond) & ~passes
     fails = np.zeros(len(d), dtype=bool)
     if shown.any():
@@ -217,30 +226,44 @@ def amounts(
 
 
 def ppi_ends(human: Array, judge: Array, rest: Array) -> Ends:
-    """Power-tuned prediction-powered intervals (STATS 14)."""
+    """Prediction-powered intervals that allow for unseen errors of the judge (STATS 14)."""
+    gap, far = gaps_of(human, judge, rest)
+    middle = far.mean(axis=1)
+    variance = far.var(axis=1, ddof=1) / far.shape[1]
+
+    def reach(values: Array) -> Array:
+        count = values.shape[1]
+        se = np.sqrt(variance + values.var(axis=1, ddof=1) / count)
+        return np.asarray(stdtrit(count - 1, 0.975) * se)
+
+    mean = gap.mean(axis=1)
+    lower, upper = (np.column_stack((gap, mean + sign)) for sign in (-1, 1))
+    low = middle + lower.mean(axis=1) - reach(lower)
+    high = middle + upper.mean(axis=1) + reach(upper)
+    seen = (np.abs(human - judge) > 0.1 + 1e-9).sum(axis=1) >= 5
+    low = np.maximum(0, np.where(seen, middle + mean - reach(gap), low))
+    high = np.minimum(1, np.where(seen, middle + mean + reach(gap), high))
+    alone = score_ends(human)
+    narrower = ~seen & (alone.high - alone.low <= high - low)
+    return Ends(np.where(narrower, alone.low, low), np.where(narrower, alone.high, high))
+
+
+def plain_ppi_ends(human: Array, judge: Array, rest: Array) -> Ends:
+    """Power-tuned prediction-powered intervals as they are published, for comparison."""
+    gap, far = gaps_of(human, judge, rest)
+    mean = far.mean(axis=1) + gap.mean(axis=1)
+    variance = far.var(axis=1, ddof=1) / far.shape[1] + gap.var(axis=1, ddof=1) / gap.shape[1]
+    reach = stdtrit(gap.shape[1] - 1, 0.975) * np.sqrt(variance)
+    return Ends(np.maximum(0, mean - reach), np.minimum(1, mean + reach))
+
+
+def gaps_of(human: Array, judge: Array, rest: Array) -> tuple[Array, Array]:
+    """Labels minus the judge's trusted scores, and those scores of the other cases."""
     n, others = human.shape[1], rest.shape[1]
     everything = np.column_stack((judge, rest)).var(axis=1, ddof=1)
     centred = (human - human.mean(axis=1, keepdims=True)) * (
         judge - judge.mean(axis=1, keepdims=True)
     )
-    lam = np.clip(centred.sum(axis=1) / (n - 1) / ((1 + n / others) * everything), 0, 1)
-    gap = human - lam[:, None] * judge
-    mean = lam * rest.mean(axis=1) + gap.mean(axis=1)
-    variance = lam**2 * rest.var(axis=1, ddof=1) / others + gap.var(axis=1, ddof=1) / n
-    reach = stdtrit(n - 1, 0.975) * np.sqrt(variance)
-    return Ends(np.maximum(0, mean - reach), np.minimum(1, mean + reach))
-
-
-def cusum_warnings(x: Array) -> Flags:
-    """At which runs the self-starting CUSUM of STATS 17 warns; (series, runs)."""
-    series, runs = x.shape
-    total, warned = np.zeros(series), np.zeros((series, runs), dtype=bool)
-    for index in range(3, runs):
-        before, n = x[:, :index], index + 1
-        spread = np.maximum(before.std(axis=1, ddof=1), 0.005)
-        t = math.sqrt((n - 1) / n) * (x[:, index] - before.mean(axis=1)) / spread
-        u = ndtri(np.clip(stdtr(n - 2, t), 1e-300, 1 - 1e-16))
-        total = np.maximum(0, total - u - 0.5)
-        warned[:, index] = total > 4
-        total[warned[:, index]] = 0
-    return warned
+    spread = (1 + n / others) * np.where(everything > 1e-12, everything, np.inf)
+    lam = np.clip(centred.sum(axis=1) / (n - 1) / spread, 0, 1)[:, None]
+    return human - lam * judge, lam * rest

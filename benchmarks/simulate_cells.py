@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import stdtr
 
 from benchmarks.simulate_batch import (
     MARGIN,
@@ -14,9 +12,7 @@ from benchmarks.simulate_batch import (
     amounts,
     anytime,
     capital,
-    cusum_warnings,
     drop_shown,
-    errors,
     flip_p,
     gates,
     holm_fails,
@@ -26,12 +22,15 @@ from benchmarks.simulate_batch import (
     score_ends,
     t_ends,
 )
+from benchmarks.simulate_figures import Figures, Setting, percent
+from benchmarks.simulate_judges import approval, judged_gates, rare_errors
 from edison_ci.stats.calibration import LabelCounts, corrected_rate
-from edison_ci.stats.paired import Pairs, relabel_repeats, sign_flip
+from edison_ci.stats.paired import Pairs
+from edison_ci.stats.permutation import relabel_repeats, sign_flip
 from edison_ci.stats.sequential import planned_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -39,29 +38,6 @@ if TYPE_CHECKING:
     Shape = Callable[[np.random.Generator, int, int], Array]
 
 SIZES = (10, 20, 50, 100, 200, 400)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How often, and from which random numbers."""
-
-    runs: int
-    rng: np.random.Generator
-
-
-@dataclass(frozen=True)
-class Figures:
-    """A table: what was measured, and its columns."""
-
-    title: str
-    first: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    promise: str
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f}"
 
 
 def _by_size(
@@ -315,43 +291,6 @@ def _rate_coverage(setting: Setting, n: int) -> float:
     return hits / setting.runs
 
 
-def drift(setting: Setting) -> Figures:
-    rng, sizes = setting.rng, (20, 50, 100)
-    rules = ("10% rule alone", "10% rule and p <= .05", "ALERT: 10% rule and p <= .001")
-    rows: dict[str, list[str]] = {}
-    for shape in ("pass or fail", "scores, noise 15"):
-        for n in sizes:
-            rings = np.mean([_year(rng, n, shape) for _ in range(setting.runs)], axis=0)
-            for rule, share in zip(rules, rings, strict=True):
-                name = f"{shape}: {rule}"
-                rows.setdefault(name, []).append(percent(float(share)))
-    series = rng.normal(0.8, 0.02, (setting.runs, 50))
-    steady = float(cusum_warnings(series).any(axis=1).mean())
-    series[:, 20:] -= 0.04
-    warned = cusum_warnings(series)[:, 20:]
-    delay = warned.argmax(axis=1)[warned.any(axis=1)] + 1
-    rows["CUSUM, 50 runs without drift, any warning"] = [percent(steady), "", ""]
-    rows["CUSUM, runs until a 2-sd drop is seen, median"] = [f"{np.median(delay):.0f}", "", ""]
-    return Figures(
-        "Drift: at least one false alarm in a year of weekly runs, %", "alarm", _cases(sizes),
-        tuple((name, *values) for name, values in rows.items()),
-        "ALERT at most about 4.8, which is 48 runs at 0.1% each",
-    )  # fmt: skip
-
-
-def _year(rng: np.random.Generator, n: int, shape: str) -> tuple[bool, bool, bool]:
-    ability = rng.beta(6, 2, n)
-    if shape == "pass or fail":
-        scores = (rng.random((53, n)) < ability).astype(float)
-    else:
-        scores = (ability + rng.normal(0, 0.15, (53, n))).clip(0, 1)
-    reference = scores[:5].mean(axis=0)
-    found = errors(scores[5:] - reference)
-    large = -found.mean >= 0.10 * reference.mean()
-    p = stdtr(n - 1, found.mean / found.se)
-    return bool(large.any()), bool((large & (p <= 0.05)).any()), bool((large & (p <= 0.001)).any())
-
-
 def costs(setting: Setting) -> Figures:
     rng, runs = setting.rng, setting.runs
 
@@ -399,10 +338,5 @@ def _cases(sizes: tuple[int, ...]) -> tuple[str, ...]:
 
 TABLES: tuple[Callable[[Setting], Figures], ...] = (
     coverage, gate_errors, power, stopping, multiplicity, unequal_repeats, order_bias,
-    judge_correction, costs, drift,
+    judge_correction, rare_errors, judged_gates, approval, costs,
 )  # fmt: skip
-
-
-def tables(setting: Setting) -> Iterator[Figures]:
-    for table in TABLES:
-        yield table(setting)

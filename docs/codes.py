@@ -123,6 +123,10 @@ CODES: dict[str, tuple[str, str]] = {
     "regex": ("a pattern is not a regular expression", "the message says where it breaks"),
     "renamed-key": ("a key has a new name; the old one still works", "write the new name"),
     "render": ("a prompt cannot be rendered for a case", "see the template and that case"),
+    "repeated-input": (
+        "cases have the same input, as the prompt renders it, so they count as one",
+        "vary the inputs, or use a variable of the dataset in the prompt",
+    ),
     "retired": ("a model is retired, or will be within 60 days", "choose a newer one"),
     "scale": ("a scale is not one, or stands where none belongs", "write `0-5` or `{min, max}`"),
     "schema": ("a JSON Schema of the project is not valid", "the message names the place in it"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -95,6 +96,13 @@ class Results:
             status = "ok" if score is not None else "error"
             passed = None if score is None else score >= 0.5
             self.add(Graded(case, score, side, status=status, passed=passed, **more))
+
+    def tag(self, case: str, *tags: str) -> None:
+        """Write the tags of a case."""
+        self.connection.execute(
+            "insert into run_case (run_id, case_id, tags, kind, words) values (?, ?, ?, ?, ?)",
+            (self.run_id, case, json.dumps(tags), "golden", 10),
+        )
 
     def compare(self, case: str, ab: str | None, ba: str | None, **more: Any) -> None:
         """Write what a judge said of head and base of a case: `a` is head, `b` is base."""
@@ -248,6 +256,44 @@ class Preferred:
             results.compare(name, first, other)
 
 
+@dataclass(frozen=True, slots=True)
+class Flipped:
+    """A change that breaks some cases and repairs others."""
+
+    cases: int
+    broken: int
+    fixed: int
+    repeats: int = 1
+
+    def write(self, results: Results, *, seed: int = 1) -> None:
+        """Write passes and fails of both sides."""
+        for index in range(self.cases):
+            base, head = index >= self.fixed, not self.fixed <= index < self.fixed + self.broken
+            for repeat in range(self.repeats):
+                for side, passed in (("base", base), ("head", head)):
+                    score = 0.9 if passed else 0.3
+                    results.add(Graded(f"case-{index:04}", score, side, repeat, passed=passed))
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """A change of which the cases with one tag lose more than the others."""
+
+    sizes: dict[str, int]
+    drops: dict[str, float]
+
+    def write(self, results: Results, *, seed: int = 1) -> None:
+        """Write the cells and tags of both sides, the same each time."""
+        random = Random(seed)
+        for tag, size in self.sizes.items():
+            for index in range(size):
+                name, base = f"{tag}-{index:04}", _score(random.gauss(0.8, 0.1))
+                drop = self.drops.get(tag, 0.0)
+                head = _score(base - drop + random.gauss(0, 0.15))
+                results.add(Graded(name, base, "base"), Graded(name, head))
+                results.tag(name, tag)
+
+
 def _score(value: float) -> float:
     return round(min(1.0, max(0.0, value)), 3)
 
@@ -260,7 +306,10 @@ P95: dict[str, Any] = {"metric": "latency_ms.p95", "no_worse_than": "base", "mar
 
 WINS: dict[str, Any] = {"metric": "win_rate", "no_worse_than": "base", "margin": "5pp"}
 
-EXAMPLES: dict[str, tuple[Change | Preferred, tuple[dict[str, Any], ...]]] = {
+FLIPS: dict[str, Any] = {"metric": "flips", "at_most": "2%"}
+SLICES: dict[str, Any] = {**COMPOSITE, "margin": "15pp", "slices": "worst"}
+
+EXAMPLES: dict[str, tuple[Change | Preferred | Flipped | Sliced, tuple[dict[str, Any], ...]]] = {
     "worse": (Change(60, drop=0.1), (COMPOSITE,)),
     "harmless": (Change(150), (COMPOSITE,)),
     "unclear": (Change(40), (COMPOSITE,)),
@@ -277,6 +326,16 @@ EXAMPLES: dict[str, tuple[Change | Preferred, tuple[dict[str, Any], ...]]] = {
     "lossy": (Change(200, lost=60), (COMPOSITE, ERRORS)),
     "beaten": (Preferred(60, win=0.3), (WINS,)),
     "preferred": (Preferred(60, win=0.65), (WINS, {"metric": "win_rate", "at_least": "60%"})),
+    "broken": (Flipped(200, broken=12, fixed=1), (FLIPS,)),
+    "swapped": (
+        Flipped(200, broken=12, fixed=12, repeats=3),
+        (FLIPS, {"metric": "pass_rate", "no_worse_than": "base", "margin": "5pp"}),
+    ),
+    "unbroken": (Flipped(200, broken=0, fixed=2), (FLIPS,)),
+    "sliced": (
+        Sliced({"billing": 25, "delivery": 300, "returns": 200, "legal": 6}, {"billing": 0.2}),
+        (SLICES, {**COMPOSITE, "margin": "5pp"}),
+    ),
     "undecided": (Preferred(40, win=0.5), (WINS,)),
 }
 """Changes and the gates that decide them, by name."""

@@ -129,7 +129,7 @@ class Request:
 
     provider: str
     endpoint: str
-    """`base_url` as written, or `env:NAME`."""
+    """Address, protocol and options of the model, as far as they can change an answer."""
     model: str
     messages: tuple[Message, ...]
     params: Mapping[str, Json]

@@ -89,6 +89,9 @@ gates:
   - {metric: cost_usd.mean, no_worse_than: base, margin: 10%, guarantee: strict}
   - {metric: latency_ms.p95, at_most: 2000}
   - {metric: safety.pii, at_most: 0%}
+  - {metric: flips, at_most: 2%}
+  - {metric: pass_rate, no_worse_than: production, slices: worst, margin: 20pp}
+  - {metric: composite, no_worse_than: {anchor: releases/v1.4}, margin: 5pp}
 max_errors: 20%
 stop: {max_iterations: 10, min_delta: 0.02, window: 3, budget_usd: 100, daily_budget_usd: 10,
        max_total_tokens: 1000000, alert_at: 0.8, prune_weak_prompts: true,
@@ -161,7 +164,9 @@ approvals:
     instructions_hash: {"0" * 63}c
     labels_hash: {"0" * 63}d
     kappa: 0.71
+    lower_bound: 0.61
     n: 64
+    cases: 64
     floor: 0.6
     min_n: 50
     bias: 0.04

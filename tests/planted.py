@@ -43,6 +43,8 @@ class Planted:
     complete: bool = True
     content: str = "as it was"
     """What the cases say; another text makes them other cases."""
+    fresh: bool = False
+    """Whether every answer is new, even where one is stored."""
 
 
 def plant(folder: Folder, *runs: Planted) -> Path:
@@ -88,7 +90,9 @@ def _cell(
     sample: Sample, run: Planted, side: str, model: str, number: int, score: float | None
 ) -> None:
     case = f"c{number}"
-    booking = sample.booking(run.id, f"{case}{run.version}{run.content}", model, run.time)
+    booking = sample.booking(
+        run.id, f"{case}{run.version}{run.content}", model, run.time, reuse=not run.fresh
+    )
     answer_no = None if score is None else sample.bought(booking, "a word or two")
     digest = hashlib.sha256(f"{run.id}{side}{run.prompt}{case}{model}".encode()).hexdigest()
     sample.finish(

@@ -161,7 +161,7 @@ def _write(made: Showcase) -> None:
         ("models: [small] ", "models: [small, large] "),
         ("repeats: 1 ", "repeats: 2 "),
         ("pointwise: [judge]", "pointwise: [judge, strict]\n  pairwise: {by: judge}"),
-        ("at_least: 30%", "at_least: 90%"),
+        ("at_least: 25%", "at_least: 90%"),
     )
     flaky = (made.path / f"experiments/{EXPERIMENT}.yaml").read_text(encoding="utf-8")
     flaky = flaky.replace(f"experiment: {EXPERIMENT}", "experiment: unreliable")

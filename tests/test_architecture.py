@@ -188,7 +188,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/explain.py": {"edison_ci.decide.conclusion"},
     "cli/lookup.py": {"edison_ci.results.snapshot", "edison_ci.store.database"},
     "cli/options.py": {"edison_ci.operate.own_results"},
-    "cli/plan.py": {"edison_ci.execute.reuse_forecast"},
+    "cli/plan.py": {"edison_ci.decide.past_spread", "edison_ci.execute.reuse_forecast"},
     "cli/progress.py": {"edison_ci.cli.bars"},
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
     "cli/run.py": {"edison_ci.cli.reporting"},

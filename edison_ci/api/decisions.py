@@ -34,9 +34,9 @@ def compare(
     """Compare two runs, refs or prompt versions on the same cases, from stored results."""
     with open_for_reading(project.root / project.file.results) as reader:
         first, second = Operands(reader, project, experiment).pair(a, b)
-        return compare_choices(
-            reader, first, second, comparison_settings(project, reader, first.run, second.run)
-        )
+        # The older run says which inputs are the same, so that A and B may change places.
+        runs = sorted((first.run, second.run), key=lambda run: run.created_at)
+        return compare_choices(reader, first, second, comparison_settings(project, reader, *runs))
 
 
 def comparison_settings(
@@ -77,20 +77,23 @@ def gate(project: Project, wanted: str = "latest", *, against: str | None = None
                     hint=f"measure both together: edison run --against {against}",
                 )
             cells = sample.cells
-        return GateResult(run, base, _decided(cells, project, run, compared=base is not None))
+        return GateResult(run, base, _decided(cells, project, run, base))
 
 
-def _decided(cells: TwoSidedSample, project: Project, run: Run, *, compared: bool) -> RunDecision:
-    setting = comparison_settings(project, cells.connection, run)
+def _decided(
+    cells: TwoSidedSample, project: Project, run: Run, base: CellChoice | None
+) -> RunDecision:
+    runs = (run,) if base is None else (base.run, run)
+    setting = comparison_settings(project, cells.connection, *runs)
     experiment = project.experiment(run.experiment)
     gates = experiment.file.gates
     background = VerdictContext(
         setting.clusters or {},
         setting.quarantined,
-        compared or bool(cells.variants(Side.BASE)),
+        base is not None or bool(cells.variants(Side.BASE)),
         unapproved=JudgeApproval.of(project, experiment).unapproved(gates),
     )
-    if compared:
+    if base is not None:
         return decide(cells, gates, background)
     known = with_stored_base(cells.connection, project, run, gates, background)
     return with_doubts(decide_again(cells.connection, gates, run, known), doubts_of(run))

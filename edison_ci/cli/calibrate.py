@@ -17,7 +17,7 @@ from edison_ci.config.calibration import JUDGE_APPROVALS, ApprovalEntry
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.execute.calibration import Calibration, LabelCheck, ask_stored, check_with_calls
 from edison_ci.execute.standalone import NotAnswered
-from edison_ci.judges.approval import approval_status, judge_hashes
+from edison_ci.judges.approval import agreement_words, approval_status, bound_text, judge_hashes
 from edison_ci.judges.panel import load_panel
 from edison_ci.numeric import TOLERANCE, counted, fixed, rounded
 from edison_ci.operate.file_edits import write_approval
@@ -180,7 +180,7 @@ def _check(answers: Sequence[GradedAnswer], judge: str) -> JudgeCheck:
 
     return check_judge(
         [
-            PairedGrade(a.case_id, a.human, s.score, a.human_pass, s.passed, a.thumbs)
+            PairedGrade(a.case_id, a.human, s.score, a.human_pass, s.passed, a.thumbs, a.cluster)
             for a in answers
             if (s := grade_of(a)) is not None
         ]
@@ -193,11 +193,12 @@ def _entry(project: Project, report: _Report, day: str) -> ApprovalEntry:
         report.together,
         report.standing.asked,
     )
-    kappa = found.kappa.value
     measured: dict[str, Any] = {}
-    if kappa is not None:
-        # Rounded down, so that a value just below the floor does not reach it.
-        measured["kappa"] = math.floor(kappa * 10_000 + TOLERANCE) / 10_000
+    if found.kappa.value is not None:
+        measured["kappa"] = _rounded_down(found.kappa.value)
+    if found.bound is not None:
+        measured["lower_bound"] = _rounded_down(found.bound.low)
+        measured["cases"] = found.bound.units
     if found.bias is not None:
         measured["bias"] = rounded(found.bias, 4)
     return ApprovalEntry(
@@ -214,6 +215,23 @@ def _entry(project: Project, report: _Report, day: str) -> ApprovalEntry:
         simulated=report.standing.simulated,
         date=day,
     )
+
+
+def _rounded_down(kappa: float) -> float:
+    """Round down, so that a value just below the floor does not reach it."""
+    return math.floor(kappa * 10_000 + TOLERANCE) / 10_000
+
+
+def _cases_needed(report: _Report) -> int | None:
+    """Return about how many more cases an approval needs if the agreement stays as it is.
+
+    None if it is approved, or if no number of cases would do.
+    """
+    bound, asked = report.together.bound, report.standing.asked
+    if report.standing.approved or bound is None:
+        return None
+    needed = bound.units_needed(asked.min_kappa)
+    return None if needed is None else max(0, needed - bound.units)
 
 
 # --- as JSON --------------------------------------------------------------------------------------
@@ -253,6 +271,7 @@ def _document(report: _Report) -> dict[str, Any]:
         "judge_approval": {
             "approved": standing.approved,
             "reason": standing.reason or None,
+            "cases_needed": _cases_needed(report),
             "floor": standing.asked.min_kappa,
             "min_n": standing.asked.min_n,
             "written": report.written,
@@ -264,7 +283,11 @@ def _check_json(found: JudgeCheck) -> dict[str, Any]:
     return {
         "n": found.n,
         "cases": found.cases,
-        "kappa": _agreement(found.kappa),
+        "kappa": {
+            **_agreement(found.kappa),
+            "lower_bound": None if found.bound is None else found.bound.low,
+            "units": 0 if found.bound is None else found.bound.units,
+        },
         "alpha": _agreement(found.alpha),
         "bias": {"estimate": found.bias, **_range(found.bias_interval)},
         "close": found.close,
@@ -323,8 +346,8 @@ def _row(name: str, found: JudgeCheck) -> tuple[str, ...]:
             low, high = (fixed(100 * end, 1, signed=True) for end in found.bias_interval)
             bias += f" ({low} to {high})"
     kappa = "-" if found.kappa.value is None else fixed(found.kappa.value, 2)
-    if found.kappa.interval is not None:
-        kappa += f" ({fixed(found.kappa.interval.low, 2)} to {fixed(found.kappa.interval.high, 2)})"
+    if found.bound is not None:
+        kappa += f" (at least {bound_text(found.bound.low)})"
     counts = found.counts
     return (
         name or "together",
@@ -375,14 +398,21 @@ def _show_approval(terminal: Terminal, report: _Report) -> None:
     else:
         color = ODD if report.written else BAD
         terminal.result("  ", StyledText("ADVISORY", color), f"  {standing.reason}")
+        needed = _cases_needed(report)
+        if needed:
+            terminal.result(
+                f"  About {counted(needed, 'more labelled case')} would do if the agreement stays "
+                "as it is."
+            )
+        elif needed is None and report.together.bound is not None:
+            terminal.result(
+                "  The agreement itself is below the floor: more labels alone will not do."
+            )
     if report.written:
         terminal.note(f"wrote {JUDGE_APPROVALS}: commit it with {asked.labels}")
 
 
 def _agreement_sentence(standing: ApprovalStatus) -> str:
     approval = standing.approval
-    assert approval is not None and approval.kappa is not None  # it is approved
-    return (
-        f"agreement with people is {fixed(approval.kappa, 2)} on {counted(approval.n, 'answer')}, "
-        f"the floor is {standing.asked.min_kappa:g}"
-    )
+    assert approval is not None  # it is approved
+    return f"{agreement_words(approval)}, the floor is {standing.asked.min_kappa:g}"

@@ -275,6 +275,14 @@ async def post(
         return CommentResult(number, posted, ours=github.is_ours(posted.comment))
 
 
+async def pushes(address: RepositoryAddress, author: Author, key: str, event: Event) -> int:
+    """Return which push of its pull request an event is, 1 for the first; raises ForgeError."""
+    assert event.number is not None
+    async with GitHub(address, author=author) as github:
+        head = event.head_sha or ""
+        return await sticky_comment.push_number(github, event.number, key, head)
+
+
 async def _target(github: GitHub, request: Request, event: Event | None) -> tuple[int | None, str]:
     """Return the number of the pull request and the commit of the report."""
     number = request.number or (event.number if event else None)

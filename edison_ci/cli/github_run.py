@@ -25,6 +25,7 @@ from edison_ci.cli.github_comment import (
     audit,
     origin_of,
     post,
+    pushes,
     show_comment,
     show_failure,
 )
@@ -456,6 +457,8 @@ class _Job:
     comment: CommentResult | None = None
     silent: str = ""
     """Why there is no comment."""
+    push: int | None = 1
+    """Which push of its pull request is evaluated; None if that is unknown."""
     complete: bool = True
     """Whether summary and outputs could be written."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -480,9 +483,27 @@ class _Job:
             found = outcome_of(self.terminal, project, (), self.place, dropped=coverage.dropped)
             return replace(found, code=int(coverage.exit_code))
         apply_base_terms(project)  # refuses committed results before any are read or written
+        self.push = self._push_number(event)
         self.comment_on(Stage.RUNNING, Report(), _RUNNING_S)
         self.place.restore(self.terminal, project)
         return self._evaluate(event, mode, base, chosen, coverage)
+
+    def _push_number(self, event: Event) -> int | None:
+        """Return which push of the pull request this is; None if that cannot be known.
+
+        The comment lists the commits that it has reported on, so without comments none are counted.
+        """
+        if event.number is None:
+            return 1
+        listed = self.given["comment"] and not self.state.offline
+        if event.head_sha is None or event.situation is Situation.FORK or not listed:
+            return None
+        try:
+            address = repository_address(os.environ, remote=origin_of(self.state.folder))
+            asking = pushes(address, Author(self.given["author"]), self.given["key"], event)
+            return asyncio.run(asyncio.wait_for(asking, _RUNNING_S))
+        except (ForgeError, UsageError, TimeoutError):
+            return None
 
     def _base(self, event: Event, project: Project) -> str | None:
         repository = Repository.find(project.root)
@@ -530,7 +551,7 @@ class _Job:
             "wait": self.given["wait"],
         }
         ended = evaluate_order(
-            self.state, terminal, project, RunOrder(chosen, given, recording, doubts)
+            self.state, terminal, project, RunOrder(chosen, given, recording, doubts, self.push)
         )
         if not terminal.json:
             show_ended(terminal, project, ended)

@@ -17,7 +17,7 @@ from edison_ci.results.current_prices import CurrentPrices
 from edison_ci.results.leaderboard import BoardRule, board_of, measurements_of
 from edison_ci.results.samples import case_filter_of
 from edison_ci.results.scores import interval_json
-from edison_ci.stats.sentences import chance, comparisons_sentence, signed, value_sentence
+from edison_ci.stats.sentences import comparisons_sentence, p_words, signed, value_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,7 +135,7 @@ def leaderboard(state: CliState, /, experiment: str | None, **options: Any) -> N
     tags, boards = options["tags"], []
     with results_of(project) as connection:
         names = measured_names(connection, project, experiment)
-        rolls = {name: case_filter_of(project, name, tags, stored=connection) for name in names}
+        rolls = {name: case_filter_of(project, name, connection, tags) for name in names}
         if tags and names and not any(case_filter.only for case_filter in rolls.values()):
             listed = " or ".join(map(repr, tags))
             raise UsageError(f"no case has the tag {listed}", hint="see: edison dataset stats")
@@ -230,8 +230,8 @@ def _gap(contrast: Contrast) -> str:
     if contrast.interval is not None:
         low, high = contrast.interval
         text += f" (likely {signed(low)} to {signed(high)})"
-    luck = f", by luck {chance(contrast.p_holm)}" if contrast.significant else ""
-    return f"{text} on {counted(contrast.n, 'case')}{luck}"
+    tested = f", {p_words(contrast.p_holm)}" if contrast.significant else ""
+    return f"{text} on {counted(contrast.n, 'case')}{tested}"
 
 
 def _names(rows: Sequence[LeaderboardRow]) -> list[str]:
@@ -357,7 +357,7 @@ def recommend(state: CliState, /, experiment: str | None, **options: Any) -> Non
     advices = []
     with results_of(project) as connection:
         for name in measured_names(connection, project, experiment):
-            case_filter = case_filter_of(project, name, stored=connection)
+            case_filter = case_filter_of(project, name, connection)
             measured = measurements_of(connection, name, case_filter, CurrentPrices(project))
             if measured is not None:
                 advices.append(advise(name, measured, case_filter, required))

@@ -127,7 +127,7 @@ def _announce(confirmation: PlanConfirmation, target: RefineTarget) -> None:
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
-    case_filter = case_filter_of(project, name, stored=connection)
+    case_filter = case_filter_of(project, name, connection)
     measured = measurements_of(connection, name, case_filter, CurrentPrices(project))
     return (
         [] if measured is None else sentences(advise(name, measured, case_filter, Requirements()))

@@ -182,7 +182,7 @@ def _as_json(project: Project, model: Model) -> dict[str, Any]:
         "provider": model.provider,
         "model": model.model,
         "simulated": model.simulated,
-        "endpoint": model.endpoint or None,
+        "endpoint": model.address or None,
         "keys": {env: bool(os.environ.get(env)) for env in model.keys.values()},
         "params": dict(model.params),
         "price": price.as_json() if price else None,

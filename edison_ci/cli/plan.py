@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,13 +23,14 @@ from edison_ci.config import requirements
 from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for, exceeded
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import Location, Problem, Severity, UsageError
-from edison_ci.numeric import count_range, counted, dollar_range, duration_range, fixed
+from edison_ci.numeric import count_range, counted, dollar_range, duration_range, fixed, significant
 from edison_ci.plan.baseline import Impact, impact_since
 from edison_ci.plan.interim_analysis import both_sides
 from edison_ci.plan.plan import Plan, as_json, matrix
 from edison_ci.plan.plan import plan_run as make_plan
 from edison_ci.plan.selection import MAX_SHARDS
 from edison_ci.plan.versions import label_of, short
+from edison_ci.stats.power import DEFAULT_SD
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -109,17 +111,19 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
 
 def _planned(project: Project, experiment: Experiment, given: dict[str, Any]) -> Plan:
     made = make_plan(project, experiment, shards=given["shards"] or 0, loop=given["loop"])
-    found = _with_reuse(made, project, experiment)
+    found = _with_results(made, project, experiment)
     return found.in_batches(project.prices) if given["batch"] else found
 
 
-def _with_reuse(plan: Plan, project: Project, experiment: Experiment) -> Plan:
+def _with_results(plan: Plan, project: Project, experiment: Experiment) -> Plan:
+    """Return the plan with what stored results say: answers to reuse, and how scores vary."""
     if not project.tree.exists(project.file.results):
         return plan
-    # Imports what a run requirements, to find the answers that it would reuse.
+    # Imported here because they load what a run needs, and numpy.
+    from edison_ci.decide.past_spread import with_past_spread
     from edison_ci.execute.reuse_forecast import with_reuse
 
-    return with_reuse(plan, project, experiment)
+    return with_reuse(with_past_spread(plan, project, experiment), project, experiment)
 
 
 def _selected(project: Project, names: tuple[str, ...]) -> list[Experiment]:
@@ -229,8 +233,13 @@ def _amounts(of: Load | Plan, *, exact: bool = False) -> tuple[str, ...]:
     )
 
 
+_TYPICAL = f"{100 * DEFAULT_SD:g} points from case to case, as is typical"
+
+
 def _evidence(terminal: Terminal, plan: Plan) -> None:
-    cases = counted(plan.gating, "case")
+    repeated = plan.units < plan.gating
+    noun = "different input" if repeated else "case"
+    cases = counted(plan.units, noun)
     if plan.smallest_effect is None or plan.smallest_effect > 1:
         terminal.result(f"  {cases} cannot show any change: add cases.")
     else:
@@ -238,12 +247,16 @@ def _evidence(terminal: Terminal, plan: Plan) -> None:
         terminal.result(
             f"  With {cases} you can detect changes of about {fixed(points, 1)} points or more"
         )
-        terminal.result("  (if differences vary by 25 points from case to case, as is typical).")
+        varies = f"{fixed(100 * plan.sd, 1)} points, as measured" if plan.sd else _TYPICAL
+        terminal.result(f"  (if differences vary by {varies}).")
     if plan.margin is not None and plan.cases_for_margin is not None:
-        verdict = "enough" if plan.gating >= plan.cases_for_margin else "not yet enough"
+        needed = plan.cases_for_margin
+        verdict = "enough" if plan.gating >= needed else "not yet enough"
+        if repeated:
+            needed = math.ceil(needed * plan.units / plan.gating)
         terminal.result(
-            f"  The {100 * plan.margin:g}-point margin needs about "
-            f"{plan.cases_for_margin:,} cases: {verdict}."
+            f"  The {significant(100 * plan.margin, 3)}-point margin needs about "
+            f"{counted(needed, noun)}: {verdict}."
         )
 
 

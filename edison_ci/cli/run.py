@@ -253,6 +253,8 @@ class RunOrder:
     """Source of the answers instead of models."""
     doubts: tuple[BaselineDoubt, ...] = ()
     """Reasons why the recorded answers do not count as evidence."""
+    push: int | None = 1
+    """Which push of its pull request it measures; None if that is unknown."""
 
     def options(self) -> RunOptions:
         """Return the options of the command as options of a run."""
@@ -267,6 +269,7 @@ class RunOrder:
             allow_code=given["allow_code"],
             wait=given["wait"],
             batch=given["batch"] or None,
+            push=self.push,
         )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.load import Project
+    from edison_ci.stats.drift import Trend
 
 _SHOWN = 20
 
@@ -47,8 +48,9 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
     Uses complete runs of all cases; without EXPERIMENT it shows each experiment. A + marks a run in
     which only prompts changed. A * marks a run in which the eval suite or the models changed, so
     that scores before and after it cannot be compared. From the sixth run after such a change, the
-    newest run is tested against the first five; only a significant difference is called a drop. A
-    run that an interim analysis stopped early is marked.
+    newest runs are tested against those before them. Without a real drop there is a WARN at most
+    once a quarter on average, and an ALERT in at most 1 of 20 years, at any schedule. Runs that
+    only reuse stored answers do not count. A run that an interim analysis stopped early is marked.
 
     Examples:
       edison trends
@@ -150,8 +152,7 @@ def _show_drift(terminal: Terminal, drift: DriftFinding) -> None:
     alarm = drift.report.alarm
     color = {Alarm.ALERT: BAD, Alarm.WARN: ODD}.get(alarm, GOOD)
     word = "steady" if alarm is Alarm.NONE else alarm.upper()
-    reasons = f" ({', '.join(drift.report.reasons)})" if drift.report.reasons else ""
-    terminal.result(StyledText(word, color), f"  {drift.sentence}{reasons}")
+    terminal.result(StyledText(word, color), f"  {drift.sentence}")
 
 
 def _document(trend: _Trend) -> dict[str, Any]:
@@ -181,14 +182,25 @@ def _drift(drift: DriftFinding) -> dict[str, Any]:
     report, ahead = drift.report, drift.forecast
     return {
         "runs_since_change": drift.runs,
+        "runs_reused": drift.reused,
         "alarm": None if report is None else report.alarm.value,
-        "reasons": [] if report is None else list(report.reasons),
         "sentence": drift.sentence,
         "reference": report and report.drop.reference,
         "current": report and report.drop.current,
+        "current_runs": report and report.drop.runs,
         "relative_drop": report and report.drop.value,
-        "p": report and report.drop.p,
-        "slope_per_day": report and report.trend.value,
-        "slope_p": report and report.trend.p,
+        "false_alarm_years": report and report.evidence.value,
+        "method": report and report.evidence.method,
+        "trend": None if report is None else _line(report.trend),
         "forecast": None if ahead is None else {"day": ahead.value, "reason": ahead.reason},
+    }
+
+
+def _line(trend: Trend) -> dict[str, Any]:
+    return {
+        "slope_per_day": trend.value,
+        "intercept": trend.intercept,
+        "p": trend.p,
+        "n": trend.n,
+        "method": trend.method,
     }

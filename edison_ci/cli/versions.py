@@ -35,7 +35,7 @@ from edison_ci.results.versions import (
     versus,
 )
 from edison_ci.spelling import did_you_mean
-from edison_ci.stats.sentences import chance, signed
+from edison_ci.stats.sentences import p_words, signed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -358,7 +358,7 @@ def _scores(
             connection,
             {before.measured_as, after.measured_as},
             pair,
-            lambda name: case_filter_of(project, name, stored=connection),
+            lambda name: case_filter_of(project, name, connection),
         )
 
 
@@ -402,7 +402,7 @@ def _difference(one: VersionComparison) -> str:
         low, high = contrast.interval
         said += f" (likely {signed(low)} to {signed(high)})"
     said += f" on {counted(contrast.n, 'case')} with {', '.join(one.models)}"
-    return f"{said}, by luck {chance(contrast.p)}"
+    return f"{said}, {p_words(contrast.p)}"
 
 
 def _document(

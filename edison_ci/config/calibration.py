@@ -68,8 +68,12 @@ class ApprovalEntry(Shape):
     kappa: float | None = Field(
         None, ge=-1, le=1, description="Agreement with people (kappa); none if nothing varies."
     )
+    lower_bound: float | None = Field(
+        None, ge=-1, le=1, description="One-sided 95% lower bound of the agreement over cases."
+    )
     n: Count = Field(description="Number of answers graded by people and judges.")
-    floor: float = Field(ge=-1, le=1, description="Required agreement.")
+    cases: Count = Field(0, description="Number of cases, or of clusters of cases, of the answers.")
+    floor: float = Field(ge=-1, le=1, description="Lower bound that is required.")
     min_n: int = Field(ge=1, le=100_000, description="Required number of labels.")
     bias: float | None = Field(
         None, ge=-1, le=1, description="Mean of judges minus people, 0-1; above 0 is lenient."

@@ -10,6 +10,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 
 SAFETY_KINDS = ("pii", "jailbreak", "secrets", "moderation", "toxicity")
-SCORE_METRICS = ("composite", "pass_rate", "win_rate", "errors")
+SCORE_METRICS = ("composite", "pass_rate", "flips", "win_rate", "errors")
 AMOUNT_METRICS = ("cost_usd.mean", "latency_ms.p95", "tokens.mean")
 NAMED_METRICS = ("criterion", "check", "grader", "safety")
 
@@ -154,7 +155,38 @@ Level = Annotated[float, Field(ge=0, le=1_000_000_000), Percent()]
 Confidence = Annotated[float, Field(ge=0.5, lt=1), Percent(r"0*[5-9][0-9](?:\.[0-9]+)?")]
 _BY_PEOPLE = r"^(?:composite|pass_rate|criterion\..+)$"
 """Metrics for human grades."""
-_OF_COMPARISONS = ("margin", "fail_rule", "guarantee", "worst_case_drop")
+_EVERYTHING: list[JsonValue] = [0, 1, "0%", "100%"]
+"""Ceilings of flips that nothing could keep, or nothing could miss."""
+_OF_COMPARISONS = ("margin", "fail_rule", "guarantee", "worst_case_drop", "slices")
+_OF_CASES = r"^(?:composite|pass_rate|(?:criterion|check|grader)\..+)$"
+"""Metrics that have slices."""
+
+
+_TAG = r"^[A-Za-z0-9][A-Za-z0-9._/+-]*$"
+
+
+def _tag(value: str) -> str:
+    if not re.match(_TAG, value):
+        raise wrong("gate", f"{short(value)} is not the name of a tag", "write a tag, such as v1.4")
+    return value
+
+
+class Anchor(Shape):
+    """A fixed version to compare with."""
+
+    anchor: Annotated[str, Field(max_length=200), AfterValidator(_tag)] = Field(
+        description="A Git tag on the default branch.", json_schema_extra={"pattern": _TAG}
+    )
+
+
+def _reference(value: Any) -> Any:
+    if isinstance(value, str) and value not in ("base", "production"):
+        said = f"no_worse_than is {short(value)}; it is base, production or a tag"
+        raise wrong("gate", said, f"write base, production or {{anchor: {value}}}")
+    return value if isinstance(value, str | Anchor) else Anchor.model_validate(value)
+
+
+Reference = Annotated[Literal["base", "production"] | Anchor, BeforeValidator(_reference)]
 
 
 class Gate(Shape):
@@ -184,7 +216,32 @@ class Gate(Shape):
                         "required": ["if_unclear"],
                         "properties": {"if_unclear": {"const": "more_repeats"}},
                     },
-                    "then": {"required": ["no_worse_than"]},
+                    "then": {
+                        "required": ["no_worse_than"],
+                        "properties": {"no_worse_than": {"const": "base"}, "slices": False},
+                    },
+                },
+                {
+                    "if": {"required": ["slices"]},
+                    "then": {
+                        "properties": {
+                            "metric": {"pattern": _OF_CASES},
+                            "use": {"const": "judge"},
+                        }
+                    },
+                },
+                {
+                    "if": {"properties": {"metric": {"const": "win_rate"}}},
+                    "then": {"properties": {"no_worse_than": {"const": "base"}}},
+                },
+                {
+                    "if": {"required": ["metric"], "properties": {"metric": {"const": "flips"}}},
+                    "then": {
+                        "required": ["at_most"],
+                        "properties": {
+                            "at_most": {"exclusiveMinimum": 0, "not": {"enum": _EVERYTHING}}
+                        },
+                    },
                 },
                 {
                     "if": {"required": ["use"], "properties": {"use": {"const": "human"}}},
@@ -195,21 +252,26 @@ class Gate(Shape):
     )
 
     metric: Annotated[str, Field(max_length=200), AfterValidator(_metric)] = Field(
-        description="composite, pass_rate, criterion.NAME, check.NAME, grader.NAME, safety.KIND, "
-        "win_rate, errors, cost_usd.mean, latency_ms.p95 or tokens.mean.",
+        description="composite, pass_rate, flips, criterion.NAME, check.NAME, grader.NAME, "
+        "safety.KIND, win_rate, errors, cost_usd.mean, latency_ms.p95 or tokens.mean.",
         json_schema_extra={"pattern": _METRIC_PATTERN},
     )
     at_least: Level | None = Field(None, description="Minimum, 80% or 0.8.")
     at_most: Level | None = Field(
         None, description="Maximum, 5% or 0.05; a number for costs, latency and tokens."
     )
-    no_worse_than: Literal["base"] | None = Field(None, description="Compare with the base.")
+    no_worse_than: Reference | None = Field(
+        None, description="Compare with base, with production, or with {anchor: TAG}."
+    )
     margin: MarginText = Field(
         default_factory=lambda: Margin.model_construct(value=0.05),
         description="Non-inferiority margin: 5pp (points) or 10% (relative; default of amounts).",
         json_schema_extra={"default": "5pp"},
     )
     confidence: Confidence = Field(0.95, description="1 - the probability of a false FAIL.")
+    slices: Literal["worst"] | None = Field(
+        None, description="Decide by the worst tag that has at least 10 cases."
+    )
     per: Literal["model", "overall"] = Field(
         "model", description="One decision for each model, or one for all."
     )
@@ -242,8 +304,27 @@ class Gate(Shape):
             of="a gate",
             add="at_least: 80%, at_most: 5% or no_worse_than: base",
         )
-        report([*self._wrong_levels(), *self._wrong_comparison(), *self._wrong_use()])
+        report(
+            [
+                *self._wrong_levels(),
+                *self._wrong_comparison(),
+                *self._wrong_flips(),
+                *self._wrong_use(),
+            ]
+        )
         return self
+
+    def _wrong_flips(self) -> Iterator[Exception]:
+        if self.metric != "flips":
+            return
+        hint = "write at_most: 2%"
+        if self.at_most is None:
+            name = "no_worse_than" if self.no_worse_than is not None else "at_least"
+            said = f"flips compare head and base by themselves and take no {name}"
+            yield wrong("gate", said, hint, at=(name,))
+        elif not 0 < self.at_most < 1:
+            said = f"at_most is {100 * self.at_most:g}%, which no number of cases can show"
+            yield wrong("range", said, hint, at=("at_most",))
 
     def _wrong_use(self) -> Iterator[Exception]:
         if self.use == "human" and not re.match(_BY_PEOPLE, self.metric):
@@ -272,9 +353,36 @@ class Gate(Shape):
             if self.if_unclear == "more_repeats":
                 said = "more_repeats has no effect with at_least or at_most"
                 yield wrong("gate", said, hint, at=("if_unclear",))
-        elif self.metric in AMOUNT_METRICS and "margin" in given and not self.margin.relative:
+            return
+        if self.metric in AMOUNT_METRICS and "margin" in given and not self.margin.relative:
             said = f"{self.metric} has no points; its margin is relative"
             yield wrong("margin", said, "write 10%", at=("margin",))
+        if self.slices is not None and (
+            self.use == "human" or not re.match(_OF_CASES, self.metric)
+        ):
+            what = "human grades" if self.use == "human" else self.metric
+            hint = "gate slices on composite, pass_rate, criterion.NAME, check.NAME or grader.NAME"
+            yield wrong("gate", f"slices has no effect on {what}", hint, at=("slices",))
+        if self.fixed is not None and self.metric == "win_rate":
+            said = "win_rate is judged against the base only"
+            yield wrong("gate", said, "write no_worse_than: base", at=("no_worse_than",))
+        if self.if_unclear == "more_repeats" and (self.slices or self.fixed):
+            what = "slices" if self.slices else "a fixed version"
+            said = f"more_repeats has no effect on {what}"
+            yield wrong("gate", said, "write if_unclear: neutral", at=("if_unclear",))
+
+    @property
+    def compares(self) -> bool:
+        """Whether it needs a base."""
+        return self.no_worse_than is not None or self.metric == "flips"
+
+    @property
+    def fixed(self) -> str | None:
+        """The fixed version that it compares with: `production` or a tag; None for the base."""
+        named = self.no_worse_than
+        if isinstance(named, Anchor):
+            return f"tag {named.anchor}"
+        return None if named == "base" else named
 
     @property
     def effective_margin(self) -> Margin:

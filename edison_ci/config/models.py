@@ -26,6 +26,7 @@ from edison_ci.config.model_entry import (
     takes,
 )
 from edison_ci.config.problems import problems_of
+from edison_ci.documents.secrets import names_secret
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.records import canonical_json
 from edison_ci.shape import NAME_PATTERN, short
@@ -60,6 +61,8 @@ _MAX_CHAIN = 20
 _HINTED = 50
 _MAX_POINTS = 1_000
 _ADDRESS = {"base_url", "base_url_env"}
+_NOT_IN_ANSWERS = frozenset({"latency_ms", "error_rate"})
+"""Options of the simulator that delay or repeat a call and do not change its answer."""
 
 _BASE_URL = {
     "openai": "https://api.openai.com/v1",
@@ -107,16 +110,27 @@ class Model:
     """The files that a program is run from."""
 
     @property
-    def endpoint(self) -> str:
-        """The address or the variable that holds it, part of the identity of a call.
+    def address(self) -> str:
+        """The address as written, or the variable that holds it; empty if there is none."""
+        if self.base_url_env is not None:
+            return f"env:{self.base_url_env}"
+        return self.base_url or ""
 
-        It includes the options of plugins, applications and local models, which may change every
-        answer, and the files of a program.
+    @property
+    def endpoint(self) -> str:
+        """What answers a call beside the model's name, part of the identity of the call.
+
+        The address, the protocol if it is not the usual one of the provider, the options, such as
+        deployment, API version, project or region, the files of a program, and the recording of a
+        replay. Not what cannot change an answer: keys, limits and prices.
         """
-        address = f"env:{self.base_url_env}" if self.base_url_env is not None else self.base_url
-        own = self.installed or self.provider in {*APPLICATIONS, "local"}
-        options = canonical_json(dict(self.options)) if own and self.options else ""
-        return " ".join(filter(None, (address, options, self.code)))
+        protocol = "responses" if self.capabilities.responses else ""
+        left_out = _NOT_IN_ANSWERS if self.simulated else ()
+        told = {key: value for key, value in self.options.items() if key not in left_out}
+        if isinstance(headers := told.get("headers"), dict):
+            told["headers"] = {k: v for k, v in headers.items() if not names_secret(k)}
+        options = canonical_json(told) if told else ""
+        return " ".join(filter(None, (self.address, protocol, options, self.code, self.store)))
 
     @property
     def installed(self) -> bool:

@@ -392,9 +392,15 @@ class Prompt:
 
     def render(self, variables: Mapping[str, Json]) -> tuple[Message, ...]:
         """Return the messages for these values; raises MissingValueError or RenderError."""
+        # A case is rendered up to three times in a row: to check, to count and to compare it.
+        last = self.__dict__.get("_last")
+        if last is not None and last[0] is variables:
+            return cast("tuple[Message, ...]", last[1])
         values = {k: v.default for k, v in self.inputs.items() if v.has_default}
         values.update(variables)
-        return tuple(Message(s.role, s.template.render(values)) for s in self.sections)
+        found = tuple(Message(s.role, s.template.render(values)) for s in self.sections)
+        self.__dict__["_last"] = (variables, found)
+        return found
 
 
 def read_prompt(

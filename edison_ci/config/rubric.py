@@ -123,7 +123,12 @@ class Calibration(Shape):
     """Requirements for judges that decide gates."""
 
     labels: LabelsPath = Field(description="Human grades, JSONL.")
-    min_kappa: float = Field(0.6, ge=-1, le=1, description="Minimum agreement with people (kappa).")
+    min_kappa: float = Field(
+        0.6,
+        ge=-1,
+        le=1,
+        description="Agreement with people (kappa) that its lower bound must reach.",
+    )
     min_n: int = Field(50, ge=1, le=100_000, description="Minimum number of labels.")
 
 

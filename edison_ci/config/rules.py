@@ -350,7 +350,7 @@ class GradingRules:
             needed = _needed(file, gate.metric)
             if needed is not None:
                 self._refs.add(document, place, "metric", *needed)
-            elif gate.metric == "pass_rate" and _cannot_fail(file, rubric):
+            elif gate.metric in ("pass_rate", "flips") and _cannot_fail(file, rubric):
                 self._refs.warn(
                     document,
                     place,
@@ -471,7 +471,7 @@ def _needed(file: ExperimentFile, metric: str) -> tuple[str, str] | None:
     """Return why a metric cannot be computed, and a hint."""
     if metric == "win_rate" and file.judges.pairwise is None:
         return "win_rate needs a pairwise judge", "add judges: {pairwise: {by: NAME}}"
-    if metric in ("composite", "pass_rate") and file.judges.pairwise and not _graded(file):
+    if metric in ("composite", "pass_rate", "flips") and file.judges.pairwise and not _graded(file):
         return f"{metric} needs a check, a rubric or a grader", "add one, or gate on win_rate"
     return None
 

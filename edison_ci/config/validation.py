@@ -12,6 +12,7 @@ from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import QUARANTINE
+from edison_ci.config.repeated_inputs import RepeatedInputs
 from edison_ci.config.requirements import missing_in
 from edison_ci.config.tokens import ContextCheck
 from edison_ci.documents.files import WorkingTree, read
@@ -48,8 +49,11 @@ def inspect(root: Path) -> Inspection:
     cases = 0
     if project is not None:
         for experiment in project.experiments.values():
-            check = DataCheck(project, experiment).run()
+            check, inputs = DataCheck(project, experiment), RepeatedInputs(experiment.prompts)
+            for case in check:
+                inputs.add(case)
             problems += check.problems
+            problems += inputs.warnings(experiment)
             cases += check.cases
         problems += unclaimed_data(project)
         problems += missing_in(project)

@@ -17,17 +17,25 @@ from edison_ci.decide.verdict import (
 )
 from edison_ci.errors import UsageError
 from edison_ci.git.repository import Repository
+from edison_ci.plan.anchors import production_versions, tagged_commit
 from edison_ci.plan.interim_analysis import (
     InterimAnalysis,
     batch_size,
     batches_of,
     repeats_analysis,
 )
+from edison_ci.plan.versions import commit_of_version
 from edison_ci.records import Side
-from edison_ci.results.comparison_sample import CellChoice, comparison_sample, runs_at_commit
+from edison_ci.results.comparison_sample import (
+    CellChoice,
+    comparison_sample,
+    runs_at_commit,
+    runs_of_versions,
+)
 from edison_ci.results.decisions import decisions_of, stored_interims, write_decisions
 from edison_ci.results.samples import TwoSidedSample, Variant
-from edison_ci.results.snapshot import differing_eval_suite, grading_hash
+from edison_ci.results.snapshot import differing_eval_suite, grading_hash, push_of
+from edison_ci.store.cells import clusters_of
 from edison_ci.store.runs import IMPORT, OUTPUTS, find_run
 
 if TYPE_CHECKING:
@@ -148,6 +156,55 @@ def stored_base(
     return StoredBaseline(replace(cells, left_out=cells.left_out.union(left_out)), sentence, about)
 
 
+# A fixed version is found among stored runs in the same way: at the commit of a tag, or with the
+# prompt versions in production. The base of the run itself serves if it is that version.
+def fixed_version(
+    connection: sqlite3.Connection, project: Project, run: Run, name: str, left_out: Collection[str]
+) -> StoredBaseline:
+    """Return the cells of a fixed version that a run is compared with, or why there are none."""
+    try:
+        choices, ref = _fixed_choices(connection, project, run, name)
+    except UsageError as error:
+        hint = f": {error.hint}" if error.hint else ""
+        return StoredBaseline(sentence=f"Not compared with {name}: {error.message}{hint}.")
+    found = _first_comparable(connection, run, choices)
+    if isinstance(found, str):
+        reason = found or "no complete run of it is stored"
+        command = f"edison run {run.experiment} --against {ref}"
+        said = f"Not compared with {name}: {reason}. Measure it with `{command}`."
+        return StoredBaseline(sentence=said)
+    choice, cells = found
+    commit = choice.run.commit_id if choice.side == Side.HEAD else choice.run.base_commit
+    about = {"name": name, "run_id": choice.run.id, "side": choice.side, "commit": commit}
+    which = "the base of this run" if choice.run.id == run.id else f"run {choice.run.id}"
+    sentence = f"{name[:1].upper()}{name[1:]} is {which}, at {(commit or 'no commit')[:8]}."
+    left = cells.left_out.union(left_out)
+    return StoredBaseline(replace(cells, left_out=left), sentence, about)
+
+
+def _fixed_choices(
+    connection: sqlite3.Connection, project: Project, run: Run, name: str
+) -> tuple[list[CellChoice], str]:
+    """Return the runs that may have a fixed version, and the ref with which to measure it."""
+    repository = Repository.find(project.root)
+    if repository is None:
+        raise UsageError("this project is not in a Git repository")
+    trusted = run.base_commit or _origin(project).commit
+    tag = name.removeprefix("tag ")
+    if tag != name:
+        commit = tagged_commit(repository, tag, trusted)
+        own = [(run, Side.BASE)] if run.base_commit == commit else []
+        found = [*own, *runs_at_commit(connection, run, commit, most=_MOST_RUNS)]
+        return [CellChoice(name, one, side) for one, side in found], tag
+    versions = production_versions(repository, project, run.experiment, trusted)
+    found = runs_of_versions(connection, run, versions, most=_MOST_RUNS)
+    first = next(iter(versions))
+    paths = [prompt.path for prompt in project.prompts.values() if prompt.id == first]
+    at = [commit_of_version(path, project.root, repository, versions[first]) for path in paths]
+    ref = next((commit[:8] for commit in at if commit is not None), "COMMIT")
+    return [CellChoice(name, one, side, prompts=frozenset(versions)) for one, side in found], ref
+
+
 def _no_base(reason: str, run: Run, ref: str) -> str:
     command = f"edison run {run.experiment} --against {ref}"
     return f"No base to compare with: {reason}. Get one with `{command}`."
@@ -168,14 +225,23 @@ def _comparable(
 ) -> tuple[CellChoice, TwoSidedSample] | str:
     """Return the stored run of a commit with its cells aligned with those of a run, or why not."""
     at = f"{origin.branch} at {origin.commit[:8]}"
+    found = _first_comparable(reader, run, _candidates(reader, run, origin), f", of {at},")
+    return found or f"no complete run of {at} is stored"
+
+
+def _first_comparable(
+    reader: sqlite3.Connection, run: Run, choices: Sequence[CellChoice], which: str = ""
+) -> tuple[CellChoice, TwoSidedSample] | str:
+    """Return the first stored run that can be compared with a run, or why the first cannot."""
     first = ""
-    for choice in _candidates(reader, run, origin):
-        reason = _unfit(choice.run) or _suite_difference(choice.run, run)
+    for choice in choices:
+        own = choice.run.id == run.id
+        reason = "" if own else _unfit(choice.run) or _suite_difference(choice.run, run)
         cells = reason or _joint_sample(reader, choice, run)
         if isinstance(cells, TwoSidedSample):
             return choice, cells
-        first = first or f"run {choice.run.id}, of {at}, {cells}"
-    return first or f"no complete run of {at} is stored"
+        first = first or f"run {choice.run.id}{which} {cells}"
+    return first
 
 
 def _candidates(reader: sqlite3.Connection, run: Run, origin: _Origin) -> list[CellChoice]:
@@ -220,7 +286,7 @@ def _joint_sample(reader: sqlite3.Connection, choice: CellChoice, run: Run) -> T
         return "has no case of this one"
     if not sample.matching.paired:
         return "has too few cases of this one"
-    if sample.cells.is_days_apart():
+    if choice.run.id != run.id and sample.cells.is_days_apart():
         return "has answers more than 24 hours from these"
     return sample.cells
 
@@ -278,11 +344,11 @@ def conclude(
         before,
         unapproved=question.unapproved,
     )
-    if interim is not None:
-        cells = TwoSidedSample.of_run(connection, run_id)
-        return _conclusion(decide(cells, question.gates, background), question)
     run = find_run(connection, run_id)
     known = with_stored_base(connection, project, run, question.gates, background)
+    if interim is not None:
+        cells = TwoSidedSample.of_run(connection, run_id)
+        return _conclusion(decide(cells, question.gates, known), question)
     return _conclusion(decide_again(connection, question.gates, run, known), question)
 
 
@@ -293,12 +359,21 @@ def with_stored_base(
     gates: Sequence[Gate],
     background: VerdictContext,
 ) -> VerdictContext:
-    """Return the context with a stored base, where a run has no base and a gate needs one."""
-    needed = any(gate.no_worse_than is not None for gate in gates)
+    """Return the context with a stored base, where a run has none, and with fixed versions."""
+    names = {gate.fixed for gate in gates if gate.fixed is not None}
+    fixed = {
+        name: fixed_version(connection, project, run, name, background.quarantined)
+        for name in sorted(names)
+    }
+    background = replace(background, fixed=fixed, push=push_of(run))
+    needed = any(gate.compares and gate.fixed is None for gate in gates)
     if background.has_base or run.base_commit is not None or not needed:
         return replace(background, base_ref=run.base_ref)
     stored = stored_base(connection, project, run, background.quarantined)
-    return replace(background, stored=stored)
+    if stored.cells is None:
+        return replace(background, stored=stored)
+    clusters = clusters_of(connection, stored.about["run_id"], run.id)
+    return replace(background, stored=stored, clusters=clusters)
 
 
 def _stored_rows(connection: sqlite3.Connection, run_id: str, number: int) -> tuple[GateRow, ...]:

@@ -7,26 +7,30 @@ ceiling. Scores, amounts and win rates are decided by inference, shares and late
 
 from __future__ import annotations
 
-import math
+from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
-from edison_ci.numeric import TOLERANCE, exceeds, mean_or_none
+from edison_ci.numeric import NOISE, exceeds, mean, mean_or_none
 from edison_ci.records import Side, Verdict
-from edison_ci.results.human_grades import human_metric, human_sample
+from edison_ci.results.human_grades import human_metric, human_sample, labels_of
 from edison_ci.results.pairwise import first_listed, games_in, rate_of
 from edison_ci.results.samples import SIDES, Metric, Sample, TwoSidedSample
 from edison_ci.stats.arrays import Range, generator_for, seed_of
+from edison_ci.stats.corrected import LabelledScores, decide_corrected, favors_head
+from edison_ci.stats.flips import decide_flips, flips_of
 from edison_ci.stats.gates import (
     Limit,
+    Spread,
     decide,
     decide_as_is,
-    decide_pass_level,
-    decide_score_level,
     identical_outputs,
+    lost_words,
+    spread_of,
 )
+from edison_ci.stats.gates import decide_level as decide_mean_level
 from edison_ci.stats.other_metrics import (
     FEWEST_FOR_TAIL,
     FEWEST_FOR_TAIL_GATE,
@@ -53,7 +57,6 @@ if TYPE_CHECKING:
 
 _SMALLEST_MARGIN = 1e-9
 """Used for a margin of 0, which no bound can keep exactly."""
-_WORST_QUANTILE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,29 @@ class Question:
             return None
         return tuple(self.clusters.get(case, f"\0alone {case}") for case in cases)
 
+    def rule(self, pairs: Pairs) -> GateRule:
+        """Return the rule of a comparison of scores with the base."""
+        return GateRule(
+            margin=self.points(pairs),
+            confidence=self.confidence,
+            worst_case_drop=self.gate.worst_case_drop,
+            fail_rule=self.gate.fail_rule,
+            guarantee=self.gate.guarantee,
+        )
+
+    def spread(self) -> tuple[Spread, float] | None:
+        """Return how much scores differ from the base's, and the margin; None if they are equal.
+
+        Equal answers on both sides tell nothing about how much others would differ.
+        """
+        found = self.cells.pairs(self.metric, self.variants)
+        pairs, _ = _pairs(self, found)
+        if found.same_answers or pairs.n < 2:
+            return None
+        rule = self.rule(pairs)
+        spread = spread_of(pairs, rule)
+        return None if spread is None else (spread, rule.margin)
+
     def points(self, pairs: Pairs) -> float:
         """Return the margin in points of 0-1; a relative one is a share of the base's mean."""
         margin = self.gate.effective_margin
@@ -105,6 +131,25 @@ class Finding:
     """Returns the sentence for the decision, which the other gates may have changed."""
     seed: int | None = None
     """Seed of the random numbers; None if there were none."""
+    labels: Mapping[str, float] | None = None
+    """The human labels that took part, and what they changed; None if there were none."""
+    slices: tuple[SliceFinding, ...] = ()
+    """Findings of the slices of a gate on the worst of them; empty for other gates."""
+    small: tuple[tuple[str, int], ...] = ()
+    """Slices that are too small to decide, with their cases."""
+
+    @property
+    def decisions(self) -> tuple[GateDecision, ...]:
+        """The decisions that join the family of all gates."""
+        return tuple(one.finding.decision for one in self.slices) or (self.decision,)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFinding:
+    """Finding of a gate on the cases with one tag."""
+
+    tag: str
+    finding: Finding
 
 
 def decide_gate(question: Question) -> Finding:
@@ -132,6 +177,7 @@ def _decide_measured(question: Question) -> Finding:
         return compared.get(kind, _scores)(question)
     levels = {
         "pass": _pass_level,
+        "flips": _flips,
         "amount": _amount_level,
         "latency": _tail_level,
         "share": _share_level,
@@ -145,19 +191,123 @@ def _decide_measured(question: Question) -> Finding:
 def _scores(question: Question) -> Finding:
     found = question.cells.pairs(question.metric, question.variants)
     pairs, missing = _pairs(question, found)
-    rule = GateRule(
-        margin=question.points(pairs),
-        confidence=question.confidence,
-        worst_case_drop=question.gate.worst_case_drop,
-        fail_rule=question.gate.fail_rule,
-        guarantee=question.gate.guarantee,
-    )
+    rule = question.rule(pairs)
     if _same(found):
-        decision = allow_for_missing(identical_outputs(pairs.n, rule), missing.count, lambda: True)
+        decision = allow_for_missing(identical_outputs(pairs.n, rule), missing.count)
     else:
+        labels = _labels(question, found)
+        if labels is not None:
+            corrected = _correct_by_labels(question, found, labels, rule)
+            if corrected is not None:
+                return corrected
         decision = decide(pairs, rule, rng=generator_for(found.cases), missing=missing)
         decision = _limit_promise(decision, pairs, rule)
+        if labels is not None and decision.verdict is Verdict.PASS:
+            return _confirm_pass(question, found, labels, decision)
     return _comparison_finding(question, found, decision)
+
+
+# --- judges against people ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """Changes from the base by people, of a random sample of the cases, and by the judge."""
+
+    human: Mapping[str, float]
+    judge: Mapping[str, float]
+    """Of all cases."""
+
+    @property
+    def cases(self) -> list[str]:
+        """The labelled ones."""
+        return sorted(self.human)
+
+    @property
+    def others(self) -> list[str]:
+        return [case for case in self.judge if case not in self.human]
+
+
+def _labels(question: Question, found: Paired) -> _Labels | None:
+    labels = labels_of(question.cells, question.metric, question.variants)
+    if labels is None or not labels.sample.n:
+        return None
+    judge = _changes(found)
+    human = _changes(labels.cells.pairs(labels.metric, question.variants))
+    both = {case: change for case, change in human.items() if case in judge}
+    return _Labels(both, judge) if both else None
+
+
+def _changes(found: Paired) -> dict[str, float]:
+    sides = zip(found.cases, found.base, found.head, strict=True)
+    return {case: mean(head) - mean(base) for case, base, head in sides}
+
+
+def _correct_by_labels(
+    question: Question, found: Paired, labels: _Labels, rule: GateRule
+) -> Finding | None:
+    """Decide on changes that human labels of both sides correct, if there are enough labels."""
+    cases, others = labels.cases, labels.others
+    clusters = question.clusters_of([*cases, *others])
+    data = LabelledScores(
+        human=[labels.human[case] for case in cases],
+        judge=[labels.judge[case] for case in cases],
+        unlabelled=[labels.judge[case] for case in others],
+        clusters=None if clusters is None else (clusters[: len(cases)], clusters[len(cases) :]),
+    )
+    rng = generator_for(found.cases)
+    corrected = decide_corrected(data, rule, rng=rng, lost=_lost_scores(question, found))
+    if corrected is None:
+        return None
+    decision = corrected.decision
+    if decision.verdict is Verdict.INCONCLUSIVE:
+        decision = replace(decision, notes=(*decision.notes, wording.NEAR))
+    # PASS already counts lost answers of the head as 0.
+    decision = allow_for_missing(decision, found.missing)
+    said = wording.corrected(len(cases), corrected.judge)
+    return Finding(
+        decision,
+        lambda told: f"{wording.comparison(told, question.metric)} {said}",
+        seed_of(found.cases),
+        {"labels": len(cases), "trust": corrected.trust, "judge_estimate": corrected.judge},
+    )
+
+
+def _lost_scores(question: Question, found: Paired) -> tuple[float, ...]:
+    """Return by how much each case is lower with lost answers of the head as 0."""
+    if not found.lost:
+        return ()
+    worst = question.cells.pairs(question.metric, question.variants, lost_as=0.0)
+    known = {
+        case: mean(head) - mean(base)
+        for case, base, head in zip(found.cases, found.base, found.head, strict=True)
+    }
+    drops = (
+        known.get(case, 0.0) - (mean(head) - mean(base))
+        for case, base, head in zip(worst.cases, worst.base, worst.head, strict=True)
+    )
+    return tuple(drop for drop in drops if drop > NOISE)
+
+
+def _confirm_pass(
+    question: Question, found: Paired, labels: _Labels, decision: GateDecision
+) -> Finding:
+    """Take back a pass by the judge's scores if labels show that the judge favors the head."""
+    finding, cases = _comparison_finding(question, found, decision), labels.cases
+    favor = favors_head(
+        [labels.human[case] for case in cases],
+        [labels.judge[case] for case in cases],
+        rng=generator_for(cases),
+        clusters=question.clusters_of(cases),
+    )
+    if favor.p.value > round(1 - question.confidence, 12):
+        return finding
+    return Finding(
+        replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=None),
+        lambda told: wording.not_confirmed(told, favor),
+        finding.seed,
+        {"labels": favor.n, "judge_favors_head": favor.value, "p": favor.p.value},
+    )
 
 
 def _limit_promise(decision: GateDecision, pairs: Pairs, rule: GateRule) -> GateDecision:
@@ -168,7 +318,7 @@ def _limit_promise(decision: GateDecision, pairs: Pairs, rule: GateRule) -> Gate
     """
     if decision.verdict is not Verdict.INCONCLUSIVE or decision.value is None:
         return decision
-    if any("cases are missing: " in note for note in decision.notes):
+    if any("missing" in note and ": " in note for note in decision.notes):
         return replace(decision, n_more=None, n_more_range=None)
     if decision.n_needed is None or decision.n < decision.n_needed:
         return decision
@@ -186,6 +336,35 @@ def _limit_promise(decision: GateDecision, pairs: Pairs, rule: GateRule) -> Gate
     return replace(decision, n_more=more, n_more_range=None, notes=notes)
 
 
+def _flips(question: Question, limit: Limit) -> Finding:
+    """Decide on cases that pass on the base and fail on the head.
+
+    Over several variants each case is a cluster: its flips come from one change.
+    """
+    every = [question.cells.pairs(question.metric, (variant,)) for variant in question.variants]
+    cases = [case for found in every for case in found.cases]
+    clusters = question.clusters_of(cases)
+    if clusters is None and len(every) > 1:
+        clusters = tuple(cases)
+    pairs = Pairs(
+        tuple(repeats for found in every for repeats in found.base),
+        tuple(repeats for found in every for repeats in found.head),
+        clusters,
+    )
+    lost = [
+        drop
+        for variant, found in zip(question.variants, every, strict=True)
+        for drop in _lost_scores(replace(question, variants=(variant,)), found)
+    ]
+    if every and all(_same(found) for found in every):
+        decision = replace(identical_outputs(pairs.n), kind="level", margin=limit.value)
+    else:
+        decision = decide_flips(pairs, limit.value, confidence=question.confidence, lost=lost)
+    missing = sum(found.missing for found in every)
+    decision = allow_for_missing(decision, missing)
+    return Finding(decision, lambda said: wording.flips(said, flips_of(pairs)))
+
+
 def _amounts(question: Question) -> Finding:
     found = question.cells.pairs(question.metric, question.variants)
     pairs, missing = _pairs(question, found)
@@ -197,18 +376,14 @@ def _amounts(question: Question) -> Finding:
         decision = decide_amount(pairs, rule, rng=generator_for(found.cases))
 
     def passes_at_worst() -> bool:
-        """Decide again with missing heads at the highest amounts, and never below their base."""
-        worst = quantile(pairs.means("head").tolist(), 1 - _WORST_QUANTILE)
-        imputed = Pairs(
-            (*pairs.base, *((base,) for base in missing.base_only)),
-            (*pairs.head, *((max(worst, base),) for base in missing.base_only)),
-        )
-        again = decide_amount(imputed, rule, rng=generator_for(found.cases))
+        """Decide again with lost answers at the highest amount of all."""
+        highest = max(max(amounts) for amounts in (*pairs.base, *pairs.head))
+        worst, _ = _pairs(question, found, lost_as=highest)
+        again = decide_amount(worst, rule, rng=generator_for(found.cases))
         return again.verdict is Verdict.PASS
 
-    return _comparison_finding(
-        question, found, allow_for_missing(decision, missing.count, passes_at_worst)
-    )
+    decision = hold_at_worst(decision, found.lost, passes_at_worst)
+    return _comparison_finding(question, found, allow_for_missing(decision, missing.count))
 
 
 def _comparison_finding(question: Question, found: Paired, decision: GateDecision) -> Finding:
@@ -243,18 +418,26 @@ def _shares(question: Question) -> Finding:
     )
 
 
-def _pairs(question: Question, found: Paired) -> tuple[Pairs, Missing]:
-    clusters = question.clusters_of(found.cases)
-    pairs = Pairs(tuple(found.base), tuple(found.head), clusters)
-    return pairs, Missing(found.missing, tuple(found.base_only))
+def _pairs(
+    question: Question, found: Paired, *, lost_as: float | None = None
+) -> tuple[Pairs, Missing]:
+    """Return the pairs, and what is missing; or the pairs with lost answers at a value."""
+    if lost_as is not None:
+        found = question.cells.pairs(question.metric, question.variants, lost_as=lost_as)
+    pairs = Pairs(tuple(found.base), tuple(found.head), question.clusters_of(found.cases))
+    worst = None
+    if lost_as is None and found.lost and question.metric.kind != "amount":
+        worst, _ = _pairs(question, found, lost_as=0.0)
+    return pairs, Missing(found.missing, found.lost, worst)
 
 
 def _same(found: Paired) -> bool:
-    """Whether both sides have the same answers, with few of them missing."""
+    """Whether both sides have the same answers, with few of them missing and none lost."""
     planned = len(found.cases) + found.missing
     return (
         bool(found.cases)
         and found.same_answers
+        and not found.lost
         and not exceeds(found.missing, MOST_MISSING * planned)
     )
 
@@ -263,57 +446,51 @@ def _same(found: Paired) -> bool:
 
 
 def _score_level(question: Question, limit: Limit) -> Finding:
-    sample = question.cells.sample(question.metric, question.variants)
-    decision = decide_level(question, sample, limit)
+    decision = decide_level(question, *_level_samples(question, limit), limit)
     return Finding(decision, lambda said: wording.level(said, question.metric))
 
 
 def _pass_level(question: Question, limit: Limit) -> Finding:
-    sample = question.cells.sample(question.metric, question.variants)
-    whole = sample.single
-    if not whole or question.clusters_of(sample.cases) is not None:
-        decision = decide_level(question, sample, limit)
-    else:
-        decision = _count_passes(question, sample, limit)
-    return Finding(decision, lambda said: wording.pass_level(said, limit, whole=whole))
+    sample, worst = _level_samples(question, limit)
+    decision = decide_level(question, sample, worst, limit)
+    return Finding(decision, lambda said: wording.pass_level(said, limit, whole=sample.single))
 
 
-def _count_passes(question: Question, sample: Sample, limit: Limit) -> GateDecision:
-    """Decide on the number of passing cases, and again with missing cases at the worst value."""
-    passes, n = round(math.fsum(sample.values)), len(sample.values)
-
-    def decided(more: int = 0, passed: int = 0) -> GateDecision:
-        return decide_pass_level(passes + passed, n + more, limit, confidence=question.confidence)
-
-    def passes_at_worst() -> bool:
-        worst = round(_worst(sample, limit)) * sample.missing
-        return decided(sample.missing, worst).verdict is Verdict.PASS
-
-    return allow_for_missing(decided(), sample.missing, passes_at_worst)
+def _level_samples(question: Question, limit: Limit) -> tuple[Sample, Sample | None]:
+    """Return the cases, and all cases with lost answers at their worst if any is lost."""
+    metric, variants = question.metric, question.variants
+    sample = question.cells.sample(metric, variants)
+    if not sample.lost:
+        return sample, None
+    worst = 0.0 if limit.wanted == "at_least" else 1.0
+    return sample, question.cells.sample(metric, variants, lost_as=worst)
 
 
-def decide_level(question: Question, sample: Sample, limit: Limit) -> GateDecision:
-    """Decide on a mean of cases, and again with missing cases at the worst value."""
+def decide_level(
+    question: Question, sample: Sample, worst: Sample | None, limit: Limit
+) -> GateDecision:
+    """Decide on a mean of cases; it passes only if it would with lost answers at their worst."""
 
-    def decided(imputed: Sequence[float] = ()) -> GateDecision:
-        clusters = question.clusters_of(sample.cases)
-        if clusters is not None:
-            clusters = (*clusters, *(f"\0missing {index}" for index in range(len(imputed))))
-        scores = [*sample.values, *imputed]
-        return decide_score_level(scores, limit, clusters=clusters, confidence=question.confidence)
+    def decided(found: Sample) -> GateDecision:
+        return decide_mean_level(
+            found.values,
+            limit,
+            clusters=question.clusters_of(found.cases),
+            confidence=question.confidence,
+        )
 
-    def passes_at_worst() -> bool:
-        worst = [_worst(sample, limit)] * sample.missing
-        return decided(worst).verdict is Verdict.PASS
-
-    return allow_for_missing(decided(), sample.missing, passes_at_worst)
+    decision = decided(sample)
+    if worst is not None:
+        lost = max(1, len(worst.values) - len(sample.values))
+        decision = hold_at_worst(decision, lost, lambda: decided(worst).verdict is Verdict.PASS)
+    return allow_for_missing(decision, sample.missing)
 
 
 def _amount_level(question: Question, limit: Limit) -> Finding:
     sample = question.cells.sample(question.metric, question.variants)
     n = len(sample.values)
     amount = mean_or_none(sample.values)
-    decision = allow_for_missing(decide_as_is(amount, n, limit), sample.missing, lambda: True)
+    decision = allow_for_missing(decide_as_is(amount, n, limit), sample.missing)
     return Finding(decision, lambda said: wording.amount_level(said, question.metric, limit))
 
 
@@ -355,40 +532,27 @@ def _advise_tail(decision: GateDecision) -> GateDecision:
     return replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=more)
 
 
-def allow_for_missing(
-    decision: GateDecision, missing: int, passes_at_worst: Callable[[], bool]
+def hold_at_worst(
+    decision: GateDecision, lost: int, passes_at_worst: Callable[[], bool]
 ) -> GateDecision:
+    """Keep a gate from passing if it would not with lost answers at their worst."""
+    if not lost or decision.verdict is not Verdict.PASS or passes_at_worst():
+        return decision
+    notes = (*decision.notes, lost_words(lost))
+    return replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=None, notes=notes)
+
+
+def allow_for_missing(decision: GateDecision, missing: int) -> GateDecision:
     """Apply the rule for missing cases (STATS 7) to a decision that does not include it."""
     total = decision.n + missing
     decision = replace(decision, missing=missing)
     if not decision.n or not exceeds(missing, WARN_MISSING * total):
         return decision
-    note, unclear = f"{missing:,} of {total:,} cases are missing", False
-    if exceeds(missing, MOST_MISSING * total):
-        note, unclear = f"{note}: too many to decide", True
-    elif decision.verdict is Verdict.PASS and not passes_at_worst():
-        note, unclear = f"{note}: would not pass if they had gone badly", True
-    verdict = Verdict.INCONCLUSIVE if unclear else decision.verdict
-    more = None if unclear else decision.n_more
-    return replace(decision, verdict=verdict, n_more=more, notes=(*decision.notes, note))
-
-
-def _worst(sample: Sample, limit: Limit) -> float:
-    """Return the 5% quantile on the bad side of the values."""
-    share = _WORST_QUANTILE if limit.wanted == "at_least" else 1 - _WORST_QUANTILE
-    return quantile(sample.values, share)
-
-
-def worst_quantile(values: Sequence[float]) -> float:
-    """Return the 5% quantile of scores."""
-    return quantile(values, _WORST_QUANTILE)
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """Return the quantile of values, rounded to the worse side."""
-    place = share * (len(values) - 1)
-    worse = math.floor(place + TOLERANCE) if share < 0.5 else math.ceil(place - TOLERANCE)
-    return sorted(values)[worse]
+    note = f"{missing:,} of {total:,} cases are missing"
+    if not exceeds(missing, MOST_MISSING * total):
+        return replace(decision, notes=(*decision.notes, note))
+    notes = (*decision.notes, f"{note}: too many to decide")
+    return replace(decision, verdict=Verdict.INCONCLUSIVE, n_more=None, notes=notes)
 
 
 def unmeasured(question: Question) -> GateDecision:
@@ -441,7 +605,13 @@ def decide_wins(question: Question) -> Finding:
     if limit is None:
         return _wins_against_base(question, games, rate, names)
     sample = _win_sample(games, planned, rate)
-    decision = _note_order(decide_level(question, sample, limit), rate)
+    worst = None
+    if sample.missing:
+        known = dict(zip(sample.cases, sample.values, strict=True))
+        lost = 0.0 if limit.wanted == "at_least" else 1.0
+        values = array("d", (known.get(case, lost) for case in planned))
+        worst = Sample(cases=list(planned), values=values)
+    decision = _note_order(decide_level(question, sample, worst, limit), rate)
     return Finding(decision, lambda said: wording.win_level(said, rate, names, limit))
 
 
@@ -460,7 +630,7 @@ def _wins_against_base(
     ids = sorted({game.case for game in games if game.value is not None})
     if rate.n and all(not game.asked and game.winner == "tie" for game in games):
         same = identical_outputs(rate.n, rule)
-        decision = allow_for_missing(same, rate.excluded, lambda: True)
+        decision = allow_for_missing(same, rate.excluded)
     else:
         decision = decide_win_rate(
             rate.wins,

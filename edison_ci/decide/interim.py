@@ -7,23 +7,25 @@ valid at any time (STATS 9).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.config.repeated_inputs import repetition_sentence
 from edison_ci.decide import wording
 from edison_ci.decide.gates import (
     Finding,
     allow_for_missing,
     decide_gate,
     decide_wins,
-    worst_quantile,
+    hold_at_worst,
 )
 from edison_ci.numeric import exceeds
 from edison_ci.plan.interim_analysis import batch_size, batches_of, is_inferred, takes_part
-from edison_ci.records import Verdict
+from edison_ci.records import Side, Verdict
 from edison_ci.stats.gates import identical_outputs
 from edison_ci.stats.paired import Pairs
-from edison_ci.stats.sequential import decide_look, planned_levels
+from edison_ci.stats.sequential import decide_look, planned_levels, repeated_p
 from edison_ci.stats.verdicts import MOST_MISSING, GateRule
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.results.decisions import GateRow
     from edison_ci.results.samples import Paired, TwoSidedSample
+    from edison_ci.stats.verdicts import GateDecision
 
 _FEWEST = 2
 """Cases below which no number of repeats decides a gate."""
@@ -41,6 +44,23 @@ _FEWEST = 2
 
 def decide_interim(question: Question, interim: InterimAnalysis | None) -> Finding:
     """Decide a gate at an interim analysis; one that takes no part is decided as usual."""
+    finding = _decide(question, interim)
+    repeated = _repetition(question)
+    if not repeated:
+        return finding
+    return replace(finding, say=lambda decision: f"{finding.say(decision)} {repeated}")
+
+
+def _repetition(question: Question) -> str:
+    """Return how many cases count, if some have the same input; '' where cases do not matter."""
+    if question.metric.kind in ("share", "latency") or not question.clusters:
+        return ""
+    cells, variants = question.cells, question.variants
+    cases = {case for variant in variants for case in cells.case_ids(variant, Side.HEAD)}
+    return repetition_sentence(cases, question.clusters)
+
+
+def _decide(question: Question, interim: InterimAnalysis | None) -> Finding:
     if interim is None or not takes_part(question.gate, interim.kind):
         return _once(question)
     if interim.kind == "cases":
@@ -54,20 +74,37 @@ def _once(question: Question) -> Finding:
 
 
 def _planned(question: Question, interim: InterimAnalysis) -> Finding:
-    """Decide at the level of a planned analysis; the shown interval keeps the gate's own level."""
+    """Decide at the level of a planned analysis; the shown interval keeps the gate's own level.
+
+    The p-value becomes that of all planned analyses together, so that it is compared with the
+    error of the gate, alone and after Holm's adjustment.
+    """
     plain = _once(question)
-    levels = planned_levels(interim.of, alpha=round(1 - question.confidence, 12))
-    found = _once(replace(question, level=1 - levels[interim.number - 1]))
     own = plain.decision
+    alpha = round(1 - question.confidence, 12)
+    found = _once(replace(question, level=1 - planned_level(interim, alpha)))
+    p, decided = found.decision.p, found.decision
+    if p is not None:
+        value = repeated_p(p.value, look=interim.number, looks=interim.of)
+        method = f"{p.method}, over {interim.of} planned analyses"
+        p = replace(p, value=value, method=method)
     decision = replace(
-        found.decision,
+        decided,
         interval=own.interval,
         level=own.level,
-        n_more=own.n_more if found.decision.verdict is Verdict.INCONCLUSIVE else None,
+        alpha=alpha,
+        p=p,
+        p_adjusted=None if p is None else p.value,
+        n_more=own.n_more if decided.verdict is Verdict.INCONCLUSIVE else None,
         n_more_range=own.n_more_range,
     )
     return Finding(decision, lambda said: wording.planned_interim(found.say(said), said, interim),
                    found.seed)  # fmt: skip
+
+
+def planned_level(interim: InterimAnalysis, alpha: float) -> float:
+    """Return the level at which a planned analysis decides, for a total error of alpha."""
+    return planned_levels(interim.of, alpha=alpha)[interim.number - 1]
 
 
 # --- cases one after another ----------------------------------------------------------------------
@@ -75,38 +112,38 @@ def _planned(question: Question, interim: InterimAnalysis) -> Finding:
 
 def _anytime(question: Question, interim: InterimAnalysis) -> Finding:
     found = question.cells.pairs(question.metric, question.variants)
-    order = _in_order(question.cells, interim, found)
-    clusters = question.clusters_of(order.cases)
-    pairs = Pairs(order.base, order.head, clusters)
     margin = question.gate.effective_margin
     share = min(max(margin.value, 1e-9), 1 - 1e-9) if margin.relative else None
-    rule = GateRule(
-        margin=question.points(pairs),
-        confidence=question.confidence,
-        fail_rule=question.gate.fail_rule,
-    )
-    if _same_by_construction(question, found):
-        decision = identical_outputs(pairs.n, rule)
-    else:
-        interims = _positions(order, clusters)
-        decision = decide_look(pairs, rule, looks=interims, share=share)
+
+    def decided(paired: Paired) -> GateDecision:
+        order = _in_order(question.cells, interim, paired)
+        clusters = question.clusters_of(order.cases)
+        pairs = Pairs(order.base, order.head, clusters)
+        rule = GateRule(
+            margin=question.points(pairs),
+            confidence=question.confidence,
+            fail_rule=question.gate.fail_rule,
+        )
+        if _same_by_construction(question, paired):
+            return identical_outputs(pairs.n, rule)
+        looks, planned = _positions(order, clusters), _planned_sizes(question)
+        return decide_look(pairs, rule, looks=looks, share=share, planned=planned)
 
     def passes_at_worst() -> bool:
-        """Decide again with missing heads at the lowest scores, and never above their base."""
-        worst = worst_quantile(pairs.means("head").tolist())
-        missing = tuple((base,) for base in found.base_only)
-        alone = tuple(f"\0missing {index}" for index in range(len(missing)))
-        imputed = Pairs(
-            (*pairs.base, *missing),
-            (*pairs.head, *((min(worst, base),) for (base,) in missing)),
-            None if clusters is None else (*clusters, *alone),
-        )
-        units = len(set(imputed.clusters)) if imputed.clusters is not None else imputed.n
-        again = decide_look(imputed, rule, looks=[units], share=share)
-        return again.verdict is Verdict.PASS
+        """Decide again with lost answers of the head as failed."""
+        worst = question.cells.pairs(question.metric, question.variants, lost_as=0.0)
+        return decided(worst).verdict is Verdict.PASS
 
-    decision = allow_for_missing(decision, found.missing, passes_at_worst)
+    decision = hold_at_worst(decided(found), found.lost, passes_at_worst)
+    decision = allow_for_missing(decision, found.missing)
     return Finding(decision, lambda said: wording.sampled(said, question.metric, interim))
+
+
+def _planned_sizes(question: Question) -> dict[int, int]:
+    """Return the number of planned clusters by size."""
+    cases = [case for case, _ in question.cells.cases()]
+    names = question.clusters_of(cases) or cases
+    return dict(Counter(Counter(names).values()))
 
 
 class _Ordered(NamedTuple):
@@ -149,6 +186,7 @@ def _same_by_construction(question: Question, found: Paired) -> bool:
     """
     total = len(found.cases) + found.missing
     whole = bool(found.cases) and not exceeds(found.missing, MOST_MISSING * total)
+    whole = whole and not found.lost
     return whole and found.same_answers and question.cells.one_version(question.variants)
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.decide import wording
 from edison_ci.decide.gates import Finding, Question, why_no_win_rate
-from edison_ci.decide.interim import continues, decide_interim, settles_later, stays
+from edison_ci.decide.interim import continues, planned_level, settles_later, stays
+from edison_ci.decide.pushes import decide_at_push
+from edison_ci.decide.worst_slice import decide_slices, planned_slices, slices_json, worst_of
 from edison_ci.errors import ExitCode
 from edison_ci.plan.interim_analysis import takes_part
 from edison_ci.records import Side, Verdict
@@ -56,6 +58,10 @@ class VerdictContext:
     """Rows of the interim analysis before it."""
     stored: StoredBaseline = field(default_factory=lambda: StoredBaseline())
     """A stored run in place of a base that was not measured with the run."""
+    fixed: Mapping[str, StoredBaseline] = field(default_factory=dict)
+    """Fixed versions that gates compare with, by `Gate.fixed`."""
+    push: int | None = 1
+    """Which push of its pull request it is; 1 outside of one, None if that is unknown."""
     unapproved: Mapping[str, str] = field(default_factory=dict)
     """Metrics that judges may not decide, and why: their gates are advisory."""
     base_ref: str | None = None
@@ -150,11 +156,11 @@ def _decide_rows(
     """Decide the rows that are not kept, with p-values corrected for all of them."""
     interim = background.interim
     findings = [
-        decide_interim(row.question, interim) if row.question is not None and old is None else None
+        _find(row.question, background) if row.question is not None and old is None else None
         for row, old in zip(pending, kept, strict=True)
     ]
-    new = [finding.decision for finding in findings if finding is not None]
-    others = [p for row in kept if row is not None and (p := _counted_p(row)) is not None]
+    new = [one for finding in findings if finding is not None for one in finding.decisions]
+    others = [p for row in kept if row is not None for p in _counted_ps(row)]
     decided = iter(decide_family(new, others=others).items if new else ())
     rows = []
     for row, old, finding in zip(pending, kept, findings, strict=True):
@@ -163,9 +169,19 @@ def _decide_rows(
         elif finding is None:
             rows.append(_skipped_row(row))
         else:
-            new_row = _decided_row(row, finding, next(decided), interim)
+            own = [next(decided) for _ in finding.decisions]
+            new_row = _decided_row(row, finding, own, interim)
             rows.append(as_advice(new_row, background.unapproved))
     return rows
+
+
+def _find(question: Question, background: VerdictContext) -> Finding:
+    def decide_one(part: Question) -> Finding:
+        return decide_at_push(part, background.interim, background.push)
+
+    if question.gate.slices is not None:
+        return decide_slices(question, decide_one)
+    return decide_one(question)
 
 
 class _PendingRow(NamedTuple):
@@ -178,6 +194,8 @@ class _PendingRow(NamedTuple):
     """Why there is no question."""
     stored: StoredBaseline | None = None
     """The base, if it is a stored run."""
+    open: bool = False
+    """Whether it is inconclusive without a question, not skipped."""
 
 
 class _Sides(NamedTuple):
@@ -186,26 +204,33 @@ class _Sides(NamedTuple):
     alone: TwoSidedSample
     compared: TwoSidedSample | None
     heads: tuple[Variant, ...]
-    bases: frozenset[Variant]
 
     @classmethod
     def of(cls, cells: TwoSidedSample, background: VerdictContext) -> _Sides:
         compared = cells if background.has_base else background.stored.cells
-        bases = frozenset(compared.variants(Side.BASE)) if compared is not None else frozenset()
-        return cls(cells, compared, cells.variants(Side.HEAD), bases)
+        return cls(cells, compared, cells.variants(Side.HEAD))
 
 
 def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list[_PendingRow]:
-    heads, comparing = sides.heads, gate.no_worse_than is not None
+    heads, comparing = sides.heads, gate.compares
     groups: list[tuple[Variant | None, tuple[Variant, ...]]] = [(None, heads)]
     if gate.per == "model" and heads:
         groups = [(variant, (variant,)) for variant in heads]
-    cells = sides.compared if comparing else sides.alone
+    cells: TwoSidedSample | None = sides.alone
+    stored: StoredBaseline | None = None
+    if gate.fixed is not None:
+        stored = background.fixed.get(gate.fixed, StoredBaseline())
+        cells = stored.cells
+    elif comparing:
+        stored = None if background.has_base else background.stored
+        cells = sides.compared
     if cells is None:
-        reason = background.stored.sentence or wording.no_base(background.base_ref)
-        return [_PendingRow(gate, variant, None, reason) for variant, _ in groups]
-    bases = sides.bases if comparing else frozenset(heads)
-    stored = background.stored if comparing and not background.has_base else None
+        said = "" if stored is None else stored.sentence
+        reason = said or wording.no_base(background.base_ref)
+        # Nothing keeps a fixed version from being measured, so its gate stays open without it.
+        open_ = gate.fixed is not None
+        return [_PendingRow(gate, variant, None, reason, open=open_) for variant, _ in groups]
+    bases = frozenset(cells.variants(Side.BASE) if comparing else heads)
     metric = metric_of(cells, gate.metric)
     rows = []
     for variant, members in groups:
@@ -225,34 +250,52 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
 
 def _waiting_row(row: _PendingRow) -> GateRow:
     """Return the row of a gate that is decided when sampling has stopped."""
-    detail = {"waiting": True, "tested": _is_tested(row)}
+    detail = {"waiting": True, "tested": _tests(row)}
     return GateRow(
         verdict=Verdict.INCONCLUSIVE, sentence=wording.WAITING, detail=detail, **_row_fields(row)
     )
 
 
-def _is_tested(row: _PendingRow) -> bool:
-    """Whether a row will have a p-value: amounts and wins against the base do."""
-    kind = row.question.metric.kind if row.question is not None else "share"
-    return row.gate.no_worse_than is not None and kind in ("amount", "wins")
+def _tests(row: _PendingRow) -> int:
+    """Return how many p-values a row will have: of its slices, or one where there is inference."""
+    if row.question is None or row.gate.use == "human":
+        return 0
+    if row.gate.slices is not None:
+        return planned_slices(row.question)
+    kind = row.question.metric.kind
+    return int(kind not in ("latency", "share") and (row.gate.compares or kind != "amount"))
 
 
-def _counted_p(row: GateRow) -> float | None:
-    """Return the p-value with which a row counts in the family; 1 while it is not decided."""
-    return 1.0 if row.detail.get("waiting") and row.detail.get("tested") else row.p
+def _counted_ps(row: GateRow) -> list[float]:
+    """Return the p-values with which a row counts in the family; 1 while it is not decided."""
+    if row.detail.get("waiting"):
+        return [1.0] * int(row.detail.get("tested", 0))
+    found = [one["p"] for one in row.detail.get("slices", [])] or [row.p]
+    return [p for p in found if p is not None]
 
 
 def _skipped_row(row: _PendingRow) -> GateRow:
-    return GateRow(verdict=Verdict.SKIPPED, sentence=row.reason, **_row_fields(row))
+    verdict = Verdict.INCONCLUSIVE if row.open else Verdict.SKIPPED
+    return GateRow(verdict=verdict, sentence=row.reason, **_row_fields(row))
 
 
 def _decided_row(
-    row: _PendingRow, finding: Finding, decision: GateDecision, interim: InterimAnalysis | None
+    row: _PendingRow,
+    finding: Finding,
+    decisions: Sequence[GateDecision],
+    interim: InterimAnalysis | None,
 ) -> GateRow:
+    decision, more = decisions[0], dict[str, Any]()
+    if row.gate.slices is not None:
+        more = slices_json(finding, decisions if finding.slices else ())
+    if finding.slices:
+        finding, decision = worst_of(finding, decisions)
     if decision.verdict is not finding.decision.verdict and decision.n_more == 1:
         # The correction for the other gates made it inconclusive, not a lack of cases.
         decision = replace(decision, n_more=None)
     sentence, notes = finding.say(decision), decision.notes
+    if row.gate.fixed is not None:
+        sentence = f"{wording.distance(decision, row.gate.fixed)}{sentence}"
     if row.stored is not None:
         sentence = f"{sentence} {row.stored.sentence}"
     unclear = decision.verdict is Verdict.INCONCLUSIVE
@@ -275,12 +318,15 @@ def _decided_row(
             "margin": decision.margin,
             "worst_plausible": decision.worst_plausible,
             "best_plausible": decision.best_plausible,
+            "p_two_sided": None if decision.p is None else decision.p.two_sided,
             "family": decision.family,
             "missing": decision.missing,
             "n_needed": decision.n_needed,
             "n_more_range": None if decision.n_more_range is None else [*decision.n_more_range],
             "seed": None if finding.seed is None else f"{finding.seed:064x}",
             "notes": [*notes],
+            **({} if finding.labels is None else {"human_labels": dict(finding.labels)}),
+            **more,
             **_circumstances(row, decision, interim),
         },
         **_row_fields(row),
@@ -293,7 +339,9 @@ def _circumstances(
     """Return details of a decision at an interim analysis, or against a stored base."""
     detail: dict[str, Any] = {}
     if interim is not None and takes_part(row.gate, interim.kind):
-        detail["interim"] = {**interim.as_json(), "alpha": decision.alpha}
+        repeats, alpha = interim.kind == "repeats", decision.alpha
+        level = planned_level(interim, alpha) if repeats else alpha
+        detail["interim"] = {**interim.as_json(), "alpha": level}
     if row.stored is not None:
         detail["base"] = dict(row.stored.about)
     return detail

@@ -10,12 +10,27 @@ from typing import TYPE_CHECKING
 
 from edison_ci.numeric import exceeds, fixed
 from edison_ci.records import Verdict
-from edison_ci.stats.sentences import cases, chance, gate_sentence, more_cases, signed, win_sentence
+from edison_ci.stats.flips import ONE_ANSWER
+from edison_ci.stats.sentences import (
+    cases,
+    gate_sentence,
+    more_cases,
+    p_words,
+    points,
+    settled_by,
+    signed,
+    sureness,
+    win_sentence,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edison_ci.config.experiment import Gate
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.results.samples import Metric, Share, Variant
+    from edison_ci.stats.corrected import JudgeFavor
+    from edison_ci.stats.flips import Flips
     from edison_ci.stats.gates import Limit
     from edison_ci.stats.pairwise import WinRate
     from edison_ci.stats.verdicts import GateDecision
@@ -23,6 +38,7 @@ if TYPE_CHECKING:
 MORE_REPEATS = "More repeats need both sides in one run: `edison run --against REF`."
 WAITING = "Decided when sampling stops."
 NEAR = "perhaps a real drop close to your tolerance"
+_LISTED = 5
 IDENTICAL = "nothing to compare: identical outputs by construction"
 
 
@@ -58,6 +74,90 @@ def comparison(decision: GateDecision, metric: Metric) -> str:
     if decision.kind == "relative" and decision.value is None:
         return _with_notes(_from_nothing(decision, metric), decision)
     return _with_notes(gate_sentence(decision, what=metric.label), decision)
+
+
+def corrected(labels: int, judge: float) -> str:
+    """Return that human labels of both sides corrected a comparison."""
+    return (
+        f"Corrected by human grades of both sides of {cases(labels)}; the judge alone says "
+        f"{signed(judge)}."
+    )
+
+
+def not_confirmed(decision: GateDecision, favor: JudgeFavor) -> str:
+    """Return that people do not confirm what the judge would let pass."""
+    low, high = (signed(end) for end in decision.interval or (-1.0, 1.0))
+    return (
+        f"The judge alone would pass it: changed by {signed(decision.value or 0.0)} (likely {low} "
+        f"to {high}). But on {cases(favor.n)} that people graded on both sides the judge favors "
+        f"the head by {points(favor.value)} points ({p_words(favor.p.value)}). "
+        "Grade more cases of both sides: edison grade."
+    )
+
+
+def flips(decision: GateDecision, found: Flips) -> str:
+    """Return how many cases broke, and whether that keeps the ceiling."""
+    if IDENTICAL in decision.notes:
+        return _with_notes(
+            f"Nothing to compare: identical outputs ({cases(decision.n)}).", decision
+        )
+    if decision.value is None:
+        gone = _missing_words(decision)
+        return f"Flips could not be counted: no case has a result on both sides{gone}."
+    repaired = f"{round(found.fixed):,} repaired"
+    said = f"{round(found.broken):,} of {cases(found.n)} broke, {repaired}"
+    if found.noise is not None:
+        broke, noise = (_percent(flipped / found.n) for flipped in (found.broken, found.noise))
+        said = f"{broke} of {cases(found.n)} broke, {noise} by noise"
+    asked = f"the {_percent(decision.margin)} allowed"
+    if decision.verdict is Verdict.PASS and decision.worst_plausible is not None:
+        said += f": at worst {_percent(decision.worst_plausible)}, inside {asked}."
+    elif decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
+        said += f": more than {asked}. {p_words(decision.p_adjusted)}."
+    else:
+        said += f": not clear whether it is inside {asked}.{_further(decision)}"
+    said = _with_notes(said, decision)
+    return (
+        f"{said} {ONE_ANSWER[0].upper()}{ONE_ANSWER[1:]}." if ONE_ANSWER in decision.notes else said
+    )
+
+
+def worst_slice(said: str, tag: str, count: int, small: Sequence[tuple[str, int]]) -> str:
+    """Return the sentence of the worst slice, and which slices are too small for a verdict."""
+    of = f"Worst of {count:,} slices" if count > 1 else "The only slice of enough cases"
+    said = f"{of}, {tag}: {said}"
+    if not small:
+        return said
+    listed = ", ".join(f"{name} ({n:,})" for name, n in small[:_LISTED])
+    more = f" and {len(small) - _LISTED:,} more" if len(small) > _LISTED else ""
+    return f"{said} Too small for a verdict: {listed}{more}."
+
+
+def no_slice(fewest: int) -> str:
+    """Return that no tag has enough cases."""
+    return f"No slice has {fewest} cases: give cases tags, or more cases to each tag."
+
+
+PUSH_UNKNOWN = "number of earlier pushes unknown: not counted"
+
+
+def push_note(push: int, alpha: float) -> str:
+    """Return at which confidence a push had to pass."""
+    confidence = fixed(100 * (1 - alpha), 2)
+    return f"push {push:,} of this pull request: to pass takes {confidence}% confidence"
+
+
+def at_push(said: str, note: str) -> str:
+    """Return a sentence with what holds for the push at which it was decided."""
+    return f"{said} {note[:1].upper()}{note[1:]}."
+
+
+def distance(decision: GateDecision, name: str) -> str:
+    """Return how far a head is from a fixed version, for the beginning of a sentence."""
+    if decision.kind != "change" or decision.value is None or decision.interval is None:
+        return f"Against {name}: "
+    low, high = (signed(end) for end in decision.interval)
+    return f"Distance to {name}: {signed(decision.value)} points (likely {low} to {high}). "
 
 
 def planned_interim(said: str, decision: GateDecision, interim: InterimAnalysis) -> str:
@@ -109,12 +209,12 @@ def pass_level(decision: GateDecision, limit: Limit, *, whole: bool) -> str:
         said = f"{round(decision.value * n):,} of {n:,} passed: {rate}"
     if decision.interval is not None:
         said += f" ({fixed(100 * decision.interval.low)} to {fixed(100 * decision.interval.high)})"
-    asked = limit_words(limit, _percent(limit.value))
+    asked, sure = limit_words(limit, _percent(limit.value)), sureness(decision.alpha)
     worst, best = decision.worst_plausible, decision.best_plausible
     if decision.verdict is Verdict.PASS and worst is not None:
-        said += f", worst plausible {_percent(worst)}: keeps {asked}."
+        said += f", worst plausible {_percent(worst)} ({sure}): keeps {asked}."
     elif decision.verdict is Verdict.FAIL and best is not None:
-        said += f", best plausible {_percent(best)}: misses {asked}."
+        said += f", best plausible {_percent(best)} ({sure}): misses {asked}."
     else:
         said += f": not clear whether it keeps {asked}.{_further(decision)}"
     return _with_notes(said, decision)
@@ -185,9 +285,12 @@ def win_comparison(decision: GateDecision, rate: WinRate, names: tuple[str, str]
     said = win_sentence(rate, a=names[0], b=names[1])
     if decision.verdict is Verdict.PASS and decision.worst_plausible is not None:
         worst, asked = _percent(decision.worst_plausible), _percent(decision.margin)
-        said += f" Worst plausible win rate {worst}: keeps the {asked} that you tolerate."
+        sure = sureness(decision.alpha)
+        said += f" Worst plausible win rate {worst} ({sure}): keeps the {asked} that you tolerate."
     elif decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
-        said += f" Chance of seeing this by luck: {chance(decision.p_adjusted)}."
+        if decision.best_plausible is not None:
+            said += f" At most {_percent(decision.best_plausible)} ({sureness(decision.alpha)})."
+        said += f" {p_words(decision.p_adjusted)}."
     elif decision.n_more is not None:
         few = f"{cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few"
         said += f" {few}: about {decision.n_more:,} more would settle it if nothing really changed."
@@ -197,12 +300,12 @@ def win_comparison(decision: GateDecision, rate: WinRate, names: tuple[str, str]
 def win_level(decision: GateDecision, rate: WinRate, names: tuple[str, str], limit: Limit) -> str:
     """Return which side is preferred, and whether the win rate keeps a floor or ceiling."""
     said = win_sentence(rate, a=names[0], b=names[1])
-    asked = limit_words(limit, _percent(limit.value))
+    asked, sure = limit_words(limit, _percent(limit.value)), sureness(decision.alpha)
     worst, best = decision.worst_plausible, decision.best_plausible
     if decision.verdict is Verdict.PASS and worst is not None:
-        said += f" Worst plausible win rate {_percent(worst)}: keeps {asked}."
+        said += f" Worst plausible win rate {_percent(worst)} ({sure}): keeps {asked}."
     elif decision.verdict is Verdict.FAIL and best is not None:
-        said += f" Best plausible win rate {_percent(best)}: misses {asked}."
+        said += f" Best plausible win rate {_percent(best)} ({sure}): misses {asked}."
     else:
         said += f" Not clear whether a win rate of {_percent(rate.value or 0.0)} keeps {asked}."
         said += _further(decision)
@@ -246,8 +349,8 @@ def _counted(metric: Metric, share: Share) -> str:
 def _from_nothing(decision: GateDecision, metric: Metric) -> str:
     """Return that an amount was 0 in the base, where no relative change exists."""
     if decision.verdict is Verdict.FAIL and decision.p_adjusted is not None:
-        luck = f" Chance of seeing this by luck: {chance(decision.p_adjusted)}."
-        return f"{metric.label} was 0 in the base and is above 0 now.{luck}"
+        tested = f" {p_words(decision.p_adjusted)}."
+        return f"{metric.label} was 0 in the base and is above 0 now.{tested}"
     return (
         f"{metric.label}: {cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few to tell."
     )
@@ -261,7 +364,7 @@ def _keeps(decision: GateDecision) -> str:
 def _further(decision: GateDecision) -> str:
     if decision.n_more is None:
         return ""
-    return f" About {more_cases(decision.n_more)} like these would settle it."
+    return f" {settled_by(decision)}"
 
 
 def _missing_words(decision: GateDecision) -> str:
@@ -272,7 +375,8 @@ def _with_notes(said: str, decision: GateDecision) -> str:
     """Add notes that matter to a reader, unless the sentence has them already."""
     for note in decision.notes:
         few = note == "very few cases" and decision.verdict is not Verdict.INCONCLUSIVE
-        told = few or "missing" in note or "advisory" in note
+        words = ("missing", "advisory", "clusters", "differences are")
+        told = few or any(word in note for word in words)
         if told and note.lower() not in said.lower():
             said = f"{said} {note[:1].upper()}{note[1:]}."
     return said

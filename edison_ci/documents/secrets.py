@@ -66,6 +66,12 @@ def learn(environ: Mapping[str, str]) -> None:
     )
 
 
+def names_secret(header: str) -> bool:
+    """Whether a header of this name holds a secret."""
+    name = header.upper().replace("-", "_")
+    return name in ("AUTHORIZATION", "PROXY_AUTHORIZATION", "COOKIE") or bool(_NAMES.search(name))
+
+
 def remember(values: Iterable[str]) -> None:
     """Add values that are used as secrets."""
     _KNOWN.add(values)

@@ -57,6 +57,7 @@ class GradedAnswer:
     """An answer that people and judges have graded."""
 
     case_id: str
+    cluster: str | None
     answer: str
     human: float
     """Mean over people, 0-1."""
@@ -232,6 +233,7 @@ class Calibration:
         alone = {o.judge: _combine(rubric, [o], "mean") for o in judge_scores}
         return GradedAnswer(
             case_id=entry.case.id,
+            cluster=entry.case.cluster,
             answer=answer_hash(entry.output),
             human=mean([label.score for label in entry.labels]),
             human_pass=mean([float(label.passed(rubric.pass_at)) for label in entry.labels]),

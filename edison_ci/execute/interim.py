@@ -111,7 +111,7 @@ class InterimRounds:
             return
         size, done = batch_size(rules.cases), 0
         most = count_analyses(rules.cases)
-        batches = random_batches(self._work.cases, seed=rules.seed, size=size)
+        batches = random_batches(self._work.cases, self._work.clusters, seed=rules.seed, size=size)
         for number, batch in enumerate(batches, 1):
             done += len(batch)
             interim = InterimAnalysis("cases", number, most, done, rules.cases, rules.seed)

@@ -215,4 +215,4 @@ def is_swapped(pair: Pair) -> bool:
 
 
 def _identity(model: Model) -> tuple[str, str, str]:
-    return (model.provider, model.endpoint, model.model)
+    return (model.provider, model.address, model.model)

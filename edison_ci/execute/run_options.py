@@ -13,7 +13,7 @@ from edison_ci.plan.baseline import Base, base_of, readable, with_eval_suite_of
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
 from edison_ci.records import Side
-from edison_ci.results.snapshot import doubts_in, outputs_of, snapshot_of
+from edison_ci.results.snapshot import doubts_in, outputs_of, push_of, snapshot_of
 from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ class RunOptions:
     """Whether it is an iteration of a loop, after which the prompt is refined."""
     doubts: tuple[BaselineDoubt, ...] = ()
     """Reasons for which the run is inconclusive at best."""
+
+    push: int | None = 1
+    """Which push of its pull request it measures; 1 outside of one, None if that is unknown."""
 
     @property
     def trial(self) -> bool:
@@ -180,6 +183,7 @@ def options_of(run: Run) -> RunOptions:
         outputs=outputs_of(run),
         budget_microusd=kept.get("budget_microusd"),
         doubts=doubts_in(kept),
+        push=push_of(run),
     )
 
 

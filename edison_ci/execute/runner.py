@@ -166,6 +166,8 @@ class Task:
     side: Side = Side.HEAD
     counterpart: tuple[Prompt, Configuration] | None = None
     """Prompt and configuration of the other side, where there is one."""
+    cluster: str | None = None
+    """Of the case: declared, or of the cases with the same input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +303,7 @@ class Runner:
             case_id=task.case.id,
             repeat=task.repeat,
             case_hash=content_hash(task.case),
-            cluster=task.case.cluster,
+            cluster=task.cluster,
             facts=facts_of(task.case),
         )
         try:
@@ -387,8 +389,8 @@ class RunWork:
     sides: Mapping[Side, Experiment]
     """Head, and perhaps base: both with the same eval suite."""
     selection: Selection
-    clusters: dict[str, str] = field(default_factory=dict)
-    """Cluster of each case that has one, as far as cases were read."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Cluster of each case that has one, from the plan."""
     only: Callable[[Task], bool] | None = None
     """Which cells are filled; None for all."""
     stage: WorkStage | None = None
@@ -473,8 +475,7 @@ class RunWork:
         variants = {side: self._variants(side, key) for side in self.sides}
         counterparts = self._counterparts()
         for case in self.cases() if stage.cases is None else stage.cases:
-            if case.cluster is not None:
-                self.clusters[case.id] = case.cluster
+            cluster = self.clusters.get(case.id)
             for repeat in stage.repeats:
                 for side, variant in variants.items():
                     for prompt, configurations in variant:
@@ -483,7 +484,9 @@ class RunWork:
                                 counterpart = counterparts.get(
                                     (side, prompt.id, configuration.name)
                                 )
-                                yield Task(prompt, configuration, case, repeat, side, counterpart)
+                                yield Task(
+                                    prompt, configuration, case, repeat, side, counterpart, cluster
+                                )
 
     def _counterparts(self) -> dict[tuple[Side, str, str], tuple[Prompt, Configuration]]:
         """Return what the other side has, by side, prompt id and configuration."""

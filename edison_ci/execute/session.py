@@ -127,6 +127,7 @@ def plan_snapshot(
         "budget_microusd": options.budget_microusd,
         "against": against.as_json() if against is not None else None,
         "doubts": [[*doubt] for doubt in options.doubts],
+        "push": options.push,
     }
     return json.dumps({**snapshot, "command line": chosen}, sort_keys=True, default=str)
 
@@ -470,7 +471,12 @@ class Session:
                 plan = self._context.answers.plan(project, plan)
             only = None if stored is None else stored.has
             work = RunWork(
-                project, self._sides, options.selection, only=only, batch=bool(options.batch)
+                project,
+                self._sides,
+                options.selection,
+                plan.clusters,
+                only=only,
+                batch=bool(options.batch),
             )
             shown = plan.in_batches(project.prices) if options.batch else plan
             if options.batch and shown.saving is None and plan.calls:
@@ -713,7 +719,12 @@ class Session:
         only = stored.has if stored is not None else None
         options = state.options
         return RunWork(
-            state.project, self._sides, options.selection, only=only, batch=bool(options.batch)
+            state.project,
+            self._sides,
+            options.selection,
+            state.plan.clusters,
+            only=only,
+            batch=bool(options.batch),
         )
 
     def _answers(self, state: _RunState, clients: ClientPool, model: Model) -> Answer:

@@ -230,7 +230,7 @@ class MergeSession(Session):
 
     def _complete(self, state: _RunState) -> RunWork:
         """Return the cells of the run; raises if a cell is missing, or one too many."""
-        work = RunWork(state.project, self._sides, state.options.selection)
+        work = RunWork(state.project, self._sides, state.options.selection, state.plan.clusters)
         seen = 0
         missing: list[str] = []
         for task in work.tasks():

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
+from edison_ci.records import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,6 +84,10 @@ _KEY = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _MARKER = re.compile(rf"<!-- edison-ci:report:v1 key={_KEY.pattern} -->")
 _DATA = re.compile(r"<!-- edison-ci:data (\{.*\}) -->")
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_SHORT = 12
+"""Digits of a commit in the list of pushes."""
+_SHORT_SHA = re.compile(r"[0-9a-f]{12}")
+_MOST_PUSHES = 500
 
 
 class ReportState(StrEnum):
@@ -111,6 +116,12 @@ class ReportMarker:
     attempt: int = 1
     verdict: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def decided(self) -> bool:
+        """Whether gates have decided on the commit."""
+        verdicts = (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)
+        return self.state is ReportState.FINAL and self.verdict in verdicts
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -143,11 +154,16 @@ def hidden_lines(key: str, marker: ReportMarker, more: Mapping[str, Any] | None 
         "state": str(marker.state),
         "verdict": marker.verdict,
         "counts": dict(marker.counts),
+        "pushes": [marker.head_sha[:_SHORT]] if marker.decided else [],
         **(more or {}),
     }
+    return f"{marker_line(key)}\n{_data_line(data)}\n"
+
+
+def _data_line(data: Mapping[str, Any]) -> str:
     # An HTML comment ends at the first "-->", so these characters are escaped as JSON allows.
     text = json.dumps(data).replace("--", r"-\u002d").replace(">", r"\u003e")
-    return f"{marker_line(key)}\n<!-- edison-ci:data {text.replace('<', chr(92) + 'u003c')} -->\n"
+    return f"<!-- edison-ci:data {text.replace('<', chr(92) + 'u003c')} -->"
 
 
 def parse_data(body: str) -> dict[str, Any] | None:
@@ -161,6 +177,31 @@ def parse_data(body: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
+
+
+def parse_pushes(body: str) -> list[str]:
+    """Return the commits of the pull request that its comment has reported on, oldest first."""
+    pushes = (parse_data(body) or {}).get("pushes")
+    listed = pushes if isinstance(pushes, list) else []
+    return [each for each in listed if isinstance(each, str) and _SHORT_SHA.fullmatch(each)]
+
+
+def with_pushes(text: str, earlier: str) -> str:
+    """Return a comment that also lists the commits that an earlier comment has reported on."""
+    data = parse_data(text)
+    known = list(dict.fromkeys([*parse_pushes(earlier), *parse_pushes(text)]))
+    if data is None or known == parse_pushes(text):
+        return text
+    first, _, rest = text.split("\n", 2)
+    return "\n".join((first, _data_line({**data, "pushes": known[:_MOST_PUSHES]}), rest))
+
+
+async def push_number(forge: Forge, number: int, key: str, head_sha: str) -> int:
+    """Return which push of a pull request a commit is, by the commits reported on so far."""
+    ours = await _ours(forge, number, marker_line(key))
+    known = [push for comment in ours for push in parse_pushes(comment.body)]
+    known = list(dict.fromkeys([*known, head_sha[:_SHORT]]))
+    return known.index(head_sha[:_SHORT]) + 1
 
 
 def parse_marker(body: str) -> ReportMarker | None:
@@ -248,7 +289,7 @@ async def post(forge: Forge, number: int, text: str) -> StickyResult:
 
 async def has_comment(forge: Forge, number: int, text: str) -> bool:
     """Whether a pull request has a comment with the marker of this text."""
-    return bool(await _ours(forge, number, _PreparedComment.read(text)))
+    return bool(await _ours(forge, number, _PreparedComment.read(text).marker_line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,21 +320,21 @@ async def _exists(forge: Forge, number: int) -> bool:
 
 
 async def _post(forge: Forge, number: int, report: _PreparedComment) -> StickyResult:
-    found = await _ours(forge, number, report)
+    found = await _ours(forge, number, report.marker_line)
     if not found:
         made = await _create(forge, number, report)
-        found = await _ours(forge, number, report)
+        found = await _ours(forge, number, report.marker_line)
         if not found or [comment.id for comment in found] == [made.id]:
             return StickyResult(Outcome.CREATED, made)
     return await _settle(forge, number, report, found)
 
 
-async def _ours(forge: Forge, number: int, report: _PreparedComment) -> list[Comment]:
+async def _ours(forge: Forge, number: int, marker: str) -> list[Comment]:
     comments = await forge.comments(number)
     return [
         comment
         for comment in comments
-        if marker_line_of(comment.body) == report.marker_line and forge.is_ours(comment)
+        if marker_line_of(comment.body) == marker and forge.is_ours(comment)
     ]
 
 
@@ -304,7 +345,9 @@ async def _create(forge: Forge, number: int, report: _PreparedComment) -> Commen
         if error.fault is not ForgeFault.UNAVAILABLE:
             raise
         # The request may have been carried out although the reply was lost.
-        made = [c for c in await _ours(forge, number, report) if _same(c.body, report.text)]
+        made = [
+            c for c in await _ours(forge, number, report.marker_line) if _same(c.body, report.text)
+        ]
         return made[0] if made else await forge.create_comment(number, report.text)
 
 
@@ -317,6 +360,8 @@ async def _settle(
     outcome, text = Outcome.UPDATED, report.text
     if await _is_later(forge, number, latest, report):
         outcome, text = Outcome.SUPERSEDED, latest.body
+    for comment in found:
+        text = with_pushes(text, comment.body)
     if _same(kept.body, text):
         outcome = Outcome.UNCHANGED if outcome is Outcome.UPDATED else outcome
     else:

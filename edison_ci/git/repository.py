@@ -118,7 +118,7 @@ class Repository:
         if base is None:
             raise self._unrelated(ref)
         merged_into = self._pull_request_base(head)
-        if merged_into and self._is_branch(ref) and self._is_ancestor(base, merged_into):
+        if merged_into and self._is_branch(ref) and self.is_ancestor(base, merged_into):
             return merged_into
         return base
 
@@ -129,6 +129,14 @@ class Repository:
         remote = remote_of(self.root) if self.is_shallow() else None
         fetched = remote is not None and fetch(self.root, remote, "--depth=1", wanted=commit)
         return fetched and self._commit(commit) == commit
+
+    def tagged(self, tag: str) -> str | None:
+        """Return the commit of a tag; None if there is none. A branch of that name is no tag."""
+        return self._commit(f"refs/tags/{tag}")
+
+    def is_ancestor(self, older: str, newer: str) -> bool:
+        """Whether a commit is in the history of another, or is the same."""
+        return self._ask("merge-base", "--is-ancestor", older, newer).code == 0
 
     def parents(self, commit: str) -> tuple[str, ...]:
         """Return the parents of a commit, also those that a shallow clone lacks."""
@@ -239,9 +247,6 @@ class Repository:
     def _is_branch(self, ref: str) -> bool:
         name = self._ask("rev-parse", "--symbolic-full-name", "--verify", "--end-of-options", ref)
         return name.line.startswith(("refs/heads/", "refs/remotes/"))
-
-    def _is_ancestor(self, older: str, newer: str) -> bool:
-        return self._ask("merge-base", "--is-ancestor", older, newer).code == 0
 
     def _pull_request_base(self, head: str) -> str | None:
         """Return HEAD^1 if HEAD is the merge that `actions/checkout` fetches for a pull request."""

@@ -1,14 +1,15 @@
 """Approval of judges: whether the judges of a rubric may decide a gate.
 
-They may if their agreement with people reaches the minimum of the rubric, measured on the current
-labels with the current models, rubric and instructions. If one of these has changed since, the
-approval is stale and their gates are advisory.
+They may if the lower bound of their agreement with people reaches the minimum of the rubric,
+measured on the current labels with the current models, rubric and instructions. If one of these
+has changed since, the approval is stale and their gates are advisory.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from edison_ci.config.calibration import Labels
 from edison_ci.judges.instructions import rubric_hash
 from edison_ci.judges.panel import load_panel
 from edison_ci.judges.pointwise import Pointwise
-from edison_ci.numeric import fixed, reaches
+from edison_ci.numeric import TOLERANCE, counted, fixed, reaches
 from edison_ci.records import canonical_json
 from edison_ci.store.judgments import ApprovalRow, write_approval
 
@@ -66,7 +67,9 @@ class JudgeApproval:
             standing.approved,
             standing.reason,
             None if known is None else known.kappa,
+            None if known is None else known.lower_bound,
             0 if known is None else known.n,
+            0 if known is None else known.cases,
             standing.asked.min_kappa,
             *counts,
         )
@@ -153,18 +156,34 @@ def approval_status(project: Project, experiment: Experiment) -> ApprovalStatus 
     if changed:
         said = f"stale approval, {' and '.join(changed)} changed since {approval.date}: {again}"
         return replace(standing, reason=said, stale=True)
-    return replace(standing, reason=_shortfall(approval, asked))
+    return replace(standing, reason=_shortfall(approval, asked, again))
 
 
-def _shortfall(approval: ApprovalEntry, asked: Calibration) -> str:
+def bound_text(low: float) -> str:
+    """Return a lower bound, rounded down: one just below the floor does not read as the floor."""
+    return fixed(math.floor(100 * low + TOLERANCE) / 100, 2)
+
+
+def agreement_words(approval: ApprovalEntry) -> str:
+    """Return the agreement of an approval with its lower bound, in words."""
+    assert approval.kappa is not None and approval.lower_bound is not None  # both were measured
+    return (
+        f"agreement with people is {fixed(approval.kappa, 2)}, at least "
+        f"{bound_text(approval.lower_bound)} "
+        f"(one-sided 95%, {counted(approval.cases, 'case')})"
+    )
+
+
+def _shortfall(approval: ApprovalEntry, asked: Calibration, again: str) -> str:
     """Return why a current approval is not sufficient; empty if it is."""
     if approval.n < asked.min_n:
         return f"{approval.n} labels, {asked.min_n} are needed"
     if approval.kappa is None:
         return "agreement with people cannot be told: nothing varies"
-    if not reaches(approval.kappa, asked.min_kappa):
-        kappa = fixed(approval.kappa, 2)
-        return f"agreement with people is {kappa}, the floor is {asked.min_kappa:g}"
+    if approval.lower_bound is None:
+        return f"the approval has no lower bound of the agreement: {again}"
+    if not reaches(approval.lower_bound, asked.min_kappa):
+        return f"{agreement_words(approval)}, the floor is {asked.min_kappa:g}"
     return ""
 
 
@@ -175,7 +194,7 @@ def depends_on_judges(gate: Gate, experiment: Experiment) -> bool:
         return False
     if gate.metric == "composite":
         return use.weight > 0
-    if gate.metric == "pass_rate":
+    if gate.metric in ("pass_rate", "flips"):
         return can_fail(rubric)
     return gate.metric.startswith("criterion.")
 

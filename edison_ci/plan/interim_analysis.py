@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from edison_ci.config.experiment import Gate, Stop
     from edison_ci.records import Case
@@ -77,7 +77,7 @@ def takes_part(gate: Gate, kind: Kind) -> bool:
 
     Sampling needs differences from -1 to 1: scores and passes have them, amounts do not.
     """
-    if gate.no_worse_than is None or gate.use == "human":
+    if gate.no_worse_than != "base" or gate.use == "human" or gate.slices is not None:
         return False
     if kind == "repeats":
         return gate.if_unclear == "more_repeats"
@@ -89,7 +89,7 @@ def is_inferred(gate: Gate) -> bool:
 
     Shares, latencies and limits of amounts are compared as they are.
     """
-    inferred: tuple[str, ...] = (*INFERRED, "win_rate")
+    inferred: tuple[str, ...] = (*INFERRED, "win_rate", "flips")
     if gate.no_worse_than is not None:
         inferred = (*inferred, "cost_usd.mean", "tokens.mean")
     return gate.metric.startswith(inferred)
@@ -144,19 +144,28 @@ def batches_of(cases: Iterable[tuple[str, str | None]], *, seed: str, size: int)
 
 
 def random_batches(
-    cases: Callable[[], Iterable[Case]], *, seed: str, size: int, read_ahead: int = _READ_AHEAD
+    cases: Callable[[], Iterable[Case]],
+    clusters: Mapping[str, str],
+    *,
+    seed: str,
+    size: int,
+    read_ahead: int = _READ_AHEAD,
 ) -> Iterator[list[Case]]:
     """Yield the cases in batches, in random order, with few of them in memory at a time.
 
-    Clusters stay together; `size` is the number of cases or clusters in a batch.
+    Clusters, given by case, stay together; `size` is the number of cases or clusters in a batch.
     """
+
+    def key_of(case: Case) -> bytes:
+        return sort_key(seed, case.id, clusters.get(case.id))
+
     read_ahead = max(read_ahead // size, 1) * size
     after = b""
-    while units := _next_units(cases(), seed, after, read_ahead):
+    while units := _next_units(map(key_of, cases()), after, read_ahead):
         keys = sorted(units)
         found: dict[bytes, list[Case]] = {key: [] for key in keys}
         for case in cases():
-            members = found.get(sort_key(seed, case.id, case.cluster))
+            members = found.get(key_of(case))
             if members is not None:
                 members.append(case)
         for start in range(0, len(keys), size):
@@ -164,11 +173,10 @@ def random_batches(
         after = keys[-1]
 
 
-def _next_units(cases: Iterable[Case], seed: str, after: bytes, count: int) -> set[bytes]:
+def _next_units(sort_keys: Iterable[bytes], after: bytes, count: int) -> set[bytes]:
     """Return the sort keys of the next cases or clusters."""
     found: set[bytes] = set()
-    for case in cases:
-        key = sort_key(seed, case.id, case.cluster)
+    for key in sort_keys:
         if key > after:
             found.add(key)
             if len(found) >= 2 * count:

@@ -16,6 +16,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.experiment import Split
 from edison_ci.config.project_files import only_errors, only_warnings
+from edison_ci.config.repeated_inputs import RepeatedInputs
 from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.config.validation import DataCheck
 from edison_ci.errors import ConfigError, EdisonError, Problem, UsageError
@@ -34,7 +35,12 @@ from edison_ci.plan.estimate import (
 from edison_ci.plan.fingerprint import Fingerprint
 from edison_ci.plan.interim_analysis import INFERRED, both_sides, interim_kind, rounds
 from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
-from edison_ci.stats.power import DEFAULT_SD, cases_for_margin, smallest_effect
+from edison_ci.stats.power import (
+    DEFAULT_SD,
+    cases_for_margin,
+    cases_in_clusters,
+    smallest_effect,
+)
 from edison_ci.store.answers import token_counts
 from edison_ci.store.database import open_reader
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -61,6 +67,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "skipped": plan.skipped,
         "holdout": plan.holdout,
         "gating_cases": plan.gating,
+        "different_inputs": plan.inputs,
         "plan_hash": plan.hash,
         "iterations": plan.iterations.rounded(),
         **_sums(plan.loads),
@@ -70,6 +77,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         "smallest_effect": plan.smallest_effect,
         "cases_for_margin": plan.cases_for_margin,
         "margin": plan.margin,
+        "sd": plan.sd,
         "interim": _interims(plan),
         "reasons": plan.reasons,
         "blockers": plan.blockers,
@@ -148,10 +156,13 @@ class CaseSurvey:
         self._references: dict[tuple[str, str], int] = {}
         """Tokens of the references by the model that embeds them, and the hash of the text."""
         self._surveyed = 0
+        self.repeated = RepeatedInputs(experiment.prompts)
+        """Of all shards, so that a cluster has the same name in each."""
 
     def add(self, case: Case, *, here: bool = True) -> None:
         """Count a case; one of another shard only goes into the fingerprint."""
         self.fingerprint.feed(case)
+        self.repeated.add(case)
         if not here:
             self.other_shards += 1
             return
@@ -380,11 +391,17 @@ class Evidence(NamedTuple):
     """Whether the margin is a share of the base's score, which may be below 1."""
 
 
-def evidence_of(experiment: Experiment, cases: int) -> Evidence:
-    """Return what a number of cases can show, at the level and margin of the strictest gate."""
+RELATIVE = "the margin is relative and taken of a base score of 1; a lower one needs more"
+
+
+def evidence_of(experiment: Experiment, cases: int, units: int) -> Evidence:
+    """Return what a number of cases can show, at the level and margin of the strictest gate.
+
+    `units` are the different inputs among them.
+    """
     gate = strictest(experiment.file.gates)
     alpha = _ALPHA if gate is None else round(1 - gate.confidence, 10)
-    effect = smallest_effect(cases, sd=DEFAULT_SD, alpha=alpha).value if cases >= 2 else None
+    effect = smallest_effect(units, sd=DEFAULT_SD, alpha=alpha).value if units >= 2 else None
     if gate is None:
         return Evidence(effect, None, None)
     margin = gate.effective_margin
@@ -397,6 +414,7 @@ def evidence_of(experiment: Experiment, cases: int) -> Evidence:
             alpha=min(alpha, 0.4999),
             worst_case_drop=gate.worst_case_drop,
         ).value
+        needed = cases_in_clusters(needed, cases / units if units else 1.0)
     return Evidence(effect, needed, margin.value, margin.relative)
 
 
@@ -449,6 +467,18 @@ class Plan:
     partial: bool = False
     """Whether cases of the dataset are left out."""
     warnings: list[Problem] = field(default_factory=list)
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Clusters by case, of the cases of all shards that are not independent: declared to belong
+    together, or with the same input under the prompts of the base, or else their own."""
+    inputs: int = 0
+    """Different inputs of these cases, under the same prompts."""
+    sd: float | None = None
+    """Measured sd of the differences between two versions; None if it is assumed."""
+
+    @property
+    def units(self) -> int:
+        """Cases that decide a gate, with those of the same input counted once."""
+        return min(self.gating, self.inputs)
 
     @property
     def blockers(self) -> list[str]:
@@ -507,12 +537,8 @@ def plan_run(
     """Return the plan of an experiment; raises ConfigError if its data is invalid."""
     of: Literal["run", "loop"] = "loop" if loop else "run"
     found = bare_plan(project, experiment, selection=selection, shards=shards, of=of)
-    evidence = evidence_of(selection.narrow(experiment), found.gating)
-    reasons = list(found.reasons)
-    if evidence.relative:
-        reasons.append(
-            "the margin is relative and taken of a base score of 1; a lower one needs more"
-        )
+    evidence = evidence_of(selection.narrow(experiment), found.gating, found.units)
+    reasons = [*found.reasons, *([RELATIVE] if evidence.relative else [])]
     return dataclasses.replace(
         found,
         smallest_effect=evidence.smallest_effect,
@@ -569,6 +595,7 @@ def bare_plan(
         cases_for_margin=None,
         margin=None,
         reasons=[
+            *survey.repeated.sentences(),
             *_reasons(project, survey),
             *_idle(experiment, of),
             *(["tokens are estimated from those of earlier answers"] if past else []),
@@ -578,7 +605,9 @@ def bare_plan(
         shards=survey.shards(),
         interims=interim_kind(experiment.file.gates, experiment.file.stop),
         partial=survey.cases < check.cases,
-        warnings=only_warnings(check.problems),
+        warnings=[*only_warnings(check.problems), *survey.repeated.warnings(experiment)],
+        clusters=survey.repeated.clusters(),
+        inputs=survey.repeated.inputs,
     )
 
 
@@ -606,13 +635,18 @@ def _usual(counts: Iterable[int]) -> CostRange:
 
 
 def joined(first: Plan, second: Plan) -> Plan:
-    """Return the plan of two variants on the same cases."""
+    """Return the plan of two variants, head and base, on the same cases.
+
+    What is the same input is up to the base: the head could leave a variable out.
+    """
     return dataclasses.replace(
         first,
         cells=first.cells + second.cells,
         skipped=first.skipped + second.skipped,
         hash=hashlib.sha256(f"{first.hash} {second.hash}".encode()).hexdigest(),
         loads=[*first.loads, *second.loads],
+        clusters=second.clusters,
+        inputs=second.inputs,
         unready=list(dict.fromkeys([*first.unready, *second.unready])),
         refusals=list(dict.fromkeys([*first.refusals, *second.refusals])),
     )

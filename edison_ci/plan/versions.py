@@ -54,6 +54,17 @@ def past_versions(path: str, root: Path, repository: Repository) -> list[str]:
     return list(dict.fromkeys(moment.version for moment in sorted(moments)))
 
 
+def commit_of_version(path: str, root: Path, repository: Repository, version: str) -> str | None:
+    """Return the first commit of the default branch with a version of a prompt, if there is one."""
+    prefix = root.resolve().relative_to(repository.root).as_posix()
+    history = _History(repository, "" if prefix == "." else f"{prefix}/", path)
+    for commit, data in repository.first_parent_texts(history.prefix + path):
+        moment = history.moment(0, 0, commit, data)
+        if moment is not None and moment.version.startswith(version):
+            return commit
+    return None
+
+
 class _Moment(NamedTuple):
     """A version of the prompt, by when it came to be."""
 
@@ -74,7 +85,7 @@ class _History:
     def of_prompt(self) -> list[_Moment]:
         """Return a moment for each text of the prompt."""
         texts = self.repository.first_parent_texts(self.prefix + self.path)
-        found = (self._moment(n, 0, commit, data) for n, (commit, data) in enumerate(texts, 1))
+        found = (self.moment(n, 0, commit, data) for n, (commit, data) in enumerate(texts, 1))
         return [moment for moment in found if moment is not None]
 
     def of_file(self, file: str) -> list[_Moment]:
@@ -86,10 +97,11 @@ class _History:
             before = len(self.repository.first_parent_texts(prompt, ref=commit))
             data = self.repository.read(commit, prompt)
             if data is not None:
-                found.append(self._moment(before, number, commit, data))
+                found.append(self.moment(before, number, commit, data))
         return [moment for moment in found if moment is not None]
 
-    def _moment(self, texts: int, changes: int, commit: str, data: bytes) -> _Moment | None:
+    def moment(self, texts: int, changes: int, commit: str, data: bytes) -> _Moment | None:
+        """Return the version of the prompt at a commit; None if it is not valid there."""
         tree = CommitTree(self.repository, commit, self.prefix)
         prompt, _ = read_prompt(data, self.path, partial(_json, tree))
         if prompt is None:

@@ -292,7 +292,7 @@ def bridge(access: _ModelAccess, prefix: str = "") -> Provider:
         }
     else:
         arguments = {**options, "api_key": access.key or NO_KEY}
-        if model.endpoint:
+        if model.address:
             arguments["api_base"] = access.address
     name = f"{prefix}{model.model.removeprefix(prefix)}"
     return LitellmBridge(

@@ -196,15 +196,15 @@ def _fits(key: str, value: Json) -> bool:
 
 _RECORDED_AS = (
     ("openai", "https://api.openai.com/v1"),
+    ("openai", "https://api.openai.com/v1 responses"),
     ("anthropic", "https://api.anthropic.com"),
     ("ollama", "http://localhost:11434/v1"),
-    ("vertex", ""),
-    ("bedrock", ""),
     ("litellm", ""),
     ("sim", ""),
     ("local", ""),
 )
-"""Providers at default addresses. Answers of others can be replayed by `--replay` only."""
+"""Providers at default addresses, without options. Answers of others can be replayed by `--replay`
+only."""
 
 
 class MissingRecording(CallError):

@@ -23,8 +23,9 @@ from edison_ci.results.scores import interval_json
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.convergence import ACCEPTED_P, FEWEST_HOLDOUT_CASES, verified
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.paired import Pairs, paired_p
-from edison_ci.stats.sentences import cases, chance, signed
+from edison_ci.stats.paired import Pairs
+from edison_ci.stats.permutation import paired_p
+from edison_ci.stats.sentences import cases, p_words, signed
 from edison_ci.stats.verdicts import MOST_MISSING
 from edison_ci.store.cells import cell_statuses, clusters_of, component_names
 from edison_ci.store.runs import find_run
@@ -193,7 +194,7 @@ class Evidence:
         if not exceeds(train.gain, 0):
             return "no gain on the training cases"
         if train.p_gain is None or train.p_gain > ACCEPTED_P:
-            luck = "" if train.p_gain is None else f" ({chance(train.p_gain)})"
+            luck = "" if train.p_gain is None else f" ({p_words(train.p_gain)})"
             return f"the gain on the training cases may be luck{luck}"
         return ""
 
@@ -203,7 +204,7 @@ class Evidence:
         if holdout is None or holdout.gain is None or not exceeds(holdout.gain, 0):
             return "no gain on the unseen cases"
         if holdout.p_gain is None or holdout.p_gain > ACCEPTED_P:
-            luck = "" if holdout.p_gain is None else f" ({chance(holdout.p_gain)})"
+            luck = "" if holdout.p_gain is None else f" ({p_words(holdout.p_gain)})"
             return f"the gain on the unseen cases may be luck{luck}"
         return ""
 

@@ -31,8 +31,11 @@ _QUOTED = re.compile("`([^`]+)`")
 _PLAIN = re.compile(r"[(\"']*+[^\W_]*+(?:[.,'%+=-][^\W_]++|[+-])*+[%)\"'.,;:?]*+")
 _LINKED = re.compile(r"(?i)www[.]|^\W*[a-z]+-[0-9]|[0-9a-f]{7,}")
 """What forges turn into links: URLs, issue keys (GH-12), commit ids."""
-_OPENING = re.compile(r"[0-9]+[.)]|[+=-]+")
+_OPENING = re.compile(r"[0-9]+[.)]|[+=<>-]+")
 """What starts a list or a rule at the beginning of a line."""
+
+_ALONE = frozenset("<=>")
+"""Signs that stand for themselves between two spaces, as in p < 0.001."""
 
 
 def code(text: str, *, most: int = MOST) -> str:
@@ -61,7 +64,7 @@ def prose(text: str, *, most: int = MOST_PROSE) -> str:
 
 
 def _word(word: str) -> str:
-    if not word or (_PLAIN.fullmatch(word) and not _LINKED.search(word)):
+    if not word or word in _ALONE or (_PLAIN.fullmatch(word) and not _LINKED.search(word)):
         return word
     bare = word.rstrip(".,;:?")  # punctuation at the end stays outside of the code
     return code(bare) + word[len(bare) :] if bare else code(word)

@@ -22,8 +22,14 @@ from edison_ci.stats.ab import Outcome, compare
 from edison_ci.stats.arrays import generator_for, mean_of
 from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval
 from edison_ci.stats.other_metrics import points_margin
-from edison_ci.stats.paired import Pairs, paired_difference, paired_p, unpaired_difference
-from edison_ci.stats.sentences import cases, chance, more_cases, points, signed
+from edison_ci.stats.paired import (
+    EQUAL_DIFFERENCES,
+    Pairs,
+    paired_difference,
+    unpaired_difference,
+)
+from edison_ci.stats.permutation import paired_p
+from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 from edison_ci.store.runs import OUTPUTS
 
@@ -367,14 +373,17 @@ def _unpaired(
         sentence = "Nothing to compare: one side has no score."
     else:
         sentence = (
-            f"Other cases: B is {signed(found.value)} points from A{_likely(interval)}, unpaired."
+            f"Other cases: B is {signed(found.value)} points from A{_likely(interval)}, unpaired"
+            f"{'' if found.p is None else f', {p_words(found.p)}'}."
         )
+        if found.se == 0:
+            sentence += " All scores of A are equal, and all of B."
     return ComparisonEstimate(
         *choices,
         n=found.n if found is not None else 0,
         estimate=found.value if found is not None else None,
         interval=interval,
-        p=None,
+        p=None if found is None else found.p,
         method=found.method if found is not None else "none: no case",
         verdict=verdict,
         sentence=sentence,
@@ -397,14 +406,20 @@ def _same_answers(n: int) -> str:
 def _sentence(outcome: Outcome, found: Comparison) -> str:
     if found.value is None:
         return "Not yet known: no case has a score on both sides."
-    change = f"{signed(found.value)} points{_likely(found.interval)}"
+    said = _verdict_words(outcome, found, found.value)
+    if not found.method.startswith(EQUAL_DIFFERENCES):
+        return said
+    ties = ties_words(found.n, found.value, found.interval)
+    return f"{said} {ties[0].upper()}{ties[1:]}."
+
+
+def _verdict_words(outcome: Outcome, found: Comparison, value: float) -> str:
+    change = f"{signed(value)} points{_likely(found.interval)}"
     on = f"on the same {cases(found.n)}"
     if outcome in (Outcome.A, Outcome.B):
         which = "B is better" if outcome is Outcome.B else "A is better"
-        luck = (
-            "" if found.p is None else f" Chance of seeing this by luck: {chance(found.p.value)}."
-        )
-        return f"{which}: from A to B {change} {on}.{luck}"
+        tested = "" if found.p is None else f" {p_words(found.p.value)}."
+        return f"{which}: from A to B {change} {on}.{tested}"
     if outcome is Outcome.SAME and found.same_within is not None:
         low, high = (signed(end) for end in found.same_within)
         return (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.git.repository import Repository
-from edison_ci.plan.versions import past_versions
+from edison_ci.plan.anchors import VERSION_LABEL, production_version
 from edison_ci.records import Side
 from edison_ci.results.samples import SIDES, CellSource, TwoSidedSample, Variant
 from edison_ci.spelling import did_you_mean
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from edison_ci.config.load import Project
-    from edison_ci.config.prompt import Prompt
     from edison_ci.stats.paired import Matching
     from edison_ci.store.runs import Run
 
@@ -49,6 +48,8 @@ class CellChoice:
     version: str | None = None
     """The first digits of the version's hash."""
     models: tuple[str, ...] = ()
+    prompts: frozenset[str] | None = None
+    """The prompts that count, if not all do."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the choice as it appears in `--json`."""
@@ -115,6 +116,7 @@ def _stored_variants(connection: sqlite3.Connection, choice: CellChoice) -> set[
         Variant(prompt, model)
         for prompt, model, version in rows
         if choice.prompt in (None, prompt)
+        and (choice.prompts is None or prompt in choice.prompts)
         and version.startswith(choice.version or "")
         and (not choice.models or model in choice.models)
     }
@@ -185,9 +187,41 @@ def runs_at_commit(
     return [(find_run(connection, run_id), Side(side)) for run_id, side in rows]
 
 
+def runs_of_versions(
+    connection: sqlite3.Connection, run: Run, versions: Mapping[str, str], *, most: int
+) -> list[tuple[Run, Side]]:
+    """Return complete runs of an experiment with these versions of prompts, newest first.
+
+    The run itself comes first, if its base has them; it need not be complete.
+    """
+    rows = connection.execute(
+        "select distinct c.run_id, c.side, c.prompt, c.version from cell c join (select id, "
+        "created_at, rowid as place from run where experiment = :name and id <> :own and "
+        f"complete = 1 and status = 'COMPLETED' and {OWN_EVAL_SUITE} = 'head' and {NO_TRIAL} "
+        "order by created_at desc, rowid desc limit :most) r on r.id = c.run_id "
+        "order by r.created_at desc, r.place desc, c.side desc",
+        {"name": run.experiment, "own": run.id, "most": most},
+    ).fetchall()
+    own = connection.execute(
+        "select distinct run_id, side, prompt, version from cell where run_id = ? "
+        "and side = 'base'",
+        (run.id,),
+    ).fetchall()
+    sides: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for run_id, side, prompt, version in (*own, *rows):
+        sides.setdefault((run_id, side), {}).setdefault(prompt, set()).add(version)
+    return [
+        (find_run(connection, run_id), Side(side))
+        for (run_id, side), found in sides.items()
+        if all(
+            len(found.get(prompt, ())) == 1 and next(iter(found[prompt])).startswith(version)
+            for prompt, version in versions.items()
+        )
+    ]
+
+
 PRODUCTION = "production"
 _VERSION = re.compile(r"(?P<prompt>.+)@(?P<hash>[0-9a-f]{4,64})")
-_LABEL = re.compile(r"v([1-9][0-9]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,23 +328,12 @@ class Operands:
             raise UsageError("production of which experiment?", hint="add --experiment NAME")
         for prompt in self.project.experiment(experiment).prompts:
             if prompt.header.production:
-                return self._version(PRODUCTION, prompt.id, self._in_production(prompt))
+                version = production_version(prompt, self.project.root)
+                return self._version(PRODUCTION, prompt.id, version)
         raise UsageError(
             f"no prompt of {experiment} names its version in production",
             hint="write production: HASH into its front matter",
         )
-
-    def _in_production(self, prompt: Prompt) -> str:
-        name = prompt.header.production
-        label = _LABEL.fullmatch(name)
-        if label is None:
-            return name
-        repository = Repository.find(self.project.root)
-        past = past_versions(prompt.path, self.project.root, repository) if repository else []
-        number = int(label[1])
-        if number > len(past):
-            raise UsageError(f"{prompt.id} has no version {name}", hint="write its hash instead")
-        return past[number - 1]
 
     # --- a commit ---------------------------------------------------------------------------------
 
@@ -349,7 +372,7 @@ class Operands:
         names = [*run_names(self.connection), *self.project.experiments, PRODUCTION]
         near = did_you_mean(name, names)
         hint = f"for runs see: edison status; or {error.hint}"
-        if _LABEL.fullmatch(name):
+        if VERSION_LABEL.fullmatch(name):
             hint = "versions of a prompt: edison diff A B; here they are PROMPT@HASH"
         elif near.startswith("did you mean") or error.hint.startswith("did you mean"):
             hint = near if near.startswith("did you mean") else error.hint

@@ -25,11 +25,10 @@ from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.stats.arrays import generator_for
 from edison_ci.stats.calibration import (
     LabelCounts,
-    LabelledScores,
-    corrected_mean,
     corrected_rate,
     side_bias,
 )
+from edison_ci.stats.corrected import LabelledScores, corrected_mean
 from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
 from edison_ci.stats.sampling import FEWEST_LABELS, random_rank, random_sample
 from edison_ci.stats.sentences import correction_sentence, side_sentence, signed
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Case
     from edison_ci.results.samples import Sample, Variant
     from edison_ci.stats.arrays import Range
-    from edison_ci.stats.calibration import CorrectedMean
+    from edison_ci.stats.corrected import CorrectedMean
     from edison_ci.stats.intervals import Interval
     from edison_ci.stats.sampling import RandomSample
     from edison_ci.store.manual_grades import Key
@@ -484,6 +483,9 @@ def grading_seeds(connection: sqlite3.Connection, experiment: str) -> list[int]:
     return [seed for (seed,) in rows] or [0]
 
 
+_CHECKS = "Checks say"
+
+
 def _who(connection: sqlite3.Connection, run_id: str) -> str:
     """Return who gives the automatic grades of a run."""
     rows = connection.execute(
@@ -495,7 +497,7 @@ def _who(connection: sqlite3.Connection, run_id: str) -> str:
     kinds = {bool(judged) for (judged,) in rows}
     if kinds == {True, False}:
         return "Automatic grades say"
-    return "Checks say" if kinds == {False} else "Judge says"
+    return _CHECKS if kinds == {False} else "Judge says"
 
 
 def approved_counts(connection: sqlite3.Connection, run_id: str) -> LabelCounts | None:
@@ -674,12 +676,37 @@ def human_metric(metric: Metric) -> Metric:
     name, label = f"human {metric.name}", f"{metric.label} by people"
     if metric.name.startswith("criterion."):
         component = {"component": metric.parameters["component"]}
-        return Metric(name, "score", label, "h.score", _CRITERION, parameters=component)
+        return Metric(
+            name, "score", label, "h.score", _CRITERION, parameters=component, complete=False
+        )
     if metric.name == "pass_rate":
         # A blocked answer is not shown to graders, and does not pass.
         value = "case c.status when 'blocked' then 0 else h.passed end"
-        return Metric(name, "pass", label, value, _GRADES)
-    return Metric(name, "score", label, "h.score", _GRADES)
+        return Metric(name, "pass", label, value, _GRADES, complete=False)
+    return Metric(name, "score", label, "h.score", _GRADES, complete=False)
+
+
+def labels_of(
+    cells: TwoSidedSample, metric: Metric, variants: Sequence[Variant]
+) -> HumanGradedSample | None:
+    """Return the human grades of both sides by which the judge's scores can be corrected.
+
+    None if judges do not decide the metric, or no answer was graded. Thumbs say nothing about the
+    size of a change, so they do not count for scores.
+    """
+    connection, run = cells.connection, find_run(cells.connection, cells.head.run_id)
+    name = metric.name
+    if name not in ("composite", "pass_rate") and not name.startswith("criterion."):
+        return None
+    graded = connection.execute(
+        "select exists (select 1 from manual_grade where experiment = ?)", (run.experiment,)
+    ).fetchone()[0]
+    if not graded or _who(connection, run.id) == _CHECKS:
+        return None
+    labels = human_metric(metric)
+    if name == "composite":
+        labels = replace(labels, value="h.rating")
+    return human_sample(cells, labels, variants, compared=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -689,9 +716,16 @@ class HumanSample(TwoSidedSample):
     chosen: Collection[str] = frozenset()
     """The cases that count."""
 
-    def sample(self, metric: Metric, variants: Iterable[Variant], side: Side = Side.HEAD) -> Sample:
+    def sample(
+        self,
+        metric: Metric,
+        variants: Iterable[Variant],
+        side: Side = Side.HEAD,
+        *,
+        lost_as: float | None = None,
+    ) -> Sample:
         """Return the value of each case on one side; people may disagree about a case."""
-        found = TwoSidedSample.sample(self, metric, variants, side)
+        found = TwoSidedSample.sample(self, metric, variants, side, lost_as=lost_as)
         found.single = found.single and all(value in (0.0, 1.0) for value in found.values)
         return found
 
@@ -709,6 +743,7 @@ class HumanGradedSample:
 
     cells: HumanSample
     sample: RandomSample
+    metric: Metric
 
     @property
     def sentence(self) -> str:
@@ -735,7 +770,7 @@ def human_sample(
             graded = done if graded is None else graded & done
     samples = [random_sample(known, graded or (), seed) for seed in _seeds(cells)]
     best = max(samples, key=lambda sample: sample.n)
-    return HumanGradedSample(HumanSample(*about, best.cases), best)
+    return HumanGradedSample(HumanSample(*about, best.cases), best, metric)
 
 
 _ANSWERED = (CellStatus.OK, CellStatus.MALFORMED, CellStatus.BLOCKED)

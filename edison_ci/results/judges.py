@@ -390,8 +390,11 @@ class StoredApproval(NamedTuple):
     """Why not, in words."""
     kappa: float | None
     """Agreement with people; None if it was never measured."""
+    lower_bound: float | None
+    """Of the agreement, one-sided 95%, over cases; the approval goes by it."""
     n: int
     """Labels that it rests on."""
+    cases: int
     floor: float
     passes: int
     """Labels: answers that people let pass."""

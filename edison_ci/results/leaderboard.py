@@ -24,7 +24,8 @@ from edison_ci.stats.arrays import Range, generator_for
 from edison_ci.stats.correction import holm
 from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval, pass_interval
 from edison_ci.stats.other_metrics import tail_latency
-from edison_ci.stats.paired import MIN_COMMON, paired_difference, sign_flip
+from edison_ci.stats.paired import MIN_COMMON, paired_difference
+from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.ranking import Comparison, RankingRule, rank
 from edison_ci.store.answers import TIMED
 
@@ -413,8 +414,6 @@ def _median(ordered: Sequence[float]) -> float | None:
     return ordered[(len(ordered) + 1) // 2 - 1] if ordered else None
 
 
-_EXACT = 400
-"""Cases or clusters up to which a permutation test is used; beyond, the normal approximation."""
 _LEVEL = 0.95
 
 
@@ -580,14 +579,8 @@ def contrast_of(base: Scores, head: Scores, case_filter: CaseFilter) -> Contrast
     clusters = case_filter.clusters_of(common)
     found = paired_difference(differences, clusters=clusters, level=_LEVEL)
     assert found is not None, "there is a common case"
-    units = len(common) if clusters is None else len(set(clusters))
-    if units <= _EXACT:
-        rng = generator_for(common)
-        tested = sign_flip(differences, rng=rng, clusters=clusters)
-        p, method = tested.value, f"{found.method}; {tested.method}"
-    else:
-        z = abs(found.value) / found.se if found.se else math.inf if snap(found.value) else 0.0
-        p, method = math.erfc(z / math.sqrt(2)), f"{found.method}; normal"
+    tested = sign_flip(differences, rng=generator_for(common), clusters=clusters)
+    p, method = tested.value, f"{found.method}; {tested.method}"
     return Contrast(
         better=0,
         worse=1,
@@ -598,7 +591,7 @@ def contrast_of(base: Scores, head: Scores, case_filter: CaseFilter) -> Contrast
         p_holm=p,
         significant=p <= round(1 - _LEVEL, 12),
         method=method,
-        sd=found.sd,
+        sd=None if found.se is None else found.se * math.sqrt(found.n),
     )
 
 

@@ -17,8 +17,9 @@ from edison_ci.numeric import NOISE, fixed, reaches
 from edison_ci.records import Side
 from edison_ci.results.samples import Variant
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.paired import paired_difference, sign_flip
+from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.pairwise import BothOrders, Preference, length_effect, win_rate
+from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.sentences import cases as counted
 from edison_ci.stats.sentences import order_sentence, win_sentence
 from edison_ci.store.cells import SIDES

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.experiment import Gate
+from edison_ci.config.repeated_inputs import repetition_sentence
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import CellStatus, RunStatus, Side
@@ -49,7 +50,7 @@ from edison_ci.results.weaknesses import weak_prompts
 from edison_ci.stats.scores import Interval
 from edison_ci.store.answers import TIMED
 from edison_ci.store.batches import StoredBatch, open_batches
-from edison_ci.store.cells import cell_statuses, clusters_of
+from edison_ci.store.cells import case_ids, cell_statuses, clusters_of
 from edison_ci.store.judgments import any_comparison, several_judges
 from edison_ci.store.manual_grades import has_human_grades
 from edison_ci.store.runs import IMPORT, OUTPUTS
@@ -601,6 +602,8 @@ def _missing(result: RunResult) -> Iterator[str]:
         shown = "; ".join(f"{case}: {reason}" for case, reason in result.skips)
         more = ", ..." if cells["skipped"] > LISTED else ""
         yield f"Skipped: {counted(cells['skipped'], 'cell')}. {shown}{more}"
+    if result.clusters and (repeated := repetition_sentence(_case_ids(result), result.clusters)):
+        yield repeated
     yield from _partial(run)
     yield from _imported(run)
     if aside := len(result.quarantined):
@@ -611,6 +614,11 @@ def _missing(result: RunResult) -> Iterator[str]:
         yield f"Of unknown fate, and counted at the most they can cost: {lost}."
     if run.status == RunStatus.COMPLETED and not result.gates and run.shard is None:
         yield "The experiment has no gates, so nothing was decided."
+
+
+def _case_ids(result: RunResult) -> list[str]:
+    aside = result.quarantined
+    return [case for case in case_ids(result.connection, result.run.id) if case not in aside]
 
 
 def _partial(run: Run) -> Iterator[str]:

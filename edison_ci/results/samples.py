@@ -2,8 +2,9 @@
 
 Cells are streamed case by case, in the order of the index, and only numbers are kept in memory. The
 unit is the case. Cells in error and skipped cells are missing; a malformed answer scores 0; a
-blocked one takes its repeat out of both sides of a pair. Cases in quarantine, and cases to which a
-check does not apply, are left out.
+blocked one takes its repeat out of both sides of a pair. An answer of the head that is lost in any
+of these ways counts as the worst wherever it could help the head to pass. Cases in quarantine, and
+cases to which a check does not apply, are left out.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import mean, snap, weighted_mean
+from edison_ci.numeric import snap, weighted_mean
 from edison_ci.records import Side
+from edison_ci.results.shared_judges import combine_of, judge_scores_of, shared_scores
 from edison_ci.stats.arrays import TOLERANCE
 from edison_ci.stats.composite import Weighted, paired_composite
 from edison_ci.store.answers import TIMED
@@ -68,35 +70,25 @@ class CaseFilter:
 
 
 def case_filter_of(
-    project: Project,
-    name: str,
-    tags: Sequence[str] = (),
-    *,
-    stored: sqlite3.Connection | None = None,
+    project: Project, name: str, stored: sqlite3.Connection, tags: Sequence[str] = ()
 ) -> CaseFilter:
-    """Return the filter of an experiment, from its datasets.
-
-    An experiment that is no longer in the files has the clusters that are `stored`.
-    """
+    """Return the filter of an experiment: its quarantine and tags of now, its stored clusters."""
     aside = frozenset(entry.case for entry in project.quarantine.cases if entry.experiment == name)
     experiment = project.experiments.get(name)
-    if experiment is None or not experiment.file.data:
-        known = _clusters(stored, name) if stored is not None and experiment is None else {}
-        return CaseFilter(known, aside, frozenset() if tags else None)
-    clusters: dict[str, str] = {}
     wanted: set[str] = set()
-    for case in project.cases(experiment):
-        if case.cluster is not None:
-            clusters[case.id] = case.cluster
-        if tags and any(tag in tags for tag in case.tags):
-            wanted.add(case.id)
-    return CaseFilter(clusters, aside, frozenset(wanted) if tags else None)
+    if tags and experiment is not None and experiment.file.data:
+        cases = project.cases(experiment)
+        wanted = {case.id for case in cases if any(tag in tags for tag in case.tags)}
+    return CaseFilter(_clusters(stored, name), aside, frozenset(wanted) if tags else None)
 
 
 def _clusters(connection: sqlite3.Connection, experiment: str) -> dict[str, str]:
+    """Return the cluster that each case has in the newest run with it."""
+    # With max() SQLite takes the other columns from the row that has the maximum.
     rows = connection.execute(
-        "select distinct c.case_id, c.cluster from cell c join run r on r.id = c.run_id "
-        "where r.experiment = ? and c.cluster is not null",
+        "select case_id, cluster from (select c.case_id, c.cluster, max(r.created_at) from cell c "
+        "join run r on r.id = c.run_id where r.experiment = ? group by c.case_id) "
+        "where cluster is not null",
         (experiment,),
     )
     return dict(rows.fetchall())
@@ -116,7 +108,8 @@ def paired_composites(sample: TwoSidedSample, variant: Variant) -> Composites:
     """Return composites of base and head for the case and repeat of each pair that needs it.
 
     A judge may leave a criterion out. If it is a hard one, and missing on one side only, that side
-    would look better than it is; so both sides are weighted by the criteria both have (STATS 2).
+    would look better than it is; so both sides are weighted by the criteria both have (STATS 2),
+    and scored by the judges both have (STATS 3).
     """
     connection, places = sample.connection, [sample.place(variant, side) for side in SIDES]
     graded = f"{_CELLS} and c.status = 'ok'"
@@ -136,17 +129,21 @@ def paired_composites(sample: TwoSidedSample, variant: Variant) -> Composites:
         for row in connection.execute(
             "select distinct c.case_id, c.repeat from cell c join component p on p.cell_id = "
             "c.id and "
-            f"p.kind = 'criterion' and p.score is null where {graded} and c.composite is not null",
+            f"p.kind = 'criterion' and p.score is null where {graded} and c.composite is not null "
+            "union select c.case_id, c.repeat from cell c join judge_score o on o.cell_id = c.id "
+            f"and o.score is null where {graded} and c.composite is not null",
             place,
         )
     }
     found: Composites = {}
+    combine = combine_of(connection, sample.head.run_id) if incomplete else "mean"
+    cell = f"{graded} and c.case_id = :case and c.repeat = :repeat"
     for case, repeat in sorted(incomplete):
-        base, head = (
-            _components(connection, {**place, "case": case, "repeat": repeat}) for place in places
-        )
+        wanted = [{**place, "case": case, "repeat": repeat} for place in places]
+        base, head = (_components(connection, values) for values in wanted)
         if base and head:
-            found[case, repeat] = _composites(base, head)
+            by_judge = [judge_scores_of(connection, cell, values) for values in wanted]
+            found[case, repeat] = _composites(base, head, shared_scores(by_judge, combine))
     return found
 
 
@@ -162,9 +159,13 @@ def _components(connection: sqlite3.Connection, values: Mapping[str, object]) ->
 
 
 def _composites(
-    base: list[_Component], head: list[_Component]
+    base: list[_Component], head: list[_Component], shared: Sequence[Mapping[str, float | None]]
 ) -> tuple[float | None, float | None]:
-    scores = [{p.name: p.score for p in side if p.kind == "criterion"} for side in (base, head)]
+    """Return both composites; `shared` has the scores of criteria whose judges differ."""
+    scores = [
+        {**{p.name: p.score for p in side if p.kind == "criterion"}, **common}
+        for side, common in zip((base, head), shared, strict=True)
+    ]
     criteria = [Weighted(p.name, p.weight) for p in head if p.kind == "criterion"]
     rubrics = paired_composite(scores[0], scores[1], criteria)
     return _composite(base, rubrics.base.value), _composite(head, rubrics.head.value)
@@ -185,7 +186,7 @@ def _composite(components: list[_Component], rubric: float | None) -> float | No
     return weighted_mean(weighted)
 
 
-Kind: TypeAlias = Literal["score", "pass", "amount", "latency", "share", "wins"]
+Kind: TypeAlias = Literal["score", "pass", "flips", "amount", "latency", "share", "wins"]
 
 _COMPONENT = "left join component p on p.cell_id = c.id and p.kind = :kind and p.name = :component"
 _ANSWER = "left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no"
@@ -208,6 +209,8 @@ class Metric:
     status: str = "c.status"
     """SQL of the cell's status; `inapplicable` takes the whole case out of this metric."""
     parameters: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = True
+    """Whether every answer should have a value, so that one without is lost."""
 
 
 def metric_of(sample: TwoSidedSample, name: str) -> Metric:
@@ -242,6 +245,7 @@ _PLAIN = {
     "composite": Metric("composite", "score", "Quality", value=_scored("c.composite")),
     # A blocked answer does not pass; in a pair it is missing, which the pairing sees to.
     "pass_rate": Metric("pass_rate", "pass", "Pass rate", value=_scored("c.passed", blocked="0")),
+    "flips": Metric("flips", "flips", "Flips", value=_scored("c.passed", blocked="0")),
     "win_rate": Metric("win_rate", "wins", "Win rate"),
     "errors": Metric("errors", "share", "errors"),
     "cost_usd.mean": Metric(
@@ -306,6 +310,17 @@ class _Match(NamedTuple):
     case: str
     base: list[_Repeat]
     head: list[_Repeat]
+    lost: frozenset[int]
+    """Repeats that the base has, and of which the head has lost the answer."""
+    base_all: list[_Repeat]
+    """Repeats of the base, with those that the head has lost."""
+
+    def at_worst(self, value: float) -> tuple[list[_Repeat], list[_Repeat]]:
+        """Return both sides with answers that the head has lost at the worst value."""
+        if not self.lost:
+            return self.base, self.head
+        lost = [_Repeat(number, value, "", None) for number in sorted(self.lost)]
+        return self.base_all, [*self.head, *lost]
 
 
 @dataclass(slots=True)
@@ -316,6 +331,8 @@ class Sample:
     values: array[float] = field(default_factory=lambda: array("d"))
     missing: int = 0
     """Cases without a value."""
+    lost: int = 0
+    """Answers without a value, of cases with one too."""
     single: bool = True
     """Whether no case has more than one repeat."""
 
@@ -329,10 +346,17 @@ class Paired:
     head: list[tuple[float, ...]] = field(default_factory=list)
     missing: int = 0
     """Cases that lack a side."""
-    base_only: list[float] = field(default_factory=list)
-    """Base values of the cases whose head is missing."""
+    lost: int = 0
+    """Cases of the base of which the head has lost an answer."""
     same_answers: bool = True
     """Whether every pair is one and the same answer, graded the same."""
+
+    def add(self, case: str, base: list[_Repeat], head: list[_Repeat]) -> None:
+        """Take a case with the repeats of both sides."""
+        self.same_answers = self.same_answers and base == head
+        self.cases.append(case)
+        self.base.append(tuple(repeat.value for repeat in base))
+        self.head.append(tuple(repeat.value for repeat in head))
 
 
 class Share(NamedTuple):
@@ -487,35 +511,52 @@ class TwoSidedSample:
             for variant in self.variants(side)
         )
 
-    def sample(self, metric: Metric, variants: Iterable[Variant], side: Side = Side.HEAD) -> Sample:
-        """Return the value of each case on one side; over several variants, their mean."""
-        totals = _Totals()
+    def sample(
+        self,
+        metric: Metric,
+        variants: Iterable[Variant],
+        side: Side = Side.HEAD,
+        *,
+        lost_as: float | None = None,
+    ) -> Sample:
+        """Return the value of each case on one side; over several variants, their mean.
+
+        Lost answers are left out, or count as `lost_as`.
+        """
+        totals, lost = _Totals(), 0
         for variant in variants:
             for case, rows in self._by_case(metric, variant, side):
                 if any(row[2] == "inapplicable" for row in rows):
                     continue
-                totals.add(case, [v for row in rows if (v := _value(metric, row[3])) is not None])
-        return totals.sample()
+                known = [v for row in rows if (v := _value(metric, row[3])) is not None]
+                gone = sum(_is_lost(metric, row) for row in rows)
+                lost += gone
+                totals.add(case, known if lost_as is None else [*known, *[lost_as] * gone])
+        found = totals.sample()
+        found.lost = lost
+        return found
 
-    def pairs(self, metric: Metric, variants: Sequence[Variant]) -> Paired:
+    def pairs(
+        self, metric: Metric, variants: Sequence[Variant], *, lost_as: float | None = None
+    ) -> Paired:
         """Return both sides of each case (STATS 6).
 
         A variant's repeats may be more on one side. Over several variants only repeats that both
-        sides have count: repeats of different models cannot stand in for each other.
+        sides have count: repeats of different models cannot stand in for each other. Answers that
+        the head has lost are left out, or count as `lost_as`.
         """
         if len(variants) != 1:
-            return self._overall(metric, variants)
+            return self._overall(metric, variants, lost_as)
         found = Paired()
-        for case, base, head in self._match(metric, variants[0]):
-            if not base or not head:
+        for match in self._match(metric, variants[0]):
+            found.lost += bool(match.lost)
+            base, head = match.base, match.head
+            if lost_as is not None:
+                base, head = match.at_worst(lost_as)
+            if base and head:
+                found.add(match.case, base, head)
+            else:
                 found.missing += 1
-                if base:
-                    found.base_only.append(mean([repeat.value for repeat in base]))
-                continue
-            found.same_answers = found.same_answers and base == head
-            found.cases.append(case)
-            found.base.append(tuple(repeat.value for repeat in base))
-            found.head.append(tuple(repeat.value for repeat in head))
         return found
 
     def latencies(self, variants: Iterable[Variant], side: Side) -> array[float]:
@@ -603,35 +644,35 @@ class TwoSidedSample:
             statuses = {row[2] for row in (*base, *head)}
             if "inapplicable" in statuses:
                 continue
-            blocked: set[int] = set()
-            if "blocked" in statuses:
-                blocked = {row[1] for row in (*base, *head) if row[2] == "blocked"}
             if fair:
                 base, head = (
                     _with_composites(s, fair, index) for index, s in enumerate((base, head))
                 )
-            yield _Match(case, *(_repeats(metric, side, blocked) for side in (base, head)))
+            yield _matched(metric, case, base, head)
 
-    def _overall(self, metric: Metric, variants: Iterable[Variant]) -> Paired:
-        sides, alone, same = (_Totals(), _Totals()), _Totals(), True
+    def _overall(
+        self, metric: Metric, variants: Iterable[Variant], lost_as: float | None
+    ) -> Paired:
+        sides, lost, same = (_Totals(), _Totals()), set(), True
         for variant in variants:
-            for case, base, head in self._match(metric, variant):
+            for match in self._match(metric, variant):
+                if match.lost:
+                    lost.add(match.case)
+                base, head = match.base, match.head
+                if lost_as is not None:
+                    base, head = match.at_worst(lost_as)
                 common = {repeat.number for repeat in base} & {repeat.number for repeat in head}
                 kept = [[d for d in side if d.number in common] for side in (base, head)]
                 same = same and kept[0] == kept[1]
                 for totals, repeats in zip(sides, kept, strict=True):
-                    totals.add(case, [repeat.value for repeat in repeats])
-                alone.add(case, [repeat.value for repeat in base])
-        found, (base_side, head_side) = alone.sample(), (totals.sample() for totals in sides)
-        paired = set(base_side.cases)
+                    totals.add(match.case, [repeat.value for repeat in repeats])
+        base_side, head_side = (totals.sample() for totals in sides)
         return Paired(
             cases=base_side.cases,
             base=[(value,) for value in base_side.values],
             head=[(value,) for value in head_side.values],
             missing=base_side.missing,
-            base_only=[
-                v for c, v in zip(found.cases, found.values, strict=True) if c not in paired
-            ],
+            lost=len(lost),
             same_answers=same,
         )
 
@@ -709,8 +750,29 @@ class _Totals:
         return found
 
 
-def _repeats(metric: Metric, rows: list[_Row], blocked: set[int]) -> list[_Repeat]:
+def _matched(metric: Metric, case: str, base: list[_Row], head: list[_Row]) -> _Match:
     """Return the repeats of a case that have a value and are not blocked on either side."""
+    blocked = [{row[1] for row in side if row[2] == "blocked"} for side in (base, head)]
+    bases, heads = _repeats(metric, base, blocked[0]), _repeats(metric, head, blocked[1])
+    known = {repeat.number for repeat in bases}
+    lost = blocked[1].union(row[1] for row in head if _is_lost(metric, row)) if head else known
+    if blocked[0]:
+        heads = [repeat for repeat in heads if repeat.number not in blocked[0]]
+    both = bases
+    if blocked[1]:
+        both = [repeat for repeat in bases if repeat.number not in blocked[1]]
+    return _Match(case, both, heads, frozenset(lost & known), bases)
+
+
+def _is_lost(metric: Metric, row: _Row) -> bool:
+    """Whether an answer has no value although it should have one."""
+    if metric.complete:
+        return _value(metric, row[3]) is None
+    return row[2] in ("error", "skipped")
+
+
+def _repeats(metric: Metric, rows: list[_Row], blocked: set[int]) -> list[_Repeat]:
+    """Return the repeats of a case that have a value and are not blocked."""
     return [
         _Repeat(number, value, request_hash, answer_no)
         for _, number, _, raw, request_hash, answer_no in rows
@@ -730,7 +792,7 @@ def _value(metric: Metric, raw: float | None) -> float | None:
     """Return a value on its scale; any other is missing."""
     if raw is None or not math.isfinite(raw):
         return None
-    high = 1.0 if metric.kind in ("score", "pass") else math.inf
+    high = 1.0 if metric.kind in ("score", "pass", "flips") else math.inf
     return float(raw) if -TOLERANCE <= raw <= high + TOLERANCE else None
 
 

@@ -198,6 +198,17 @@ def _values(case: CaseScore, known: set[str]) -> Iterator[tuple[str, str]]:
     yield "length", length_of(int(words or 0))
 
 
+def cases_by_tag(connection: sqlite3.Connection, run_id: str) -> dict[str, frozenset[str]]:
+    """Return the cases of each tag, of the most frequent ones, and those without a tag."""
+    known, found = _tags(connection, run_id), defaultdict[str, set[str]](set)
+    rows = connection.execute("select case_id, tags from run_case where run_id = ?", (run_id,))
+    for case, tags in rows:
+        for tag in json.loads(tags) or [NONE]:
+            if tag in known or tag == NONE:
+                found[tag].add(case)
+    return {tag: frozenset(found[tag]) for tag in sorted(found)}
+
+
 def _tags(connection: sqlite3.Connection, run_id: str) -> set[str]:
     rows = connection.execute(
         "select t.value from run_case f, json_each(f.tags) t where f.run_id = ? "

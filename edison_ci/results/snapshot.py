@@ -212,6 +212,12 @@ def eval_suite_of(run: Run) -> str:
     return str(base_reference_of(run).get("eval_suite", Side.HEAD))
 
 
+def push_of(run: Run) -> int | None:
+    """Return which push of its pull request a run measured; 1 outside of one, None if unknown."""
+    push = snapshot_of(run).get("command line", {}).get("push", 1)
+    return int(push) if push is not None else None
+
+
 def doubts_of(run: Run) -> tuple[BaselineDoubt, ...]:
     """Return the reasons for which a run was inconclusive at best."""
     kept = snapshot_of(run).get("command line", {})

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeGuard
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import snap
+from edison_ci.numeric import mean, snap
 from edison_ci.results.snapshot import complete_runs, snapshot_of
 from edison_ci.stats.drift import REFERENCE_RUNS, forecast, watch
 from edison_ci.stats.intervals import Interval
@@ -80,7 +81,9 @@ class DriftFinding:
     """What the runs since the last change say about the newest one."""
 
     runs: int
-    """Since the last change."""
+    """Since the last change, with answers of their own."""
+    reused: int
+    """Runs since then that only reused stored answers; they add nothing."""
     report: DriftReport | None
     """None with too few runs."""
     forecast: Forecast | None
@@ -216,24 +219,30 @@ def _is_experiment(part: object) -> TypeGuard[dict[str, Any]]:
 def drift_of(
     connection: sqlite3.Connection, points: Sequence[TrendRun], *, threshold: float | None = None
 ) -> DriftFinding | None:
-    """Say what the newest run means against the first five since the last change (STATS 17)."""
+    """Say whether the runs since the last change show a fall (STATS 17).
+
+    A run that only reuses answers of runs before it is no new observation, and is left out.
+    """
     series = since_change([point for point in points if point.composite is not None])
     if not series:
         return None
-    if len(series) <= REFERENCE_RUNS:
-        runs = f"{len(series)} run{'' if len(series) == 1 else 's'}"
+    seen = _observations(connection, series)
+    reused = len(series) - len(seen.points)
+    note = f" {_counted_runs(reused)} reused stored answers, which adds nothing." if reused else ""
+    if len(seen.points) <= REFERENCE_RUNS:
         need = f"drift is judged from run {REFERENCE_RUNS + 1} on"
-        return DriftFinding(len(series), None, None, f"{runs} since the last change: {need}.")
-    times = _increasing([point.day for point in series])
-    means = [point.composite.estimate for point in series if point.composite is not None]
-    scores = [{"all cases": mean} for mean in means]
-    # The runs between count with their means only, so their cases need not be read.
-    for index in (*range(REFERENCE_RUNS), len(series) - 1):
-        scores[index] = _cases(connection, series[index].run.id) or scores[index]
-    report = watch(times, scores)
+        said = f"{_counted_runs(len(seen.points))} since the last change: {need}.{note}"
+        return DriftFinding(len(seen.points), reused, None, None, said)
+    times = _increasing([point.day for point in seen.points])
+    means = [point.composite.estimate for point in seen.points if point.composite is not None]
+    report = watch(times, seen.scores, clusters=seen.clusters)
     ahead = None if threshold is None else forecast(times, means, threshold=threshold)
-    sentence = drift_sentence(report, ahead, when=_date, threshold=threshold)
-    return DriftFinding(len(series), report, ahead, sentence)
+    said = drift_sentence(report, ahead, when=_date, threshold=threshold)
+    return DriftFinding(len(seen.points), reused, report, ahead, f"{said}{note}")
+
+
+def _counted_runs(count: int) -> str:
+    return f"{count:,} run{'' if count == 1 else 's'}"
 
 
 def since_change(points: Sequence[TrendRun]) -> list[TrendRun]:
@@ -242,13 +251,38 @@ def since_change(points: Sequence[TrendRun]) -> list[TrendRun]:
     return list(points[starts[-1] if starts else 0 :])
 
 
-def _cases(connection: sqlite3.Connection, run_id: str) -> dict[str, float]:
-    rows = connection.execute(
-        "select case_id, avg(composite) from cell where run_id = ? and side = 'head' "
-        "and status in ('ok', 'malformed') and composite is not null group by case_id",
-        (run_id,),
-    )
-    return {case: snap(score) for case, score in rows}
+class _Observations(NamedTuple):
+    """Runs with answers of their own, and the scores of the cases that have new ones."""
+
+    points: list[TrendRun]
+    scores: list[dict[str, float]]
+    clusters: dict[str, str]
+
+
+def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) -> _Observations:
+    found = _Observations([], [], {})
+    known: set[int] = set()
+    for point in series:
+        rows = connection.execute(
+            "select case_id, cluster, composite, request_hash, answer_no from cell "
+            "where run_id = ? and side = 'head' and status in ('ok', 'malformed') "
+            "and composite is not null order by case_id",
+            (point.run.id,),
+        )
+        scores, used = {}, set()
+        for case, cells in groupby(rows, key=itemgetter(0)):
+            kept = list(cells)
+            answers = {hash(cell[3:]) for cell in kept}
+            if not answers <= known:
+                scores[case] = snap(mean([cell[2] for cell in kept]))
+            used |= answers
+            if (cluster := kept[0][1]) is not None:
+                found.clusters[case] = cluster
+        known |= used
+        if scores:
+            found.points.append(point)
+            found.scores.append(scores)
+    return found
 
 
 def _increasing(times: Sequence[float]) -> list[float]:

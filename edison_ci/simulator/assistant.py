@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.simulator.assignment import KEY, MAX_CHARS, Task, known_cases, parse_blocks
 from edison_ci.simulator.generator import PLAYBOOKS
-from edison_ci.simulator.options import Pace, SimOptions, make_completion, random_stream
+from edison_ci.simulator.options import Pace, SimOptions, draw_key, make_completion, random_stream
 from edison_ci.simulator.refiner import refine, task_of_prompt
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def assist(request: Request, options: SimOptions | None = None) -> Completion:
     kind = _kind(schema, told)
     if kind == "diff":
         return refine(request, options)
-    rng = random_stream(request.request_hash, options.seed, "assist")
+    rng = random_stream(draw_key(request), options.seed, "assist")
     wanted = _draft_request(said[:MAX_CHARS], told, _size(schema, kind))
     draft = fit_to_schema({kind: DRAFTS[kind](wanted, rng)}, schema, rng)
     return make_completion(request, options, json.dumps(draft, ensure_ascii=False), PACE, rng)

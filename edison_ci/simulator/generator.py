@@ -19,6 +19,7 @@ from edison_ci.simulator.options import (
     Pace,
     SimOptions,
     case_normals,
+    draw_key,
     logit,
     make_completion,
     normal_cdf,
@@ -195,7 +196,7 @@ def generate(request: Request, options: SimOptions | None = None) -> Completion:
             f"the simulator has no generating model {request.model!r}",
             hint=f"use {', '.join(SKILLS)}, echo or script",
         )
-    rng = random_stream(request.request_hash, options.seed, "generate")
+    rng = random_stream(draw_key(request), options.seed, "generate")
     text = _answer(request, options, skill, rng)
     return make_completion(request, options, text, skill.pace, rng)
 

@@ -30,7 +30,7 @@ from edison_ci.simulator.assignment import (
     split_words,
     strings_in,
 )
-from edison_ci.simulator.options import Pace, SimOptions, make_completion, random_stream
+from edison_ci.simulator.options import Pace, SimOptions, draw_key, make_completion, random_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -355,7 +355,7 @@ class JudgeTask:
 def judge_reply(request: Request, options: SimOptions | None = None) -> Completion:
     """Return the reply of the simulated judge, decided by the request's hash and the seed."""
     options = options or SimOptions()
-    rng = random_stream(request.request_hash, options.seed, "judge")
+    rng = random_stream(draw_key(request), options.seed, "judge")
     reply = _reply(request, options, rng)
     return make_completion(request, options, reply, PACE, rng)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
@@ -54,6 +54,14 @@ def derive_seed(*parts: object) -> int:
 def random_stream(*parts: object) -> Random:
     """Return the random generator of these parts."""
     return Random(derive_seed(*parts))
+
+
+def draw_key(request: Request) -> str:
+    """Return what random numbers depend on: the request without the options of the model.
+
+    Options enter by their effect only, so that models that differ in one of them share the rest.
+    """
+    return (replace(request, endpoint="") if request.endpoint else request).request_hash
 
 
 @lru_cache(maxsize=8_192)
@@ -151,7 +159,7 @@ def draw_failure(request: Request, options: SimOptions, *, attempt: int = 0) -> 
     """Return the fault of this attempt, or None; attempts are independent."""
     if options.error_rate <= 0:
         return None
-    rng = random_stream(request.request_hash, options.seed, "fault", attempt)
+    rng = random_stream(draw_key(request), options.seed, "fault", attempt)
     if rng.random() >= options.error_rate:
         return None
     kind = rng.choice(tuple(FaultKind))
@@ -163,7 +171,7 @@ def draw_breakage(request: Request, options: SimOptions) -> Breakage | None:
     """Return how the answer to this request is malformed, or None."""
     if options.malformed_rate <= 0:
         return None
-    rng = random_stream(request.request_hash, options.seed, "malformed")
+    rng = random_stream(draw_key(request), options.seed, "malformed")
     if rng.random() >= options.malformed_rate:
         return None
     return rng.choice(tuple(Breakage))

@@ -29,6 +29,7 @@ from edison_ci.simulator.options import (
     count_tokens,
     draw_breakage,
     draw_failure,
+    draw_key,
     random_stream,
 )
 from edison_ci.simulator.refiner import refine
@@ -171,7 +172,7 @@ class SimulatedProvider:
         how = draw_breakage(request, self._options)
         if how is None:
             return completion
-        rng = random_stream(request.request_hash, self._options.seed, "broken")
+        rng = random_stream(draw_key(request), self._options.seed, "broken")
         return replace(completion, text=break_text(completion.text, how, rng))
 
 

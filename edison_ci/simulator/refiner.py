@@ -19,7 +19,7 @@ from edison_ci.simulator.assignment import MAX_CHARS, Task, parse_blocks
 from edison_ci.simulator.features import Playbook, Stance
 from edison_ci.simulator.generator import PLAYBOOKS, understanding_of
 from edison_ci.simulator.judge import Criterion, criteria_in
-from edison_ci.simulator.options import Pace, SimOptions, make_completion, random_stream
+from edison_ci.simulator.options import Pace, SimOptions, draw_key, make_completion, random_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -510,7 +510,7 @@ class RefineTask(NamedTuple):
 def refine(request: Request, options: SimOptions | None = None) -> Completion:
     """Return a proposal, determined by the hash of the request and the seed."""
     options = options or SimOptions()
-    rng = random_stream(request.request_hash, options.seed, "refine")
+    rng = random_stream(draw_key(request), options.seed, "refine")
     task = parse_task(request)
     proposal = improve(task.text, task.weak, rng)
     diff = unified_diff(task.text, proposal.text, task.path)

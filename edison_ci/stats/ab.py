@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, Range, np
 from edison_ci.stats.gates import worst_plausible_change
-from edison_ci.stats.paired import PValue, paired_difference, paired_p
+from edison_ci.stats.paired import paired_difference
 from edison_ci.stats.pairwise import Preference
+from edison_ci.stats.permutation import PValue, paired_p
 from edison_ci.stats.power import DEFAULT_SD, cases_for_margin
 from edison_ci.stats.verdicts import GateRule
 

@@ -1,8 +1,8 @@
-"""Calibration: accuracy of a judge against labels, and scores corrected by human grades.
+"""Calibration: accuracy of a judge against labels, and pass rates corrected by its error rates.
 
-People's labels are scarce and right, the judge's scores plenty and biased. Which correction holds
-depends on the labels: a random sample of the reported cases calls for `corrected_mean`; labels
-from elsewhere, with believable error rates, for `corrected_rate`.
+Which correction holds depends on the labels: a random sample of the reported cases calls for
+`corrected.corrected_mean`; labels from elsewhere, with believable error rates, for
+`corrected_rate`.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from edison_ci.stats.arrays import (
     TIE,
     Range,
     bounded,
-    dot,
     generator_for,
-    mean_of,
     np,
     special,
-    variance_of,
 )
-from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.paired import PValue, paired_difference, sign_flip
-from edison_ci.stats.sampling import FEWEST_LABELS
+from edison_ci.stats.human_agreement import agreement_bound
+from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.permutation import PValue, sign_flip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.stats.agreement import Agreement
-    from edison_ci.stats.arrays import Array, Floats
+    from edison_ci.stats.arrays import Floats
+    from edison_ci.stats.human_agreement import AgreementBound
 
 
 JUDGE_CHECK_TOLERANCE = 0.1
@@ -51,6 +49,13 @@ class PairedGrade(NamedTuple):
     judge_pass: bool
     thumbs: bool
     """Whether people graded with thumbs only."""
+    cluster: str | None = None
+    """Of the case; None if it is independent of the others."""
+
+    @property
+    def unit(self) -> str:
+        """What is independent of all others: the cluster, or the case."""
+        return f"case {self.case}" if self.cluster is None else f"cluster {self.cluster}"
 
     @property
     def pair(self) -> tuple[float, float]:
@@ -66,7 +71,9 @@ class JudgeCheck:
     """Answers."""
     cases: int
     kappa: Agreement
-    """Cohen's kappa with quadratic weights; the approval goes by it."""
+    """Cohen's kappa with quadratic weights."""
+    bound: AgreementBound | None
+    """Its lower bound, by which a judge is approved; None if nothing varies."""
     alpha: Agreement
     bias: float | None
     """Mean over cases of judge minus people: above 0 is generous."""
@@ -95,6 +102,7 @@ def check_judge(answers: Sequence[PairedGrade]) -> JudgeCheck:
     cases = [answer.case for answer in answers]
     seed = sorted(set(cases))
     kappa = cohen_of_cases(human, judge, cases, rng=generator_for(seed))
+    bound = agreement_bound(human, judge, [answer.unit for answer in answers])
     alpha = krippendorff([list(pair) for pair in pairs], rng=generator_for(seed))
     trust = judge_trust(human, judge, tolerance=JUDGE_CHECK_TOLERANCE)
     found = paired_difference(_by_case(answers))
@@ -102,6 +110,7 @@ def check_judge(answers: Sequence[PairedGrade]) -> JudgeCheck:
         n=len(answers),
         cases=len(seed),
         kappa=kappa,
+        bound=bound,
         alpha=alpha,
         bias=None if found is None else found.value,
         bias_interval=None if found is None else found.interval,
@@ -152,84 +161,6 @@ def _by_case(answers: Sequence[PairedGrade]) -> list[float]:
 
 _FEWEST_OF_A_KIND = 10
 _LEAST_YOUDEN = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class CorrectedMean:
-    """The mean score that people would have given."""
-
-    value: float | None
-    """None without a label."""
-    n: int
-    """Labels."""
-    method: str
-    interval: Range | None
-    level: float
-    judged: int
-    """Cases that only the judge has scored."""
-    judge_mean: float | None
-    """Mean of the judge alone, over all cases."""
-    trust: float
-    """Lambda: the weight of the judge's scores, 0 for a useless judge."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledScores:
-    """The labels of people beside the judge's scores of the same cases, and of the others."""
-
-    human: Floats
-    judge: Floats
-    unlabelled: Floats
-    """The judge's scores of the cases without a label."""
-    clusters: tuple[Sequence[str], Sequence[str]] | None = None
-    """The cluster of each case with and without a label; None when cases are independent."""
-
-
-def corrected_mean(
-    data: LabelledScores, *, differences: bool = False, level: float = 0.95
-) -> CorrectedMean:
-    """Return the power-tuned prediction-powered mean (Angelopoulos, Duchi and Zrnic 2023).
-
-    The labelled cases must be a random sample of the reported ones. With `differences` the values
-    are candidate minus baseline, of people and of the judge.
-    """
-    low = -1.0 if differences else 0.0
-    human, judge, rest = (
-        bounded(values, name, low=low, high=1)
-        for name, values in (
-            ("labels", data.human),
-            ("judge's scores", data.judge),
-            ("judge's scores", data.unlabelled),
-        )
-    )
-    if human.size != judge.size:
-        raise ValueError(f"{human.size} labels but {judge.size} scores of the judge beside them")
-    n, others = human.size, rest.size
-    everything = np.concatenate((judge, rest))
-    says = mean_of(everything) if everything.size else None
-    if n < FEWEST_LABELS or others < 2:
-        why = f"fewer than {FEWEST_LABELS} labels" if n < FEWEST_LABELS else "all cases labelled"
-        value, interval = _people_only(human, data.clusters, differences, level)
-        return CorrectedMean(value, n, f"labels alone: {why}", interval, level, others, says, 0.0)
-    variance = variance_of(everything)
-    trust = 0.0
-    if variance > TIE:
-        covariance = dot(human - mean_of(human), judge - mean_of(judge)) / (n - 1)
-        trust = min(1.0, max(0.0, covariance / ((1 + n / others) * variance)))
-    gap = human - trust * judge
-    mean = trust * mean_of(rest) + mean_of(gap)
-    se = math.sqrt(trust**2 * variance_of(rest) / others + variance_of(gap) / n)
-    method, df = "prediction-powered mean", n - 1
-    if data.clusters is not None:
-        method, df = f"{method}, clustered", len(set(data.clusters[0])) - 1
-        se = _clustered_error(gap, trust * rest, data.clusters)
-    if se < TIE or df < 1:
-        _, interval = _people_only(human, data.clusters, differences, level)
-        return CorrectedMean(mean, n, method, interval, level, others, says, trust)
-    reach = float(special.stdtrit(df, 0.5 + level / 2)) * se
-    value = min(1.0, max(low, mean))
-    interval = Range(max(low, mean - reach), min(1.0, mean + reach))
-    return CorrectedMean(value, n, method, interval, level, others, says, trust)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,39 +305,6 @@ def side_bias(
     p = sign_flip(half, rng=rng)
     interval = found.interval and Range(2 * found.interval.low, 2 * found.interval.high)
     return SideBias(2 * found.value, found.n, found.method, interval, level, p)
-
-
-def _clustered_error(
-    gap: Array, scaled: Array, clusters: tuple[Sequence[str], Sequence[str]]
-) -> float:
-    """Return the standard error when cases of a cluster, labelled or not, move together.
-
-    Each cluster's share in the estimate is added up first; the sandwich is over clusters.
-    """
-    shares: dict[str, list[float]] = defaultdict(list)
-    for values, groups in ((gap, clusters[0]), (scaled, clusters[1])):
-        moved = (values - mean_of(values)) / values.size
-        for group, share in zip(groups, moved.tolist(), strict=True):
-            shares[group].append(share)
-    count = len(shares)
-    return math.sqrt(count / (count - 1) * math.fsum(math.fsum(x) ** 2 for x in shares.values()))
-
-
-def _people_only(
-    human: Array,
-    clusters: tuple[Sequence[str], Sequence[str]] | None,
-    differences: bool,
-    level: float,
-) -> tuple[float | None, Range | None]:
-    groups = None if clusters is None else clusters[0]
-    if differences:
-        found = paired_difference(human, clusters=groups, level=level)
-        return (None, None) if found is None else (found.value, found.interval)
-    if groups is None:
-        shown = mean_interval(human, level=level)
-    else:
-        shown = clustered_interval(human, groups, level=level)
-    return (None, None) if shown is None else (shown.estimate, shown.interval)
 
 
 def _rate_interval(p: float, n: int, labels: LabelCounts, level: float) -> Range:

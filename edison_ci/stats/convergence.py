@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, bounded, finite, mean_of, np
-from edison_ci.stats.paired import PValue, sign_flip
+from edison_ci.stats.permutation import PValue, sign_flip
 
 if TYPE_CHECKING:
     from edison_ci.stats.arrays import Floats

@@ -1,10 +1,19 @@
-"""Drift: whether quality fell since the reference, beyond noise."""
+"""Drift: whether quality fell, with a stated mean time between false alarms.
+
+Each run is compared with those before it by a conformal e-value: if nothing changed, any of the
+runs so far was as likely to be the newest one, for each case (or cluster) on its own. So the mean
+of the e-value is 1 whatever the scores look like, and no reference has to be known exactly. The
+e-values are added up over time (Shiryaev 1963, Roberts 1966; e-detectors: Shin, Ramdas and Rinaldo
+2023), with the time between runs as the unit: a quiet series reaches Y years of evidence at most
+once in Y years on average, at any schedule.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import (
@@ -16,9 +25,8 @@ from edison_ci.stats.arrays import (
     mean_of,
     np,
     special,
-    variance_of,
 )
-from edison_ci.stats.paired import paired_difference, unpaired_difference, welch_error
+from edison_ci.stats.paired import paired_difference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,12 +35,12 @@ if TYPE_CHECKING:
 
 
 FEWEST_RUNS = 8
-_SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Whether scores rise or fall with time."""
+    """Whether scores rise or fall with time, and the line that they follow."""
 
     value: float | None
     """Slope, score per unit of time (Theil-Sen); None below 8 runs."""
@@ -42,13 +50,17 @@ class Trend:
     """Two-sided Mann-Kendall p-value."""
     s: int | None = None
     """Kendall's S: pairs of runs that rise minus pairs that fall."""
+    intercept: float | None = None
+    """Score of the line at the first run."""
+    equal: bool = False
+    """Whether all runs score the same, so that there is nothing to test."""
 
     @property
     def falling(self) -> bool:
         """Whether the series clearly falls."""
         if self.value is None or self.p is None:
             return False
-        return self.value < 0 and self.p <= _SIGNIFICANT
+        return self.value < 0 and self.p <= SIGNIFICANT
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,10 @@ def trend(times: Floats, scores: Floats) -> Trend:
     z = (s - np.sign(s)) / math.sqrt(variance) if variance > 0 else 0.0
     p = min(1.0, 2 * float(special.ndtr(-abs(z))))
     slope = float(np.median(rises / (t[second] - t[first])))
-    return Trend(slope, n, "Mann-Kendall, Theil-Sen", p, s)
+    # The median of what is left (Conover 1980), so that half of the runs lie above the line.
+    intercept = float(np.median(x - slope * (t - t[0])))
+    equal = not np.any(signs)
+    return Trend(slope, n, "Mann-Kendall, Theil-Sen", p, s, intercept, equal)
 
 
 def forecast(times: Floats, scores: Floats, *, threshold: float, level: float = 0.95) -> Forecast:
@@ -152,9 +167,18 @@ def _none(n: int, level: float, reason: str) -> Forecast:
 
 
 REFERENCE_RUNS = 5
-DROP = 0.10
-SURE = 0.001
-_ALLOWANCE, _LIMIT, _LEAST_SD, _FIRST = 0.5, 4.0, 0.005, 4
+DROP, SMALL = 0.10, 0.02
+"""The relative drop from which on there is an ALERT, and the points from which on a WARN."""
+WARN_YEARS, ALERT_YEARS = 0.25, 20.0
+"""Mean time between false alarms, at least."""
+_YEAR_DAYS = 365.25
+_LONGEST_DAYS = 7.0
+"""Time that one run may stand for, so that a pause does not count as evidence."""
+_SHIFTS = (0.02, 0.05, 0.10, 0.20)
+"""Drops that are bet on; their capitals are averaged."""
+_MOST_UNITS = 100
+"""Units above which cases are added up in groups: as exact, and fast for any number of cases."""
+_MOST_YEARS = 1e6
 
 
 class Alarm(StrEnum):
@@ -167,46 +191,44 @@ class Alarm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The current run against the reference."""
+    """The newest runs against the reference."""
 
     value: float | None
     """Relative drop, (reference - current) / reference; None without a reference above 0."""
     n: int
+    """Cases that both have."""
     method: str
     interval: Range | None
     """Of current minus reference, in points of 0-1."""
     level: float
     reference: float | None
     current: float | None
-    p: float | None
-    """One-sided t p-value for a fall; None below two cases."""
+    runs: int = 1
+    """The newest runs that are pooled: those since the fall began, or the last one."""
+
+    @property
+    def points(self) -> float:
+        """By how much the score is lower; 0 where nothing can be compared."""
+        if self.reference is None or self.current is None:
+            return 0.0
+        return self.reference - self.current
 
     @property
     def large(self) -> bool:
         """Whether the drop is 10% or more, noise or not."""
         return self.value is not None and self.value >= DROP - TIE
 
-    @property
-    def sure(self) -> bool:
-        """Whether noise hardly explains it."""
-        return self.p is not None and self.p <= SURE
-
 
 @dataclass(frozen=True, slots=True)
-class Cusum:
-    """A self-starting CUSUM over a series of runs."""
+class DriftEvidence:
+    """Evidence of a fall, in years between false alarms."""
 
     value: float
-    """The sum after the last run, before a restart."""
+    """A quiet series reaches this at most once in so many years on average."""
     n: int
     method: str
-    warnings: tuple[int, ...]
-    """Runs, counted from 0, at which it warned and restarted."""
-
-    @property
-    def warns_now(self) -> bool:
-        """Whether the last run is one of them."""
-        return bool(self.warnings) and self.warnings[-1] == self.n - 1
+    since: int
+    """The run, counted from 0, with which the fall likely began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,122 +237,179 @@ class DriftReport:
 
     alarm: Alarm
     drop: Drop
-    cusum: Cusum
+    evidence: DriftEvidence
     trend: Trend
-    reasons: tuple[str, ...]
     n: int
     """Runs since the last accepted change."""
 
 
-def reference_scores(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each case over the first 5 runs since the last accepted change."""
-    first = runs[:REFERENCE_RUNS]
-    cases = sorted({case for run in first for case in run})
-    return {
-        case: math.fsum(run[case] for run in first if case in run)
-        / sum(case in run for run in first)
-        for case in cases
-    }
-
-
-def drop_since(
-    reference: Mapping[str, float], current: Mapping[str, float], *, level: float = 0.95
-) -> Drop:
-    """Compare a run with its reference, in pairs if half of either is common, else by Welch."""
-    common = sorted(reference.keys() & current.keys())
-    paired = len(common) >= 2 and 2 * len(common) >= max(len(reference), len(current))
-    old, new = (
-        bounded(
-            [side[case] for case in (common if paired else sorted(side))], "scores", low=0, high=1
-        )
-        for side in (reference, current)
-    )
-    if not old.size or not new.size:
-        return Drop(None, 0, "nothing to compare", None, level, None, None, None)
-    before, after = mean_of(old), mean_of(new)
-    if paired:
-        found, p = paired_difference(new - old, level=level), _paired_t(new - old)
-    else:
-        found, p = unpaired_difference(old, new, level=level), _welch_t(old, new)
-    return Drop(
-        value=(before - after) / before if before > 0 else None,
-        n=min(old.size, new.size),
-        method="paired t, one-sided" if paired else "Welch t, one-sided",
-        interval=None if found is None else found.interval,
-        level=level,
-        reference=before,
-        current=after,
-        p=p,
-    )
-
-
-def cusum(scores: Floats) -> Cusum:
-    """Add up how far each run falls below all before it (Hawkins 1987).
-
-    No mean need be known: without drift each u is exactly standard normal, because it comes from
-    the t statistic of a run against those before it. After a warning the sum restarts.
-    """
-    x = finite(scores, "scores")
-    total = last = 0.0
-    warnings = []
-    for index in range(_FIRST - 1, x.size):
-        total = last = max(0.0, total - _normal_score(x[: index + 1]) - _ALLOWANCE)
-        if total > _LIMIT:
-            warnings.append(index)
-            total = 0.0
-    return Cusum(last, x.size, "self-starting CUSUM, k 0.5, h 4", tuple(warnings))
-
-
-def watch(times: Floats, runs: Sequence[Mapping[str, float]]) -> DriftReport:
+def watch(
+    times: Floats,
+    runs: Sequence[Mapping[str, float]],
+    *,
+    clusters: Mapping[str, str] | None = None,
+) -> DriftReport:
     """Say how loudly to speak about the last of the runs since the last accepted change.
 
-    ALERT needs a drop that is large and sure. Each alone, the CUSUM and a falling trend warn:
-    alone the 10% rule rings falsely in most years at 20 cases.
+    `times` are in days, and a run has the scores of its cases. WARN needs evidence that a quiet
+    series shows at most once a quarter, and a drop of 2 points; ALERT evidence that it shows at
+    most once in 20 years, and a drop of 10%.
     """
     if not runs:
         raise ValueError("there is no run to watch")
-    means = [math.fsum(run.values()) / len(run) for run in runs if run]
-    if len(means) != len(runs):
+    if not all(runs):
         raise ValueError("a run without a score is an error, not a run")
-    drop = drop_since(reference_scores(runs), runs[-1])
-    summed, slope = cusum(means), trend(times, means)
-    said = {
-        "10% below the reference": drop.large,
-        "lower than noise explains": drop.sure,
-        "several low runs in a row": summed.warns_now,
-        "falling over time": slope.falling,
-    }
-    reasons = tuple(reason for reason, holds in said.items() if holds)
-    alarm = Alarm.WARN if reasons else Alarm.NONE
-    if drop.large and drop.sure:
-        alarm = Alarm.ALERT
-    return DriftReport(alarm, drop, summed, slope, reasons, len(runs))
+    means = [math.fsum(run.values()) / len(run) for run in runs]
+    slope = trend(times, means)
+    found = evidence_of_drop(times, runs, clusters=clusters)
+    warned = found.value >= WARN_YEARS
+    newest = runs[found.since :] if warned else runs[-1:]
+    drop = drop_since(case_means(runs[:REFERENCE_RUNS]), case_means(newest), clusters=clusters)
+    drop = replace(drop, runs=len(newest))
+    alarm = Alarm.NONE
+    if warned and drop.points >= SMALL - TIE:
+        sure = found.value >= ALERT_YEARS
+        alarm = Alarm.ALERT if sure and drop.large else Alarm.WARN
+    return DriftReport(alarm, drop, found, slope, len(runs))
 
 
-def _normal_score(series: Array) -> float:
-    before, n = series[:-1], series.size
-    spread = max(math.sqrt(variance_of(before)), _LEAST_SD)
-    t = math.sqrt((n - 1) / n) * (float(series[-1]) - mean_of(before)) / spread
-    share = float(special.stdtr(n - 2, t))
-    # Beyond the range of floats: a normal score of 37 either way is enough.
-    return float(special.ndtri(min(max(share, 1e-300), 1 - 1e-16)))
+def case_means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each case over the runs that have it."""
+    scores: dict[str, list[float]] = {}
+    for run in runs:
+        for case, score in run.items():
+            scores.setdefault(case, []).append(score)
+    return {case: math.fsum(found) / len(found) for case, found in sorted(scores.items())}
 
 
-def _paired_t(d: Array) -> float | None:
-    if d.size < 2:
-        return None
-    se = math.sqrt(variance_of(d) / d.size)
-    if se < TIE:
-        # All cases fell alike: as sure as that many coins falling on one side.
-        return 0.5**d.size if mean_of(d) < -TIE else 1.0
-    return float(special.stdtr(d.size - 1, mean_of(d) / se))
+def drop_since(
+    reference: Mapping[str, float],
+    current: Mapping[str, float],
+    *,
+    clusters: Mapping[str, str] | None = None,
+    level: float = 0.95,
+) -> Drop:
+    """Compare scores with those of the reference, on the cases that both have."""
+    common = sorted(reference.keys() & current.keys())
+    old, new = (
+        bounded([side[case] for case in common], "scores", low=0, high=1)
+        for side in (reference, current)
+    )
+    units = None if not clusters else [_unit(case, clusters) for case in common]
+    found = paired_difference(new - old, clusters=units, level=level)
+    if found is None:
+        return Drop(None, 0, "nothing to compare", None, level, None, None)
+    before, after = mean_of(old), mean_of(new)
+    value = (before - after) / before if before > 0 else None
+    return Drop(value, len(common), found.method, found.interval, level, before, after)
 
 
-def _welch_t(old: Array, new: Array) -> float | None:
-    error = welch_error(old, new)
-    if error is None:
-        return None
-    if error.se == 0:
-        separated = 1 / math.comb(old.size + new.size, old.size)
-        return separated if error.mean < -TIE else 1.0
-    return float(special.stdtr(error.df, error.mean / error.se))
+def evidence_of_drop(
+    times: Floats,
+    runs: Sequence[Mapping[str, float]],
+    *,
+    clusters: Mapping[str, str] | None = None,
+) -> DriftEvidence:
+    """Add up the evidence of a fall since the reference, run by run.
+
+    With e the e-value of a run and g the years since the run before, Q = (Q + g) e. The mean of Q
+    grows by g from run to run if nothing changed, so Q reaches Y at most once in Y years. It starts
+    anew when an alarm is over: Q is below the WARN level again, or the last 3 runs are within 2
+    points of the reference.
+    """
+    path = evidence_path(times, runs, clusters=clusters)
+    return DriftEvidence(
+        value=path.years[-1],
+        n=len(runs),
+        method=f"conformal e-values added up over time, {len(_SHIFTS)} drops",
+        since=path.since,
+    )
+
+
+class EvidencePath(NamedTuple):
+    """Evidence after each run, in years, and the run with which the last fall likely began."""
+
+    years: tuple[float, ...]
+    since: int
+
+
+def evidence_path(
+    times: Floats,
+    runs: Sequence[Mapping[str, float]],
+    *,
+    clusters: Mapping[str, str] | None = None,
+) -> EvidencePath:
+    """Return the evidence after each run, as it was then."""
+    t = finite(times, "times")
+    if t.size != len(runs) or not runs:
+        raise ValueError(f"{t.size} times but {len(runs)} runs")
+    sums, cases = _units(runs, clusters or {})
+    gains, below = _log_e_values(sums, cases), _below(sums, cases)
+    gaps = np.clip(np.diff(t, prepend=t[:1]), TIE, _LONGEST_DAYS) / _YEAR_DAYS
+    nothing, most = np.full(len(_SHIFTS), -np.inf), math.log(_MOST_YEARS)
+    capital, path = nothing, [0.0] * len(runs)
+    start = alarmed = min(REFERENCE_RUNS, len(runs) - 1)
+    for index in range(REFERENCE_RUNS, len(runs)):
+        capital = np.minimum(np.logaddexp(capital, np.log(gaps[index])) + gains[index], most)
+        path[index] = math.exp(float(np.logaddexp.reduce(capital))) / len(_SHIFTS)
+        if path[index - 1] < WARN_YEARS:
+            alarmed = index
+        recent = below[max(alarmed, index - 2) : index + 1]
+        over = path[index] < WARN_YEARS or mean_of(recent) < SMALL - TIE
+        if over and alarmed < index:
+            capital, start, path[index] = nothing, min(index + 1, len(runs) - 1), 0.0
+    # The fall began where the gains from there on are largest, for the size that fits best.
+    ahead = np.cumsum(gains[start:, int(np.argmax(capital))][::-1])[::-1]
+    return EvidencePath(tuple(path), start + int(np.argmax(ahead)))
+
+
+def _below(sums: Array, cases: int) -> Array:
+    """Return by how many points the mean of each run is below that of the reference."""
+    means = np.array([math.fsum(run) for run in sums.tolist()]) / cases
+    return np.asarray(mean_of(means[:REFERENCE_RUNS]) - means)
+
+
+def _unit(case: str, clusters: Mapping[str, str]) -> str:
+    # No declared name begins like this.
+    return clusters.get(case, f"\0alone {case}")
+
+
+def _units(runs: Sequence[Mapping[str, float]], clusters: Mapping[str, str]) -> tuple[Array, int]:
+    """Return scores added up by unit, a row a run, and the number of cases.
+
+    A score that a run does not have is put at the mean of its case, where it says nothing.
+    """
+    means = case_means(runs)
+    cases = sorted(means, key=lambda case: (_unit(case, clusters), case))
+    names = [_unit(case, clusters) for case in cases]
+    number = {name: i % _MOST_UNITS for i, name in enumerate(dict.fromkeys(names))}
+    scores = np.array([[run.get(case, means[case]) for case in cases] for run in runs])
+    sums = np.zeros((max(number.values()) + 1, len(runs)))
+    np.add.at(sums, [number[name] for name in names], scores.T)
+    return sums.T, len(cases)
+
+
+def _log_e_values(sums: Array, cases: int) -> Array:
+    """Return the log e-value of each run against those before it, for each drop that is bet on.
+
+    The bet is the likelihood ratio of a drop under normal noise, of which the size comes from all
+    runs so far in any order. Its mean over which of them was the newest is 1 in every unit.
+    """
+    found = np.zeros((len(sums), len(_SHIFTS)))
+    for index in range(REFERENCE_RUNS, len(sums)):
+        away = sums[: index + 1] - sums[: index + 1].mean(axis=0)
+        noise = float((away * away).sum()) / index
+        if noise < TIE * TIE:
+            continue
+        bet = -0.01 * cases / noise * away
+        bet -= bet.max(axis=0)
+        # A drop of 2, 5, 10 or 20 points is a power of one point: four times as fast as four exps.
+        one = np.exp(bet)
+        two = one * one
+        five = two * two * one
+        ten = five * five
+        for place, power in enumerate((two, five, ten, ten * ten)):
+            gains = 100 * _SHIFTS[place] * bet[-1] - np.log(power.mean(axis=0))
+            # Rounded, because sums of arrays depend on the processor in the last digits.
+            found[index, place] = round(math.fsum(gains.tolist()), 9)
+    return found

@@ -12,24 +12,27 @@ from typing import TYPE_CHECKING, Literal
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import exceeds, reaches
 from edison_ci.records import Verdict
-from edison_ci.stats.arrays import TIE, Groups, Range, bounded, grouped, np, special, variance_of
-from edison_ci.stats.intervals import (
-    clustered_interval,
-    equal_interval,
-    exact_pass_bounds,
-    mean_bounds,
-    mean_interval,
-    pass_interval,
-    score_interval,
+from edison_ci.stats.arrays import TIE, Range, bounded, grouped, np, special
+from edison_ci.stats.intervals import clustered_interval, mean_interval, pass_interval
+from edison_ci.stats.paired import EQUAL_DIFFERENCES, mean_error, paired_difference
+from edison_ci.stats.permutation import PValue, paired_p
+from edison_ci.stats.power import (
+    DEFAULT_SD,
+    MOST_CASES,
+    cases_for_margin,
+    cases_in_clusters,
+    distance_to_bound,
+    sd_range,
+    unseen_cases,
 )
-from edison_ci.stats.paired import (
-    PValue,
-    mean_error,
-    paired_difference,
-    paired_p,
+from edison_ci.stats.scores import ALL_EQUAL, FEW_CLUSTERS, Unseen
+from edison_ci.stats.sentences import ties_words
+from edison_ci.stats.sequential import (
+    Units,
+    always_valid_interval,
+    cases_for_evidence,
+    evidence,
 )
-from edison_ci.stats.power import DEFAULT_SD, MOST_CASES, cases_for_margin, sd_range
-from edison_ci.stats.sequential import cases_for_evidence, evidence
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from edison_ci.stats.arrays import Array, Floats
     from edison_ci.stats.intervals import Interval
     from edison_ci.stats.paired import Difference, MeanError, Pairs
+    from edison_ci.stats.sequential import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,60 +62,147 @@ class Limit:
         return Verdict.FAIL if fails else Verdict.INCONCLUSIVE
 
 
-def decide_pass_level(
-    passes: int, n: int, limit: Limit, *, confidence: float = 0.95
-) -> GateDecision:
-    """Decide a floor or ceiling of a pass rate by one-sided Clopper-Pearson bounds (STATS 5)."""
-    shown = pass_interval(passes, n, level=confidence)
-    if shown is None or n < 2:
-        return _undecidable_level(shown, limit, confidence)
-    bounds = Range(*exact_pass_bounds(passes, n, level=confidence))
-    alpha, rate = 1 - confidence, passes / n
-
-    def bounds_at(cases: int) -> Range:
-        k = rate * cases
-        low = float(special.betaincinv(k, cases - k + 1, alpha)) if k > 0 else 0.0
-        high = float(special.betaincinv(k + 1, cases - k, 1 - alpha)) if k < cases else 1.0
-        return Range(low, high)
-
-    return _decision(shown, bounds, limit, _Plan("one-sided Clopper-Pearson", bounds_at))
-
-
-def decide_score_level(
+def decide_level(
     case_scores: Floats,
     limit: Limit,
     *,
     clusters: Sequence[str] | None = None,
     confidence: float = 0.95,
 ) -> GateDecision:
-    """Decide a floor or ceiling of a mean by the one-sided bounds of STATS 4.1.
+    """Decide a floor or ceiling of a mean: of passes, shares of passes, or scores.
 
-    It serves scores, and pass shares of cases with several repeats.
+    The bounds are one-sided Clopper-Pearson (1934) with the number of yes-or-no cases that would
+    have the same standard error (Korn and Graubard 1998): for passes and fails of independent cases
+    the exact ones. A mean of scores passes only if it would with unseen cases at the worst score.
     """
-    if clusters is None:
-        shown = mean_interval(case_scores, level=confidence)
-    else:
-        shown = clustered_interval(case_scores, clusters, level=confidence)
-    sides = mean_bounds(case_scores, clusters=clusters, level=confidence)
-    bounds = None if sides is None else sides.interval
-    if shown is None or bounds is None:
+    scores = bounded(case_scores, "scores", low=0, high=1)
+    shown = _shown(scores, clusters, confidence)
+    groups, alpha = grouped(scores, clusters), round(1 - confidence, 12)
+    error = mean_error(groups)
+    if shown is None or error is None:
         return _undecidable_level(shown, limit, confidence)
-    scores = np.asarray(case_scores, dtype=np.float64)
-    variance, share = variance_of(scores), 1.0
-    if clusters is not None:
-        share = len(set(clusters)) / scores.size
+    counts = _Counts.of(error, alpha)
+    bounds = counts.bounds(alpha)
+    low_is_bad = limit.wanted == "at_least"
+    yes_or_no = groups.sizes.max() <= 1 and bool(np.isin(scores, (0.0, 1.0)).all())
+    if not yes_or_no:
+        bounds = _with_unseen(bounds, mean_error(groups, _worst_score(limit, alpha)), limit, alpha)
+    verdict = limit.verdict(bounds)
 
-    def bounds_at(cases: int) -> Range:
-        units, two_sided = max(2, math.floor(cases * share)), 2 * confidence - 1
-        if variance < TIE:
-            found = equal_interval(shown.estimate, cases, units=units, level=two_sided)
-        else:
-            found = score_interval(
-                shown.estimate, variance / units, cases, df=units - 1, level=two_sided
+    def planned(n: int) -> Verdict:
+        """Decide as if there were so many cases like these."""
+        found = counts.times(n / shown.n, alpha)
+        if not yes_or_no:
+            units, worst = error.units * n / shown.n, error.mean if low_is_bad else 1 - error.mean
+            sd = error.se * math.sqrt(error.units)
+            reach = distance_to_bound(units, sd=sd, alpha=alpha, drop=worst)
+            low, high = error.mean - reach, error.mean + reach
+            found = (
+                Range(min(low, found.low), found.high)
+                if low_is_bad
+                else Range(found.low, max(high, found.high))
             )
-        return found.interval or bounds
+        return limit.verdict(found)
 
-    return _decision(shown, bounds, limit, _Plan("one-sided effective-n Wilson", bounds_at))
+    needed = None
+    if verdict is Verdict.INCONCLUSIVE and abs(error.mean - limit.value) > TIE:
+        needed = _settled_at(planned, shown.n)
+    p = counts.p(limit, "" if yes_or_no else ", effective n")
+    return GateDecision(
+        verdict=verdict,
+        value=error.mean,
+        n=shown.n,
+        method=p.method,
+        interval=shown.interval,
+        level=shown.level,
+        margin=limit.value,
+        kind="level",
+        alpha=alpha,
+        worst_plausible=bounds.low if low_is_bad else bounds.high,
+        best_plausible=bounds.high if low_is_bad else bounds.low,
+        p=p,
+        p_adjusted=p.value,
+        drop_shown=p.value <= alpha,
+        n_needed=needed,
+        n_more=None if needed is None else max(1, needed - shown.n),
+        clusters=_clusters(clusters),
+        notes=_few_notes(shown.n, clusters),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """Passes among independent yes-or-no cases that say as much about a mean as its scores."""
+
+    passes: float
+    n: float
+
+    @classmethod
+    def of(cls, error: MeanError, alpha: float) -> _Counts:
+        mean = min(max(error.mean, 0.0), 1.0)
+        units = error.units
+        if error.se**2 < ALL_EQUAL:
+            return cls(mean * units, units)
+        n = mean * (1 - mean) / error.se**2 + 1
+        if n > units:
+            # More than yes or no of each unit is known, by a spread that is estimated.
+            z, t = float(special.ndtri(1 - alpha)), float(special.stdtrit(error.df, 1 - alpha))
+            n = units + (n - units) * (z / t) ** 2
+        return cls(mean * n, n)
+
+    def bounds(self, alpha: float) -> Range:
+        """Return the one-sided bounds of the share."""
+        k, rest = self.passes, self.n - self.passes
+        low = float(special.betaincinv(k, rest + 1, alpha)) if k > TIE else 0.0
+        high = float(special.betaincinv(k + 1, rest, 1 - alpha)) if rest > TIE else 1.0
+        return Range(low, high)
+
+    def times(self, factor: float, alpha: float) -> Range:
+        """Return the bounds that more cases would give if they were like these."""
+        return _Counts(self.passes * factor, self.n * factor).bounds(alpha)
+
+    def p(self, limit: Limit, detail: str) -> PValue:
+        """Return the chance of so bad a share if the limit were just kept."""
+        k, rest, at = self.passes, self.n - self.passes, limit.value
+        if limit.wanted == "at_least":
+            value = 1 - float(special.betainc(k + 1, rest, at)) if rest > TIE else 1.0
+        else:
+            value = float(special.betainc(k, rest + 1, at)) if k > TIE else 1.0
+        side: Literal["less", "greater"] = "less" if limit.wanted == "at_least" else "greater"
+        method = f"one-sided Clopper-Pearson{detail}"
+        return PValue(value, round(self.n), method, side, round(self.n), None)
+
+
+def _worst_score(limit: Limit, alpha: float) -> Unseen:
+    return Unseen(unseen_cases(alpha), 0.0 if limit.wanted == "at_least" else 1.0)
+
+
+def _with_unseen(bounds: Range, error: MeanError | None, limit: Limit, alpha: float) -> Range:
+    """Return bounds of which the one to pass allows for unseen cases at the worst score."""
+    if error is None:
+        return bounds
+    if limit.wanted == "at_least":
+        return Range(max(0.0, min(bounds.low, error.lower(alpha))), bounds.high)
+    return Range(bounds.low, min(1.0, max(bounds.high, error.upper(alpha))))
+
+
+def _shown(scores: Array, clusters: Sequence[str] | None, level: float) -> Interval | None:
+    if clusters is not None:
+        return clustered_interval(scores, clusters, level=level)
+    if scores.size and np.isin(scores, (0.0, 1.0)).all():
+        return pass_interval(int(scores.sum()), scores.size, level=level)
+    return mean_interval(scores, level=level)
+
+
+def _clusters(clusters: Sequence[str] | None) -> int | None:
+    return None if clusters is None else len(set(clusters))
+
+
+def _few_notes(n: int, clusters: Sequence[str] | None) -> tuple[str, ...]:
+    count = _clusters(clusters)
+    if count is not None and count < FEW_CLUSTERS and n >= _FEW:
+        return (f"only {count} clusters: too few to know how much they differ",)
+    return () if n >= _FEW else ("very few cases",)
 
 
 def decide_as_is(
@@ -135,36 +226,6 @@ def decide_as_is(
         margin=limit.value,
         kind="level",
         notes=notes,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    method: str
-    bounds_at: Callable[[int], Range]
-    """The bounds that more cases would give if they were like these."""
-
-
-def _decision(shown: Interval, bounds: Range, limit: Limit, plan: _Plan) -> GateDecision:
-    verdict, n = limit.verdict(bounds), shown.n
-    needed = None
-    if verdict is Verdict.INCONCLUSIVE and abs(shown.estimate - limit.value) > TIE:
-        needed = _settled_at(lambda cases: limit.verdict(plan.bounds_at(cases)), n)
-    low_is_bad = limit.wanted == "at_least"
-    return GateDecision(
-        verdict=verdict,
-        value=shown.estimate,
-        n=n,
-        method=plan.method,
-        interval=shown.interval,
-        level=shown.level,
-        margin=limit.value,
-        kind="level",
-        worst_plausible=bounds.low if low_is_bad else bounds.high,
-        best_plausible=bounds.high if low_is_bad else bounds.low,
-        n_needed=needed,
-        n_more=None if needed is None else max(1, needed - n),
-        notes=() if n >= 10 else ("very few cases",),
     )
 
 
@@ -198,17 +259,8 @@ def _undecidable_level(shown: Interval | None, limit: Limit, confidence: float) 
     )
 
 
-# Passing needs every item to pass, each without correction: the chance to pass everything wrongly
-# is already at most alpha (intersection-union). Failing uses Holm-adjusted p-values, because among
-# many items some would fail by luck.
-
-
-"""Shares of missing cases above which a gate warns, and above which it never decides."""
-
-
-_WORST_QUANTILE = 0.05
 _FEW = 10
-_FEW_UNPAIRED = 10
+"""Cases below which a gate says that they are very few."""
 
 
 def decide(
@@ -220,22 +272,28 @@ def decide(
 ) -> GateDecision:
     """Decide a gate on the scores of the same cases (STATS 7)."""
     rule, missing = rule or GateRule(), missing or Missing()
-    sides = [bounded(side, "scores", low=0, high=1) for side in pairs.sides]
-    differences = sides[1] - sides[0]
-    found = paired_difference(differences, clusters=pairs.clusters, level=rule.confidence)
-    bounds = _bounds(differences, pairs.clusters, rule)
+    found = paired_difference(_differences(pairs), clusters=pairs.clusters, level=rule.confidence)
+    bounds = _bounds(pairs, rule)
     if found is None or bounds is None:
         return _undecidable(found, rule, missing, n=pairs.n)
-    p = paired_p(pairs, rng=rng, side="less")
+    p = paired_p(pairs, rng=rng, side="less", level=rule.alpha)
     if rule.guarantee == "strict":
-        bounds, p = _strict(differences, pairs.clusters, rule, bounds)
+        p = _strict_p(pairs, rule)
     drop_shown = _drop_shown(bounds, rule)
     verdict = _verdict(bounds.passes, drop_shown and p.value <= rule.alpha)
-    notes = [] if pairs.n >= _FEW else ["very few cases"]
+    notes = _few_notes(pairs.n, pairs.clusters)
+    if found.method == EQUAL_DIFFERENCES:
+        notes = (*notes, ties_words(pairs.n, found.value, found.interval))
     if verdict is Verdict.PASS and bounds.high < -TIE and p.value <= rule.alpha:
-        notes.append("small real drop, inside your tolerance")
-    verdict, more = _allow_for_missing(verdict, pairs, rule, missing)
-    needed, wanted = _needed(differences, pairs.clusters, rule)
+        notes = (*notes, "small real drop, inside your tolerance")
+    low = bounds.low
+    if verdict is Verdict.PASS and missing.worst is not None:
+        at_worst = _bounds(missing.worst, rule)
+        low = low if at_worst is None else min(low, at_worst.low)
+        if at_worst is None or not at_worst.passes:
+            verdict, notes = Verdict.INCONCLUSIVE, (*notes, lost_words(missing.lost))
+    verdict, more = _allow_for_missing(verdict, pairs, missing)
+    needed, wanted = _needed(pairs, rule)
     inconclusive = verdict is Verdict.INCONCLUSIVE
     return GateDecision(
         verdict=verdict,
@@ -246,7 +304,7 @@ def decide(
         level=rule.confidence,
         margin=rule.margin,
         alpha=rule.alpha,
-        worst_plausible=bounds.low,
+        worst_plausible=low,
         best_plausible=bounds.high,
         p=p,
         p_adjusted=p.value,
@@ -254,9 +312,21 @@ def decide(
         n_needed=needed,
         n_more=_more(needed, pairs.n) if inconclusive else None,
         n_more_range=wanted if inconclusive and pairs.n < _FEW else None,
+        clusters=_clusters(pairs.clusters),
         missing=missing.count,
         notes=(*notes, *more),
     )
+
+
+def lost_words(lost: int) -> str:
+    """Return that lost answers keep a gate from passing."""
+    of = "1 case" if lost == 1 else f"{lost:,} cases"
+    return f"answers of the head are missing in {of}: would not pass if they had gone badly"
+
+
+def _differences(pairs: Pairs) -> Array:
+    base, head = (bounded(side, "scores", low=0, high=1) for side in pairs.sides)
+    return head - base
 
 
 def identical_outputs(n: int, rule: GateRule | None = None) -> GateDecision:
@@ -284,10 +354,13 @@ def worst_plausible_change(
     whenever the sample happens to hold no break. None below two cases or clusters.
     """
     rule = rule or GateRule()
-    error = _with_failed_case(
-        grouped(bounded(differences, "differences", low=-1, high=1), clusters), rule
-    )
+    groups = grouped(bounded(differences, "differences", low=-1, high=1), clusters)
+    error = mean_error(groups, _unseen(rule))
     return None if error is None else error.lower(rule.alpha)
+
+
+def _unseen(rule: GateRule) -> Unseen:
+    return Unseen(unseen_cases(rule.alpha), -rule.worst_case_drop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,35 +371,32 @@ class _Bounds:
     passes: bool
 
 
-def _bounds(d: Array, clusters: Sequence[str] | None, rule: GateRule) -> _Bounds | None:
-    groups = grouped(d, clusters)
-    plain, pessimistic = mean_error(groups), _with_failed_case(groups, rule)
+def _bounds(pairs: Pairs, rule: GateRule) -> _Bounds | None:
+    d = _differences(pairs)
+    groups = grouped(d, pairs.clusters)
+    plain, pessimistic = mean_error(groups), mean_error(groups, _unseen(rule))
     if plain is None or pessimistic is None:
         return None
     low, high = pessimistic.lower(rule.alpha), plain.upper(rule.alpha)
-    return _Bounds(plain.mean, low, high, low > TIE - rule.margin)
+    passes = low > TIE - rule.margin
+    if rule.guarantee == "strict":
+        passes = _weighed(pairs, null="at most", mean=-rule.margin).p <= rule.alpha
+        units = Units.of(d, pairs.clusters)
+        sure = always_valid_interval(units, level=1 - 2 * rule.alpha)
+        low, high = (low, high) if sure is None else sure
+    return _Bounds(plain.mean, low, high, passes)
 
 
-def _with_failed_case(groups: Groups, rule: GateRule) -> MeanError | None:
-    """Add one pseudo-group of average size, every case of which dropped by the worst."""
-    if groups.sums.size < 2:
-        return None
-    size = float(groups.sizes.mean())
-    sums = np.append(groups.sums, -rule.worst_case_drop * size)
-    return mean_error(Groups(sums, np.append(groups.sizes, size)))
-
-
-def _strict(
-    d: Array, clusters: Sequence[str] | None, rule: GateRule, bounds: _Bounds
-) -> tuple[_Bounds, PValue]:
-    """Replace the t bound and the permutation test by e-values at the end (STATS 9)."""
-    groups = grouped(d, clusters)
-    values = groups.sums / groups.sizes
-    kept = evidence(values, null="at most", mean=-rule.margin)
+def _strict_p(pairs: Pairs, rule: GateRule) -> PValue:
+    """Return the p-value of e-values at the end, in place of the permutation test (STATS 9)."""
     limit = -rule.margin if rule.fail_rule == "beyond_margin" else 0.0
-    lost = evidence(values, null="at least", mean=limit)
-    p = PValue(lost.p, d.size, "e-value", "less", int(np.count_nonzero(np.abs(values) > TIE)), None)
-    return _Bounds(bounds.mean, bounds.low, bounds.high, kept.p <= rule.alpha), p
+    lost = _weighed(pairs, null="at least", mean=limit)
+    differing = int(np.count_nonzero(np.abs(grouped(_differences(pairs), pairs.clusters).sums)))
+    return PValue(lost.p, pairs.n, "e-value", "less", differing, None)
+
+
+def _weighed(pairs: Pairs, *, null: Literal["at most", "at least"], mean: float) -> Evidence:
+    return evidence(Units.of(_differences(pairs), pairs.clusters), null=null, mean=mean)
 
 
 def _drop_shown(bounds: _Bounds, rule: GateRule) -> bool:
@@ -344,7 +414,7 @@ def _verdict(passes: bool, fails: bool) -> Verdict:
 
 
 def _allow_for_missing(
-    verdict: Verdict, pairs: Pairs, rule: GateRule, missing: Missing
+    verdict: Verdict, pairs: Pairs, missing: Missing
 ) -> tuple[Verdict, tuple[str, ...]]:
     share = missing.count / (pairs.n + missing.count)
     if not exceeds(share, WARN_MISSING):
@@ -352,45 +422,48 @@ def _allow_for_missing(
     said = f"{missing.count} of {pairs.n + missing.count} cases are missing"
     if exceeds(share, MOST_MISSING):
         return Verdict.INCONCLUSIVE, (f"{said}: too many to decide",)
-    if verdict is Verdict.PASS and not _passes_at_worst(pairs, rule, missing):
-        return Verdict.INCONCLUSIVE, (f"{said}: would not pass if they had gone badly",)
     return verdict, (said,)
 
 
-def _passes_at_worst(pairs: Pairs, rule: GateRule, missing: Missing) -> bool:
-    """Decide again with missing heads at the 5% quantile, and never above their base."""
-    bases, heads = pairs.sides
-    worst = float(np.quantile(heads, _WORST_QUANTILE, method="lower"))
-    imputed = [min(worst, base) - base for base in missing.base_only]
-    d = np.concatenate((heads - bases, np.array(imputed, dtype=np.float64)))
-    clusters = pairs.clusters
-    if clusters is not None:
-        # Each missing case counts as its own cluster, which no declared name can be.
-        clusters = (*clusters, *(f"\0missing {index}" for index in range(len(imputed))))
-    bounds = _bounds(d, clusters, rule)
-    if bounds is not None and rule.guarantee == "strict":
-        bounds, _ = _strict(d, clusters, rule, bounds)
-    return bounds is not None and bounds.passes
-
-
 def _needed(
-    d: Array, clusters: Sequence[str] | None, rule: GateRule
+    pairs: Pairs, rule: GateRule
 ) -> tuple[int | None, tuple[int | None, int | None] | None]:
     """Return the cases needed, and the further cases at either end of a shaky sd."""
-    groups = grouped(d, clusters)
-    error, size = mean_error(groups), float(groups.sizes.mean())
+    d = _differences(pairs)
+    error = mean_error(grouped(d, pairs.clusters))
     if rule.guarantee == "strict":
-        units = cases_for_evidence(
-            groups.sums / groups.sizes, margin=rule.margin, alpha=rule.alpha, power=rule.power
-        )
-        return _cases(units, size), None
-    sd = DEFAULT_SD if error is None else error.se * math.sqrt(error.df + 1)
-    needed = _cases(_units(sd, rule), size)
-    if sd < TIE or error is None:
+        units = Units.of(d, pairs.clusters)
+        needed = cases_for_evidence(units, margin=rule.margin, alpha=rule.alpha, power=rule.power)
+        return cases_in_clusters(needed, pairs.n / units.means.size), None
+    if error is None:
+        return _units(DEFAULT_SD, rule), None
+    sd, size = error.se * math.sqrt(error.units), pairs.n / error.units
+    needed = cases_in_clusters(_units(sd, rule), size)
+    if sd < TIE:
         return needed, None
-    around = sd_range(sd, error.df + 1)
-    ends = [_cases(_units(end, rule), size) for end in (around.low, around.high)]
-    return needed, (_more(ends[0], d.size), _more(ends[1], d.size))
+    around = sd_range(sd, max(2, round(error.df) + 1))
+    ends = [cases_in_clusters(_units(end, rule), size) for end in (around.low, around.high)]
+    return needed, (_more(ends[0], pairs.n), _more(ends[1], pairs.n))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How much differences vary, and what that means for a gate on them."""
+
+    sd: float
+    """Of a case, or of a cluster where there are some."""
+    units: float
+    """Cases, or clusters of equal size that would tell as much."""
+    needed: int | None
+    """Cases at which an unchanged head passes; None: too many."""
+
+
+def spread_of(pairs: Pairs, rule: GateRule) -> Spread | None:
+    """Return the spread of measured differences; None below two cases or clusters."""
+    error = mean_error(grouped(_differences(pairs), pairs.clusters))
+    if error is None:
+        return None
+    return Spread(error.se * math.sqrt(error.units), error.units, _needed(pairs, rule)[0])
 
 
 def _units(sd: float, rule: GateRule) -> int | None:
@@ -403,10 +476,6 @@ def _units(sd: float, rule: GateRule) -> int | None:
     ).value
 
 
-def _cases(units: int | None, size: float) -> int | None:
-    return None if units is None else math.ceil(units * size - TIE)
-
-
 def _more(needed: int | None, n: int) -> int | None:
     return None if needed is None else max(1, needed - n)
 
@@ -414,7 +483,7 @@ def _more(needed: int | None, n: int) -> int | None:
 def _method(rule: GateRule, p: PValue) -> str:
     if rule.guarantee == "strict":
         return "e-values at the end"
-    return f"t bound with one failed case added; {p.method}"
+    return f"t bound with unseen failed cases added; {p.method}"
 
 
 def _undecidable(

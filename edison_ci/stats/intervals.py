@@ -7,10 +7,9 @@ Intervals stay in [0, 1] and never have zero width, however alike the scores are
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.stats.arrays import grouped, mean_of, np, special
+from edison_ci.stats.arrays import grouped, mean_of, np
 from edison_ci.stats.paired import mean_error
 from edison_ci.stats.scores import (
     ALL_EQUAL,
@@ -18,7 +17,6 @@ from edison_ci.stats.scores import (
     equal_interval,
     mean_interval,
     pass_interval,
-    require_counts,
     score_interval,
 )
 
@@ -56,18 +54,13 @@ def _require(passes: int, runs: int, k: int) -> None:
 
 
 __all__ = [
-    "FEW_CLUSTERS",
     "Interval",
     "clustered_interval",
     "equal_interval",
-    "exact_pass_bounds",
-    "mean_bounds",
     "mean_interval",
     "pass_interval",
     "score_interval",
 ]
-
-FEW_CLUSTERS = 10
 
 
 def clustered_interval(
@@ -83,29 +76,8 @@ def clustered_interval(
         return Interval(mean, None, None, n, "no interval from one cluster", level)
     variance = error.se**2
     if variance < ALL_EQUAL:
-        return equal_interval(mean, n, units=error.df + 1, level=level)
+        return equal_interval(mean, n, units=error.units, level=level)
     return score_interval(mean, variance, n, df=error.df, level=level)
-
-
-def mean_bounds(
-    case_scores: Floats, *, clusters: Sequence[str] | None = None, level: float = 0.95
-) -> Interval | None:
-    """Return the one-sided bounds of a mean score, each at this level (STATS 7b, floors)."""
-    two_sided = 2 * level - 1
-    if clusters is None:
-        found = mean_interval(case_scores, level=two_sided)
-    else:
-        found = clustered_interval(case_scores, clusters, level=two_sided)
-    return None if found is None else replace(found, level=level)
-
-
-def exact_pass_bounds(passes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Return the one-sided Clopper-Pearson bounds of a pass rate, each at this level."""
-    require_counts(passes, n)
-    alpha = 1 - level
-    low = 0.0 if passes == 0 else float(special.betaincinv(passes, n - passes + 1, alpha))
-    high = 1.0 if passes == n else float(special.betaincinv(passes + 1, n - passes, 1 - alpha))
-    return low, high
 
 
 def _checked(case_scores: Floats) -> NDArray[np.float64] | None:

@@ -21,7 +21,8 @@ from edison_ci.stats.arrays import (
     sum_of,
 )
 from edison_ci.stats.gates import decide
-from edison_ci.stats.paired import Pairs, mean_error, paired_p
+from edison_ci.stats.paired import Pairs, mean_error
+from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.power import MOST_CASES
 from edison_ci.stats.verdicts import GateDecision, GateRule, Missing
 
@@ -117,7 +118,12 @@ def decide_win_rate(
     w = bounded(wins, "wins", low=0, high=1)
     pairs = Pairs.of([0.5] * w.size, w.tolist(), clusters)
     rule = replace(rule, worst_case_drop=min(0.5, rule.worst_case_drop))
-    return decide(pairs, rule, rng=rng, missing=Missing(missing, (0.5,) * missing))
+    worst = None
+    if missing:
+        alone = tuple(f"\0missing {index}" for index in range(missing))
+        groups = None if clusters is None else (*clusters, *alone)
+        worst = Pairs.of([0.5] * (w.size + missing), [*w.tolist(), *[0.0] * missing], groups)
+    return decide(pairs, rule, rng=rng, missing=Missing(missing, missing, worst))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import reaches
 from edison_ci.stats.arrays import TIE, Range, bounded, dot, finite, mean_of, np, special
 from edison_ci.stats.intervals import clustered_interval, mean_interval
-from edison_ci.stats.paired import PValue, paired_difference, sign_flip
+from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.permutation import PValue, sign_flip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 # In plain Python: numpy and scipy take longer to load than a run of a thousand stored answers
@@ -119,6 +119,58 @@ def _away(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
+FEW_CLUSTERS = 8
+"""Clusters below which their spread is hardly known: what rests on fewer says so."""
+
+
+class Unseen(NamedTuple):
+    """Units that were not seen and are assumed to be there: how many, and their score.
+
+    Each is a cluster of the size that a random case finds itself in.
+    """
+
+    number: float
+    value: float
+
+
+class Clustered(NamedTuple):
+    """Mean over cases in clusters, with the variance of that mean."""
+
+    mean: float
+    variance: float
+    df: float
+    units: float
+    """Clusters of equal size that would tell as much, if sizes were all that differs."""
+
+
+def clustered_mean(
+    sums: Sequence[float], sizes: Sequence[float], unseen: Unseen | None = None
+) -> Clustered:
+    """Return the mean of cases in at least two clusters (Bell and McCaffrey 2002).
+
+    The variance is CR2, unbiased for independent cases; its degrees of freedom are Satterthwaite's,
+    which count a cluster that has most of the cases as hardly more than one.
+    """
+    total = math.fsum(sizes)
+    weights = [1.0] * len(sizes)
+    if unseen is not None:
+        size = math.fsum(n * n for n in sizes) / total
+        sums, sizes = [*sums, unseen.value * size], [*sizes, size]
+        weights.append(unseen.number)
+        total += unseen.number * size
+    rows = list(zip(weights, sums, sizes, strict=True))
+    mean = math.fsum(w * s for w, s, _ in rows) / total
+    scale = [1 / (1 - n / total) for n in sizes]
+    squares = math.fsum(
+        w * c * (s - n * mean) ** 2 for (w, s, n), c in zip(rows, scale, strict=True)
+    )
+    spread = math.fsum(w * n * n for w, _, n in rows)
+    lost = math.fsum(w * c * n * n for (w, _, n), c in zip(rows, scale, strict=True)) ** 2
+    lost -= math.fsum(w * (c * n * n) ** 2 for (w, _, n), c in zip(rows, scale, strict=True))
+    df = total**2 / (spread + lost / total**2)
+    return Clustered(mean, squares / total**2, df, total**2 / spread)
+
+
 ALL_EQUAL = 1e-15
 """Scores that vary by less are the same."""
 _NOISE = 1e-9
@@ -185,7 +237,7 @@ def pass_interval(passes: int, n: int, *, level: float = 0.95) -> Interval | Non
     return Interval(passes / n, low, high, n, "Wilson", level)
 
 
-def equal_interval(mean: float, n: int, *, units: int, level: float) -> Interval:
+def equal_interval(mean: float, n: int, *, units: float, level: float) -> Interval:
     """Return the interval of scores that are all the same.
 
     Exact: if a share q of the units differed, seeing none would have a chance below alpha / 2.
@@ -195,7 +247,7 @@ def equal_interval(mean: float, n: int, *, units: int, level: float) -> Interval
     return Interval(mean, low, high, n, "all scores equal", level)
 
 
-def score_interval(mean: float, variance: float, n: int, *, df: int, level: float) -> Interval:
+def score_interval(mean: float, variance: float, n: int, *, df: float, level: float) -> Interval:
     """Return the effective-n Wilson interval from the variance of a mean."""
     effective = mean * (1 - mean) / variance
     low, high = _wilson(mean, effective, t_quantile(0.5 + level / 2, df))

@@ -5,11 +5,12 @@ Scores are 0-1 inside and points out of 100 here; numbers are rounded here and n
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from edison_ci.numeric import fixed, reaches, significant, whole
+from edison_ci.numeric import counted, fixed, reaches, significant, whole
 from edison_ci.records import Verdict
-from edison_ci.stats.drift import REFERENCE_RUNS
+from edison_ci.stats.drift import REFERENCE_RUNS, SIGNIFICANT, WARN_YEARS, Alarm
 from edison_ci.stats.pairwise import Preference
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
     from edison_ci.stats.agreement import Agreement
     from edison_ci.stats.arrays import Range
-    from edison_ci.stats.calibration import CorrectedMean, SideBias
-    from edison_ci.stats.drift import DriftReport, Forecast
+    from edison_ci.stats.calibration import SideBias
+    from edison_ci.stats.corrected import CorrectedMean
+    from edison_ci.stats.drift import DriftReport, Forecast, Trend
     from edison_ci.stats.pairwise import OrderEffect, WinRate
     from edison_ci.stats.value import Recommendation
     from edison_ci.stats.verdicts import GateDecision
@@ -35,25 +37,51 @@ def drift_sentence(
     drop = report.drop
     if drop.current is None or drop.reference is None:
         return "Nothing to compare with the reference."
+    over = "" if drop.runs == 1 else f" over the last {drop.runs:,} runs"
     said = (
-        f"Quality {fixed(100 * drop.current)}, was {fixed(100 * drop.reference)} "
+        f"Quality {fixed(100 * drop.current)}{over}, was {fixed(100 * drop.reference)} "
         f"({REFERENCE_RUNS}-run reference)"
     )
-    if drop.value is not None and drop.p is not None:
-        noise = "not explained by noise" if drop.sure else "may be noise"
-        said += f": {fixed(-100 * drop.value, signed=True)}%, {noise} ({chance(drop.p)})"
-    said += "."
-    slope = report.trend.value
-    if report.trend.falling and slope is not None:
-        said += f" Falling about {points(-7 * slope)} points a week"
-        if forecast is not None and forecast.value is not None and threshold is not None:
-            said += f"; at this pace it reaches {points(threshold)} around {when(forecast.value)}"
-            if forecast.interval is not None:
-                low, high = forecast.interval
-                said += f" ({when(low)} to {when(high)})"
-        elif forecast is not None and forecast.reason:
-            said += f"; {forecast.reason}"
-        said += "."
+    if drop.value is not None:
+        said += f": {fixed(-100 * drop.value, signed=True)}%"
+    said += _RARITY[report.alarm]
+    if report.alarm is Alarm.NONE:
+        small = report.evidence.value >= WARN_YEARS
+        said += "a small drop." if small else "within the noise of these runs."
+    return f"{said}{_trend_words(report.trend, _ahead(forecast, when, threshold))}"
+
+
+_RARITY = {
+    Alarm.ALERT: ". Without a change, seen at most once in 20 years on average.",
+    Alarm.WARN: ". Without a change, seen at most once a quarter on average.",
+    Alarm.NONE: ", ",
+}
+
+
+def _trend_words(trend: Trend, ahead: str) -> str:
+    if trend.value is None or trend.p is None or trend.intercept is None:
+        return ""
+    if trend.equal:
+        return f" All {trend.n:,} runs score the same: no trend."
+    pace = f"{points(abs(7 * trend.value))} points a week"
+    line = f"from {points(trend.intercept)}, {p_words(trend.p)}"
+    if trend.falling:
+        return f" Falling about {pace} ({line}){ahead}."
+    if trend.p <= SIGNIFICANT:
+        return f" Rising about {pace} ({line})."
+    return f" No clear trend: {signed(7 * trend.value)} points a week ({line})."
+
+
+def _ahead(forecast: Forecast | None, when: Callable[[float], str], threshold: float | None) -> str:
+    """Say when a falling series reaches the threshold, or why that is not known."""
+    if forecast is None:
+        return ""
+    if forecast.value is None or threshold is None:
+        return f"; {forecast.reason}" if forecast.reason else ""
+    said = f"; at this pace it reaches {points(threshold)} around {when(forecast.value)}"
+    if forecast.interval is not None:
+        low, high = forecast.interval
+        said += f" ({when(low)} to {when(high)})"
     return said
 
 
@@ -175,9 +203,6 @@ def side_sentence(bias: SideBias) -> str | None:
     return f"judge may favour one side: {points(abs(bias.value))} points towards {side}"
 
 
-_RAREST = 10_000
-
-
 def points(score: float) -> str:
     """Return a 0-1 score as points out of 100: 81.4, and 100 rather than 100.0."""
     return fixed(100 * score, 1).removesuffix(".0")
@@ -189,14 +214,26 @@ def signed(score: float, *, digits: int = 1) -> str:
     return "0" if not text.strip("+-0.") else text
 
 
-def chance(p: float) -> str:
-    """Return a probability as people read it: 0.2%, and below 0.1% as 1 in N.
+def p_words(p: float) -> str:
+    """Return a p-value with two digits: p = 0.012, and p < 0.001 or p > 0.99 beyond."""
+    if p < 0.001:
+        return "p < 0.001"
+    return "p > 0.99" if p > 0.99 else f"p = {significant(p, 2)}"
 
-    Capped at 1 in 10,000, which is as far as random relabelling can tell.
-    """
-    if p >= 0.001:
-        return f"{fixed(100 * p, 1)}%".replace(".0%", "%")
-    return f"1 in {min(_RAREST, whole(1 / p)) if p > 0 else _RAREST:,}"
+
+def sureness(alpha: float) -> str:
+    """Return how sure a bound is: one-sided 95%."""
+    return f"one-sided {significant(100 * (1 - alpha), 6)}%"
+
+
+def ties_words(n: int, value: float, interval: Range | None) -> str:
+    """Say that all differences are the same, and what such an interval allows for."""
+    size = signed(value)
+    said = f"all {n:,} differences are {size}{'' if size == '0' else ' points'}"
+    if interval is None:
+        return said
+    unseen = fixed(50 * (interval.high - interval.low), 1)
+    return f"{said}: up to {unseen}% of cases could differ and not have been seen"
 
 
 def cases(n: int) -> str:
@@ -222,15 +259,16 @@ def gate_sentence(decision: GateDecision, *, what: str = "Quality") -> str:
             return _capital("; ".join(decision.notes)) + "."
         said = (
             f"No drop beyond your {points(decision.margin)}-point tolerance: worst plausible "
-            f"change {signed(decision.worst_plausible)} points ({cases(decision.n)})."
+            f"change {signed(decision.worst_plausible)} points ({sureness(decision.alpha)}, "
+            f"{_units(decision)})."
         )
         real = "small real drop, inside your tolerance"
         return f"{said} {_capital(real)}." if real in decision.notes else said
     if decision.verdict is Verdict.FAIL:
         p = decision.p_adjusted if decision.p_adjusted is not None else 1.0
         return (
-            f"{what} dropped by {points(-decision.value)} points{_lower(decision.interval)} on "
-            f"the same {cases(decision.n)}. Chance of seeing this by luck: {chance(p)}."
+            f"{what} dropped by {points(-decision.value)} points{_at_least(decision)} on "
+            f"the same {_units(decision)}. {p_words(p)}."
         )
     return _open_end(f"Changed by {signed(decision.value)}{_likely(decision.interval)}.", decision)
 
@@ -248,28 +286,46 @@ def _likely(interval: Range | None) -> str:
     return f" (likely {signed(interval.low)} to {signed(interval.high)})"
 
 
-def _lower(interval: Range | None) -> str:
-    """Say an interval of a drop with the smaller drop first."""
-    if interval is None:
+def _at_least(decision: GateDecision) -> str:
+    """Say the bound of a drop that decided."""
+    if decision.best_plausible is None:
         return ""
-    if interval.high > 0:
-        return f" (likely {points(interval.high)} higher to {points(-interval.low)} lower)"
-    return f" (likely {fixed(-100 * interval.high, 1)} to {fixed(-100 * interval.low, 1)} lower)"
+    return f" (at least {points(max(0.0, -decision.best_plausible))}, {sureness(decision.alpha)})"
+
+
+def _units(decision: GateDecision) -> str:
+    """Say how many cases there are, and in how many clusters."""
+    said = cases(decision.n)
+    if decision.clusters is None:
+        return said
+    return f"{said} in {counted(decision.clusters, 'cluster')}"
 
 
 def _open_end(said: str, decision: GateDecision) -> str:
-    what = f"{cases(decision.n)} {'is' if decision.n == 1 else 'are'} too few"
+    what = f"{_units(decision)} {'is' if decision.n == 1 else 'are'} too few"
     for note in decision.notes:
         if "missing" in note or "comparisons" in note:
             what = note
     if decision.n_more is None:
+        if decision.n_needed is None and decision.p is not None and "too few" in what:
+            what = f"no number of {'cases' if decision.clusters is None else 'clusters'} settles it"
         return f"{said} {_capital(what)}."
     if decision.n_more_range and None not in decision.n_more_range:
         low, high = decision.n_more_range
-        more = f"about {low:,} to {high:,}"
+        more = f"about {further(decision, low)} to {further(decision, high)}"
     else:
-        more = f"about {decision.n_more:,}"
+        more = f"about {further(decision)}"
+    if decision.clusters is not None:
+        more += " clusters"
     return f"{said} {_capital(what)}: {more} more would settle it if nothing really changed."
+
+
+def further(decision: GateDecision, more: int | None = None) -> str:
+    """Return how many cases more are needed, or clusters where those are what is missing."""
+    wanted = decision.n_more if more is None else more
+    if decision.clusters is None:
+        return f"{wanted or 0:,}"
+    return f"{max(1, math.ceil((wanted or 0) * decision.clusters / max(1, decision.n))):,}"
 
 
 def _level(decision: GateDecision, what: str) -> str:
@@ -279,15 +335,22 @@ def _level(decision: GateDecision, what: str) -> str:
         shown = significant(decision.value or 0.0, 6)
         return f"{what} is {shown} and {verb} its limit of {decision.margin:g}."
     if decision.verdict is Verdict.PASS:
-        worst = points(decision.worst_plausible)
+        worst = f"{points(decision.worst_plausible)} ({sureness(decision.alpha)})"
         return f"{what} {value}, worst plausible {worst}: keeps the limit of {asked}."
     if decision.verdict is Verdict.FAIL:
-        best = points(decision.best_plausible or 0.0)
+        best = f"{points(decision.best_plausible or 0.0)} ({sureness(decision.alpha)})"
         return f"{what} {value}, best plausible {best}: misses the limit of {asked}."
     said = f"{what} {value}: not clear whether it keeps the limit of {asked}."
     if decision.n_more is None:
         return said
-    return f"{said} About {more_cases(decision.n_more)} like these would settle it."
+    return f"{said} {settled_by(decision)}"
+
+
+def settled_by(decision: GateDecision) -> str:
+    """Return how many cases or clusters more would settle a gate if they were like these."""
+    if decision.clusters is not None:
+        return f"About {further(decision)} more clusters like these would settle it."
+    return f"About {more_cases(decision.n_more or 0)} like these would settle it."
 
 
 def _relative(decision: GateDecision, what: str) -> str:
@@ -295,12 +358,17 @@ def _relative(decision: GateDecision, what: str) -> str:
     allowed = f"{100 * decision.margin:g}%"
     if decision.verdict is Verdict.PASS:
         worst = decision.worst_plausible
-        bound = "" if worst is None else f", worst plausible {fixed(100 * worst, signed=True)}%"
+        bound = ""
+        if worst is not None:
+            sure = sureness(decision.alpha)
+            bound = f", worst plausible {fixed(100 * worst, signed=True)}% ({sure})"
         return f"{what} {change}{bound}: inside the {allowed} that are allowed."
     if decision.verdict is Verdict.FAIL:
-        p = decision.p_adjusted
-        luck = "" if p is None else f" Chance of seeing this by luck: {chance(p)}."
-        return f"{what} {change}: more than the {allowed} that are allowed.{luck}"
+        p, best = decision.p_adjusted, decision.best_plausible
+        if best is not None:
+            change += f" (at least {fixed(100 * best, signed=True)}%, {sureness(decision.alpha)})"
+        tested = "" if p is None else f" {p_words(p)}."
+        return f"{what} {change}: more than the {allowed} that are allowed.{tested}"
     return _open_end(f"{what} {change}.", decision)
 
 

@@ -14,6 +14,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.stats.scores import (
     ALL_EQUAL,
     Interval,
+    clustered_mean,
     equal_interval,
     pass_interval,
     score_interval,
@@ -129,14 +130,17 @@ class ClusteredScores:
         n, units = sum(size for _, size in self.groups.values()), len(self.groups)
         if not n:
             return None
-        mean = min(max(math.fsum(total for total, _ in self.groups.values()) / n, 0.0), 1.0)
         if units < 2:
+            mean = math.fsum(total for total, _ in self.groups.values()) / n
             return Interval(mean, None, None, n, "no interval from one cluster", level)
-        residuals = math.fsum((total - size * mean) ** 2 for total, size in self.groups.values())
-        variance = units / (units - 1) * residuals / n**2
-        if variance < ALL_EQUAL:
-            return equal_interval(mean, n, units=units, level=level)
-        return score_interval(mean, variance, n, df=units - 1, level=level)
+        found = clustered_mean(
+            [total for total, _ in self.groups.values()],
+            [size for _, size in self.groups.values()],
+        )
+        mean = min(max(found.mean, 0.0), 1.0)
+        if found.variance < ALL_EQUAL:
+            return equal_interval(mean, n, units=found.units, level=level)
+        return score_interval(mean, found.variance, n, df=found.df, level=level)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.stats.arrays import Range
-    from edison_ci.stats.paired import PValue
+    from edison_ci.stats.paired import Pairs
+    from edison_ci.stats.permutation import PValue
 
 
 # Passing needs every item to pass, each without correction: the chance to pass everything wrongly
@@ -97,13 +99,26 @@ class GateRule:
         return round(1 - self.confidence, 12)
 
 
+def push_level(alpha: float, push: int) -> float:
+    """Return the error at which a push of a pull request may pass, 1 for the first.
+
+    The first has the whole error, the k-th 6/(pi k)^2 of it. The chance that a real drop ever
+    passes is at most 1.4 times the error, for any number of pushes (Bonferroni).
+    """
+    if push < 1:
+        raise ValueError(f"pushes are counted from 1, not {push!r}")
+    return alpha if push == 1 else 6 * alpha / (math.pi * push) ** 2
+
+
 @dataclass(frozen=True, slots=True)
 class Missing:
     """Cases that were planned but cannot be paired."""
 
     count: int = 0
-    base_only: tuple[float, ...] = ()
-    """Base scores of the cases whose head is missing."""
+    lost: int = 0
+    """Cases of the base of which the head has lost an answer."""
+    worst: Pairs | None = None
+    """All cases that the base has, with lost answers at their worst; None if none is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +141,9 @@ class GateDecision:
     """The change that is tolerated, or the level that is required."""
     kind: Literal["change", "relative", "level"] = "change"
     alpha: float = 0.05
-    """The one-sided error that the verdict allows; smaller than 1 - level at an early look."""
+    """The one-sided error that the verdict allows, over all looks together."""
     worst_plausible: float | None = None
-    """One-sided bound on the bad side; of scores it counts one more, wholly failed case."""
+    """One-sided bound on the bad side; of scores it counts unseen, wholly failed cases."""
     best_plausible: float | None = None
     """One-sided bound on the good side."""
     p: PValue | None = None
@@ -144,5 +159,7 @@ class GateDecision:
     """Further cases that would settle it; None unless inconclusive, or if beyond every plan."""
     n_more_range: tuple[int | None, int | None] | None = None
     """The same for the ends of an sd that fewer than 10 cases estimate."""
+    clusters: int | None = None
+    """Clusters of the cases; None where every case is its own."""
     missing: int = 0
     notes: tuple[str, ...] = ()

@@ -316,13 +316,23 @@ def case_ids(connection: sqlite3.Connection, run_id: str) -> list[str]:
 
 
 def clusters_of(connection: sqlite3.Connection, *run_ids: str) -> dict[str, str]:
-    """Return the cluster of each case that belongs to one."""
-    rows = connection.execute(
-        "select distinct case_id, cluster from cell where cluster is not null "
-        f"and run_id in ({', '.join('?' * len(run_ids))})",
-        run_ids,
-    )
-    return dict(rows.fetchall())
+    """Return the cluster of each case that belongs to one.
+
+    Of several runs the first that has a case decides, whether the case has a cluster there or not:
+    it is the base, and its prompt says which inputs are the same.
+    """
+    found: dict[str, str] = {}
+    for run_id in reversed(run_ids):
+        rows = connection.execute(
+            "select distinct case_id, cluster from cell where run_id = ?"
+            + (" and cluster is not null" if run_id is run_ids[-1] else ""),
+            (run_id,),
+        )
+        for case, cluster in rows:
+            found.pop(case, None)
+            if cluster is not None:
+                found[case] = cluster
+    return found
 
 
 class CellState(NamedTuple):

@@ -209,7 +209,9 @@ class ApprovalRow(NamedTuple):
     approved: bool
     reason: str
     kappa: float | None
+    lower_bound: float | None
     n: int
+    cases: int
     floor: float
     passes: int
     true_passes: int

@@ -195,6 +195,19 @@ def done_trial(
     return None if row is None else str(row[0])
 
 
+def newest_comparisons(
+    connection: sqlite3.Connection, experiment: str, *, simulated: bool, count: int = 5
+) -> list[str]:
+    """Return the newest complete runs of an experiment with a base, newest first."""
+    rows = connection.execute(
+        f"select id from run where experiment = ? and {NO_TRIAL} and status = 'COMPLETED' "
+        "and complete = 1 and base_commit is not null and shard is null and simulated = ? "
+        "order by created_at desc, rowid desc limit ?",
+        (experiment, simulated, count),
+    )
+    return [run_id for (run_id,) in rows]
+
+
 def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
     """Return a run by its id, `latest`, or an experiment's name for its last run.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.judges.approval import bound_text
 from tests.bare import lacking
 from tests.opened import opened
 
@@ -119,9 +120,9 @@ def test_with_a_approval_a_judge_decides(edison: Edison, approved: Folder) -> No
     assert told["gates"][0]["verdict"] == "fail"
     assert "advisory" not in told["gates"][0]["detail"]
     assert edison(approved, "gate").code == 1
-    assert ask(approved, "select approved, kappa, n from judge_approval order by approved") == [
-        (0, None, 0), (1, 1.0, CASES),
-    ]  # fmt: skip
+    kept = "select approved, kappa, lower_bound, n, cases from judge_approval order by approved"
+    bound = approval(approved)["lower_bound"]
+    assert ask(approved, kept) == [(0, None, None, 0, 0), (1, 1.0, bound, CASES, CASES)]
 
 
 def change_rubric(folder: Folder) -> None:
@@ -186,6 +187,33 @@ def test_a_judge_that_disagrees_with_people_only_advises(edison: Edison, project
     assert (code, told["gates"][0]["verdict"]) == (0, "skipped")
 
 
+def test_agreement_that_may_be_luck_does_not_approve(edison: Edison, project: Folder) -> None:
+    run(edison, project)
+    scores = iter([0.0, 0.08, -0.08] * CASES)
+    label_all(project, said=lambda score: min(1.0, max(0.0, score + next(scores))))
+    found = calibrated(edison, project)
+    kappa, decided = found["reports"][0]["kappa"], found["judge_approval"]
+    assert kappa["lower_bound"] < 0.6 < kappa["estimate"]
+    assert not decided["approved"]
+    assert decided["reason"].endswith("(one-sided 95%, 30 cases), the floor is 0.6")
+    assert f"at least {bound_text(kappa['lower_bound'])} " in decided["reason"]
+    shown = edison(project, "calibrate").out
+    assert f"About {decided['cases_needed']} more labelled cases would do" in shown
+    assert run(edison, project)[1]["gates"][0]["verdict"] == "skipped"
+
+
+def test_answers_of_one_cluster_count_as_one_case(edison: Edison, project: Folder) -> None:
+    rows = [json.loads(line) for line in project.read("datasets/names.jsonl").splitlines()]
+    for index, row in enumerate(rows):
+        row["cluster"] = f"k{index % 6}"
+    project.write("datasets/names.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    run(edison, project)
+    label_all(project)
+    found = calibrated(edison, project)
+    assert (found["reports"][0]["cases"], found["reports"][0]["kappa"]["units"]) == (CASES, 6)
+    assert approval(project)["cases"] == 6
+
+
 def test_a_change_cannot_take_a_judge_s_approval_away_to_pass(
     edison: Edison, approved: Folder
 ) -> None:
@@ -238,6 +266,9 @@ def test_the_report_says_how_the_judge_does_and_writes_the_approval(
     assert (kept["rubric"], kept["judges"], kept["models"]) == ("tone", ["judge"], ["sim/judge"])
     assert (kept["n"], kept["floor"], kept["simulated"]) == (CASES, 0.6, True)
     assert kept["kappa"] <= report["kappa"]["estimate"]
+    assert kept["cases"] == report["kappa"]["units"] == CASES
+    assert kept["lower_bound"] == pytest.approx(report["kappa"]["lower_bound"], abs=1e-4)
+    assert kept["lower_bound"] < kept["kappa"] - 0.1
     assert edison(project, "validate").code == 0
     audit = ask(project, "select actor, entity from audit where action = 'calibrate'")
     assert audit == [("ann@example.com", "tone by judge")]
@@ -372,6 +403,7 @@ def test_several_judges_are_reported_one_by_one_and_approved_together(
         + "other: {provider: sim, model: judge, options: {noise: 0.3}, params: {seed: 7}}\n",
     )
     project.edit("experiments/hello.yaml", "[judge]", "[judge, other]")
+    project.edit("rubrics/tone.yaml", "min_n: 25", "min_n: 25, min_kappa: 0.4")
     run(edison, project)
     label_all(project)
     found = calibrated(edison, project)

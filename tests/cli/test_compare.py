@@ -52,7 +52,7 @@ def versions(folder: Folder) -> list[str]:
 
 def broken(folder: Folder) -> None:
     """Make the prompt lose the name, so that its check fails everywhere."""
-    folder.edit("prompts/hello.md", "hello to {{ name }}", "hello to {{ name | first }}")
+    folder.edit("prompts/hello.md", "hello to {{ name }}", "hello to {{ name | lower }}")
 
 
 def test_a_commit_stands_for_the_newest_complete_run_of_it(edison: Edison, project: Folder) -> None:

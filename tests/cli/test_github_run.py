@@ -207,6 +207,19 @@ def test_a_comment_that_fails_changes_no_verdict(job: Job) -> None:
     assert (quiet.code, "there is no comment" in quiet.err) == (0, False)
 
 
+def test_pushes_are_counted_by_the_comment(job: Job) -> None:
+    job.bench.propose_prompt(f"{GOOD} Be brief.")
+    job.pull_request()
+    assert "ush 1 of" not in job.summary and "earlier pushes" not in job.summary
+    job.bench.propose_prompt(f"{GOOD} Be kind.")
+    job.pull_request()
+    assert "Push 2 of this pull request: to pass takes 99.24% confidence." in job.summary
+    job.pull_request()  # the same commit again is not another push
+    assert "Push 2 of this pull request" in job.summary
+    job.pull_request("--no-comment")
+    assert "Number of earlier pushes unknown: not counted." in job.summary
+
+
 def test_as_json_it_is_one_document(job: Job) -> None:
     job.bench.propose_prompt(BAD)
     told = json.loads(job.pull_request("--json").out)
@@ -598,7 +611,7 @@ def test_a_summary_that_cannot_be_written_hides_no_verdict(job: Job) -> None:
     assert "summary-1 cannot be written" in done.err
     job.bench.propose_prompt(f"{GOOD} Be brief.")
     assert job.pull_request().code == 2
-    assert states(job)[-1] == "final: pass"
+    assert states(job)[-1] == "final: inconclusive", "a second push takes more confidence"
 
 
 def test_a_shallow_checkout_of_the_merge_commit_is_enough(job: Job, tmp_path: Path) -> None:

@@ -67,6 +67,19 @@ def rows(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
+def test_models_that_differ_in_options_only_have_answers_of_their_own(
+    edison: Edison, rivals: Folder
+) -> None:
+    rivals.edit("models.yaml", " params: {temperature: 0.5}", "")
+    run_of(edison, rivals)
+    found = rows(
+        rivals,
+        "select distinct c.model, t.text from cell c join answer_text t "
+        "on t.request_hash = c.request_hash and t.answer_no = c.answer_no order by 1",
+    )
+    assert found == [("big", "Good morning and welcome, dear friend!"), ("small", "Hello!")]
+
+
 # --- who is compared with whom --------------------------------------------------------------------
 
 

@@ -331,7 +331,7 @@ def test_a_diff_shows_the_text_and_what_it_did(edison: Edison, told: Folder) -> 
     assert "-Say hello to {{ name }} in one friendly sentence, and nothing else." in lines
     assert "+Say hello to {{ name }} in one warm and friendly sentence, and nothing else." in lines
     assert lines[-2].startswith("hello: v2 is better +35.0 points (likely +3")
-    assert lines[-2].endswith("on 30 cases with small, by luck 1 in 10,000")
+    assert lines[-2].endswith("on 30 cases with small, p < 0.001")
     assert lines[-1].startswith("  25 cases fixed: c0, c1, ")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,11 @@ def commit(shop: Folder) -> None:
     shop.git("commit", "--quiet", "--message", "next")
 
 
+def without_clusters(shop: Folder) -> None:
+    golden = shop.read("datasets/golden.jsonl")
+    shop.write("datasets/golden.jsonl", re.sub(r', "cluster": "[^"]*"', "", golden))
+
+
 @pytest.fixture
 def shop(support: Folder) -> Folder:
     """The customer-support project in a repository."""
@@ -44,7 +50,7 @@ def shop(support: Folder) -> Folder:
 @pytest.fixture
 def repeats(shop: Folder) -> Folder:
     """A change of one word, and a gate that asks for more repeats: the second look is clear."""
-    shop.edit("experiments/support-reply.yaml", GATE, "margin: 5pp, if_unclear: more_repeats}")
+    shop.edit("experiments/support-reply.yaml", GATE, "margin: 6pp, if_unclear: more_repeats}")
     commit(shop)
     shop.edit("prompts/support-reply.md", WRITE, COMPOSE)
     return shop
@@ -52,7 +58,8 @@ def repeats(shop: Folder) -> Folder:
 
 @pytest.fixture
 def sampled(shop: Folder) -> Folder:
-    """A change that takes several batches of cases to tell."""
+    """A change that takes several batches of cases to tell, each a cluster of its own."""
+    without_clusters(shop)
     shop.edit("experiments/support-reply.yaml", "stop: {", "stop: {adaptive_sampling: true, ")
     shop.edit("experiments/support-reply.yaml", GATE, "margin: 6pp}")
     commit(shop)
@@ -114,7 +121,7 @@ def test_more_repeats_are_taken_until_it_is_clear(looked: Looked) -> None:
     assert (run["verdict"], row["verdict"]) == ("pass", "pass")
     assert row["sentence"].endswith("Clear at interim analysis 2 of 3, at 2 repeats a case.")
     interims = [
-        (interim["number"], interim["at"], interim["alpha"])
+        (interim["number"], interim["at"], round(interim["alpha"], 4))
         for interim in row["detail"]["interim_history"]
     ]
     assert interims == [(1, 1, 0.0015), (2, 2, 0.0181)]
@@ -146,7 +153,7 @@ def test_what_is_clear_at_once_takes_no_more_repeats(edison: Edison, repeats: Fo
 
 
 def test_after_three_looks_it_is_neutral(edison: Edison, repeats: Folder) -> None:
-    repeats.edit("experiments/support-reply.yaml", "margin: 5pp", "margin: 1pp")
+    repeats.edit("experiments/support-reply.yaml", "margin: 6pp", "margin: 1pp")
     repeats.git("stash", "push", "--quiet", "prompts")
     commit(repeats)
     repeats.git("stash", "pop", "--quiet")
@@ -362,6 +369,10 @@ def test_a_worse_prompt_fails_before_all_cases_are_asked(edison: Edison, sampled
 
 def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> None:
     """The fixed rule would pass these cases; it is not applied to them."""
+    sampled.edit("experiments/support-reply.yaml", "margin: 6pp}", "margin: 4.5pp}")
+    sampled.edit("prompts/support-reply.md", COMPOSE, WRITE)
+    commit(sampled)
+    sampled.edit("prompts/support-reply.md", WRITE, COMPOSE)
     code, run = told(edison, sampled)
     row = gate(run)
     assert (code, row["verdict"], run["interim"]["at"]) == (0, "inconclusive", CASES)
@@ -460,7 +471,7 @@ def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, sho
     weak = {one["prompt"]: one for one in run["weak_prompts"]}
     assert set(weak) == {"support-reply", "plain"}
     assert {one["best"] for one in weak.values()} == {"good"}
-    assert weak["plain"]["level"] == 0.025
+    assert weak["plain"]["level"] == 0.05
     shown = edison(shop, "status", "latest").out
     assert weak["plain"]["sentence"] in shown
     assert "good would" not in shown
@@ -476,7 +487,7 @@ def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, sho
     ("rule", "verdict", "method"),
     [
         ("guarantee: strict", "fail", "e-values at the end"),
-        ("fail_rule: beyond_margin", "fail", "t bound with one failed case added"),
+        ("fail_rule: beyond_margin", "fail", "t bound with unseen failed cases added"),
         ("margin: 14pp, fail_rule: beyond_margin", "inconclusive", "t bound with"),
         ("margin: 14pp", "fail", "t bound with"),
     ],
@@ -486,6 +497,7 @@ def test_stricter_and_milder_rules_reach_the_verdict(
 ) -> None:
     written = rule if "margin: " in rule else f"margin: 10pp, {rule}"
     shop.edit("experiments/support-reply.yaml", GATE, f"{written}}}")
+    without_clusters(shop)
     shop.edit("prompts/support-reply.md", WRITE, GOOD)
     commit(shop)
     shop.edit("prompts/support-reply.md", GOOD, WRITE)

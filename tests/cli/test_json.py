@@ -60,6 +60,8 @@ def test_plan(edison: Edison, mini: Folder) -> None:
         "seconds",
         "by_phase",
         "by_model",
+        "different_inputs",
+        "sd",
         "smallest_effect",
         "cases_for_margin",
         "reasons",

@@ -153,6 +153,7 @@ def test_a_judgment_that_is_missing_is_kept_with_its_reason(edison: Edison, pane
 
 def test_two_names_for_one_call_are_no_two_judges(edison: Edison, panel: Folder) -> None:
     panel.edit("models.yaml", "params: {temperature: 0.2}", "params: {temperature: 0.1}")
+    panel.edit("models.yaml", "file: mild.jsonl", "file: strict.jsonl")
     found = agreement_of(edison, panel)
     assert found["same_calls"] == [["mild", "strict"]]
     said = "mild and strict are the same call: their agreement means nothing."

@@ -99,6 +99,15 @@ def test_the_base_side_of_a_comparison_serves_too(edison: Edison, project: Folde
     assert compared["detail"]["base"]["side"] == "base"
 
 
+def test_the_stored_base_says_which_inputs_are_the_same(edison: Edison, project: Folder) -> None:
+    edison(project, "run")
+    project.edit("prompts/hello.md", "{{ name }}", "everybody")
+    compared, floor = gates(edison, project)
+    assert compared["verdict"] == "pass", "to the base these are 60 different inputs"
+    for row in (compared, floor, *gates(edison, project, "gate")):
+        assert "different input" not in row["sentence"]
+
+
 def test_more_repeats_are_not_taken_of_a_stored_base(edison: Edison, project: Folder) -> None:
     project.edit("experiments/hello.yaml", "base}", "base, margin: 1pp, if_unclear: more_repeats}")
     commit(project)

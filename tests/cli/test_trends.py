@@ -7,6 +7,8 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from edison_ci import utc
 from edison_ci.records import Verdict
 from edison_ci.results.decisions import GateRow, write_decisions
@@ -31,10 +33,10 @@ def days_ago(days: float) -> str:
     return utc.timestamp(utc.now() - dt.timedelta(days=days))
 
 
-def series(*means: float, **more: str) -> list[Planted]:
+def series(*means: float, fresh: bool = False) -> list[Planted]:
     """Return a run for each mean, the last one today, each a day after the one before."""
     return [
-        Planted(f"r{n}", days_ago(len(means) - 1 - n), {"small": scores(mean)}, **more)  # type: ignore[arg-type]  # texts
+        Planted(f"r{n}", days_ago(len(means) - 1 - n), {"small": scores(mean)}, fresh=fresh)
         for n, mean in enumerate(means)
     ]
 
@@ -58,7 +60,10 @@ def test_runs_come_oldest_first_with_lines(edison: Edison, mini: Folder) -> None
     assert lines[5].startswith("score        ▁▅█  60.0 to 80.0, now 80.0")
     assert lines[6].startswith("cost/answer  ▄▄▄  $0.000088 to $0.000088")
     assert lines[7].startswith("latency      ▄▄▄  204 ms to 204 ms")
-    assert lines[8] == "3 runs since the last change: drift is judged from run 6 on."
+    assert lines[8] == (
+        "1 run since the last change: drift is judged from run 6 on. "
+        "2 runs reused stored answers, which adds nothing."
+    )
 
 
 def test_the_document_has_the_numbers_of_each_run(edison: Edison, mini: Folder) -> None:
@@ -107,18 +112,42 @@ def test_a_run_that_a_look_stopped_early_is_marked_everywhere(edison: Edison, mi
 
 
 def test_a_sure_drop_is_an_alert(edison: Edison, mini: Folder) -> None:
-    plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.6))
+    plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.6, fresh=True))
     drift = told(edison, mini)["drift"]
-    assert (drift["alarm"], drift["runs_since_change"]) == ("alert", 7)
-    assert drift["reasons"][:2] == ["10% below the reference", "lower than noise explains"]
-    assert drift["sentence"].startswith("Quality 60, was 80 (5-run reference): -25%, not explained")
+    assert (drift["alarm"], drift["runs_since_change"], drift["current_runs"]) == ("alert", 7, 1)
+    assert drift["false_alarm_years"] >= 20
+    assert drift["sentence"] == (
+        "Quality 60, was 80 (5-run reference): -25%. "
+        "Without a change, seen at most once in 20 years on average."
+    )
     assert "ALERT  Quality 60, was 80" in edison(mini, "trends").out
 
 
 def test_a_steady_series_is_called_steady(edison: Edison, mini: Folder) -> None:
-    plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.81))
+    plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.81, fresh=True))
     assert told(edison, mini)["drift"]["alarm"] == "none"
-    assert "steady  Quality 81, was 80" in edison(mini, "trends").out
+    shown = edison(mini, "trends").out
+    assert "steady  Quality 81, was 80 (5-run reference): +1%, within the noise" in shown
+
+
+def test_runs_that_reuse_answers_are_one_observation(edison: Edison, mini: Folder) -> None:
+    """A low run that is repeated from stored answers is not seen more often by that."""
+    plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.8, fresh=True))
+    before = told(edison, mini)["drift"]
+    again = [Planted(f"again{n}", days_ago(-1 - n), {"small": scores(0.6)}) for n in range(3)]
+    plant(mini, *again)
+    after = told(edison, mini)["drift"]
+    assert (after["runs_since_change"], after["runs_reused"]) == (6, 3)
+    assert after["sentence"].endswith(" 3 runs reused stored answers, which adds nothing.")
+    assert {**before, "runs_reused": 3, "sentence": after["sentence"]} == after
+
+
+def test_cases_of_a_document_fall_together(edison: Edison, mini: Folder) -> None:
+    """Four documents cannot show what forty cases can."""
+    path = plant(mini, *series(0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.6, fresh=True))
+    with closing(open_database(path)) as connection:
+        connection.execute("update cell set cluster = 'd' || (substr(case_id, 2) % 4)")
+    assert told(edison, mini)["drift"]["alarm"] == "warn"
 
 
 def test_a_fall_is_forecast_to_the_gate(edison: Edison, mini: Folder) -> None:
@@ -126,11 +155,14 @@ def test_a_fall_is_forecast_to_the_gate(edison: Edison, mini: Folder) -> None:
         "experiments/hello.yaml", "gates:\n", "gates:\n  - {metric: composite, at_least: 70%}\n"
     )
     falling = [0.82 - 0.008 * n + 0.002 * (-1) ** n for n in range(12)]
-    plant(mini, *series(*falling))
+    plant(mini, *series(*falling, fresh=True))
     drift = told(edison, mini)["drift"]
-    assert drift["slope_per_day"] < 0
+    line = drift["trend"]
+    assert line["slope_per_day"] == pytest.approx(-0.008, abs=0.0005)
+    assert line["intercept"] == pytest.approx(0.82, abs=0.003)
+    assert (line["n"], line["p"] < 0.001) == (12, True)
     assert drift["forecast"]["day"] is not None
-    assert "at this pace it reaches 70 around 20" in drift["sentence"]
+    assert "points a week (from 82, p < 0.001); at this pace it reaches 70" in drift["sentence"]
 
 
 def test_a_change_starts_a_new_series(edison: Edison, mini: Folder) -> None:

@@ -295,7 +295,7 @@ def test_every_provider_has_a_smallest_whole_entry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "keys", "endpoint"),
+    ("provider", "keys", "address"),
     [
         ("openai", {"api_key": "OPENAI_API_KEY"}, "https://api.openai.com/v1"),
         ("anthropic", {"api_key": "ANTHROPIC_API_KEY"}, "https://api.anthropic.com"),
@@ -318,10 +318,10 @@ def test_every_provider_has_a_smallest_whole_entry() -> None:
     ],
 )
 def test_keys_and_addresses_have_the_vendors_defaults(
-    provider: str, keys: dict[str, str], endpoint: str
+    provider: str, keys: dict[str, str], address: str
 ) -> None:
     model = good(f"m: {{{WHOLE[provider]}}}\n")["m"]
-    assert (model.keys, model.endpoint) == (keys, endpoint)
+    assert (model.keys, model.address) == (keys, address)
     assert model.simulated is (provider == "sim")
 
 

@@ -45,7 +45,7 @@ def flag(kind: str, status: str = "ok", reason: str = "flag") -> Component:
 
 def test_a_pass_rate_is_decided_by_exact_bounds(results: Results) -> None:
     for index in range(20):
-        results.add(Graded(f"case-{index:02}", 0.5, passed=index < 17))
+        results.add(Graded(f"case-{index:02}", float(index < 17), passed=index < 17))
     verdicts = {
         floor: decided(results, "pass_rate", at_least=floor).verdict for floor in (0.6, 0.8, 0.98)
     }
@@ -53,19 +53,37 @@ def test_a_pass_rate_is_decided_by_exact_bounds(results: Results) -> None:
     row = decided(results, "pass_rate", at_least=0.8)
     assert (row.estimate, row.n) == (0.85, 20)
     assert row.detail["method"] == "one-sided Clopper-Pearson"
+    as_scores = decided(results, "composite", at_least=0.8)
+    assert (as_scores.p, as_scores.detail["worst_plausible"]) == (
+        row.p,
+        row.detail["worst_plausible"],
+    )
+
+
+def test_floors_are_allowed_for_like_every_other_test(results: Results) -> None:
+    """A floor that alone would fail, at p just below .05, does not among three."""
+    for index in range(20):
+        results.add(Graded(f"case-{index:02}", 0.9, passed=index < 16))
+    floor = {"metric": "pass_rate", "at_least": "94%"}
+    alone = results.decide(floor).rows[0]
+    assert alone.verdict == "fail" and 0.02 < (alone.p or 0) <= 0.05
+    kept = {"metric": "composite", "at_least": "50%"}
+    row = results.decide(floor, kept, kept).rows[0]
+    assert (row.verdict, row.detail["family"]) == ("inconclusive", 3)
+    assert row.p_holm == pytest.approx(3 * (row.p or 0))
 
 
 def test_pass_shares_of_several_repeats_are_decided_as_scores(results: Results) -> None:
     for index in range(30):
         for repeat in range(4):
             results.add(Graded(f"case-{index:02}", 0.5, repeat=repeat, passed=repeat != index % 4))
-    row = decided(results, "pass_rate", at_least=0.6)
+    row = decided(results, "pass_rate", at_least=0.5)
     assert (row.estimate, row.n, row.verdict) == (0.75, 30, "pass")
-    assert row.detail["method"] == "one-sided effective-n Wilson"
+    assert row.detail["method"] == "one-sided Clopper-Pearson, effective n"
 
 
 def test_a_score_has_a_floor_and_a_ceiling(results: Results) -> None:
-    for index in range(40):
+    for index in range(60):
         results.add(Graded(f"case-{index:02}", 0.7 + index % 5 / 20))
     assert decided(results, "composite", at_least="75%").verdict == "pass"
     assert decided(results, "composite", at_least="90%").verdict == "fail"

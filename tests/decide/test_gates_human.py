@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.stats.sampling import random_order
+from edison_ci.stats.sentences import signed
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
@@ -130,3 +131,82 @@ def test_people_compare_with_the_base(edison: Edison, ran: Folder) -> None:
     assert kinds["side"]["estimate"] > 0.3
     assert kinds["change"]["estimate"] == pytest.approx(-0.5, abs=0.1)
     assert "judge may favour one side" in edison(ran, "status", "latest").out
+
+
+# --- judges against people ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def changed(edison: Edison, ran: Folder) -> Folder:
+    """A run of both sides that its judge lets pass, not graded yet."""
+    gated(ran, "metric: composite, no_worse_than: base, margin: 30pp")
+    ran.write(".gitignore", ".edison/results.db*\n.edison/locks\n")
+    ran.git("add", "-A")
+    ran.git("commit", "-qm", "base")
+    ran.edit("prompts/hello.md", "one friendly sentence", "two friendly sentences")
+    assert edison(ran, "run", "--against", "HEAD", "-q").code == 0
+    _, (row,) = rows(edison, ran)
+    assert (row["verdict"], row["n"]) == ("pass", CASES)
+    assert "human_labels" not in row["detail"]
+    return ran
+
+
+def grade_both(edison: Edison, folder: Folder, cases: int, head: str, base: str) -> None:
+    done = edison(folder, "grade", "--list", "--json", "--reveal", "--limit", "100")
+    for cell in json.loads(done.out)["cells"][: 2 * cases]:
+        value = head if cell["side"] == "head" else base
+        assert edison(folder, "grade", "--cell", cell["cell"], "--grade", value, "-q").code == 0
+
+
+def test_labels_of_both_sides_correct_a_judge_that_misses_the_drop(
+    edison: Edison, changed: Folder
+) -> None:
+    before = rows(edison, changed)[1][0]["estimate"]
+    grade_both(edison, changed, 20, head="2", base="4")
+    code, (row,) = rows(edison, changed)
+    assert (code, row["verdict"], row["n"]) == (1, "fail", CASES)
+    assert row["estimate"] == pytest.approx(-0.5, abs=0.05)
+    assert row["p"] < 0.001
+    labels = row["detail"]["human_labels"]
+    assert labels["labels"] == 20
+    assert labels["judge_estimate"] == pytest.approx(before)
+    assert row["sentence"].endswith(
+        "Corrected by human grades of both sides of 20 cases; the judge alone says "
+        f"{signed(before)}."
+    )
+
+
+def test_labels_that_agree_let_the_gate_pass(edison: Edison, changed: Folder) -> None:
+    grade_both(edison, changed, 20, head="4", base="4")
+    code, (row,) = rows(edison, changed)
+    assert (code, row["verdict"]) == (0, "pass")
+    assert row["estimate"] == pytest.approx(0, abs=0.05)
+    assert row["detail"]["human_labels"]["labels"] == 20
+
+
+def test_few_labels_take_back_a_pass_where_the_judge_favors_the_head(
+    edison: Edison, changed: Folder
+) -> None:
+    grade_both(edison, changed, 8, head="2", base="4")
+    _, (row,) = rows(edison, changed)
+    assert (row["verdict"], row["n_more"]) == ("inconclusive", None)
+    assert (
+        "But on 8 cases that people graded on both sides the judge favors the head by"
+        in (row["sentence"])
+    )
+    labels = row["detail"]["human_labels"]
+    assert labels["labels"] == 8
+    assert labels["judge_favors_head"] == pytest.approx(0.5, abs=0.1)
+    assert labels["p"] == pytest.approx(1 / 256)
+
+
+def test_few_labels_that_agree_change_nothing(edison: Edison, changed: Folder) -> None:
+    grade_both(edison, changed, 8, head="4", base="4")
+    _, (row,) = rows(edison, changed)
+    assert row["verdict"] == "pass"
+    assert "human_labels" not in row["detail"]
+
+
+def test_thumbs_do_not_correct_a_score(edison: Edison, changed: Folder) -> None:
+    grade_both(edison, changed, 20, head="down", base="up")
+    assert rows(edison, changed)[1][0]["verdict"] == "pass"

@@ -21,6 +21,7 @@ from edison_ci.plan.interim_analysis import (
 )
 from edison_ci.records import CellStatus, Verdict
 from edison_ci.results.samples import TwoSidedSample
+from edison_ci.stats.sequential import planned_levels, repeated_p
 from edison_ci.stats.verdicts import GateRule
 from edison_ci.store.cells import Component
 from tests.stats.anytime import by_capital
@@ -54,10 +55,13 @@ def test_an_early_look_must_be_surer_than_a_late_one(results: Results) -> None:
         for repeat in range(3):
             pair(results, f"case-{index}", (0.9, 0.6 + index / 100), repeat=repeat)
     first, second = (at(results, repeats_analysis(k, 1), MORE).rows[0] for k in (1, 2))
-    assert (first.verdict, first.p, first.detail["interim"]["alpha"]) == (
-        "inconclusive", 2**-8, 0.0015
-    )  # fmt: skip
-    assert (second.verdict, second.detail["interim"]["alpha"]) == ("fail", 0.0181)
+    levels = planned_levels(3)
+    assert (first.verdict, first.detail["interim"]["alpha"]) == ("inconclusive", levels[0])
+    assert (second.verdict, second.detail["interim"]["alpha"]) == ("fail", levels[1])
+    assert (first.p, second.p) == tuple(repeated_p(2**-8, look=look, looks=3) for look in (1, 2)), (
+        "the p-value of all planned analyses together"
+    )
+    assert first.p is not None and second.p is not None and second.p < 0.05 < first.p
     assert first.low == second.low, "the interval that is shown keeps the level of the gate"
     assert first.detail["level"] == 0.95
 
@@ -74,8 +78,8 @@ def test_a_look_sees_only_the_repeats_it_had(results: Results) -> None:
 def test_what_was_clear_is_kept_and_counts_in_the_family(results: Results) -> None:
     for index in range(60):
         pair(results, f"case-{index:02}", (0.8, 0.8), model="large")
-        pair(results, f"case-{index:02}", (0.8, 0.7 + index % 3 / 10), model="small")
-    gate = {**MORE, "margin": "7pp"}
+        pair(results, f"case-{index:02}", (0.8, 0.5 + index % 3 / 5), model="small")
+    gate = {**MORE, "margin": "15pp"}
     first = at(results, repeats_analysis(1, 1), gate)
     assert [row.verdict for row in first.rows] == ["pass", "inconclusive"]
     assert continues(first.rows, repeats_analysis(1, 1))
@@ -85,6 +89,19 @@ def test_what_was_clear_is_kept_and_counts_in_the_family(results: Results) -> No
     assert second.rows[0] == first.rows[0]
     assert second.rows[1].detail["interim"]["number"] == 2
     assert second.rows[1].detail["family"] == 2
+
+
+def test_comparisons_at_a_look_share_the_error_and_not_the_level(results: Results) -> None:
+    """Two models, one of which drops with p = 1/64 at the second look: alone it is clear."""
+    for index in range(6):
+        for repeat in range(2):
+            pair(results, f"case-{index}", (0.9, 0.6 + index / 100), repeat=repeat, model="small")
+            pair(results, f"case-{index}", (0.9, 0.9), repeat=repeat, model="large")
+    rows = {row.model: row for row in at(results, repeats_analysis(2, 1), MORE).rows}
+    alone = repeated_p(2**-6, look=2, looks=3)
+    assert alone < 0.05 < 2 * alone
+    assert rows["small"].p_holm == pytest.approx(2 * alone)
+    assert rows["small"].verdict == "inconclusive"
 
 
 def test_a_gate_that_looks_once_is_not_looked_at_again(results: Results) -> None:

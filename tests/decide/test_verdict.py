@@ -13,6 +13,7 @@ from edison_ci.errors import ExitCode
 from edison_ci.records import CellStatus, Verdict
 from edison_ci.results.decisions import SHOWN, GateRow
 from edison_ci.store.cells import Component
+from edison_ci.store.judgments import JudgeScoreRow, write_judge_scores
 
 if TYPE_CHECKING:
     from docs.gates import Results
@@ -59,6 +60,9 @@ def test_ties_on_few_cases_prove_little(results: Results) -> None:
     decision = results.decide(COMPOSITE)
     assert (decision.verdict, decision.exit_code) == ("inconclusive", ExitCode.DONE)
     assert only(decision).n_more == 13
+    assert only(decision).sentence.endswith(
+        " All 40 differences are 0: up to 8.8% of cases could differ and not have been seen."
+    )
 
 
 def test_the_same_answers_on_both_sides_pass_without_statistics(results: Results) -> None:
@@ -266,9 +270,32 @@ def test_errors_are_missing_and_never_failures(results: Results) -> None:
     for index in range(100):
         results.both(f"case-{index:03}", 0.8, None if index < 4 else 0.8)
     row = only(results.decide(COMPOSITE))
-    assert (row.verdict, row.n, row.detail["missing"]) == ("pass", 96, 4)
-    floor = only(results.decide({"metric": "pass_rate", "at_least": "95%"}))
-    assert (floor.verdict, floor.estimate, floor.n) == ("pass", 1.0, 96)
+    assert (row.verdict, row.estimate, row.n, row.detail["missing"]) == ("inconclusive", 0, 96, 4)
+    said = "nswers of the head are missing in 4 cases: would not pass if they had gone badly"
+    assert said in row.sentence and row.n_more is None
+    for floor, verdict in (("95%", "inconclusive"), ("90%", "pass")):
+        row = only(results.decide({"metric": "pass_rate", "at_least": floor}))
+        assert (row.verdict, row.estimate, row.n) == (verdict, 1.0, 96)
+
+
+@pytest.mark.parametrize("status", [CellStatus.ERROR, CellStatus.BLOCKED, CellStatus.SKIPPED])
+def test_losing_bad_answers_never_helps_to_pass(results: Results, status: CellStatus) -> None:
+    """A head that fails 10 of 100 cases does not pass by losing these answers."""
+    for index in range(100):
+        results.add(Graded(f"case-{index:03}", 0.8, "base"))
+        if index < 10:
+            results.add(Graded(f"case-{index:03}", None, status=status))
+        else:
+            results.add(Graded(f"case-{index:03}", 0.8))
+    rows = results.decide(COMPOSITE, {**COMPOSITE, "guarantee": "strict"}).rows
+    assert [row.verdict for row in rows] == ["inconclusive"] * 2
+
+
+def test_answers_that_the_base_has_lost_leave_the_pairing(results: Results) -> None:
+    for index in range(100):
+        results.both(f"case-{index:03}", None if index < 10 else 0.8, 0.8)
+    row = only(results.decide(COMPOSITE))
+    assert (row.verdict, row.n, row.detail["missing"]) == ("pass", 90, 10)
 
 
 def test_all_errors_are_inconclusive_without_a_number(results: Results) -> None:
@@ -362,8 +389,11 @@ def test_a_lost_repeat_leaves_the_case_its_other_repeats(results: Results) -> No
             lost = repeat == 1 and index < 5
             results.both(f"case-{index:02}", 0.8, None if lost else 0.8, repeat=repeat)
     row = only(results.decide(COMPOSITE))
-    assert (row.verdict, row.n) == ("pass", 60)
+    assert (row.verdict, row.estimate, row.n) == ("inconclusive", 0, 60)
     assert "relabelled repeats" in row.detail["method"]
+    assert "missing in 5 cases" in row.sentence
+    floors = results.decide(*({"metric": "composite", "at_least": f} for f in ("70%", "60%"))).rows
+    assert [floor.verdict for floor in floors] == ["inconclusive", "pass"]
 
 
 def test_a_composite_that_is_no_number_is_missing(results: Results) -> None:
@@ -432,6 +462,28 @@ def test_a_hard_criterion_missing_on_one_side_is_no_improvement(results: Results
         for side, hard in (("base", 0.2), ("head", None if index < 30 else 0.2)):
             composite, components = judged(0.9, hard)
             results.add(Graded(f"case-{index:02}", composite, side, components=components))
+    row = only(results.decide(COMPOSITE))
+    assert (row.n, row.estimate) == (60, about(0.0))
+
+
+def test_a_strict_judge_that_fails_on_one_side_is_no_improvement(results: Results) -> None:
+    """A judge that gives 0.9 graded everything; one that gives 0.5 failed on half of the heads."""
+    for index in range(60):
+        for side in ("base", "head"):
+            strict = None if side == "head" and index < 30 else 0.5
+            easy = 0.9 if strict is None else 0.7
+            composite, components = judged(easy, 0.2)
+            case = f"case-{index:02}"
+            results.add(Graded(case, composite, side, components=components))
+            (cell,) = results.connection.execute(
+                "select id from cell where case_id = ? and side = ?", (case, side)
+            ).fetchone()
+            rows = [
+                JudgeScoreRow("lenient", "Easy", 0.9, 0.9),
+                JudgeScoreRow("strict", "Easy", strict, strict),
+                *(JudgeScoreRow(judge, "Very Hard", 0.2, 0.2) for judge in ("lenient", "strict")),
+            ]
+            write_judge_scores(results.connection, ((cell, row) for row in rows))
     row = only(results.decide(COMPOSITE))
     assert (row.n, row.estimate) == (60, about(0.0))
 

@@ -120,7 +120,7 @@ def test_a_model_that_changed_since_the_base_is_planned_twice(project: Folder) -
 
 def test_more_repeats_are_planned_when_they_are_asked_for(support: Folder) -> None:
     experiment = "experiments/support-reply.yaml"
-    support.edit(experiment, "margin: 10pp}", "margin: 5pp, if_unclear: more_repeats}")
+    support.edit(experiment, "margin: 10pp}", "margin: 6pp, if_unclear: more_repeats}")
     support.git("init", "--quiet", "--initial-branch=main")
     support.git("add", "--all")
     support.git("commit", "--quiet", "--message", "start")

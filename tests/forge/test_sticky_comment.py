@@ -20,7 +20,9 @@ from edison_ci.forge.sticky_comment import (
     ReportState,
     marker_line,
     parse_marker,
+    parse_pushes,
     post,
+    push_number,
     truncate,
     utf16_length,
 )
@@ -408,3 +410,45 @@ def test_one_endless_line_is_left_out() -> None:
 )
 def test_the_limit_always_holds(lines: list[str], limit: int) -> None:
     assert utf16_length(truncate("\n".join(lines), limit, elsewhere="the summary")) <= limit
+
+
+# --- pushes ---------------------------------------------------------------------------------------
+
+
+async def test_the_comment_keeps_which_commits_it_has_reported_on(
+    fake: FakeGitHub, github: GitHub
+) -> None:
+    async with github:
+        assert await push_number(github, 1, "edison", OLD) == 1
+        await post(github, 1, report("one").text)
+        assert await push_number(github, 1, "edison", OLD) == 1
+        assert await push_number(github, 1, "edison", NEW) == 2
+        running = report("...", run=11, head=NEW, state=ReportState.RUNNING)
+        await post(github, 1, running.text)
+        assert parse_pushes(bodies(fake)[0]) == [OLD[:12]]
+        await post(github, 1, report("two", run=11, head=NEW).text)
+        assert await push_number(github, 1, "edison", "c" * 40) == 3
+        assert await push_number(github, 1, "other", "c" * 40) == 1
+    assert parse_pushes(bodies(fake)[0]) == [OLD[:12], NEW[:12]]
+
+
+async def test_pushes_in_a_comment_of_another_account_do_not_count(
+    fake: FakeGitHub, github: GitHub
+) -> None:
+    fake.state.add_comment(1, report("forged").text, Grant("mallory", is_bot=False))
+    async with github:
+        assert await push_number(github, 1, "edison", NEW) == 1
+
+
+@pytest.mark.parametrize("verdict", [None, "error", "skipped"])
+def test_a_commit_that_was_not_decided_is_no_push(verdict: str | None) -> None:
+    decided = report()
+    assert parse_pushes(decided.text) == [OLD[:12]]
+    undecided = replace(decided, marker=replace(decided.marker, verdict=verdict))
+    assert parse_pushes(undecided.text) == []
+
+
+@pytest.mark.parametrize("pushes", ["3", '"abc"', '["x", 3, null]', "{}"])
+def test_pushes_that_are_no_commits_are_ignored(pushes: str) -> None:
+    line = f'<!-- edison-ci:data {{"pushes": {pushes}}} -->'
+    assert parse_pushes(f"{marker_line('edison')}\n{line}\n") == []

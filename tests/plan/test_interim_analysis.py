@@ -59,20 +59,26 @@ def test_three_looks_at_1_2_and_3_times_the_repeats() -> None:
 
 def test_cases_are_dealt_in_an_order_of_their_own_and_all_of_them() -> None:
     cases = deck(95)
-    batches = list(random_batches(lambda: cases, seed="run", size=BATCH, read_ahead=40))
+    batches = list(random_batches(lambda: cases, {}, seed="run", size=BATCH, read_ahead=40))
     assert [len(batch) for batch in batches] == [20, 20, 20, 20, 15]
     order = [case.id for batch in batches for case in batch]
     assert sorted(order) == [case.id for case in cases]
     assert order != sorted(order)
-    again = list(random_batches(lambda: cases[::-1], seed="run", size=BATCH))
+    again = list(random_batches(lambda: cases[::-1], {}, seed="run", size=BATCH))
     assert [case.id for batch in again for case in batch] == order, "read ahead or not"
-    other = list(random_batches(lambda: cases, seed="another run", size=BATCH))
+    other = list(random_batches(lambda: cases, {}, seed="another run", size=BATCH))
     assert [case.id for batch in other for case in batch] != order
+
+
+def clusters_of(cases: list[Case]) -> dict[str, str]:
+    return {case.id: case.cluster for case in cases if case.cluster is not None}
 
 
 def test_clusters_are_dealt_whole() -> None:
     cases = deck(120, clusters=50)
-    batches = list(random_batches(lambda: cases, seed="run", size=20, read_ahead=20))
+    batches = list(
+        random_batches(lambda: cases, clusters_of(cases), seed="run", size=20, read_ahead=20)
+    )
     seen = [{case.cluster for case in batch} for batch in batches]
     assert [len(clusters) for clusters in seen] == [20, 20, 10]
     assert not seen[0] & seen[1]
@@ -82,7 +88,7 @@ def test_what_was_dealt_is_found_again_from_the_cells() -> None:
     cases = deck(70, clusters=33)
     batches = [
         sorted(case.id for case in batch)
-        for batch in random_batches(lambda: cases, seed="x", size=20)
+        for batch in random_batches(lambda: cases, clusters_of(cases), seed="x", size=20)
     ]
     known = [(case.id, case.cluster) for case in cases[::-1]]
     assert [sorted(batch) for batch in batches_of(known, seed="x", size=20)] == batches

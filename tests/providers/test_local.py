@@ -85,7 +85,7 @@ async def test_temperature_0_has_one_answer_whatever_else_is_asked(small: Provid
 
 async def test_the_system_message_matters(small: Provider) -> None:
     answers = [
-        await small.complete(ask(STORY, system=system, params={"temperature": 0, "max_tokens": 8}))
+        await small.complete(ask(STORY, system=system, params={"temperature": 0, "max_tokens": 64}))
         for system in (HELPFUL, "You speak French only. Répondez en français.")
     ]
     assert answers[0].text != answers[1].text

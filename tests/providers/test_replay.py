@@ -269,8 +269,6 @@ def test_a_repeat_that_was_not_recorded_has_no_answer() -> None:
         "{provider: anthropic, model: gpt-4o}",
         "{provider: ollama, model: gpt-4o}",
         "{provider: litellm, model: openai/gpt-4o}",
-        "{provider: vertex, model: gpt-4o, options: {project: p, location: l}}",
-        "{provider: bedrock, model: gpt-4o, options: {region: eu-central-1}}",
     ],
 )
 async def test_a_replay_model_answers_for_a_vendor_at_its_own_address(

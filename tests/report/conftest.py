@@ -21,6 +21,7 @@ from edison_ci.results.run_result import Change, Files, Finding
 from edison_ci.results.slices import EstimateWithInterval, Slice
 from edison_ci.results.snapshot import SuiteChange
 from edison_ci.results.weaknesses import PromptContrast
+from edison_ci.stats.pruning import Contrast
 from edison_ci.store.cells import Component
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
@@ -293,7 +294,7 @@ def _poisoned(view: RunResult, text: str) -> RunResult:
         gates=gates,
         variants=scores,
         changes=changes,
-        weak_prompts=(PromptContrast(text, text, 9, -0.2, 0.001, 0.05, "exact"),),
+        weak_prompts=(PromptContrast(Contrast(text, text, -0.2, 9, "exact", 0.001, None)),),
         findings=tuple(Finding(text, "safety", "flag", text, text, text) for _ in view.findings),
         missing=(text, *view.missing),
         eval_suite=tuple(SuiteChange(text, text, text) for _ in view.eval_suite),

@@ -174,8 +174,8 @@ def test_prose_is_never_more_than_words(text: str) -> None:
 
 def test_prose_keeps_a_sentence_of_ours_as_it_is() -> None:
     said = (
-        "Quality dropped by 12.4 points (likely 8.5 to 16.2 lower) on the same 93 cases. "
-        "Chance of seeing this by luck: 1 in 10,000."
+        "Quality dropped by 12.4 points (at least 8.5, one-sided 95%) on the same 93 cases. "
+        "p < 0.001."
     )
     assert prose(said) == said
     assert prose("Get one with `edison run --against REF`, such as main.") == (

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from scipy.stats import ttest_ind
 
 from docs.gates import Answer, Graded, Results
 from edison_ci.config.experiment import Gate
 from edison_ci.errors import UsageError
-from edison_ci.results.comparison import ComparisonEstimate, ComparisonSettings, compare_choices
+from edison_ci.records import Side
+from edison_ci.results.comparison import (
+    ComparisonEstimate,
+    ComparisonSettings,
+    compare_choices,
+    compare_with_base,
+)
 from edison_ci.results.comparison_sample import CellChoice
+from edison_ci.results.leaderboard import Scores, contrast_of
+from edison_ci.results.samples import SIDES, CaseFilter, TwoSidedSample, metric_of
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -54,7 +65,7 @@ def test_a_clear_gain_is_b_better_and_lists_what_it_fixed(two: Two) -> None:
     assert found.estimate == pytest.approx(0.24)
     assert found.fixed[0].passed == (False, True)
     assert found.sentence.startswith("B is better: from A to B +24.0 points (likely +")
-    assert "on the same 20 cases. Chance of seeing this by luck: " in found.sentence
+    assert "on the same 20 cases. p < 0.001." in found.sentence
 
 
 def test_the_other_way_round_the_sign_flips(two: Two) -> None:
@@ -134,11 +145,30 @@ def test_different_data_with_much_in_common_is_compared_on_that(two: Two) -> Non
 def test_different_data_with_little_in_common_is_compared_unpaired(two: Two) -> None:
     two.fill([0.4, 0.5] * 6, [])
     for index in range(12):
+        two.b.add(Graded(f"d{index}" if index else "c000", 0.8 - index % 2 / 10))
+    found = two.compare()
+    expected = ttest_ind([0.8, 0.7] * 6, [0.4, 0.5] * 6, equal_var=False).pvalue
+    assert found.p == pytest.approx(expected)
+    assert found.as_json()["difference"]["p"] == found.p
+    assert found.sentence.endswith(", unpaired, p < 0.001.")
+    assert "less sensitive" in found.notes[0]
+
+
+def test_other_data_without_any_spread_says_so(two: Two) -> None:
+    two.fill([0.4] * 12, [])
+    for index in range(12):
         two.b.add(Graded(f"d{index}" if index else "c000", 0.8))
     found = two.compare()
-    assert found.p is None
-    assert "unpaired" in found.sentence
-    assert "less sensitive" in found.notes[0]
+    assert found.p == pytest.approx(2 / math.comb(24, 12))
+    assert found.sentence.endswith(" All scores of A are equal, and all of B.")
+
+
+def test_ties_say_what_they_could_hide(two: Two) -> None:
+    found = two.fill([0.4, 0.6] * 20, [0.4, 0.6] * 20).compare()
+    assert found.sentence.endswith(
+        " All 40 differences are 0: up to 8.8% of cases could differ and not have been seen."
+    )
+    assert found.interval is not None and found.interval.high == pytest.approx(0.088, abs=0.0005)
 
 
 def test_nothing_in_common_is_refused(two: Two) -> None:
@@ -222,3 +252,29 @@ def test_only_what_makes_grades_must_be_the_same(
     else:
         with pytest.raises(UsageError, match=f"not measured alike: {differs} differ"):
             compare_choices(two.connection, a, b, ComparisonSettings())
+
+
+@pytest.mark.parametrize("shape", ["pass or fail", "scores"])
+def test_every_command_has_the_same_p_for_the_same_question(results: Results, shape: str) -> None:
+    """Recorded solutions of GSM8K: one system alone solves 209 problems, the other alone 152."""
+    base, head = [0.0] * 209 + [1.0] * 152 + [1.0] * 300, [1.0] * 209 + [0.0] * 152 + [1.0] * 300
+    if shape == "scores":
+        drawn = random.Random(5)
+        base = [drawn.random() for _ in range(60)]
+        head = [min(1.0, max(0.0, score + drawn.gauss(0.03, 0.1))) for score in base]
+    for index, (before, after) in enumerate(zip(base, head, strict=True)):
+        results.both(f"c{index:04}", before, after)
+    run = find_run(results.connection, results.run_id)
+    choices = CellChoice("base", run, Side.BASE), CellChoice("head", run, Side.HEAD)
+    compared = compare_choices(results.connection, *choices, ComparisonSettings())
+    (row,) = results.decide({"metric": "composite", "no_worse_than": "base"}).rows
+    beside = compare_with_base(results.connection, results.run_id)
+    cells = TwoSidedSample.of_run(results.connection, results.run_id)
+    metric, variants = metric_of(cells, "composite"), cells.common_variants()
+    first, second = (Scores(cells.sample(metric, variants, side), {}) for side in SIDES)
+    ranked = contrast_of(first, second, CaseFilter())
+    assert ranked is not None and beside is not None
+    found = {compared.p, row.detail["p_two_sided"], beside.p, ranked.p}
+    assert len(found) == 1
+    if shape == "pass or fail":
+        assert f"{found.pop():.5f}" == "0.00315"

@@ -120,9 +120,8 @@ def test_error_rates_on_labels_of_other_answers_correct_the_judge_s_passes(
 ) -> None:
     with opened(ran.path / ".edison/results.db") as connection:
         connection.execute(
-            "insert into judge_approval select id, '[\"judge\"]', 1, '', 0.7, 60, 0.6, 40, 36, "
-            "20, 14 "
-            "from run"
+            "insert into judge_approval select id, '[\"judge\"]', 1, '', 0.7, 0.6, 60, 60, 0.6, "
+            "40, 36, 20, 14 from run"
         )
     told = human(edison, ran)
     (found,) = told["models"][0]["corrections"]

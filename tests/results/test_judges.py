@@ -17,9 +17,9 @@ def test_the_approval_of_a_run_is_what_was_written_with_it(
     connection: sqlite3.Connection, stored: Stored
 ) -> None:
     connection.execute(
-        "insert or replace into judge_approval (run_id, judges, approved, reason, kappa, n, floor, "
-        "passes, true_passes, fails, true_fails) values (?, '[\"a\", \"b\"]', 0, 'too few', "
-        "null, 3, 0.6, 2, 1, 1, 0)",
+        "insert or replace into judge_approval (run_id, judges, approved, reason, kappa, n, cases, "
+        "floor, passes, true_passes, fails, true_fails) values (?, '[\"a\", \"b\"]', 0, 'too few', "
+        "null, 3, 2, 0.6, 2, 1, 1, 0)",
         (stored.against,),
     )  # is never committed
     found = approval_of(connection, stored.against)

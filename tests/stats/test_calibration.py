@@ -6,109 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import norm, t
+from scipy.stats import norm
 
 from edison_ci.stats.calibration import (
     JudgeTrust,
     LabelCounts,
-    LabelledScores,
-    corrected_mean,
     corrected_rate,
     judge_trust,
     side_bias,
     worst_criteria,
 )
-from edison_ci.stats.intervals import mean_interval
-
-
-def sample(n: int, others: int, seed: int, *, bias: float = 0.1) -> tuple[LabelledScores, float]:
-    """Return labels and scores of a judge that is too generous, and the true mean."""
-    repeat = np.random.default_rng(seed)
-    truth = repeat.beta(4, 2, n + others)
-    judge = np.clip(truth + bias + repeat.normal(0, 0.1, n + others), 0, 1)
-    return LabelledScores(truth[:n], judge[:n], judge[n:]), 4 / 6
-
-
-def test_the_prediction_powered_mean_is_the_formula() -> None:
-    data, _ = sample(40, 200, 1)
-    human, judge, rest = (np.asarray(x) for x in (data.human, data.judge, data.unlabelled))
-    everything = np.concatenate((judge, rest))
-    lam = np.cov(human, judge)[0, 1] / ((1 + 40 / 200) * everything.var(ddof=1))
-    lam = min(1, max(0, lam))
-    mean = lam * rest.mean() + (human - lam * judge).mean()
-    se = math.sqrt(lam**2 * rest.var(ddof=1) / 200 + (human - lam * judge).var(ddof=1) / 40)
-    found = corrected_mean(data)
-    assert found.value == pytest.approx(mean)
-    assert found.trust == pytest.approx(lam)
-    reach = t.ppf(0.975, 39) * se
-    assert found.interval == pytest.approx((mean - reach, mean + reach))
-
-
-def test_a_generous_judge_is_corrected_and_the_interval_is_narrower() -> None:
-    data, truth = sample(60, 300, 2)
-    found = corrected_mean(data)
-    assert found.value is not None and found.judge_mean is not None and found.interval is not None
-    assert found.judge_mean > truth + 0.05
-    assert abs(found.value - truth) < 0.05
-    alone = mean_interval(data.human)
-    assert alone is not None and alone.interval is not None
-    assert found.interval.high - found.interval.low < alone.interval.high - alone.interval.low
-
-
-def test_a_useless_judge_is_not_trusted() -> None:
-    repeat = np.random.default_rng(3)
-    human = repeat.uniform(0, 1, 50)
-    assert corrected_mean(LabelledScores(human, [0.7] * 50, [0.7] * 100)).trust == 0
-    backwards = corrected_mean(LabelledScores(human, 1 - human, repeat.uniform(0, 1, 100)))
-    assert backwards.trust == 0
-    assert backwards.value == pytest.approx(human.mean())
-
-
-def test_few_labels_stand_alone() -> None:
-    data, _ = sample(19, 100, 4)
-    found = corrected_mean(data)
-    assert "labels alone" in found.method and found.trust == 0
-    assert found.value == pytest.approx(np.mean(data.human))
-    assert corrected_mean(LabelledScores([], [], [0.5])).value is None
-    everything = corrected_mean(LabelledScores([0.5, 0.6] * 15, [0.5, 0.6] * 15, []))
-    assert "all cases labelled" in everything.method
-
-
-def test_labels_without_spread_still_have_width() -> None:
-    found = corrected_mean(LabelledScores([1.0] * 30, [1.0] * 30, [1.0] * 50))
-    assert found.value == 1 and found.interval is not None and found.interval.low < 0.95
-
-
-def test_differences_are_corrected_too() -> None:
-    repeat = np.random.default_rng(5)
-    human = repeat.normal(-0.05, 0.2, 150).clip(-1, 1)
-    judge = (human + 0.1 + repeat.normal(0, 0.1, 150)).clip(-1, 1)
-    found = corrected_mean(LabelledScores(human[:40], judge[:40], judge[40:]), differences=True)
-    assert found.value is not None and found.value < 0 < float(judge.mean())
-    few = corrected_mean(LabelledScores(human[:5], judge[:5], judge[5:]), differences=True)
-    assert few.interval is not None and few.interval.low >= -1
-
-
-def test_labels_that_do_not_match_are_refused() -> None:
-    with pytest.raises(ValueError, match="labels"):
-        corrected_mean(LabelledScores([0.5], [], [0.5]))
-    with pytest.raises(ValueError, match="finite"):
-        corrected_mean(LabelledScores([math.nan], [0.5], [0.5]))
-
-
-def test_the_corrected_mean_covers_the_truth_where_the_judge_does_not() -> None:
-    runs, hits, judge_hits = 600, 0, 0
-    for seed in range(runs):
-        data, truth = sample(40, 260, 100 + seed)
-        found = corrected_mean(data)
-        assert found.interval is not None
-        hits += found.interval.low <= truth <= found.interval.high
-        alone = mean_interval(np.concatenate((data.judge, data.unlabelled)))
-        assert alone is not None and alone.interval is not None
-        judge_hits += alone.interval.low <= truth <= alone.interval.high
-    assert hits / runs >= 0.93
-    assert judge_hits / runs < 0.5
-
 
 # --- pass rates -------------------------------------------------------------------------------
 
@@ -206,50 +113,3 @@ def test_a_judge_that_favours_one_side_is_noticed() -> None:
     assert side_bias([], [], rng=rng) is None
     with pytest.raises(ValueError, match="head"):
         side_bias(base, [], rng=rng)
-
-
-# --- clusters -------------------------------------------------------------------------------------
-
-
-def test_every_case_for_itself_is_nearly_the_same_as_no_clusters() -> None:
-    repeat = np.random.default_rng(5)
-    people, judge, rest = (repeat.uniform(0, 1, n) for n in (40, 40, 200))
-    judge = 0.5 * judge + 0.5 * people
-    alone = ([f"a{i}" for i in range(40)], [f"b{i}" for i in range(200)])
-    plain = corrected_mean(LabelledScores(people, judge, rest))
-    clustered = corrected_mean(LabelledScores(people, judge, rest, alone))
-    assert plain.value == clustered.value
-    assert plain.interval is not None
-    assert clustered.interval is not None
-    assert clustered.method == "prediction-powered mean, clustered"
-    assert clustered.interval.low == pytest.approx(plain.interval.low, abs=0.003)
-
-
-def test_cases_that_are_copies_of_each_other_count_once() -> None:
-    repeat = np.random.default_rng(5)
-    people, judge, rest = (repeat.uniform(0, 1, n) for n in (40, 40, 200))
-    names = ([f"a{i}" for i in range(40)], [f"b{i}" for i in range(200)])
-    twice = (names[0] * 2, names[1] * 2)
-    once = corrected_mean(LabelledScores(people, judge, rest, names))
-    more = [np.concatenate((x, x)) for x in (people, judge, rest)]
-    doubled = corrected_mean(LabelledScores(more[0], more[1], more[2], twice))
-    careless = corrected_mean(LabelledScores(more[0], more[1], more[2]))
-    widths = [
-        found.interval.high - found.interval.low
-        for found in (once, doubled, careless)
-        if found.interval is not None
-    ]
-    assert widths[1] == pytest.approx(widths[0], rel=0.05)
-    assert widths[2] < 0.8 * widths[0]
-
-
-def test_few_labels_of_clusters_stand_alone_with_the_interval_of_clusters() -> None:
-    found = corrected_mean(
-        LabelledScores(
-            [1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5, (["a", "a", "b", "b"], list("vwxyz"))
-        )
-    )
-    plain = corrected_mean(LabelledScores([1.0, 1.0, 0.0, 0.0], [1.0] * 4, [1.0] * 5))
-    assert found.interval is not None
-    assert plain.interval is not None
-    assert found.interval.high - found.interval.low > plain.interval.high - plain.interval.low

@@ -11,11 +11,10 @@ from statsmodels.stats.proportion import proportion_confint
 
 from edison_ci.stats.intervals import (
     clustered_interval,
-    exact_pass_bounds,
-    mean_bounds,
     mean_interval,
     pass_interval,
 )
+from edison_ci.stats.scores import Unseen, clustered_mean
 
 scores = st.lists(st.floats(0, 1, allow_nan=False), min_size=2, max_size=60)
 
@@ -46,10 +45,6 @@ def test_pass_rates_agree_with_statsmodels(passes: int, n: int) -> None:
     low, high = proportion_confint(passes, n, method="wilson")
     assert found is not None
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
-    exact = proportion_confint(passes, n, alpha=0.1, method="beta")
-    assert exact_pass_bounds(passes, n) == pytest.approx(
-        (0.0 if passes == 0 else exact[0], 1.0 if passes == n else exact[1]), abs=1e-10
-    )
 
 
 def test_seventeen_of_twenty_prints_as_documented() -> None:
@@ -146,20 +141,6 @@ def test_equal_scores_in_clusters_are_as_many_as_the_clusters() -> None:
     assert round(100 * clustered.low) == 69
 
 
-def test_one_sided_bounds_lie_inside_the_two_sided_interval() -> None:
-    data = [0.2, 0.5, 0.9, 0.7, 0.8]
-    whole, sides = mean_interval(data), mean_bounds(data)
-    assert whole is not None and sides is not None
-    assert whole.interval is not None and sides.interval is not None
-    assert whole.interval.low < sides.interval.low < sides.interval.high < whole.interval.high
-    assert sides.level == 0.95
-    # Ten perfect scores: 0.05^(1/10) at one side.
-    perfect = mean_bounds([1.0] * 10)
-    assert perfect is not None and perfect.low == pytest.approx(0.05**0.1)
-    grouped = mean_bounds(data, clusters=list("abcde"))
-    assert grouped is not None and grouped.low == pytest.approx(sides.low)
-
-
 def test_one_case_of_a_pass_rate_has_no_interval() -> None:
     one = pass_interval(1, 1)
     assert one is not None and (one.value, one.interval, one.n) == (1.0, None, 1)
@@ -174,3 +155,54 @@ def test_tied_pass_marks_are_covered_too(n: int) -> None:
         assert found is not None and found.low is not None and found.high is not None
         hits += found.low <= 0.9 <= found.high
     assert hits / 2_000 >= 0.925
+
+
+# --- clusters of unequal size ---------------------------------------------------------------------
+
+
+def by_matrices(sums: list[float], sizes: list[int]) -> tuple[float, float]:
+    """Return the CR2 variance of a mean and Satterthwaite's df, from the definition.
+
+    Residuals of each cluster are multiplied by the inverse square root of its block of I - H.
+    """
+    n = sum(sizes)
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    x = np.repeat([total / size for total, size in zip(sums, sizes, strict=True)], sizes)
+    leave = np.eye(n) - np.full((n, n), 1 / n)
+    columns = []
+    for cluster in range(len(sizes)):
+        mine = clusters == cluster
+        values, vectors = np.linalg.eigh(leave[np.ix_(mine, mine)])
+        half = vectors @ np.diag(values**-0.5) @ vectors.T
+        columns.append(leave[mine].T @ half @ np.ones(mine.sum()) / n)
+    rows = np.array(columns)
+    spread = rows @ rows.T
+    return float(np.sum((rows @ x) ** 2)), float(np.trace(spread) ** 2 / np.sum(spread**2))
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1], [3, 3, 3, 3], [1, 5, 2, 9, 1], [30, 1, 1, 1, 1]])
+def test_the_variance_of_clusters_is_cr2_with_satterthwaites_df(sizes: list[int]) -> None:
+    sums = [size * value for size, value in zip(sizes, (0.2, 0.9, 0.4, 0.7, 0.1), strict=False)]
+    found = clustered_mean(sums, sizes)
+    variance, df = by_matrices(sums, sizes)
+    assert (found.mean, found.variance, found.df) == pytest.approx(
+        (sum(sums) / sum(sizes), variance, df)
+    )
+
+
+def test_an_unseen_cluster_has_the_size_of_that_of_a_random_case() -> None:
+    sums, sizes = [1.0, 0.0, -2.0], [1, 1, 4]
+    whole = clustered_mean([*sums, -3.0], [*sizes, 3])
+    assert clustered_mean(sums, sizes, Unseen(1, -1.0)) == pytest.approx(whole)  # 18 / 6
+
+
+@pytest.mark.parametrize(("groups", "most"), [(8, 11), (12, 5), (30, 11)])
+def test_intervals_of_few_unequal_clusters_cover(groups: int, most: int) -> None:
+    rng, runs, hits = np.random.default_rng(groups), 2_000, 0
+    for _ in range(runs):
+        sizes = rng.integers(1, most + 1, groups)
+        names = np.repeat(np.arange(groups), sizes)
+        scores = np.clip(rng.normal(0.5, 0.1, groups)[names] + rng.normal(0, 0.1, names.size), 0, 1)
+        found = clustered_interval(scores, [str(name) for name in names])
+        hits += found is not None and (found.low or 0) <= 0.5 <= (found.high or 1)
+    assert hits / runs >= 0.93

@@ -122,12 +122,18 @@ def test_unpaired_differences_agree_with_welch() -> None:
     assert found is not None
     assert (found.n, found.sd) == (25, None)
     assert interval(found) == pytest.approx((reference.low, reference.high), abs=1e-10)
+    assert found.p == pytest.approx(ttest_ind(head, base, equal_var=False).pvalue)
+    back = unpaired_difference(head, base)
+    assert back is not None and back.p == pytest.approx(found.p)
 
 
 def test_unpaired_sides_without_spread_still_have_width() -> None:
     found = unpaired_difference([1.0] * 10, [0.5] * 10)
     low, high = interval(found)
     assert low < -0.5 < high
+    assert found is not None and found.p == pytest.approx(2 / math.comb(20, 10))
+    same = unpaired_difference([0.5] * 10, [0.5] * 10)
+    assert same is not None and same.p == 1
     lone = unpaired_difference([0.5], [0.5, 0.6])
     assert lone is not None and lone.interval is None
     assert unpaired_difference([], [0.5]) is None

@@ -15,10 +15,11 @@ import pytest
 from edison_ci import stats
 from edison_ci.stats.ab import compare
 from edison_ci.stats.agreement import krippendorff
-from edison_ci.stats.calibration import LabelledScores, corrected_mean, judge_trust
+from edison_ci.stats.calibration import judge_trust
 from edison_ci.stats.convergence import accept, converged
+from edison_ci.stats.corrected import LabelledScores, corrected_mean
 from edison_ci.stats.drift import watch
-from edison_ci.stats.gates import Limit, decide_score_level
+from edison_ci.stats.gates import Limit, decide_level
 from edison_ci.stats.other_metrics import decide_amount, tail_latency
 from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.pairwise import BothOrders, win_rate
@@ -48,7 +49,7 @@ def results() -> dict[str, Any]:
         "paired": paired_difference(head - base),
         "anytime": decide_look(pairs, looks=[20, 40]),
         "evidence": evidence(head - base, null="at most", mean=-0.05),
-        "level": decide_score_level(base, Limit(0.7)),
+        "level": decide_level(base, Limit(0.7)),
         "amount": decide_amount(pairs, rng=rng),
         "tail": tail_latency(rng.exponential(1, 90)),
         "wins": win_rate([BothOrders(1.0, 0.5), BothOrders(0.0, 1.0)] * 9, rng=rng),

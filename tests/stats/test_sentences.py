@@ -10,21 +10,23 @@ import pytest
 from edison_ci.records import Verdict
 from edison_ci.stats.agreement import Agreement, severity_of
 from edison_ci.stats.arrays import Range
-from edison_ci.stats.calibration import CorrectedMean, SideBias
-from edison_ci.stats.drift import Alarm, Cusum, DriftReport, Drop, Forecast, Trend
-from edison_ci.stats.gates import Limit, decide, decide_as_is, decide_pass_level, identical_outputs
+from edison_ci.stats.calibration import SideBias
+from edison_ci.stats.corrected import CorrectedMean
+from edison_ci.stats.drift import Alarm, DriftEvidence, DriftReport, Drop, Forecast, Trend
+from edison_ci.stats.gates import Limit, decide, decide_as_is, decide_level, identical_outputs
 from edison_ci.stats.other_metrics import decide_amount
-from edison_ci.stats.paired import Pairs, PValue
+from edison_ci.stats.paired import Pairs
 from edison_ci.stats.pairwise import BothOrders, OrderEffect, Preference, WinRate, win_rate
+from edison_ci.stats.permutation import PValue
 from edison_ci.stats.sentences import (
     agreement_sentence,
-    chance,
     comparisons_sentence,
     correction_sentence,
     drift_sentence,
     gate_sentence,
     judges_sentence,
     order_sentence,
+    p_words,
     points,
     side_sentence,
     signed,
@@ -50,6 +52,10 @@ GATE = GateDecision(
 )
 
 
+def passed(passes: int, of: int) -> list[float]:
+    return [1.0] * passes + [0.0] * (of - passes)
+
+
 def rng() -> np.random.Generator:
     return np.random.default_rng(1)
 
@@ -57,15 +63,16 @@ def rng() -> np.random.Generator:
 @pytest.mark.parametrize(
     ("p", "said"),
     [
-        (0.2, "20%"),
-        (0.002, "0.2%"),
-        (0.0005, "1 in 2,000"),
-        (1e-9, "1 in 10,000"),
-        (0, "1 in 10,000"),
+        (0.2, "p = 0.2"),
+        (0.0123, "p = 0.012"),
+        (0.001, "p = 0.001"),
+        (0.0005, "p < 0.001"),
+        (0, "p < 0.001"),
+        (1, "p > 0.99"),
     ],
 )
-def test_chances(p: float, said: str) -> None:
-    assert chance(p) == said
+def test_p_values(p: float, said: str) -> None:
+    assert p_words(p) == said
 
 
 def test_numbers_are_rounded_at_the_end_and_zero_has_no_sign() -> None:
@@ -75,12 +82,12 @@ def test_numbers_are_rounded_at_the_end_and_zero_has_no_sign() -> None:
 
 def test_the_three_verdicts() -> None:
     assert gate_sentence(GATE) == (
-        "Quality dropped by 9.1 points (likely 4.2 to 14.0 lower) on the same 40 cases. "
-        "Chance of seeing this by luck: 0.2%."
+        "Quality dropped by 9.1 points (at least 5, one-sided 95%) on the same 40 cases. p = 0.002."
     )
-    passed = replace(GATE, verdict=Verdict.PASS, value=0.001, worst_plausible=-0.029, n=120)
-    assert gate_sentence(passed) == (
-        "No drop beyond your 5-point tolerance: worst plausible change -2.9 points (120 cases)."
+    kept = replace(GATE, verdict=Verdict.PASS, value=0.001, worst_plausible=-0.029, n=120)
+    assert gate_sentence(kept) == (
+        "No drop beyond your 5-point tolerance: worst plausible change -2.9 points "
+        "(one-sided 95%, 120 cases)."
     )
     unclear = replace(
         GATE, verdict=Verdict.INCONCLUSIVE, value=-0.01, interval=Range(-0.076, 0.056), n=30,
@@ -101,17 +108,27 @@ def test_verdicts_with_notes_and_without_numbers() -> None:
     assert "could not be compared" in none and "about 200 more" in none
     few = gate_sentence(decide(Pairs.of([0.1, 0.5, 0.9], [0.3, 0.2, 0.9]), rng=rng()))
     assert " to " in few and "3 cases are too few" in few
-    wide = replace(GATE, interval=Range(-0.2, 0.01))
-    assert "1 higher to 20 lower" in gate_sentence(wide)
+    wide = replace(GATE, interval=Range(-0.2, 0.01), alpha=0.0015)
+    assert "(at least 5, one-sided 99.85%)" in gate_sentence(wide)
+
+
+def test_clusters_are_what_is_missing_where_there_are_any() -> None:
+    unclear = replace(GATE, verdict=Verdict.INCONCLUSIVE, n=30, clusters=6, n_needed=120, n_more=90)
+    said = gate_sentence(unclear)
+    assert "30 cases in 6 clusters are too few: about 18 clusters more" in said
+    never = gate_sentence(replace(unclear, n_needed=None, n_more=None))
+    assert never.endswith("No number of clusters settles it.")
+    floor = replace(unclear, kind="level", value=0.8, margin=0.7)
+    assert gate_sentence(floor).endswith("About 18 more clusters like these would settle it.")
 
 
 def test_levels_and_amounts() -> None:
     assert "keeps the limit of 80" in gate_sentence(
-        decide_pass_level(49, 50, Limit(0.8)), what="Pass rate"
+        decide_level(passed(49, 50), Limit(0.8)), what="Pass rate"
     )
-    assert "misses" in gate_sentence(decide_pass_level(10, 50, Limit(0.8)))
-    assert "more cases like these" in gate_sentence(decide_pass_level(42, 50, Limit(0.8)))
-    at_limit = gate_sentence(decide_pass_level(40, 50, Limit(0.8)))
+    assert "misses" in gate_sentence(decide_level(passed(10, 50), Limit(0.8)))
+    assert "more cases like these" in gate_sentence(decide_level(passed(42, 50), Limit(0.8)))
+    at_limit = gate_sentence(decide_level(passed(40, 50), Limit(0.8)))
     assert at_limit.endswith("keeps the limit of 80.")
     assert "keeps its limit" in gate_sentence(decide_as_is(0.01, 50, Limit(0.02, "at_most")))
     same = gate_sentence(
@@ -121,7 +138,8 @@ def test_levels_and_amounts() -> None:
     dear = gate_sentence(
         decide_amount(Pairs.of([1, 2, 3] * 4, [2, 4, 5] * 4), rng=rng()), what="Cost"
     )
-    assert dear.startswith("Cost +83%: more than the 10%") and "by luck" in dear
+    assert dear.startswith("Cost +83% (at least ") and "more than the 10%" in dear
+    assert dear.endswith("p < 0.001.")
 
 
 def test_many_comparisons() -> None:
@@ -176,15 +194,33 @@ def test_corrections() -> None:
 
 
 def test_drift() -> None:
-    drop = Drop(0.1111, 20, "", None, 0.95, 0.81, 0.72, 0.0005)
-    falling = Trend(-0.006 / 7, 12, "", 0.01, -40)
-    report = DriftReport(Alarm.ALERT, drop, Cusum(0, 12, "", ()), falling, (), 12)
+    drop = Drop(0.1111, 20, "", None, 0.95, 0.81, 0.72, runs=3)
+    falling = Trend(-0.006 / 7, 12, "", 0.012, -40, 0.812)
+    report = DriftReport(Alarm.ALERT, drop, DriftEvidence(30.0, 12, "", 9), falling, 12)
     forecast = Forecast(28.0, 12, "", Range(21.0, 51.0), 0.95)
     said = drift_sentence(report, forecast, when=lambda day: f"day {day:.0f}", threshold=0.7)
     assert said == (
-        "Quality 72, was 81 (5-run reference): -11%, not explained by noise (1 in 2,000). "
-        "Falling about 0.6 points a week; at this pace it reaches 70 around day 28 "
-        "(day 21 to day 51)."
+        "Quality 72 over the last 3 runs, was 81 (5-run reference): -11%. Without a change, seen "
+        "at most once in 20 years on average. Falling about 0.6 points a week (from 81.2, "
+        "p = 0.012); at this pace it reaches 70 around day 28 (day 21 to day 51)."
+    )
+    warned = replace(report, alarm=Alarm.WARN, trend=replace(falling, p=0.4))
+    assert drift_sentence(warned, when=str) == (
+        "Quality 72 over the last 3 runs, was 81 (5-run reference): -11%. Without a change, seen "
+        "at most once a quarter on average. No clear trend: -0.6 points a week (from 81.2, "
+        "p = 0.4)."
+    )
+    quiet = replace(
+        report, alarm=Alarm.NONE, drop=replace(drop, runs=1), evidence=replace(report.evidence,
+        value=0.1), trend=replace(falling, value=0.006 / 7)
+    )  # fmt: skip
+    assert drift_sentence(quiet, when=str) == (
+        "Quality 72, was 81 (5-run reference): -11%, within the noise of these runs. Rising about "
+        "0.6 points a week (from 81.2, p = 0.012)."
+    )
+    small = replace(quiet, evidence=report.evidence, trend=replace(falling, equal=True))
+    assert drift_sentence(small, when=str).endswith(
+        ": -11%, a small drop. All 12 runs score the same: no trend."
     )
     far = replace(forecast, value=None, reason="too far to predict")
     assert "too far to predict" in drift_sentence(report, far, when=str, threshold=0.7)

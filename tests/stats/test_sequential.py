@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from edison_ci.records import Verdict
+from edison_ci.stats.correction import holm
 from edison_ci.stats.sequential import (
     BETS,
+    Units,
     always_valid_interval,
     cases_for_evidence,
     decide_look,
     evidence,
     log_capital,
     planned_levels,
+    repeated_p,
 )
 from edison_ci.stats.verdicts import GateRule
 from tests.stats.anytime import by_capital, by_looks, pairs_of
@@ -73,10 +77,10 @@ def test_extreme_evidence_stays_a_number() -> None:
 
 
 def test_ties_alone_pass_at_93_cases() -> None:
-    assert cases_for_evidence([0.0], margin=0.05) == 93
+    assert cases_for_evidence(Units.of([0.0], None), margin=0.05) == 93
     few, enough = (decide_look(pairs_of([0.0] * n), looks=range(1, n + 1)) for n in (92, 93))
     assert (few.verdict, enough.verdict) == (INCONCLUSIVE, PASS)
-    assert cases_for_evidence([1.0, -1.0], margin=0.0001) is None
+    assert cases_for_evidence(Units.of([1.0, -1.0], None), margin=0.0001) is None
 
 
 @settings(max_examples=30, deadline=None)
@@ -177,11 +181,39 @@ def test_looking_every_twenty_cases_keeps_both_promises(mean: float, wrong: Verd
         (5, (0.00005, 0.0028, 0.0119, 0.0251, 0.0400)),
     ],
 )
-def test_levels_are_tabled_and_the_table_is_what_integration_gives(
-    looks: int, levels: tuple[float, ...]
-) -> None:
-    assert planned_levels(looks) == levels
-    assert planned_levels(looks, alpha=0.05 + 1e-9) == pytest.approx(levels, abs=6e-5)
+def test_levels_are_those_of_the_tables(looks: int, levels: tuple[float, ...]) -> None:
+    """Jennison and Turnbull 2000, rounded."""
+    assert planned_levels(looks) == pytest.approx(levels, abs=6e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.005, 0.2])
+def test_a_repeated_p_is_alpha_at_the_boundary_of_every_look(alpha: float) -> None:
+    for look, level in enumerate(planned_levels(3, alpha=alpha), start=1):
+        assert repeated_p(level, look=look, looks=3) == pytest.approx(alpha, abs=1e-8)
+
+
+def test_a_repeated_p_is_never_smaller_than_that_of_its_look() -> None:
+    found = [repeated_p(p, look=1, looks=3) for p in (0.0, 1e-12, 0.001, 0.3, 0.9, 1.0)]
+    assert found == sorted(found) and (found[0], found[-1]) == (0.0, 1.0)
+    assert repeated_p(0.04, look=3, looks=3) > 0.04
+    assert repeated_p(0.04, look=1, looks=1) == 0.04
+    with pytest.raises(ValueError, match="look"):
+        repeated_p(0.04, look=3, looks=2)
+
+
+def test_holm_on_repeated_p_values_keeps_alpha_where_divided_levels_do_not() -> None:
+    """Any of ten: the boundary for a tenth of alpha, not a tenth of each level."""
+    walks = np.random.default_rng(4).normal(size=(60_000, 10, 3)).cumsum(axis=2)
+    p = ndtr(-walks / np.sqrt([1, 2, 3]))
+    lowest = p.min(axis=1)
+    divided = (10 * lowest <= planned_levels(3)).any(axis=1).mean()
+    graphical = (lowest <= planned_levels(3, alpha=0.005)).any(axis=1).mean()
+    assert graphical < 0.0505
+    assert divided > graphical + 0.001
+    for family in p[lowest[:, 1].argsort()[:40]]:
+        smallest = repeated_p(float(family[:, 1].min()), look=2, looks=3)
+        adjusted = min(holm([repeated_p(float(v), look=2, looks=3) for v in family[:, 1]]).value)
+        assert adjusted == pytest.approx(min(1, 10 * smallest))
 
 
 @pytest.mark.parametrize("looks", [2, 6])
@@ -189,8 +221,6 @@ def test_computed_levels_keep_the_error(looks: int) -> None:
     levels = np.array(planned_levels(looks, alpha=0.1))
     walks = np.random.default_rng(4).normal(size=(200_000, looks)).cumsum(axis=1)
     z = walks / np.sqrt(np.arange(1, looks + 1))
-    from scipy.special import ndtr
-
     crossed = float(np.mean((ndtr(-z) <= levels).any(axis=1)))
     assert crossed == pytest.approx(0.1, abs=0.003)
 

@@ -7,15 +7,28 @@ import pytest
 
 from benchmarks import simulate
 from benchmarks import simulate_batch as batch
-from benchmarks.simulate_cells import AT_MARGIN, UNCHANGED, Figures
+from benchmarks import simulate_edges as edges
+from benchmarks import simulate_watching as watching
+from benchmarks.simulate_cells import AT_MARGIN, UNCHANGED
+from benchmarks.simulate_figures import Figures, Setting
+from benchmarks.simulate_judges import (
+    agreement_lows,
+    corrected_gates,
+    judges_of,
+    point_kappa,
+)
+from benchmarks.simulate_repeated import repeated_inputs
 from edison_ci.records import Verdict
-from edison_ci.stats.calibration import LabelledScores, corrected_mean
+from edison_ci.stats.corrected import LabelledScores, corrected_mean, decide_corrected
 from edison_ci.stats.correction import holm
-from edison_ci.stats.drift import cusum
-from edison_ci.stats.gates import decide
+from edison_ci.stats.gates import Limit, decide, decide_level
+from edison_ci.stats.human_agreement import agreement_bound
 from edison_ci.stats.intervals import mean_interval
 from edison_ci.stats.other_metrics import decide_amount
 from edison_ci.stats.paired import Pairs, paired_difference
+from edison_ci.stats.scores import Unseen, clustered_mean
+from edison_ci.stats.sequential import planned_levels, repeated_p
+from edison_ci.stats.verdicts import GateRule
 from tests.stats.anytime import by_looks
 
 SHAPES = {**UNCHANGED, **AT_MARGIN}
@@ -54,6 +67,28 @@ def test_intervals() -> None:
         assert found is not None and found.interval == pytest.approx((low, high), abs=1e-12)
 
 
+@pytest.mark.parametrize("name", edges.SIZES)
+def test_clusters(name: str) -> None:
+    sizes = edges.SIZES[name](rng(), 10, 30)
+    sums = -sizes * (rng().random(sizes.shape) < 0.1)
+    for unseen in (None, Unseen(1.7, -1.0)):
+        found = edges.clustered_errors(sums, sizes, unseen)
+        df = np.broadcast_to(found.df, found.mean.shape)
+        for row, (mean, se, free) in enumerate(zip(found.mean, found.se, df, strict=True)):
+            one = clustered_mean(sums[row].tolist(), sizes[row].tolist(), unseen)
+            assert (mean, se**2, free) == pytest.approx((one.mean, one.variance, one.df))
+
+
+@pytest.mark.parametrize("name", edges.FLOORS)
+def test_floors(name: str) -> None:
+    x = edges.FLOORS[name](rng(), 0.9, (20, 30))
+    found = edges.LevelBounds(x)
+    for row, low, high in zip(x, found.low, found.high, strict=True):
+        decision = decide_level(row, Limit(0.9))
+        bounds = decision.worst_plausible, decision.best_plausible
+        assert bounds == pytest.approx((max(0.0, low), high), abs=1e-9)
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_early_stopping(name: str) -> None:
     d = SHAPES[name](rng(), 4, 200)
@@ -65,7 +100,7 @@ def test_early_stopping(name: str) -> None:
         assert found.cases[index] == decision.n
 
 
-def test_corrections_costs_and_drift() -> None:
+def test_corrections_and_costs() -> None:
     p = rng().random((30, 6)) ** 4
     shown = rng().random((30, 6)) < 0.5
     for row, mask, fails in zip(p, shown, batch.holm_fails(p, shown), strict=True):
@@ -77,15 +112,51 @@ def test_corrections_costs_and_drift() -> None:
     for b, h, passes, fails in zip(base, head, costs.passes, costs.fails, strict=True):
         verdict = decide_amount(Pairs.of(b, h), rng=rng()).verdict
         assert (passes, fails) == (verdict is Verdict.PASS, verdict is Verdict.FAIL)
-    series = rng().normal(0.8, 0.02, (20, 30))
-    series[:, 20:] -= 0.03
-    for row, warned in zip(series, batch.cusum_warnings(series), strict=True):
-        assert cusum(row).warnings == tuple(np.flatnonzero(warned).tolist())
     human, judge, rest = rng().random((3, 5, 30))
     for h, j, r, low, high in zip(
         human, judge, rest, *batch.ppi_ends(human, judge, rest), strict=True
     ):
         assert corrected_mean(LabelledScores(h, j, r)).interval == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_corrections_of_a_judge_that_is_rarely_wrong(n: int) -> None:
+    human = (rng().random((30, 200)) < 0.8).astype(float)
+    judge = np.maximum(human, np.random.default_rng(2).random(human.shape) < 0.15)
+    ends = batch.ppi_ends(human[:, :n], judge[:, :n], judge[:, n:])
+    for h, j, low, high in zip(human, judge, *ends, strict=True):
+        found = corrected_mean(LabelledScores(h[:n], j[:n], j[n:]))
+        assert found.interval == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.05, 0.12])
+def test_gates_corrected_by_labels(drop: float) -> None:
+    human = rng().normal(-drop, 0.1, (20, 300)).clip(-1, 1)
+    judge = (human + np.random.default_rng(2).normal(0.05, 0.1, human.shape)).clip(-1, 1)
+    found = corrected_gates(human[:, :80], judge[:, :80], judge[:, 80:], rng())
+    verdicts = found.verdicts
+    for h, j, passes, fails, enough in zip(
+        human, judge, verdicts.passes, verdicts.fails, found.enough, strict=True
+    ):
+        decided = decide_corrected(LabelledScores(h[:80], j[:80], j[80:]), GateRule(), rng=rng())
+        assert enough == (decided is not None)
+        if decided is not None:
+            assert passes == (decided.decision.verdict is Verdict.PASS)
+            assert fails == (decided.decision.verdict is Verdict.FAIL)
+
+
+@pytest.mark.parametrize("answers", [1, 3])
+def test_lower_bounds_of_agreement(answers: int) -> None:
+    units = [str(case) for case in range(20) for _ in range(answers)]
+    for draw in judges_of(0.6).values():
+        human, judge = draw(rng(), (8, 20, answers))
+        lows, values = agreement_lows(human, judge), point_kappa(human, judge)
+        for h, j, low, value in zip(human, judge, lows, values, strict=True):
+            found = agreement_bound(h.ravel(), j.ravel(), units)
+            if found is None:
+                assert np.isnan(low)
+            else:
+                assert (found.low, found.value) == pytest.approx((low, value))
 
 
 def test_figures_become_a_table_between_the_marks() -> None:
@@ -97,3 +168,38 @@ def test_figures_become_a_table_between_the_marks() -> None:
     assert "old" not in new and new.startswith("before") and new.endswith("after")
     with pytest.raises(SystemExit):
         simulate.replaced("no marks", text)
+
+
+def test_questions_under_several_ids_are_counted_once() -> None:
+    figures = repeated_inputs(Setting(40, rng()))
+    at_margin, _, clustered, clustered_more = (
+        [float(row[column]) for row in figures.rows] for column in (1, 2, 3, 4)
+    )
+    assert max(at_margin) > 15, "by id, a drop of the margin passes often"
+    assert max(clustered + clustered_more) <= 5
+
+
+def test_families_at_planned_analyses_are_those_of_holm() -> None:
+    p = rng().random((30, 4, 3)) ** 3
+    null = np.array([True, True, False, False])
+    levels = np.array([planned_levels(3, alpha=0.05 / m) for m in range(1, 5)])
+    for family in p:
+        wrong = False
+        for look in range(3):
+            repeated = [repeated_p(float(x), look=look + 1, looks=3) for x in family[:, look]]
+            rejected = np.array(holm(repeated).value) <= 0.05
+            wrong |= bool((rejected & null).any())
+            if rejected.any():
+                break
+        assert watching.any_false(family[None], levels, null) == wrong
+
+
+def test_the_tables_of_watching_have_their_rows() -> None:
+    setting = Setting(20, rng())
+    for table in (watching.pruning, watching.planned_family):
+        found = table(setting)
+        assert all(len(row) == len(found.columns) + 1 for row in found.rows)
+    quiet = watching.evidence_by_run(rng(), "scores, noise 15", (12, 20, 5), 7.0)
+    lost = watching.evidence_by_run(rng(), "scores, noise 15", (12, 20, None), 7.0, lost=(8, 0.4))
+    assert quiet.shape == lost.shape == (12,)
+    assert lost[-1] > 20 > quiet[-1]

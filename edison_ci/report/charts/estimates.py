@@ -52,6 +52,7 @@ _TITLES = {
 }
 _LEVELS = {
     "pass_rate": Unit.SHARE,
+    "flips": Unit.SHARE,
     "win_rate": Unit.SHARE,
     "errors": Unit.SHARE,
     "cost_usd.mean": Unit.DOLLARS,
@@ -86,9 +87,13 @@ def one_prompt(gates: Iterable[GateRow]) -> bool:
 
 def gate_name(row: GateRow, *, short: bool = False) -> str:
     """Return metric, prompt and model of a gate; `short` leaves out the prompt."""
+    metric = row.metric if not row.gate.get("slices") else f"{row.metric}, worst slice"
+    fixed = row.gate.get("no_worse_than") or "base"
+    if fixed != "base":
+        metric += f", against {fixed if isinstance(fixed, str) else fixed['anchor']}"
     names = (row.model,) if short and row.model else (row.prompt, row.model)
     variant = " with ".join(name for name in names if name)
-    return f"{row.metric}, {variant}" if variant else row.metric
+    return f"{metric}, {variant}" if variant else metric
 
 
 def _gate_unit(row: GateRow) -> Unit:

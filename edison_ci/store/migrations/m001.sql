@@ -305,7 +305,9 @@ create table judge_approval (               -- what the judges of a run were all
   approved    integer not null check (approved in (0, 1)),
   reason      text not null,                -- why not, in words
   kappa       real,                         -- agreement with people; null if never measured
+  lower_bound real,                         -- one-sided 95%, over cases; the approval goes by it
   n           integer not null,             -- labels it rests on
+  cases       integer not null,             -- of the labels
   floor       real not null,
   passes      integer not null,             -- labels: answers that people let pass
   true_passes integer not null,             -- of these, passed by the judges

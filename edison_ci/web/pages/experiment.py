@@ -18,7 +18,7 @@ from edison_ci.results.snapshot import complete_runs, measured_experiments, obje
 from edison_ci.results.trends import TrendRun, points_of
 from edison_ci.results.versions import History, ModelScore, Version, measured_prompts, model_scores
 from edison_ci.spelling import did_you_mean
-from edison_ci.stats.sentences import chance, comparisons_sentence
+from edison_ci.stats.sentences import comparisons_sentence, p_words
 from edison_ci.store.loops import loops_by_experiment
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import open_suggestions
@@ -198,7 +198,7 @@ def _board(context: PageContext, name: str, newest: Run, *, at_once: bool) -> Le
 
     def work(own: PageContext) -> Leaderboard | None:
         stored = own.connection
-        case_filter = CaseFilter() if known is None else case_filter_of(known, name, stored=stored)
+        case_filter = CaseFilter() if known is None else case_filter_of(known, name, stored)
         return board_of(stored, name, case_filter)
 
     key = (*key, newest.finished_at)
@@ -257,7 +257,7 @@ def _differences(board: Leaderboard) -> list[Difference]:
     )
     for each in ordered[:_MOST_DIFFERENCES]:
         low, high = each.interval or (None, None)
-        luck = chance(each.p_holm)
+        luck = p_words(each.p_holm)
         found.append(
             Difference(names[each.better], names[each.worse], each.significant, each.difference,
                        low, high, each.n, luck)

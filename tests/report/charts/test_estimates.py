@@ -63,6 +63,24 @@ def test_one_prompt_need_not_be_named() -> None:
     assert gate_name(GateRow("errors", None, None, Verdict.PASS, "")) == "errors"
 
 
+def test_gates_on_one_metric_have_different_names() -> None:
+    names = [
+        gate_name(GateRow("composite", None, None, Verdict.PASS, "", gate=gate))
+        for gate in (
+            {"no_worse_than": "base"},
+            {"no_worse_than": "production"},
+            {"no_worse_than": {"anchor": "v1"}},
+            {"no_worse_than": "base", "slices": "worst"},
+        )
+    ]
+    assert names == [
+        "composite",
+        "composite, against production",
+        "composite, against v1",
+        "composite, worst slice",
+    ]
+
+
 def test_advice_is_no_verdict() -> None:
     one = row("composite", "change", 0.1)
     advised = GateRow(

@@ -1,0 +1,92 @@
+"""A gate on flips finds broken cases that the mean hides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from docs.gates import Graded
+
+if TYPE_CHECKING:
+    from docs.gates import Results
+    from edison_ci.results.decisions import GateRow
+
+FLIPS = {"metric": "flips", "at_most": "2%"}
+
+
+def flips(results: Results, **background: Any) -> GateRow:
+    (row,) = results.decide(FLIPS, **background).rows
+    return row
+
+
+def write(results: Results, cases: int, broken: int, fixed: int = 0, repeats: int = 1) -> None:
+    for index in range(cases):
+        base, head = index >= fixed, not fixed <= index < fixed + broken
+        for repeat in range(repeats):
+            for side, passed in (("base", base), ("head", head)):
+                results.add(Graded(f"case-{index:03}", 0.5, side, repeat, passed=passed))
+
+
+def test_broken_cases_fail(results: Results) -> None:
+    write(results, 100, broken=10, fixed=1)
+    row = flips(results)
+    assert (row.verdict, row.estimate, row.n) == ("fail", 0.1, 100)
+    assert row.sentence == (
+        "10 of 100 cases broke, 1 repaired: more than the 2% allowed. p = 0.0059."
+    )
+
+
+def test_the_mean_does_not_hide_broken_cases(results: Results) -> None:
+    write(results, 100, broken=9, fixed=9, repeats=3)
+    decided = results.decide(
+        FLIPS, {"metric": "pass_rate", "no_worse_than": "base", "margin": "10pp"}
+    )
+    assert [row.verdict for row in decided.rows] == ["fail", "pass"]
+    assert decided.rows[0].sentence.startswith("9% of 100 cases broke, 0% by noise: more than")
+
+
+def test_nothing_broken_passes(results: Results) -> None:
+    write(results, 160, broken=0)
+    row = flips(results)
+    assert row.verdict == "pass"
+    assert row.sentence == (
+        "0 of 160 cases broke, 0 repaired: at worst 1.9%, inside the 2% allowed."
+    )
+
+
+def test_lost_answers_of_the_head_do_not_pass(results: Results) -> None:
+    for index in range(200):
+        lost = index < 9
+        results.add(
+            Graded(f"case-{index:03}", 1.0, "base", passed=True),
+            Graded(f"case-{index:03}", status="error")
+            if lost
+            else Graded(f"case-{index:03}", 1.0, passed=True),
+        )
+    row = flips(results)
+    assert (row.verdict, row.n, row.detail["missing"]) == ("inconclusive", 191, 9)
+
+
+def test_flips_need_a_base(results: Results) -> None:
+    results.add(Graded("case-1", 1.0, passed=True))
+    assert flips(results, has_base=False).verdict == "skipped"
+
+
+def test_flips_over_several_models_count_a_case_as_one_unit(results: Results) -> None:
+    for index in range(12):
+        for model in ("small", "large"):
+            for side in ("base", "head"):
+                passed = side == "base" or index >= 4
+                cell = Graded(f"case-{index:03}", 0.5, side, model=model, passed=passed)
+                results.add(cell)
+    (row,) = results.decide({**FLIPS, "per": "overall"}).rows
+    # 4 cases broke, not 8 answers: 1 in 16 by chance.
+    assert (row.p, row.verdict, row.n) == (0.0625, "inconclusive", 24)
+
+
+def test_flips_join_the_family_of_the_other_gates(results: Results) -> None:
+    write(results, 60, broken=5)
+    alone = flips(results)
+    assert (alone.verdict, alone.p) == ("fail", 0.03125)
+    other = {"metric": "composite", "no_worse_than": "base"}
+    row = results.decide(FLIPS, other).rows[0]
+    assert (row.verdict, row.p_holm) == ("inconclusive", 0.0625)
