@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
     Shape = Callable[[np.random.Generator, int, int], Array]
 
-SIZES = (10, 20, 50, 100, 200, 400)
+SIZES = (5, 10, 20, 50, 100, 200, 400, 1500)
 
 
 def _by_size(

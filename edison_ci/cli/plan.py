@@ -233,13 +233,17 @@ def _amounts(of: Load | Plan, *, exact: bool = False) -> tuple[str, ...]:
     )
 
 
-_TYPICAL = f"{100 * DEFAULT_SD:g} points from case to case, as is typical"
+def _typical(noun: str) -> str:
+    return f"{100 * DEFAULT_SD:g} points from {noun} to {noun}, as is typical"
 
 
 def _evidence(terminal: Terminal, plan: Plan) -> None:
-    repeated = plan.units < plan.gating
-    noun = "different input" if repeated else "case"
+    clustered, noun = plan.units < plan.gating, "case"
+    if clustered:
+        noun = "different input" if plan.units == plan.inputs else "cluster"
     cases = counted(plan.units, noun)
+    if noun == "cluster":
+        cases = f"{cases} ({counted(plan.gating, 'case')})"
     if plan.smallest_effect is None or plan.smallest_effect > 1:
         terminal.result(f"  {cases} cannot show any change: add cases.")
     else:
@@ -247,13 +251,13 @@ def _evidence(terminal: Terminal, plan: Plan) -> None:
         terminal.result(
             f"  With {cases} you can detect changes of about {fixed(points, 1)} points or more"
         )
-        varies = f"{fixed(100 * plan.sd, 1)} points, as measured" if plan.sd else _TYPICAL
+        varies = f"{fixed(100 * plan.sd, 1)} points, as measured" if plan.sd else _typical(noun)
         terminal.result(f"  (if differences vary by {varies}).")
     if plan.margin is not None and plan.cases_for_margin is not None:
         needed = plan.cases_for_margin
         verdict = "enough" if plan.gating >= needed else "not yet enough"
-        if repeated:
-            needed = math.ceil(needed * plan.units / plan.gating)
+        if clustered:
+            needed = math.floor(needed * plan.units / plan.gating)
         terminal.result(
             f"  The {significant(100 * plan.margin, 3)}-point margin needs about "
             f"{counted(needed, noun)}: {verdict}."

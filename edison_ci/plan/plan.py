@@ -397,7 +397,7 @@ RELATIVE = "the margin is relative and taken of a base score of 1; a lower one n
 def evidence_of(experiment: Experiment, cases: int, units: int) -> Evidence:
     """Return what a number of cases can show, at the level and margin of the strictest gate.
 
-    `units` are the different inputs among them.
+    `units` are the clusters among them, each other case counted as one.
     """
     gate = strictest(experiment.file.gates)
     alpha = _ALPHA if gate is None else round(1 - gate.confidence, 10)
@@ -477,8 +477,9 @@ class Plan:
 
     @property
     def units(self) -> int:
-        """Cases that decide a gate, with those of the same input counted once."""
-        return min(self.gating, self.inputs)
+        """Cases that decide a gate, with those of a cluster counted once."""
+        clustered, clusters = len(self.clusters), len(set(self.clusters.values()))
+        return min(self.gating, max(1, self.cases - clustered + clusters)) if self.gating else 0
 
     @property
     def blockers(self) -> list[str]:
