@@ -44,7 +44,10 @@ def test_the_screen(edison: Edison, support: Folder) -> None:
     assert lines[5].split()[:3] == ["judge", "judge", "94"]
     assert lines[6].split()[:2] == ["total", "188"]
     assert {line.rstrip().endswith("free  <1 s") for line in lines[4:7]} == {True}
-    assert lines[7] == "  With 68 clusters (94 cases) you can detect changes of about 8.6 points or more"
+    assert (
+        lines[7]
+        == "  With 68 clusters (94 cases) you can detect changes of about 8.6 points or more"
+    )
     assert lines[9] == "  The 10-point margin needs about 63 clusters: enough."
     assert lines[10].startswith("  plan ")
     assert len(lines[10].split()[1]) == 8

@@ -497,3 +497,35 @@ def test_a_criterion_is_found_by_name_and_by_slug(results: Results, name: str) -
     row = only(results.decide({"metric": f"criterion.{name}", "no_worse_than": "base"}))
     assert (row.verdict, row.estimate) == ("fail", about(-0.4))
     assert row.sentence.startswith("Very Hard dropped by 40 points")
+
+
+# --- a drop that somebody hides -------------------------------------------------------------------
+
+HIDDEN = 200
+BROKEN = range(0, HIDDEN, 10)
+ARRANGED: dict[str, dict[int, str]] = {
+    "each case alone": {},
+    "broken cases in one cluster": dict.fromkeys(BROKEN, "all"),
+    "each broken case among good ones": {i: f"{i // 10}" for i in range(HIDDEN)},
+    "good cases in one cluster": {i: "good" for i in range(HIDDEN) if i % 10},
+    "two halves": {i: f"{i % 20}" for i in range(HIDDEN)},
+}
+
+
+@pytest.mark.parametrize("lost", [None, CellStatus.ERROR, CellStatus.BLOCKED, CellStatus.SKIPPED])
+@pytest.mark.parametrize("clusters", ARRANGED.values(), ids=ARRANGED)
+@pytest.mark.parametrize("guarantee", ["exact", "strict"])
+def test_a_real_drop_of_ten_points_cannot_be_arranged_to_pass(
+    results: Results, guarantee: str, clusters: dict[int, str], lost: CellStatus | None
+) -> None:
+    """One case in ten breaks; ids, clusters and lost answers are as somebody wants them."""
+    for index in range(HIDDEN):
+        name, broken = f"case-{index:03}", index in BROKEN
+        results.add(Graded(name, 1.0, "base", passed=True))
+        status = lost if broken and lost is not None else CellStatus.OK
+        score = None if status is not CellStatus.OK else float(not broken)
+        results.add(Graded(name, score, status=status, passed=bool(score)))
+    named = {f"case-{index:03}": name for index, name in clusters.items()}
+    flips = {"metric": "flips", "at_most": "5%"}
+    rows = results.decide({**COMPOSITE, "guarantee": guarantee}, flips, clusters=named).rows
+    assert Verdict.PASS not in {row.verdict for row in rows}
