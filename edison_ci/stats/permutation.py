@@ -37,6 +37,7 @@ _UNDECIDED = 3.3
 """Standard errors from the level within which more is drawn: 1 in 1,000 is beyond."""
 _LISTED = 1 << 20
 """Sums that are listed one by one: all signs of 20 clusters."""
+_MOST_UNITS = 20
 _MOST_DRAWN = 20_000
 """Differing cases above which random signs give way to their normal limit."""
 _CONVOLVED = 100_000_000
@@ -115,7 +116,7 @@ def sign_flip(
     if float(np.ptp(sizes)) <= TIE:
         tails = _binomial(int(np.count_nonzero(sums > 0)), sums.size)
         return tails.p(d.size, f"exact {unit} (binomial)", side, sums.size)
-    exact = _counted([np.array((-size, size)) for size in sizes], observed)
+    exact = _counted(np.column_stack((-sizes, sizes)), observed)
     if exact is not None:
         return exact.p(d.size, f"exact {unit}", side, sums.size)
     if sums.size > _MOST_DRAWN:
@@ -185,7 +186,7 @@ def _normal(z: float) -> _Tails:
 # --- every relabelling ----------------------------------------------------------------------------
 
 
-def _counted(units: Sequence[Array], observed: float) -> _Tails | None:
+def _counted(units: Sequence[Array] | Array, observed: float) -> _Tails | None:
     """Return the exact shares of relabellings at least as extreme; None if they are too many.
 
     A unit has the differences that its relabellings give, all equally likely.
@@ -196,7 +197,7 @@ def _counted(units: Sequence[Array], observed: float) -> _Tails | None:
         # Whole numbers of steps, so that equal sums are equal to the last digit.
         steps = np.arange(lowest, lowest + shares.size, dtype=np.float64)
         return _Tails.of(steps, float(round(observed * scale)), shares)
-    if math.prod(unit.size for unit in units) > _LISTED:
+    if len(units) > _MOST_UNITS or math.prod(unit.size for unit in units) > _LISTED:
         return None
     totals = np.zeros(1)
     for unit in units:
@@ -214,7 +215,7 @@ class _Grid(NamedTuple):
     """Steps in 1."""
 
 
-def _grid(units: Sequence[Array]) -> _Grid | None:
+def _grid(units: Sequence[Array] | Array) -> _Grid | None:
     """Return differences on the coarsest grid that has all of them, if it can be convolved."""
     values = np.unique(np.abs(np.concatenate(units)))
     # Values that differ by rounding only are one.
