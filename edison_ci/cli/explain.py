@@ -46,12 +46,13 @@ _COLORS = {True: GOOD, False: BAD, None: ODD}
 def explain_cell(state: CliState, cell: str, wanted: str | None) -> None:
     """Explain why a cell passed or failed.
 
-    CELL is 12 hex digits or CASE@MODEL#REPEAT; #0 may be left out. RUN is an id, `latest` or the
-    name of an experiment. Shows the case, the answer, every component of the grade with its
-    threshold, the replies of the judges, the calculation of the score, and the cost. Texts that
-    look like keys are redacted.
+    CELL is a case, CASE@MODEL#REPEAT (#0 may be left out), or 12 hex digits. RUN is an id,
+    `latest` or the name of an experiment. Shows the case, the answer, every component of the grade
+    with its threshold, the replies of the judges, the calculation of the score, and the cost. Texts
+    that look like keys are redacted.
 
     Examples:
+      edison explain return-how
       edison explain return-how@small
       edison explain return-how@small#1 --run support-reply
       edison explain 0a1b2c3d4e5f --json

@@ -41,8 +41,9 @@ _PATIENCE_S = 30.0
 @click.option(
     "--slices", is_flag=True, help="With RUN: show results by tag, length, difficulty and kind."
 )
+@click.option("--failed", is_flag=True, help="With RUN: list all failing cases.")
 @click.pass_obj
-def status(state: CliState, wanted: str | None, slices: bool) -> None:
+def status(state: CliState, wanted: str | None, slices: bool, failed: bool) -> None:
     """List recent runs, or show one in detail.
 
     Without RUN it lists the last 20 runs. RUN is an id, `latest` or the name of an experiment. A
@@ -53,17 +54,19 @@ def status(state: CliState, wanted: str | None, slices: bool) -> None:
       edison status
       edison status latest
       edison status latest --slices
+      edison status latest --failed
       edison status support-reply --json
     """
     terminal = Terminal(state)
-    if slices and wanted is None:
-        raise UsageError("--slices needs a RUN", hint="edison status latest --slices")
+    for option, on in (("--slices", slices), ("--failed", failed)):
+        if on and wanted is None:
+            raise UsageError(f"{option} needs a RUN", hint=f"edison status latest {option}")
     project = open_site(state.enter_project(find_root(state.folder)))
     reader = _reader(project)
     try:
         if wanted is not None:
             result = RunResult(reader, _current(project, find_run(reader, wanted)))
-            _show_one(terminal, result, slices=slices)
+            _show_one(terminal, result, slices=slices, failed=failed)
             return
         results = [RunResult(reader, _current(project, run)) for run in recent_runs(reader)]
         if terminal.json:
@@ -74,11 +77,11 @@ def status(state: CliState, wanted: str | None, slices: bool) -> None:
         reader.close()
 
 
-def _show_one(terminal: Terminal, result: RunResult, *, slices: bool) -> None:
+def _show_one(terminal: Terminal, result: RunResult, *, slices: bool, failed: bool) -> None:
     if terminal.json:
         terminal.document(document([result], ExitCode.DONE))
         return
-    show_run(terminal, result, slices=not slices)  # the full table follows
+    show_run(terminal, result, slices=not slices, failed=failed)  # the full table follows
     if slices:
         show_slices(terminal, result)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
 from edison_ci.config.slices import SIZES
+from edison_ci.documents.secrets import redacted
 from edison_ci.execute.budgets import in_cents
 from edison_ci.git.repository import commit_names
 from edison_ci.numeric import (
@@ -24,6 +26,7 @@ from edison_ci.results.decisions import stopped_sentence
 from edison_ci.results.report import run_document
 from edison_ci.results.run_result import labels_of
 from edison_ci.results.snapshot import UNDECIDED, eval_suite_of
+from edison_ci.results.triage import SHOWN
 from edison_ci.store.runs import OUTPUTS
 
 if TYPE_CHECKING:
@@ -288,6 +291,8 @@ def show_people(terminal: Terminal, people: HumanGrades | None, points: Said, ra
         terminal.result(StyledText(f"  {found.sentence}", ODD if found.of == "side" else None))
 
 
+_WIDTH, _NARROWEST = 100, 40
+"""Columns where there is no terminal, and the fewest that a reason is cut to."""
 _BUDGET = "budget: "
 _ODD_STATUSES = ("malformed", "blocked", "error")
 STATUS_COLORS = {RunStatus.COMPLETED: GOOD, RunStatus.FAILED: BAD}
@@ -299,8 +304,9 @@ def show_run(
     progress: Progress | None = None,
     *,
     slices: bool = True,
+    failed: bool = False,
 ) -> None:
-    """Print the results of a run and the next command."""
+    """Print the results of a run and the next command; `failed` lists all failing cases."""
     run = summary.run
     _headline(terminal, run)
     _prompts(terminal, summary)
@@ -318,6 +324,7 @@ def show_run(
     closed = progress.closed if progress is not None else {}
     if progress is not None:
         _clients(terminal, progress)
+    _failing(terminal, summary, everything=failed)
     terminal.result(f"  run {run.id}")
     for case, reason in summary.skips:
         terminal.result(f"  skipped {case}: {reason}")
@@ -332,6 +339,39 @@ def show_run(
         if progress is not None and progress.silent:
             terminal.note("Find the cause with: edison models test")
         terminal.note(f"{next_step(summary, progress)}{other}")
+
+
+def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
+    """Print the failing cases with their reasons, and how to look closer."""
+    found = summary.triage(most=None if everything else SHOWN)
+    if found is None or not found.worst:
+        return
+    said = f"{found.failing:,} of {counted(found.cases, 'case')} fail"
+    if found.newly_failing is not None:
+        chance = f" ({found.by_chance})" if found.by_chance else ""
+        said += f": {found.newly_failing:,} newly failing, {found.fixed or 0:,} fixed{chance}"
+    terminal.result(f"  {said}")
+    several = len(summary.models) > 1
+    rows = [
+        (
+            *(("new" if one.newly else "",) if found.newly_failing else ()),
+            f"{one.case}@{one.model}" if several else one.case,
+            "-" if one.composite is None else fixed(100 * one.composite, 1),
+        )
+        for one in found.worst
+    ]
+    last = len(rows[0]) - 1
+    for row, one in zip(aligned(rows, right=frozenset({last})), found.worst, strict=True):
+        lead = f"    {row}  "
+        room = max(_NARROWEST, get_terminal_size((_WIDTH, 24)).columns - len(lead))
+        why = " ".join(redacted(one.why).split())
+        terminal.result(lead, why if len(why) <= room else f"{why[: room - 3]}...")
+    first = found.worst[0]
+    cell = f"{first.case}@{first.model}" if several else first.case
+    more = f"; all of them: edison status {summary.run.id} --failed"
+    terminal.note(
+        f"  Look closer: edison explain {cell}{'' if len(rows) == found.failing else more}"
+    )
 
 
 def show_batches(terminal: Terminal, summary: RunResult) -> None:

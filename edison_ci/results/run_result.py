@@ -46,6 +46,7 @@ from edison_ci.results.snapshot import (
 )
 from edison_ci.results.spending import call_sums, calls_of, run_cost, stored_call_sums
 from edison_ci.results.trends import points_of
+from edison_ci.results.triage import SHOWN, triage_of
 from edison_ci.results.weaknesses import weak_prompts
 from edison_ci.stats.scores import Interval
 from edison_ci.store.answers import TIMED
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from edison_ci.results.snapshot import SuiteChange
     from edison_ci.results.spending import CallSums
     from edison_ci.results.trends import TrendRun
+    from edison_ci.results.triage import Triage
     from edison_ci.results.weaknesses import PromptContrast
     from edison_ci.store.runs import Run
 
@@ -326,6 +328,10 @@ class RunResult:
         if len(self.prompts) < 2:
             return ()
         return weak_prompts(self.connection, self.run)
+
+    def triage(self, *, most: int | None = SHOWN) -> Triage | None:
+        """Return which cases fail, and why; None before it ended."""
+        return triage_of(self.connection, self.run, most=most) if self.ended else None
 
     # --- decisions, judges, people ----------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
+from edison_ci.numeric import counted
 from edison_ci.records import CellStatus, Side
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.judgments import write_judge_scores
@@ -156,9 +157,9 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
 
 
 def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellRow:
-    """Return a cell of a run by id or as CASE@MODEL#REPEAT (repeat 0 when left out).
+    """Return a cell of a run by id, as CASE@MODEL#REPEAT (repeat 0 when left out) or as CASE.
 
-    The head's, if it has one. Raises UsageError if several prompts have such a cell.
+    The head's, if it has one. Raises UsageError if several prompts or models have such a cell.
     """
     # Without the plus, SQLite would go through every cell of the run to find one by its id.
     where, values = "+run_id = ? and id >= ? and id < ?", _prefix_bounds(wanted)
@@ -167,24 +168,39 @@ def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellR
         model, _, repeat = rest.partition("#")
         where = "run_id = ? and case_id = ? and model = ? and repeat = ?"
         values = (case_id, model, repeat or "0")
-    rows = connection.execute(
-        "select id, run_id, side, prompt, version, model, case_id, repeat, request_hash, "
-        "answer_no, status, composite, passed, error, reason, case_hash, cluster from cell "
-        f"where {where} order by side = 'head' desc, prompt",
-        (run_id, *values),
-    ).fetchall()
+    rows = _cells_where(connection, where, (run_id, *values))
+    if not rows and "@" not in wanted:
+        where = "run_id = ? and case_id = ? and repeat = 0"
+        rows = _cells_where(connection, where, (run_id, wanted))
     if not rows:
         raise _no_cell(connection, run_id, wanted)
     row = list(rows[0])
-    alike = [(other[3], other[0]) for other in rows if other[2] == row[2]]
-    if len(alike) > 1:
-        raise _ambiguous_cell(wanted, alike)
+    same_side = [other for other in rows if other[2] == row[2]]
+    models = list(dict.fromkeys(other[5] for other in same_side))
+    if len(models) > 1:
+        raise UsageError(
+            f"{counted(len(models), 'model')} answered {wanted}; which one?",
+            hint=f"name it: {', '.join(f'{wanted}@{model}' for model in models[:_LISTED])}",
+        )
+    if len(same_side) > 1:
+        raise _ambiguous_cell(wanted, [(other[3], other[0]) for other in same_side])
     components = connection.execute(
         "select name, kind, score, passed, weight, status, reason from component where cell_id = ?",
         (row[0],),
     )
     row[2], row[10], row[12] = SIDES[row[2]], CELL_STATUSES[row[10]], _flag(row[12])
     return replace(CellRow(*row), components=tuple(_component(values) for values in components))
+
+
+def _cells_where(
+    connection: sqlite3.Connection, where: str, values: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    return connection.execute(
+        "select id, run_id, side, prompt, version, model, case_id, repeat, request_hash, "
+        "answer_no, status, composite, passed, error, reason, case_hash, cluster from cell "
+        f"where {where} order by side = 'head' desc, prompt",
+        values,
+    ).fetchall()
 
 
 def run_of_cell(connection: sqlite3.Connection, cell_id: str) -> str | None:
@@ -214,9 +230,9 @@ def _no_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> UsageE
     message = f"run {run_id} has no cell {wanted!r}"
     case, sign, rest = wanted.rpartition("@")
     if not sign:
-        return UsageError(
-            message, hint=f"write 12 hex digits, or CASE@MODEL#REPEAT{_example(connection, run_id)}"
-        )
+        near = did_you_mean(wanted, _names(connection, run_id, "case_id"), label="cases")
+        asked = f"write a case, or CASE@MODEL#REPEAT{_example(connection, run_id)}"
+        return UsageError(message, hint=near or asked)
     model, _, _ = rest.partition("#")
     cases = _names(connection, run_id, "case_id")
     if case not in cases:

@@ -135,7 +135,7 @@ def test_what_counts_of_an_answer_is_shown_beside_it(edison: Edison, project: Fo
         ("adda@small", "did you mean 'ada'?"),
         ("ada@smal", "did you mean 'small'?"),
         ("ada@small#7", "repeats: #0"),
-        ("ada", "write 12 hex digits, or CASE@MODEL#REPEAT, such as "),
+        ("0000", "cases: ada, bo"),
     ],
 )
 def test_a_wrong_part_of_a_name_is_told(

@@ -1,0 +1,79 @@
+"""What fails in a run, why, and what changed against the base."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from docs.gates import Graded
+from edison_ci.errors import UsageError
+from edison_ci.records import CellStatus
+from edison_ci.results.rollups import rollups_of
+from edison_ci.results.triage import SHOWN, Triage, triage_of
+from edison_ci.store.cells import Component, find_cell
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    from docs.gates import Results
+
+
+def triaged(results: Results, *, most: int | None = SHOWN) -> Triage:
+    rollups_of(results.connection, results.run_id)(results.connection)
+    return triage_of(results.connection, find_run(results.connection, results.run_id), most=most)
+
+
+def check(reason: str, name: str = "words") -> Component:
+    return Component(name, "check", 0.0, False, 1.0, CellStatus.OK, reason)
+
+
+def test_the_worst_cases_come_first_with_their_reason(results: Results) -> None:
+    for index in range(15):
+        score = index / 20
+        results.add(Graded(f"c{index:02}", score, passed=False, components=(check(f"{index}"),)))
+    results.add(Graded("good", 1.0, passed=True))
+    found = triaged(results)
+    assert (found.cases, found.failing, found.newly_failing, found.fixed) == (16, 15, None, None)
+    assert [one.case for one in found.worst] == [f"c{index:02}" for index in range(SHOWN)]
+    assert found.worst[3].why == "words: 3"
+    assert len(triaged(results, most=None).worst) == 15
+
+
+def test_an_error_says_what_went_wrong_and_more_than_one_failed_check_is_counted(
+    results: Results,
+) -> None:
+    results.add(Graded("lost", None, status="error", answer=None))
+    both = (check("too long"), check("no greeting", "icontains"))
+    results.add(Graded("bad", 0.2, passed=False, components=both))
+    found = {one.case: one.why for one in triaged(results).worst}
+    assert found["bad"] == "icontains: no greeting (and 1 more)"
+    assert found["lost"].startswith("error: ")
+
+
+def test_newly_failing_cases_come_before_worse_ones(results: Results) -> None:
+    results.both("always", 0.1, 0.1)
+    for index in range(6):
+        results.both(f"new-{index}", 0.9, 0.4)
+    results.both("fixed", 0.2, 0.9)
+    results.both("lower", 0.9, 0.6)
+    found = triaged(results)
+    assert (found.failing, found.newly_failing, found.fixed) == (7, 6, 1)
+    assert [one.newly for one in found.worst] == [True] * 6 + [False]
+    assert found.by_chance == "one-sided p = 0.063", "8 of 128"
+
+
+def test_repeats_show_how_many_flips_chance_gives(results: Results) -> None:
+    for index in range(20):
+        for repeat in range(2):
+            results.both(f"c{index:02}", float(repeat), float((repeat + index) % 2), repeat=repeat)
+    found = triaged(results)
+    assert found.by_chance == "about 10 expected by chance"
+
+
+def test_a_case_names_its_cell_where_one_model_answered(results: Results) -> None:
+    results.add(Graded("greeting", 0.5, model="small"))
+    assert find_cell(results.connection, results.run_id, "greeting").model == "small"
+    results.add(Graded("greeting", 0.5, model="large"))
+    with pytest.raises(UsageError, match="2 models answered greeting; which one") as error:
+        find_cell(results.connection, results.run_id, "greeting")
+    assert error.value.hint == "name it: greeting@large, greeting@small"
