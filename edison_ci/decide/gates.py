@@ -447,13 +447,34 @@ def _same(found: Paired) -> bool:
 
 def _score_level(question: Question, limit: Limit) -> Finding:
     decision = decide_level(question, *_level_samples(question, limit), limit)
-    return Finding(decision, lambda said: wording.level(said, question.metric))
+    return Finding(
+        decision,
+        lambda said: f"{wording.level(said, question.metric)}{_base_too(question, limit, said)}",
+    )
 
 
 def _pass_level(question: Question, limit: Limit) -> Finding:
     sample, worst = _level_samples(question, limit)
     decision = decide_level(question, sample, worst, limit)
-    return Finding(decision, lambda said: wording.pass_level(said, limit, whole=sample.single))
+
+    def say(said: GateDecision) -> str:
+        told = wording.pass_level(said, limit, whole=sample.single)
+        return f"{told}{_base_too(question, limit, said)}"
+
+    return Finding(decision, say)
+
+
+def _base_too(question: Question, limit: Limit, decision: GateDecision) -> str:
+    """Return that the base fails a floor or ceiling as well, where it was measured and does."""
+    if decision.verdict is not Verdict.FAIL:
+        return ""
+    bases = frozenset(question.cells.variants(Side.BASE))
+    variants = [variant for variant in question.variants if variant in bases]
+    if not variants:
+        return ""
+    sample = question.cells.sample(question.metric, variants, Side.BASE)
+    missed = decide_level(question, sample, None, limit).verdict is Verdict.FAIL
+    return f" {wording.BASE_TOO}" if missed else ""
 
 
 def _level_samples(question: Question, limit: Limit) -> tuple[Sample, Sample | None]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 MORE_REPEATS = "More repeats need both sides in one run: `edison run --against REF`."
 WAITING = "Decided when sampling stops."
+BASE_TOO = "The base fails it too."
 NEAR = "perhaps a real drop close to your tolerance"
 _LISTED = 5
 IDENTICAL = "nothing to compare: identical outputs by construction"

@@ -91,6 +91,19 @@ def test_a_score_has_a_floor_and_a_ceiling(results: Results) -> None:
     assert decided(results, "composite", at_least="80%").verdict == "inconclusive"
 
 
+@pytest.mark.parametrize("metric", ["composite", "pass_rate"])
+def test_a_floor_that_the_base_misses_as_well_says_so(results: Results, metric: str) -> None:
+    for index in range(40):
+        results.both(f"case-{index:02}", 0.2, 0.2)
+        results.both(f"other-{index:02}", 0.9, 0.9)
+    said = decided(results, metric, at_least="80%")
+    assert said.verdict == "fail"
+    assert said.sentence.endswith(" The base fails it too.")
+    for index in range(40):
+        results.add(Graded(f"case-{index:02}", 0.9, "base", passed=True))
+    assert "base fails" not in decided(results, metric, at_least="80%").sentence
+
+
 def test_clustered_cases_make_a_floor_harder(results: Results) -> None:
     for index in range(40):
         results.add(Graded(f"case-{index:02}", 0.6 + index // 20 * 0.3, passed=index >= 2))
