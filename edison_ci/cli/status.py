@@ -42,13 +42,14 @@ _PATIENCE_S = 30.0
     "--slices", is_flag=True, help="With RUN: show results by tag, length, difficulty and kind."
 )
 @click.option("--failed", is_flag=True, help="With RUN: list all failing cases.")
+@click.option("--trials", is_flag=True, help="List trials of suggestions too.")
 @click.pass_obj
-def status(state: CliState, wanted: str | None, slices: bool, failed: bool) -> None:
+def status(state: CliState, wanted: str | None, slices: bool, failed: bool, trials: bool) -> None:
     """List recent runs, or show one in detail.
 
     Without RUN it lists the last 20 runs. RUN is an id, `latest` or the name of an experiment. A
     run whose process died is shown as PAUSED and can be resumed. A trial is a run in which `edison
-    refine` tested a suggestion.
+    refine` tested a suggestion; `--trials` lists these too.
 
     Examples:
       edison status
@@ -68,7 +69,8 @@ def status(state: CliState, wanted: str | None, slices: bool, failed: bool) -> N
             result = RunResult(reader, _current(project, find_run(reader, wanted)))
             _show_one(terminal, result, slices=slices, failed=failed)
             return
-        results = [RunResult(reader, _current(project, run)) for run in recent_runs(reader)]
+        runs = recent_runs(reader, trials=trials)
+        results = [RunResult(reader, _current(project, run)) for run in runs]
         if terminal.json:
             terminal.document({"runs": [{**as_json(one), "gates": []} for one in results]})
         else:

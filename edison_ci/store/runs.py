@@ -225,10 +225,14 @@ def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
     return _run(row)
 
 
-def recent_runs(connection: sqlite3.Connection, count: int = 20) -> list[Run]:
-    """Return the last runs, newest first."""
+def recent_runs(
+    connection: sqlite3.Connection, count: int = 20, *, trials: bool = True
+) -> list[Run]:
+    """Return the last runs, newest first; trials of suggestions only if they are wanted."""
     rows = connection.execute(
-        f"select {_COLUMNS} from run order by created_at desc, rowid desc limit ?", (count,)
+        f"select {_COLUMNS} from run where ? or trigger <> ? "
+        "order by created_at desc, rowid desc limit ?",
+        (trials, TRIAL, count),
     )
     return [_run(row) for row in rows]
 

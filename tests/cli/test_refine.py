@@ -179,7 +179,8 @@ def test_a_trial_that_was_cut_off_is_told_from_a_run_that_waits(
     assert "trial" not in edison(mini, "status").all
     with opened(path) as connection:
         connection.execute("update run set trigger = 'refine' where id = 'r1'")
-    done = edison(mini, "status")
+    assert "r1" not in edison(mini, "status").out
+    done = edison(mini, "status", "--trials")
     lines = {line.split()[0]: line for line in done.out.splitlines()}
     assert "hello (trial)" in lines["r1"] and "(trial)" not in lines["r2"]
     assert done.err.count("a trial of hello was interrupted") == 1
