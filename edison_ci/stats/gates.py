@@ -85,28 +85,13 @@ def decide_level(
     bounds = counts.bounds(alpha)
     low_is_bad = limit.wanted == "at_least"
     yes_or_no = groups.sizes.max() <= 1 and bool(np.isin(scores, (0.0, 1.0)).all())
-    if not yes_or_no:
-        bounds = _with_unseen(bounds, mean_error(groups, _worst_score(limit, alpha)), limit, alpha)
-    verdict = limit.verdict(bounds)
-
-    def planned(n: int) -> Verdict:
-        """Decide as if there were so many cases like these."""
-        found = counts.times(n / shown.n, alpha)
-        if not yes_or_no:
-            units, worst = error.units * n / shown.n, error.mean if low_is_bad else 1 - error.mean
-            sd = error.se * math.sqrt(error.units)
-            reach = distance_to_bound(units, sd=sd, alpha=alpha, drop=worst)
-            low, high = error.mean - reach, error.mean + reach
-            found = (
-                Range(min(low, found.low), found.high)
-                if low_is_bad
-                else Range(found.low, max(high, found.high))
-            )
-        return limit.verdict(found)
-
-    needed = None
+    unseen = None if yes_or_no else mean_error(groups, _worst_score(limit, alpha))
+    if unseen is not None:
+        bounds = _with_unseen(bounds, Range(unseen.lower(alpha), unseen.upper(alpha)), limit)
+    verdict, needed = limit.verdict(bounds), None
     if verdict is Verdict.INCONCLUSIVE and abs(error.mean - limit.value) > TIE:
-        needed = _settled_at(planned, shown.n)
+        like_these = _LikeThese(error, counts, limit, alpha, yes_or_no)
+        needed = _settled_at(lambda n: like_these.verdict(n / shown.n), shown.n)
     p = counts.p(limit, "" if yes_or_no else ", effective n")
     return GateDecision(
         verdict=verdict,
@@ -177,13 +162,33 @@ def _worst_score(limit: Limit, alpha: float) -> Unseen:
     return Unseen(unseen_cases(alpha), 0.0 if limit.wanted == "at_least" else 1.0)
 
 
-def _with_unseen(bounds: Range, error: MeanError | None, limit: Limit, alpha: float) -> Range:
+def _with_unseen(bounds: Range, unseen: Range, limit: Limit) -> Range:
     """Return bounds of which the one to pass allows for unseen cases at the worst score."""
-    if error is None:
-        return bounds
     if limit.wanted == "at_least":
-        return Range(max(0.0, min(bounds.low, error.lower(alpha))), bounds.high)
-    return Range(bounds.low, min(1.0, max(bounds.high, error.upper(alpha))))
+        return Range(max(0.0, min(bounds.low, unseen.low)), bounds.high)
+    return Range(bounds.low, min(1.0, max(bounds.high, unseen.high)))
+
+
+@dataclass(frozen=True, slots=True)
+class _LikeThese:
+    """What more or fewer cases would decide about a limit, if they were like those at hand."""
+
+    error: MeanError
+    counts: _Counts
+    limit: Limit
+    alpha: float
+    yes_or_no: bool
+
+    def verdict(self, factor: float) -> Verdict:
+        """Return the verdict of so many times the cases."""
+        bounds, error = self.counts.times(factor, self.alpha), self.error
+        if not self.yes_or_no:
+            drop = error.mean if self.limit.wanted == "at_least" else 1 - error.mean
+            sd = error.se * math.sqrt(error.units)
+            reach = distance_to_bound(error.units * factor, sd=sd, alpha=self.alpha, drop=drop)
+            unseen = Range(error.mean - reach, error.mean + reach)
+            bounds = _with_unseen(bounds, unseen, self.limit)
+        return self.limit.verdict(bounds)
 
 
 def _shown(scores: Array, clusters: Sequence[str] | None, level: float) -> Interval | None:
