@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case
-    from edison_ci.results.samples import Sample, Variant
+    from edison_ci.results.samples import Variant
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.corrected import CorrectedMean
     from edison_ci.stats.intervals import Interval
@@ -715,19 +715,6 @@ class HumanSample(TwoSidedSample):
 
     chosen: Collection[str] = frozenset()
     """The cases that count."""
-
-    def sample(
-        self,
-        metric: Metric,
-        variants: Iterable[Variant],
-        side: Side = Side.HEAD,
-        *,
-        lost_as: float | None = None,
-    ) -> Sample:
-        """Return the value of each case on one side; people may disagree about a case."""
-        found = TwoSidedSample.sample(self, metric, variants, side, lost_as=lost_as)
-        found.single = found.single and all(value in (0.0, 1.0) for value in found.values)
-        return found
 
     def _by_case(
         self, metric: Metric, variant: Variant, side: Side

@@ -534,6 +534,8 @@ class TwoSidedSample:
                 totals.add(case, known if lost_as is None else [*known, *[lost_as] * gone])
         found = totals.sample()
         found.lost = lost
+        if metric.kind == "pass":  # people may disagree about an answer
+            found.single = found.single and all(value in (0.0, 1.0) for value in found.values)
         return found
 
     def pairs(
