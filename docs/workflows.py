@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from docs.reference import table
+from edison_ci.operate.workflows import FURTHER
 
 _ROOT = Path(__file__).parent.parent
 
@@ -34,15 +35,17 @@ def workflow(name: str) -> str:
 
 
 def list_of_workflows() -> str:
-    """Return what each workflow is for and what it may do."""
+    """Return what each workflow is for, how it is requested and what it may do."""
+    options = {file: f"`--workflow {name}`" for name, file in FURTHER.items()}
+    options |= {"edison.yml": "always", "edison-batch.yml": "`--batch`, as `edison.yml`"}
     rows = []
-    for path in sorted((_ROOT / "examples" / "workflows").glob("*.yml")):
-        text = path.read_text(encoding="utf-8")
+    for file, option in sorted(options.items(), key=lambda each: each[1] != "always"):
+        text = (_ROOT / "examples" / "workflows" / file).read_text(encoding="utf-8")
         *_, job = yaml.safe_load(text)["jobs"].values()
         about = " ".join(itertools.takewhile(bool, (_comment(line) for line in text.splitlines())))
         may = ", ".join(f"`{what}: {how}`" for what, how in job["permissions"].items())
-        rows.append((f"`{path.name}`", about, may))
-    return table(("workflow", "does", "may"), rows)
+        rows.append((f"`{file}`", option, about, may))
+    return table(("workflow", "written with", "does", "may"), rows)
 
 
 def _comment(line: str) -> str:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
+from edison_ci.config.project_files import ProjectFiles
+from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
 from edison_ci.git.command import run_git
 from edison_ci.git.repository import Repository
-from edison_ci.operate.workflows import github_files
+from edison_ci.operate.workflows import FURTHER, Variables, WorkflowChoice, github_files
 from edison_ci.resources import resource_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from edison_ci.config.models import Model
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
 _SCHEMAS = ".edison/schemas/"
@@ -36,34 +44,53 @@ class _WrittenFiles:
     show_default=True,
     help="Template of the project.",
 )
-@click.option("--github", is_flag=True, help="Also write workflows for GitHub Actions.")
+@click.option("--github", is_flag=True, help="Also write the workflow for pull requests.")
+@click.option(
+    "--workflow",
+    "further",
+    multiple=True,
+    type=click.Choice([*FURTHER, "all"]),
+    help="With --github: a further workflow; may be repeated.",
+)
 @click.option("--batch", is_flag=True, help="With --github: buy answers in batches.")
 @click.pass_obj
-def init(state: CliState, folder: Path | None, template: str, github: bool, batch: bool) -> None:
+def init(state: CliState, /, folder: Path | None, template: str, **given: Any) -> None:
     """Create a project that runs offline.
 
     Writes an objective, prompt, rubric, cases, simulated models and gates, with schemas for the
     completion of editors. Existing files are never overwritten.
 
-    With --github it also writes workflows for pull requests, pushes, schedules, refinement and
-    forks to .github/workflows of the repository, and their requirements to .github/edison. In an
-    existing project it writes only these. With --batch pull requests are evaluated with answers
-    that are bought in batches, for about half the price, within 24 hours.
+    With --github it also writes the workflow for pull requests to .github/workflows of the
+    repository, and its requirements to .github/edison. In an existing project it writes only these.
+    The keys that models.yaml names are passed on from secrets of the repository, and the branch is
+    the default branch of the repository. With --batch pull requests are evaluated with answers that
+    are bought in batches, for about half the price, within 24 hours.
+
+    Other workflows are written on request, as some of them spend money without a pull request:
+    `push` keeps the answers of the default branch for later pull requests, `schedule` evaluates
+    everything once a week, `refine` opens pull requests with better prompts when started by hand,
+    `fork-comment` comments on pull requests from forks, `by-hand` evaluates those after a review.
 
     Examples:
       edison init
       edison init my-prompts --template data-extraction
       edison init --github
+      edison init --github --workflow push --workflow refine
     """
-    if batch and not github:
-        raise UsageError("--batch is about workflows", hint="add --github")
+    github, further, batch = given["github"], given["further"], given["batch"]
+    if (batch or further) and not github:
+        option = "--batch" if batch else "--workflow"
+        raise UsageError(f"{option} is about workflows", hint="add --github")
     terminal = Terminal(state)
     target = state.folder / (folder or Path())
     laid = _WrittenFiles()
     if not github or not (target / "edison.yaml").exists():
         laid = write_project(template, target)
+    variables = Variables()
     if github:
-        _write_workflows(target, laid, batch=batch)
+        variables = Variables.of(_models(target))
+        names = tuple(FURTHER) if "all" in further else further
+        _write_workflows(target, laid, WorkflowChoice(names, batch, variables=variables))
     if terminal.json:
         lists = {"written": laid.written, "kept": laid.kept}
         terminal.document({"project": str(target.resolve()), "template": template, **lists})
@@ -80,8 +107,16 @@ def init(state: CliState, folder: Path | None, template: str, github: bool, batc
     terminal.note("  edison plan         show what a run would do and cost")
     terminal.note("  edison run          evaluate, offline for now")
     if github:
-        terminal.note("  add every key that models.yaml names as a secret of the")
-        terminal.note("  repository (the workflows use OPENAI_API_KEY), and commit .github")
+        _show_github_steps(terminal, variables)
+
+
+def _show_github_steps(terminal: Terminal, variables: Variables) -> None:
+    for kind, names in (("secret", variables.secrets), ("variable", variables.plain)):
+        for name in names:
+            terminal.note(f"  gh {kind} set {name}  the models need this {kind} of the repository")
+    if not variables.secrets:
+        terminal.note("  no secret is needed: models.yaml names no key yet")
+    terminal.note("  git add .github     and commit: later pull requests are evaluated")
 
 
 def write_project(template: str, target: Path) -> _WrittenFiles:
@@ -99,14 +134,22 @@ def write_project(template: str, target: Path) -> _WrittenFiles:
     return laid
 
 
-def _write_workflows(target: Path, laid: _WrittenFiles, *, batch: bool) -> None:
+def _models(target: Path) -> Iterable[Model]:
+    """Return the valid models of the project, whatever else is wrong with its files."""
+    files = ProjectFiles(WorkingTree(target))
+    header = files.project() or files.valid_project()
+    return files.models(header.paths.models).values() if header is not None else ()
+
+
+def _write_workflows(target: Path, laid: _WrittenFiles, choice: WorkflowChoice) -> None:
     """Write workflows to the repository of the project, or to the project itself."""
     repository = Repository.find(target)
     root = repository.root if repository is not None else target
     branch = _branch(repository) if repository is not None else ""
     folder = target.resolve().relative_to(root.resolve()).as_posix()
     up = os.path.relpath(root, target)
-    for name, data in github_files(project=folder, branch=branch or "main", batch=batch):
+    choice = replace(choice, project=folder, branch=branch or choice.branch)
+    for name, data in github_files(choice):
         _place(target, name if up == "." else f"{up}/{name}", data, laid)
 
 

@@ -11,20 +11,38 @@ import base64
 import hashlib
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import edison_ci
+from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from edison_ci.config.models import Model
 
 FOLDER = ".github/edison"
 WORKFLOWS = ".github/workflows"
-_SINGLE, _BATCH = "edison.yml", "edison-batch.yml"
+_BATCH = "edison-batch.yml"
+FURTHER = {
+    "push": "edison-push.yml",
+    "schedule": "edison-schedule.yml",
+    "refine": "edison-refine.yml",
+    "fork-comment": "edison-fork-comment.yml",
+    "by-hand": "edison-by-hand.yml",
+}
+"""Workflows beside that for pull requests, by the names that select them."""
+_KEYS = re.compile(
+    r"^( +)(# the keys that models\.yaml names.*\n)"
+    r"((?:\1[A-Za-z_][A-Za-z0-9_]*: \$\{\{ (?:secrets|vars)\.[^\n]*\n)*)",
+    re.MULTILINE,
+)
+"""The place for keys in the environment of a step, with the keys that are there."""
 _INSTALLED = ("install.sh", "run.txt")
 _SHIPPED = ("schemas", "examples", "requirements")
 _NOT_PACKED = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
@@ -32,33 +50,79 @@ _ANY_DAY = (1980, 1, 1, 0, 0, 0)
 _WHEEL = "Wheel-Version: 1.0\nGenerator: edison-ci\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
-def github_files(
-    *, project: str = ".", branch: str = "main", batch: bool = False
-) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of the files for GitHub, for a project in a folder."""
-    yield from workflows(project=project, branch=branch, batch=batch)
+class Variables(NamedTuple):
+    """The environment variables that the models of a project need."""
+
+    secrets: tuple[str, ...] = ()
+    """Names of keys."""
+    plain: tuple[str, ...] = ()
+    """Names of addresses, which are variables of the repository and no secrets."""
+
+    @classmethod
+    def of(cls, models: Iterable[Model]) -> Variables:
+        """Return the variables that models name, each once."""
+        models = list(models)
+        keys = dict.fromkeys(name for model in models for name in model.keys.values())
+        plain = dict.fromkeys(m.base_url_env for m in models if m.base_url_env is not None)
+        return cls(tuple(keys), tuple(name for name in plain if name not in keys))
+
+    @property
+    def lines(self) -> dict[str, str]:
+        """The lines of a workflow that pass the variables on, by name."""
+        both = (("secrets", self.secrets), ("vars", self.plain))
+        return {
+            name: f"{name}: ${{{{ {kind}.{name} }}}}\n" for kind, names in both for name in names
+        }
+
+
+def with_variables(text: str, variables: Variables) -> str:
+    """Return a workflow whose steps get these variables as well, at the place for keys."""
+
+    def added(found: re.Match[str]) -> str:
+        indent, comment, there = found.groups()
+        known = {line.strip().partition(":")[0] for line in there.splitlines()}
+        more = (line for name, line in variables.lines.items() if name not in known)
+        return f"{indent}{comment}{there}" + "".join(f"{indent}{line}" for line in more)
+
+    return _KEYS.sub(added, text)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowChoice:
+    """Which workflows are written, and for which repository."""
+
+    further: tuple[str, ...] = ()
+    """Names of FURTHER; the workflow for pull requests is always written."""
+    batch: bool = False
+    """Whether pull requests are evaluated with answers that are bought in batches."""
+    project: str = "."
+    """The folder of the project in the repository."""
+    branch: str = "main"
+    """The default branch."""
+    variables: Variables = Variables()
+
+
+def github_files(choice: WorkflowChoice) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of the files for GitHub."""
+    yield from workflows(choice)
     for name in _INSTALLED:
         yield f"{FOLDER}/{name}", (resource_folder("requirements") / name).read_bytes()
     name, data = build_wheel()
     yield f"{FOLDER}/{name}", data
 
 
-def workflows(
-    *, project: str = ".", branch: str = "main", batch: bool = False
-) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of the workflows, for a project in a folder and a branch.
-
-    With `batch`, pull requests are evaluated with answers that are bought in batches.
-    """
-    for path in sorted((resource_folder("examples") / "workflows").glob("*.yml")):
-        if path.name == (_SINGLE if batch else _BATCH):
-            continue
-        name = _SINGLE if path.name == _BATCH else path.name
-        text = path.read_text(encoding="utf-8")
-        if project != ".":
-            text = text.replace("  PROJECT: . #", f"  PROJECT: {json.dumps(project)} #")
-        if branch != "main":
-            text = text.replace("branches: [main]", f"branches: [{json.dumps(branch)}]")
+def workflows(choice: WorkflowChoice) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of the chosen workflows."""
+    sources = {"edison.yml": _BATCH if choice.batch else "edison.yml"}
+    sources |= {file: file for name, file in FURTHER.items() if name in choice.further}
+    for name, source in sources.items():
+        path = resource_folder("examples") / "workflows" / source
+        text = _KEYS.sub(r"\1\2", path.read_text(encoding="utf-8"))
+        text = with_variables(text, choice.variables)
+        if choice.project != ".":
+            text = text.replace("  PROJECT: . #", f"  PROJECT: {json.dumps(choice.project)} #")
+        if choice.branch != "main":
+            text = text.replace("branches: [main]", f"branches: [{json.dumps(choice.branch)}]")
         yield f"{WORKFLOWS}/{name}", text.encode()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -110,10 +111,10 @@ def test_a_file_in_the_place_of_a_folder_is_not_taken_for_a_kept_file(
 
 def test_workflows_go_to_the_root_of_the_repository(edison: Edison, folder: Folder) -> None:
     folder.git("init", "--quiet", "--initial-branch=trunk")
-    done = edison(folder, "init", "prompts/support", "--github")
+    done = edison(folder, "init", "prompts/support", "--github", "--workflow", "push")
     assert done.code == 0
     assert "  wrote ../../.github/workflows/edison.yml\n" in done.out
-    assert "  add every key that models.yaml names" in done.err
+    assert "  no secret is needed: models.yaml names no key yet\n" in done.err
     assert 'branches: ["trunk"]' in folder.read(".github/workflows/edison-push.yml")
     assert 'PROJECT: "prompts/support" #' in folder.read(".github/workflows/edison.yml")
     assert (folder.path / "prompts/support/edison.yaml").is_file()
@@ -124,14 +125,78 @@ def test_workflows_go_to_the_root_of_the_repository(edison: Edison, folder: Fold
     ]
 
 
-def test_a_project_that_is_there_gets_its_workflows_and_nothing_else(
+def test_a_project_that_is_there_gets_its_workflow_and_nothing_else(
     edison: Edison, mini: Folder
 ) -> None:
     mini.write(".github/workflows/edison.yml", "mine")
     done = edison(mini, "init", "--github", "--json")
     told = json.loads(done.out)
-    assert {name.partition("/")[0] for name in told["written"]} == {".github"}
+    assert {name.rpartition("/")[0] for name in told["written"]} == {".github/edison"}
     assert told["kept"] == [".github/workflows/edison.yml"]
     assert mini.read(".github/workflows/edison.yml") == "mine"
-    shipped = (EXAMPLES / "workflows/edison-push.yml").read_text(encoding="utf-8")
-    assert mini.read(".github/workflows/edison-push.yml") == shipped
+
+
+def workflows_in(folder: Folder) -> list[str]:
+    return sorted(path.name for path in (folder.path / ".github/workflows").iterdir())
+
+
+def test_nothing_but_the_workflow_for_pull_requests_is_written_unasked(
+    edison: Edison, folder: Folder
+) -> None:
+    assert edison(folder, "init", "--github").code == 0
+    assert workflows_in(folder) == ["edison.yml"]
+    assert edison(folder, "init", "--github", "--workflow", "schedule").code == 0
+    assert workflows_in(folder) == ["edison-schedule.yml", "edison.yml"]
+    assert edison(folder, "init", "--github", "--workflow", "all").code == 0
+    assert workflows_in(folder) == [
+        "edison-by-hand.yml",
+        "edison-fork-comment.yml",
+        "edison-push.yml",
+        "edison-refine.yml",
+        "edison-schedule.yml",
+        "edison.yml",
+    ]
+
+
+MODELS = """
+small: {provider: openai, model: gpt-5-mini}
+big: {use: small, model: gpt-5}
+judge: {provider: anthropic, model: claude, key_env: JUDGE_KEY}
+own: {provider: openai_compatible, model: m, base_url_env: OWN_URL, key_env: OWN_KEY}
+broken: {provider: none, key_env: NOT_THIS}
+"""
+
+
+def test_the_keys_are_those_that_models_name(edison: Edison, mini: Folder) -> None:
+    mini.write("models.yaml", MODELS)
+    done = edison(mini, "init", "--github", "--workflow", "refine")
+    assert done.code == 0, done.err
+    for name in ("edison", "edison-refine"):
+        text = mini.read(f".github/workflows/{name}.yml")
+        passed = re.findall(r"^ +(\w+): \$\{\{ (secrets|vars)\.(\w+) \}\}$", text, re.MULTILINE)
+        assert passed == [
+            ("OPENAI_API_KEY", "secrets", "OPENAI_API_KEY"),
+            ("JUDGE_KEY", "secrets", "JUDGE_KEY"),
+            ("OWN_KEY", "secrets", "OWN_KEY"),
+            ("OWN_URL", "vars", "OWN_URL"),
+        ]
+    assert "  gh secret set JUDGE_KEY  the models need this secret of the repository\n" in done.err
+    assert (
+        "  gh variable set OWN_URL  the models need this variable of the repository\n" in done.err
+    )
+
+
+@pytest.mark.parametrize("option", [["--batch"], ["--workflow", "push"]])
+def test_options_of_workflows_need_workflows(
+    edison: Edison, folder: Folder, option: list[str]
+) -> None:
+    done = edison(folder, "init", *option)
+    assert (done.code, done.out) == (2, "")
+    assert f"{option[0]} is about workflows" in done.err
+    assert not (folder.path / "edison.yaml").exists()
+
+
+def test_an_unknown_workflow_is_refused_with_the_known_ones(edison: Edison, folder: Folder) -> None:
+    done = edison(folder, "init", "--github", "--workflow", "nightly")
+    assert done.code == 2
+    assert "'push', 'schedule', 'refine', 'fork-comment', 'by-hand', 'all'" in done.err

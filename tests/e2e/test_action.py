@@ -73,7 +73,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         open_pull(github)
         made = Bench(repository, tmp_path, github, model)
         made.lay_out()
-        assert repository.edison("init", "--github").code == 0
+        assert repository.edison("init", "--github", "--workflow", "all").code == 0
         made.base = made.head = made.commit("workflows")
         yield made
 

@@ -11,18 +11,24 @@ import re
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
 import edison_ci
-from edison_ci.operate.workflows import build_wheel, github_files, workflows
+from edison_ci.operate.workflows import (
+    FURTHER,
+    Variables,
+    WorkflowChoice,
+    build_wheel,
+    github_files,
+    with_variables,
+    workflows,
+)
 from tests.conftest import EXAMPLES, ROOT
 from tests.timing import PATIENCE_S
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ACTIONS = {
     "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
@@ -34,33 +40,114 @@ ACTIONS = {
 """The only code of others that the workflows run, by commit."""
 
 
+ONE_KEY = Variables(("OPENAI_API_KEY",))
+ALL = WorkflowChoice(tuple(FURTHER), variables=ONE_KEY)
+
+
+def written(choice: WorkflowChoice) -> dict[str, bytes]:
+    """Return the workflows by file name."""
+    return {name.rpartition("/")[2]: data for name, data in workflows(choice)}
+
+
 def test_the_workflows_are_those_of_the_examples() -> None:
-    written = {name.rpartition("/")[2]: data for name, data in workflows()}
     shipped = {path.name: path.read_bytes() for path in (EXAMPLES / "workflows").iterdir()}
     in_batches = shipped.pop("edison-batch.yml")
-    assert written == shipped
+    assert written(ALL) == shipped
     assert len(shipped) == 6
-    batched = {name.rpartition("/")[2]: data for name, data in workflows(batch=True)}
-    assert batched == {**shipped, "edison.yml": in_batches}
+    assert written(replace(ALL, batch=True)) == {**shipped, "edison.yml": in_batches}
+
+
+def test_only_the_workflow_for_pull_requests_is_written_unless_others_are_named() -> None:
+    assert list(written(WorkflowChoice())) == ["edison.yml"]
+    assert list(written(WorkflowChoice(batch=True))) == ["edison.yml"]
+    assert list(written(WorkflowChoice(("refine",)))) == ["edison.yml", "edison-refine.yml"]
+    for data in written(WorkflowChoice(tuple(set(FURTHER) - {"schedule"}))).values():
+        assert "schedule" not in yaml.safe_load(data)[True], "nothing spends money unasked"
+
+
+CALLS = re.compile(r"edison. (github run|refine)")
+MODELS = Variables(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), ("SERVER_URL",))
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_every_step_that_calls_models_gets_the_keys_that_they_name_and_no_other(
+    batch: bool,
+) -> None:
+    for variables in (Variables(), ONE_KEY, MODELS):
+        for name, data in written(replace(ALL, batch=batch, variables=variables)).items():
+            steps = [s for job in yaml.safe_load(data)["jobs"].values() for s in job["steps"]]
+            calling = [
+                s for s in steps if re.search(r"edison. (github run|refine)", s.get("run", ""))
+            ]
+            assert bool(calling) == (name != "edison-fork-comment.yml"), name
+            for step in calling:
+                got = {key: value for key, value in step["env"].items() if key in str(MODELS)}
+                assert got == {
+                    **{key: f"${{{{ secrets.{key} }}}}" for key in variables.secrets},
+                    **{key: f"${{{{ vars.{key} }}}}" for key in variables.plain},
+                }
+            assert data.count(b"secrets.OPENAI_API_KEY") == len(calling) * bool(variables.secrets)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_is_written_passes_the_checks_that_the_examples_pass(
+    tmp_path: Path, batch: bool
+) -> None:
+    choice = replace(ALL, batch=batch, project="a b", branch="trunk")
+    files = []
+    for number, variables in enumerate((Variables(), MODELS)):
+        for name, data in written(replace(choice, variables=variables)).items():
+            path = tmp_path / str(number) / ".github" / "workflows" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            files.append(str(path))
+    tools = Path(sys.executable).parent
+    for command in (
+        [tools / "check-jsonschema", "--builtin-schema", "vendor.github-workflows"],
+        [tools / "zizmor", "--offline", "--persona=pedantic", "--quiet"],
+    ):
+        done = subprocess.run(
+            [*map(str, command), *files],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_key_is_added_to_a_workflow_that_is_there_already_and_nothing_else_changes() -> None:
+    before = written(replace(ALL, variables=Variables()))["edison.yml"].decode()
+    before = before.replace('BUDGET: "5" # dollars', 'BUDGET: "9" # mine')
+    once = with_variables(before, ONE_KEY)
+    added = "          OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}\n"
+    assert once.replace(added, "") == before != once
+    assert with_variables(once, ONE_KEY) == once
+    both = yaml.safe_load(with_variables(once, MODELS))["jobs"]["evaluate"]["steps"][3]["env"]
+    assert list(both)[-3:] == ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "SERVER_URL"]
+    assert both["EDISON_GITHUB_RUN_BUDGET"] == "9"
+    assert with_variables("on: push\n", MODELS) == "on: push\n", "no place for keys in it"
 
 
 def test_the_check_to_require_is_the_same_with_batches() -> None:
     for batch in (False, True):
-        found = yaml.safe_load(dict(workflows(batch=batch))[".github/workflows/edison.yml"])
+        found = yaml.safe_load(
+            dict(workflows(replace(ALL, batch=batch)))[".github/workflows/edison.yml"]
+        )
         assert (found["name"], found["jobs"]["evaluate"]["name"]) == ("edison", "evaluate")
         writing = [job for job, how in found["jobs"].items() if "write" in str(how["permissions"])]
         assert writing == ["evaluate"]
 
 
 def test_they_run_nothing_of_others_that_is_not_pinned() -> None:
-    for name, data in workflows():
+    for name, data in workflows(ALL):
         used = set(re.findall(r"uses: (.*)", data.decode()))
         assert used <= ACTIONS, name
         assert used
 
 
 def test_they_are_made_for_the_place_of_the_project_and_for_its_branch() -> None:
-    made = dict(workflows(project='prompts/"a b"', branch="trunk"))
+    made = dict(workflows(replace(ALL, project='prompts/"a b"', branch="trunk")))
     push = yaml.safe_load(made[".github/workflows/edison-push.yml"])
     assert push[True]["push"]["branches"] == ["trunk"]  # YAML 1.1 takes `on` for a truth
     for name, data in made.items():
@@ -70,7 +157,7 @@ def test_they_are_made_for_the_place_of_the_project_and_for_its_branch() -> None
 
 def test_only_jobs_that_need_it_may_write() -> None:
     writing = {}
-    for name, data in workflows():
+    for name, data in workflows(ALL):
         found = yaml.safe_load(data)
         assert found["permissions"] == {}
         (job,) = found["jobs"].values()
@@ -87,7 +174,7 @@ def test_only_jobs_that_need_it_may_write() -> None:
 
 
 def test_a_job_that_may_write_for_a_stranger_has_nothing_of_his() -> None:
-    text = dict(workflows())[".github/workflows/edison-fork-comment.yml"].decode()
+    text = dict(workflows(ALL))[".github/workflows/edison-fork-comment.yml"].decode()
     (job,) = yaml.safe_load(text)["jobs"].values()
     checkout = job["steps"][0]
     assert checkout["with"] == {"persist-credentials": False}, "the default branch"
@@ -157,7 +244,7 @@ def tiny_wheel(folder: Path) -> str:
 @pytest.fixture
 def laid(tmp_path: Path) -> Path:
     """The folder that workflows install from, in a repository."""
-    for name, data in github_files():
+    for name, data in github_files(WorkflowChoice()):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
