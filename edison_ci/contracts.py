@@ -40,6 +40,16 @@ RETRIED = frozenset(
 """Failures of transport that are retried; an answer is never retried for its content."""
 FATAL = frozenset({ErrorKind.INVALID_KEY, ErrorKind.QUOTA, ErrorKind.MODEL_NOT_FOUND})
 """Failures that every later call of the client would have too."""
+WHAT_TO_CHECK: dict[str, str] = {
+    ErrorKind.INVALID_KEY: "the key was refused: check the variable in key_env",
+    ErrorKind.QUOTA: "the account has no quota left: add credit, or use another key",
+    ErrorKind.NETWORK: "the host was not reached: check that it runs, base_url, proxy and network",
+    ErrorKind.TIMEOUT: "no answer in time: raise limits.timeout_s, or check the host",
+    ErrorKind.MODEL_NOT_FOUND: "the provider does not know this model: check the key model, and "
+    "the path in base_url",
+    ErrorKind.RATE_LIMIT: "too many requests: lower limits.concurrency or set limits.rpm",
+}
+"""What a user should check after a failure, by its kind."""
 
 
 class CallError(Exception):
@@ -62,6 +72,11 @@ class CallError(Exception):
         """False only if the provider certainly did not charge for it."""
         self.cut_off = False
         """Whether a reply was cut off in transit, in which case the call is retried."""
+
+    @property
+    def unreached(self) -> bool:
+        """Whether the service was not reached, so that it cannot know of the call."""
+        return self.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT) and not self.charged
 
     def rewrite(self, redact: Callable[[str], str]) -> None:
         """Redact the message, which may repeat the request."""

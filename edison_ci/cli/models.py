@@ -10,6 +10,7 @@ import click
 from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal, simulated_label
+from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.standalone import ProbeResult, probe
 from edison_ci.numeric import dollars
@@ -66,8 +67,8 @@ def test_models(state: CliState, names: tuple[str, ...]) -> None:
     """Send one short call to each model and diagnose failures.
 
     Sends the parameters and the form of reply that a run sends: a judge is asked as a judge, a
-    refiner as a refiner. Distinguishes a wrong key, no network, no quota and an unknown model. A
-    call costs next to nothing; it counts towards the budgets.
+    refiner as a refiner. Distinguishes a wrong key, no network, no quota and an unknown model, and
+    ends within a minute. A call costs next to nothing; it counts towards the budgets.
 
     Examples:
       edison models test
@@ -118,7 +119,7 @@ def _show_trial(terminal: Terminal, trial: ProbeResult) -> None:
             f"  {trial.model.name}: {trial.error}: {trial.message}",
             *mark,
         )
-        terminal.note(f"    {HINTS.get(trial.error, 'check its entry in models.yaml')}")
+        terminal.note(f"    {_HINTS.get(trial.error, 'check its entry in models.yaml')}")
         return
     served = f", served by {trial.served_model}" if trial.served_model else ""
     terminal.result(
@@ -128,13 +129,8 @@ def _show_trial(terminal: Terminal, trial: ProbeResult) -> None:
     )
 
 
-HINTS = {
-    "INVALID_KEY": "the key was refused: check the variable in key_env",
-    "QUOTA": "the account has no quota left: add credit, or use another key",
-    "NETWORK": "the host was not reached: check base_url, proxy and network",
-    "TIMEOUT": "no answer in time: raise limits.timeout_s, or check the host",
-    "MODEL_NOT_FOUND": "the provider does not know this model: check the key model",
-    "RATE_LIMIT": "too many requests: lower limits.concurrency or set limits.rpm",
+_HINTS = {
+    **WHAT_TO_CHECK,
     "NO_KEY": "set the variable",
     "NOT_INSTALLED": "a library is missing; edison doctor lists them all",
     "NOT_THERE": "not an error: this model cannot be called on its own yet",

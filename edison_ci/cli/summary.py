@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
 from edison_ci.config.slices import SIZES
+from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.documents.secrets import redacted
 from edison_ci.execute.budgets import in_cents
 from edison_ci.git.repository import commit_names
@@ -390,6 +391,8 @@ def _clients(terminal: Terminal, progress: Progress) -> None:
     """Print which models were stopped, and which did not answer."""
     for client, reason in progress.closed.items():
         terminal.result("  ", StyledText(f"{client} stopped: ", BAD), reason)
+        if check := WHAT_TO_CHECK.get(reason.partition(":")[0]):
+            terminal.note(f"    {check}")
     for model, reason in progress.waiting.items():
         terminal.result("  ", StyledText(f"{model} did not answer: ", ODD), reason)
 

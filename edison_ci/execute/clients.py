@@ -43,6 +43,8 @@ class ClientSettings:
     """Advice to show while a client waits for its model."""
     batch: bool | None = None
     """Whether answers are bought in batches where that costs less."""
+    deadline_s: float | None = None
+    """Deadline of an answer with all its attempts; default: a multiple of the model's timeout."""
 
 
 @dataclass(slots=True)
@@ -110,12 +112,13 @@ class ClientPool:
             self._share(model.limits.tpm),
             model.limits.attempts,
             model.limits.timeout_s,
+            settings.deadline_s,
         )
         # An empty store has no answers to reuse; answers stored meanwhile are found when a call is
         # booked.
         reader = self._reader if any_answer(self._reader) else None
         client = build_client(budgeted, limits, settings.clock, reader, settings.newer_than)
-        client.breaker.advice = settings.advice
+        client.breaker.advice, client.breaker.address = settings.advice, model.address
         if isinstance(provider, ReplayProvider):
             client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
         elif isinstance(provider, SkippedProgram):

@@ -16,7 +16,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.models import sent_params
 from edison_ci.config.requirements import missing_for_models
-from edison_ci.contracts import CallError
+from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of, in_cents
 from edison_ci.execute.clients import ClientPool, ClientSettings
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from edison_ci.store.ledger import BudgetRefusal
 
 
+_TEST = "test"
+PROBE_S = 60.0
+"""Deadline of all probes together, with their retries."""
 _QUESTION = "Reply with the single word: ready"
 _JUDGE_QUESTION = 'Reply with one JSON object and nothing else: {"ready": true}'
 
@@ -69,9 +72,9 @@ def probe(project: Project, models: Sequence[Model], context: RunContext) -> lis
     async def ask() -> list[ProbeResult]:
         now = utc.timestamp(context.now())
         async with standalone_client(
-            project, None, context, purpose="test", newer_than=now
+            project, None, context, purpose=_TEST, newer_than=now
         ) as clients:
-            probes = (_probe_model(project, clients, model) for model in models)
+            probes = (_probe_in_time(project, clients, model) for model in models)
             return list(await asyncio.gather(*probes))
 
     return asyncio.run(ask())
@@ -99,12 +102,23 @@ def probe_request(project: Project, model: Model) -> Request:
     )
 
 
+async def _probe_in_time(project: Project, clients: ClientPool, model: Model) -> ProbeResult:
+    try:
+        async with asyncio.timeout(PROBE_S):
+            return await _probe_model(project, clients, model)
+    except TimeoutError:
+        last = clients.of(model, _TEST).breaker.last_error
+        if last is not None:
+            return ProbeResult(model, last.kind, last.message)
+        return ProbeResult(model, ErrorKind.TIMEOUT, f"no answer within {PROBE_S:g} s")
+
+
 async def _probe_model(project: Project, clients: ClientPool, model: Model) -> ProbeResult:
     for problem in missing_for_models([model]):
         kind = "NOT_INSTALLED" if problem.code == "not-installed" else "NOT_THERE"
         return ProbeResult(model, kind, f"{problem.message} ({problem.hint})")
     try:
-        answer = await clients.of(model, "test").answer(probe_request(project, model))
+        answer = await clients.of(model, _TEST).answer(probe_request(project, model))
     except UsageError as error:
         kind = "NO_KEY" if model.keys or model.base_url_env else "NOT_THERE"
         return ProbeResult(model, kind, error.message)
@@ -182,7 +196,12 @@ async def standalone_client(
                 redact=redactor(project.file.settings),
             )
             settings = ClientSettings(
-                project, context.provider_for, context.clock, newer_than, advice=context.advice
+                project,
+                context.provider_for,
+                context.clock,
+                newer_than,
+                advice=context.advice,
+                deadline_s=PROBE_S if purpose == _TEST else None,
             )
             clients = ClientPool(settings, budget, reader)
             try:

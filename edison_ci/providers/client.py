@@ -193,11 +193,12 @@ class ClientLimits:
     tpm: int | None = None
     attempts: int = 3
     timeout_s: float = 60.0
+    own_deadline_s: float | None = None
 
     @property
     def deadline_s(self) -> float:
         """The longest time for a cell, including pauses that the provider asks for."""
-        return DEADLINE_TIMEOUTS * self.timeout_s
+        return self.own_deadline_s or DEADLINE_TIMEOUTS * self.timeout_s
 
 
 class Throttled:

@@ -1,7 +1,8 @@
 """Retries of failed calls, and the circuit breaker of a model.
 
 Only failures of transport are retried. A client whose calls keep failing is paused by a breaker and
-probed after growing intervals; a wrong key or an exhausted quota closes it for the run.
+probed after growing intervals; a wrong key or an exhausted quota closes it for the run, and so does
+a service that cannot be reached and has not answered before.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 import math
 import random
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import FATAL, CallError, ErrorKind
@@ -30,6 +32,8 @@ LONGEST_STORM_S = 300.0
 FAILURES_TO_OPEN = 5
 FIRST_PROBE_S = 60.0
 LAST_PROBE_S = 480.0
+UNREACHED_PROBE_S = 2.0
+"""Pause before the only probe of a service that was never reached."""
 SUCCESSES_TO_CLOSE = 2
 SAME_BAD_REQUESTS = 3
 LONG_WAIT_S = 10.0
@@ -77,11 +81,15 @@ class Breaker:
         self._probing = False
         self._refused_since: float | None = None
         self._bad_request: tuple[str, int] = ("", 0)
+        self._answered = False
         self._last, self._told_until = "", 0.0
         self.closed_reason: str | None = None
         """Why the client makes no more calls in this run."""
         self.advice = ""
         """A hint for the user while the client waits; logged once."""
+        self.last_error: CallError | None = None
+        self.address = ""
+        """Where the model is called, for messages."""
 
     async def wait(self) -> bool:
         """Wait until a call may be made; return whether it is a probe; raises ClientClosed."""
@@ -113,7 +121,7 @@ class Breaker:
     def record_success(self) -> None:
         """Record a successful call."""
         self._failures, self._bad_request, self._refused_since = 0, ("", 0), None
-        self._probing = False
+        self._probing, self._answered = False, True
         if self._open_until is not None:
             self._successes += 1
             self._open_until = self._clock.monotonic()
@@ -124,8 +132,9 @@ class Breaker:
         """Record a failed call; by default it is the probe if one is in flight."""
         probe = self._probing if probe is None else probe
         self.record_abandoned(probe=probe)
+        self.last_error = error
         if error.kind in FATAL:
-            self.closed_reason = str(error)
+            self.closed_reason = self._with_address(error)
         elif error.kind is ErrorKind.BAD_REQUEST:
             message, count = self._bad_request
             count = count + 1 if message == error.message else 1
@@ -152,19 +161,29 @@ class Breaker:
     def _count(self, error: CallError) -> None:
         self._failures += 1
         self._successes = 0
+        unreached = error.unreached and not self._answered
         if self._open_until is not None:
+            if unreached:
+                self.closed_reason = f"{self._with_address(error)} (no call was answered yet)"
+                return
             if self._pause_s >= LAST_PROBE_S:
                 self.closed_reason = f"{error} (all probes failed for a quarter of an hour)"
                 return
             self._pause_s = min(2 * self._pause_s, LAST_PROBE_S)
             self._leave_alone(error)
         elif self._failures >= FAILURES_TO_OPEN:
-            self._leave_alone(error)
+            self._leave_alone(error, UNREACHED_PROBE_S if unreached else None)
 
-    def _leave_alone(self, error: CallError) -> None:
-        self._open_until = self._clock.monotonic() + self._pause_s
+    def _with_address(self, error: CallError) -> str:
+        """Return the error, with the address if nothing has been answered from there."""
+        told = self._answered or (urlsplit(self.address).netloc or self.address) in str(error)
+        return str(error) if told else f"{error}; called {self.address}"
+
+    def _leave_alone(self, error: CallError, pause_s: float | None = None) -> None:
+        pause_s = pause_s or self._pause_s
+        self._open_until = self._clock.monotonic() + pause_s
         self._last = str(error)
-        self._tell("no answer; trying again later", self._pause_s, error)
+        self._tell("no answer; trying again later", pause_s, error)
 
     def _tell_once(self, error: CallError, pause_s: float) -> None:
         """Log the pause that the provider asks for once, not for every call in flight."""
@@ -184,8 +203,8 @@ class Breaker:
 def retry_loop(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> AsyncRetrying:
     """Return the retry loop: full jitter, and never sooner than the provider asks.
 
-    After the deadline no further attempt begins. A rate limit does not count as an attempt: only
-    the deadline and the breaker end these.
+    No attempt begins after the deadline, and none is waited for that would. A rate limit does not
+    count as an attempt: only the deadline and the breaker end these.
     """
     from tenacity import AsyncRetrying, retry_if_exception  # slow to load, and few runs need it
 
@@ -199,7 +218,8 @@ def retry_loop(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> 
                 return True
             refusals += 1
         tried = state.attempt_number - refusals
-        return tried >= attempts or clock.monotonic() - start > deadline_s
+        elapsed = clock.monotonic() - start + state.upcoming_sleep
+        return tried >= attempts or elapsed > deadline_s
 
     def pause(state: RetryCallState) -> float:
         outcome = state.outcome.exception() if state.outcome else None

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import ipaddress
+import os
 import socket
 import ssl
 import time
@@ -324,8 +325,9 @@ class Transport:
             return f"the certificate of {host} is not accepted: {self.scrub(str(reason))}"
         if isinstance(error, aiohttp.ClientProxyConnectionError):
             return f"cannot connect to the proxy for {host}"
-        reason = self.scrub(error.os_error.strerror or "refused")
-        return f"cannot connect to {host}: {reason}"
+        number = error.os_error.errno  # its text names the address once more
+        reason = os.strerror(number) if number else error.os_error.strerror or "refused"
+        return f"cannot connect to {host}: {self.scrub(reason).lower()}"
 
 
 def _file_timeout(quiet_s: float) -> aiohttp.ClientTimeout:

@@ -48,6 +48,30 @@ def test_the_screen_says_what_was_written_and_what_comes_next(
     )
 
 
+COMMENTED = re.compile(r"# (?!yaml-)( *(?:- )?[a-z_][a-z0-9_-]*:(?: .*)?)")
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_every_line_that_is_commented_out_may_be_uncommented(
+    edison: Edison, folder: Folder, template: str
+) -> None:
+    assert edison(folder, "init", "--template", template).code == 0
+    uncommented = 0
+    for path in [*folder.path.rglob("*.yaml")]:
+        before = path.read_text(encoding="utf-8")
+        found = [COMMENTED.fullmatch(line) for line in before.splitlines()]
+        uncommented += sum(match is not None for match in found)
+        lines = zip(before.splitlines(), found, strict=True)
+        text = "".join(f"{match[1] if match else line}\n" for line, match in lines)
+        path.write_text(text, encoding="utf-8")
+    trust = (folder.path / ".edison/trust.yaml").read_text(encoding="utf-8")
+    assert "\nkeys:\n  - env: " in trust
+    assert uncommented > 15
+    done = edison(folder, "validate", "--json")
+    problems = [each for each in json.loads(done.out)["problems"] if each["severity"] == "error"]
+    assert problems == []
+
+
 def test_folders_are_made_as_needed(edison: Edison, folder: Folder) -> None:
     assert edison(folder, "init", "a/b/c").code == 0
     assert (folder.path / "a/b/c/edison.yaml").is_file()

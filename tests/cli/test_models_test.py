@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.config.load import load_project
+from edison_ci.execute.standalone import PROBE_S, probe
+from edison_ci.operate.sessions import run_context
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.providers.test_client import FakeTime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,6 +89,34 @@ def test_a_host_that_is_not_there_is_no_network(
     with_server(folder, f"{url}/v1")
     code, found = told(edison, folder, "small")
     assert (code, found["small"]["error"]["code"]) == (3, "NETWORK")
+
+
+def test_a_wait_that_is_too_long_for_a_test_is_told_at_once(
+    edison: Edison, project: tuple[Folder, str]
+) -> None:
+    folder, _ = project
+    body = json.dumps({"error": {"message": "Slow down"}})
+    busy = rule(status=429, body=body, headers={"retry-after": "90"})
+    with LoopbackServer([busy]) as server:
+        with_server(folder, server.openai_url)
+        code, found = told(edison, folder, "small")
+        assert len(server.requests) == 1
+    assert code == 3
+    assert found["small"]["error"] == {"code": "RATE_LIMIT", "message": "Slow down (HTTP 429)"}
+
+
+def test_all_models_are_tested_within_one_deadline(project: tuple[Folder, str]) -> None:
+    folder, _ = project
+    time = FakeTime()
+    with LoopbackServer([rule(status=429, headers={"retry-after": "25"})]) as server:
+        with_server(folder, server.openai_url)
+        loaded = load_project(folder.path)
+        context = replace(run_context(loaded), clock=time.clock())
+        found = {one.model.name: one for one in probe(loaded, [*loaded.models.values()], context)}
+        assert len(server.requests) == 3
+    assert found["small"].error == "RATE_LIMIT"
+    assert not found["judge"].error
+    assert time.now <= PROBE_S
 
 
 def test_a_key_that_is_not_set_is_named(

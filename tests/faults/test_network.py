@@ -58,24 +58,48 @@ def free_port() -> int:
         return port
 
 
-def test_fault_26_connection_refused_opens_the_breaker_and_books_nothing(
+def test_fault_26_a_service_that_was_never_reached_ends_the_run_at_once(
     make_stage: MakeStage,
 ) -> None:
-    faster = 400.0
     stage = make_stage(cases=20, concurrency=10, judged=False)
     port = free_port()
     stage.models(url=f"http://127.0.0.1:{port}/v1")
-    done = ran(stage, code=3, faster=faster)
-    assert "small stopped: NETWORK" in done.out
-    assert "(all probes failed for a quarter of an hour)" in done.out
-    advice = "  Ctrl-C stops it; every answer is stored, and edison resume continues from there"
-    assert done.err.splitlines().count(advice) == 1
+    done = ran(stage, code=3)
+    stopped = next(line for line in done.out.splitlines() if "small stopped: NETWORK" in line)
+    assert stopped.endswith(
+        f"cannot connect to http://127.0.0.1:{port}: connection refused (no call was answered yet)"
+    )
+    check = "    the host was not reached: check that it runs, base_url, proxy and network"
+    assert check in done.err.splitlines()
     see, go_on = done.err.splitlines()[-2:]
     assert see == "Find the cause with: edison models test"
     assert go_on.startswith("Continue with: edison resume ")
     assert stage.booked() == 0
     assert set(stage.states()) == {"released"}
     assert stage.rows("select status, verdict from run") == [("FAILED", "error")]
+    # Five failures and what was on its way; one probe; the other cells are not tried.
+    ((sent,),) = stage.rows("select count(*) from attempt")
+    assert 6 <= sent <= 25
+
+    with LoopbackServer(ledger=stage.server.ledger, port=port) as back:
+        back.script = stage.server.script
+        ran(stage, "resume", code=0)
+        assert back.chats == 20
+    assert stage.rows("select distinct status from cell") == [("ok",)]
+
+
+def test_fault_26_a_service_that_is_down_opens_the_breaker_and_books_nothing(
+    make_stage: MakeStage,
+) -> None:
+    faster = 400.0
+    stage = make_stage(cases=20, concurrency=10, judged=False)
+    expected = stage.undisturbed()
+    stage.script(rule(status=503, model="small-1"))
+    done = ran(stage, code=3, faster=faster)
+    assert "small stopped: PROVIDER_ERROR" in done.out
+    assert "(all probes failed for a quarter of an hour)" in done.out
+    advice = "  Ctrl-C stops it; every answer is stored, and edison resume continues from there"
+    assert done.err.splitlines().count(advice) == 1
     # Five failures and what was on its way; then single probes, each after twice the pause.
     sent = [
         dt.datetime.fromisoformat(time).timestamp()
@@ -90,12 +114,7 @@ def test_fault_26_connection_refused_opens_the_breaker_and_books_nothing(
     for gap, pause in zip(gaps, (60, 120, 240, 480), strict=True):
         assert gap >= 0.9 * pause / faster - 0.005
     assert 5 <= len(sent) - 4 <= 20
-
-    with LoopbackServer(ledger=stage.server.ledger, port=port) as back:
-        back.script = stage.server.script
-        ran(stage, "resume", code=0, faster=faster)
-        assert back.chats == 20
-    assert stage.rows("select distinct status from cell") == [("ok",)]
+    completes_later(stage, expected, faster=faster)
 
 
 def test_fault_26_an_unknown_host_is_told_by_its_name(make_stage: MakeStage) -> None:

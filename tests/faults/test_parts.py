@@ -61,6 +61,27 @@ async def test_fault_26_calls_on_their_way_when_the_breaker_opens_are_no_probes(
     assert 60 <= time.monotonic() < 61
 
 
+@pytest.mark.parametrize("answered", [False, True])
+async def test_fault_26_a_service_that_answered_before_is_waited_for(answered: bool) -> None:
+    time = clock()
+    breaker = Breaker(time)
+    refused = CallError(ErrorKind.NETWORK, "cannot connect to http://host", charged=False)
+    if answered:
+        breaker.record_success()
+    for _ in range(5):
+        assert not await breaker.wait()
+        breaker.record_failure(refused, probe=False)
+    assert await breaker.wait()
+    assert time.monotonic() == pytest.approx(60 if answered else 2)
+    breaker.record_failure(refused, probe=True)
+    if answered:
+        assert breaker.closed_reason is None
+        assert await breaker.wait()
+        assert time.monotonic() == pytest.approx(180)
+    else:
+        assert breaker.closed_reason == f"{refused} (no call was answered yet)"
+
+
 async def test_fault_34_a_place_given_to_somebody_who_left_is_given_to_the_next() -> None:
     places = Concurrency(1, clock())
     await places.enter()
