@@ -305,13 +305,13 @@ class Rows:
         )  # fmt: skip
         self._rows["answer"].append(
             (request_hash, 0, self._attempt, "stop", 200, len(text) // 4, 0, took, cost, "billed",
-             f"sim/{model}", run.started)
+             f"sim/{model}", "", run.started)
         )  # fmt: skip
-        self._rows["answer_text"].append((request_hash, 0, text, None, text_hash(text, None)))
+        self._rows["answer_text"].append((request_hash, 0, text, None, text_hash(text, None), None))
 
 
-_WIDTHS = {"cell": 17, "component": 8, "judgment": 4, "judge_score": 7, "attempt": 16, "answer": 12,
-           "answer_text": 5}  # fmt: skip
+_WIDTHS = {"cell": 17, "component": 8, "judgment": 4, "judge_score": 7, "attempt": 16, "answer": 13,
+           "answer_text": 6}  # fmt: skip
 """Tables and how many columns they have."""
 
 _BOOKED = """

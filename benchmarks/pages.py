@@ -65,22 +65,21 @@ class Watched(NamedTuple):
 
 
 _GRIDS: dict[str, dict[str, object]] = {
-    "by name": {},
-    "worst first": {"sort": "worst"},
+    "worst first": {},
+    "by name": {"sort": "name"},
     "best first": {"sort": "best"},
-    "dearest first": {"metric": "cost", "sort": "worst"},
-    "in the middle": {"sort": "worst", "page": 1_500},
+    "dearest first": {"sort": "cost"},
+    "in the middle": {"page": 1_500},
     "last page": {"page": 1_000_000},
     "failed": {"failed": 1},
-    "failed with a tag, worst first": {"failed": 1, "tag": "upset", "sort": "worst"},
+    "failed with a tag, worst first": {"failed": 1, "tag": "upset"},
     "failing in a criterion, worst first": {
         "failed": 1,
         "component": "criterion:Empathy",
-        "sort": "worst",
     },
-    "blocked, slowest first": {"status": "blocked", "metric": "latency", "sort": "worst"},
+    "blocked, slowest first": {"status": "blocked", "sort": "latency"},
     "with a text": {"q": RARE},
-    "with a text, failed, worst first": {"q": RARE, "failed": 1, "sort": "worst"},
+    "with a text, failed, worst first": {"q": RARE, "failed": 1},
 }
 """What the grid of a run is asked for."""
 

@@ -13,25 +13,32 @@ reports how many, and a query can search all of them.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.output import parse_output
 from edison_ci.numeric import mean_or_none
 from edison_ci.records import CellStatus
+from edison_ci.results.explanation import expected_form
 from edison_ci.results.rollups import Totals, totals_by_model
 from edison_ci.results.scores import ComponentName
+from edison_ci.store.answers import answer_at
+from edison_ci.store.cells import COUNTED
 from edison_ci.store.manual_grades import flagged_cells
+from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     Remember = Callable[[Hashable, Callable[[], int]], int]
     """A cache: returns the number kept under a key, or works it out and keeps it."""
     from collections.abc import Iterable
 
     from edison_ci.store.cells import CellRow
+    from edison_ci.store.runs import Run
 
 
 _COLUMNS = "id, case_id, side, prompt, version, model, repeat, status, composite, passed"
@@ -123,23 +130,19 @@ def neighbouring_cases(connection: sqlite3.Connection, run_id: str, case: str) -
     return Neighbours(*found)
 
 
-def neighbouring_cells(connection: sqlite3.Connection, cell: CellRow) -> Neighbours:
-    """Return the ids of the same prompt and model's cells of the cases before and after."""
-    found = []
-    for case in neighbouring_cases(connection, cell.run_id, cell.case_id):
-        row = None
-        if case is not None:
-            row = connection.execute(
-                "select id from cell where run_id = ? and case_id = ? and model = ? and side = ? "
-                "and prompt = ? order by repeat limit 1",
-                (cell.run_id, case, cell.model, cell.side, cell.prompt),
-            ).fetchone()
-        found.append(None if row is None else str(row[0]))
-    return Neighbours(*found)
+def sibling_cell(connection: sqlite3.Connection, cell: CellRow, case: str) -> str | None:
+    """Return the id of the answer to another case with the same prompt and model, if possible."""
+    row = connection.execute(
+        "select id from cell where run_id = ? and case_id = ? and side = ? "
+        "order by model <> ?, prompt <> ?, repeat limit 1",
+        (cell.run_id, case, cell.side, cell.model, cell.prompt),
+    ).fetchone()
+    return None if row is None else str(row[0])
 
 
 METRICS = ("grade", "tokens", "cost", "latency")
-SORTS = ("name", "worst", "best")
+SORTS = ("worst", "best", "name", "tokens", "cost", "latency")
+"""Orders of cases, the usual one first; by an amount, from high to low."""
 MOST_ANSWERS = 500
 """Answers in which a text is searched unless a query is `deep`."""
 _LIVE_CELLS = 2_000
@@ -154,8 +157,8 @@ class CaseQuery:
 
     side: str = "head"
     metric: str = "grade"
-    """One of METRICS: what cases are sorted by."""
-    sort: str = "name"
+    """One of METRICS: the number that is shown of each answer."""
+    sort: str = SORTS[0]
     """One of SORTS."""
     tag: str = ""
     prompt: str = ""
@@ -198,7 +201,8 @@ class RepeatResult:
     composite: float | None
     passed: int | None
     cost_microusd: int | None
-    tokens: int | None
+    tokens_in: int | None
+    tokens_out: int | None
     latency_ms: int | None
     component: float | None
     """Score of the component in the query."""
@@ -209,6 +213,15 @@ class Box:
     """A case with a prompt and a model, over its repeats."""
 
     repeats: tuple[RepeatResult, ...]
+    text: str | None = None
+    """Beginning of its worst answer, as it is graded; None without one, or if it is withheld."""
+    reason: str = ""
+    """Why its worst answer does not pass; empty if it does."""
+
+    @property
+    def worst(self) -> RepeatResult:
+        """The repeat that is shown: in error, failed, or else with the lowest score."""
+        return worst_of(self.repeats)
 
     @property
     def word(self) -> str:
@@ -232,6 +245,19 @@ class Box:
         """Return the mean of a number over the repeats that have it."""
         values = [getattr(repeat, name) for repeat in self.repeats]
         return mean_or_none([value for value in values if value is not None])
+
+
+def worst_of(repeats: Sequence[RepeatResult]) -> RepeatResult:
+    """Return the worst of the answers to a case; of equal ones the first."""
+    return min(
+        repeats,
+        key=lambda repeat: (
+            repeat.status in (CellStatus.OK, CellStatus.SKIPPED),
+            repeat.passed != 0,
+            1.0 if repeat.composite is None else repeat.composite,
+            repeat.number,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,10 +336,11 @@ def case_grid(
         found = find_cases(connection, run_id, query, remember)
     else:
         found = find_live_cases(connection, run_id, query)
+    reader = _BoxReader(connection, find_run(connection, run_id), query, columns)
     return CaseGrid(
         query=query,
         columns=columns,
-        rows=tuple(_rows(connection, run_id, query, columns, found.cases)),
+        rows=tuple(reader.row(case) for case in found.cases),
         total=found.total,
         choices=_choices(connection, run_id, every),
         settled=settled,
@@ -337,38 +364,109 @@ def _columns(connection: sqlite3.Connection, run_id: str, side: str) -> list[Col
     return [Column(prompt, model, version, None) for prompt, model, version in rows]
 
 
-def _rows(
-    connection: sqlite3.Connection,
-    run_id: str,
-    query: CaseQuery,
-    columns: Sequence[Column],
-    cases: Sequence[str],
-) -> Iterator[CaseRow]:
-    places = {(column.prompt, column.model): index for index, column in enumerate(columns)}
-    component = query.component or ComponentName("", "")
-    for case in cases:
-        boxes: list[list[RepeatResult]] = [[] for _ in columns]
-        cells = connection.execute(
-            "select c.prompt, c.model, c.id, c.repeat, c.status, c.composite, c.passed, "
-            "a.cost_microusd, a.tokens_in + a.tokens_out, a.latency_ms, p.score "
+class _BoxReader:
+    """Reads the cells of the cases on a page."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        run: Run,
+        query: CaseQuery,
+        columns: Sequence[Column],
+    ) -> None:
+        self._connection, self._run, self._query = connection, run, query
+        self._places = {(each.prompt, each.model): at for at, each in enumerate(columns)}
+        self._forms = {
+            each.version: expected_form(run, None, query.side, each.version) for each in columns
+        }
+
+    def row(self, case: str) -> CaseRow:
+        """Return a case with its answers."""
+        repeats: list[list[RepeatResult]] = [[] for _ in self._places]
+        versions = [""] * len(repeats)
+        component = self._query.component or ComponentName("", "")
+        cells = self._connection.execute(
+            "select c.prompt, c.model, c.version, c.id, c.repeat, c.status, c.composite, c.passed, "
+            "a.cost_microusd, a.tokens_in, a.tokens_out, a.latency_ms, p.score "
             "from cell c left join answer a on a.request_hash = c.request_hash and a.answer_no = "
             "c.answer_no "
             "left join component p on p.cell_id = c.id and p.kind = ? and p.name = ? "
             "where c.run_id = ? and c.case_id = ? and c.side = ? order by c.repeat",
-            (component.kind, component.name, run_id, case, query.side),
+            (component.kind, component.name, self._run.id, case, self._query.side),
         )
-        for prompt, model, *repeat in cells:
-            place = places.get((prompt, model))
+        for prompt, model, version, *repeat in cells:
+            place = self._places.get((prompt, model))
             if place is not None:
-                boxes[place].append(RepeatResult(*repeat))
-        tags = connection.execute(
-            "select tags from run_case where run_id = ? and case_id = ?", (run_id, case)
+                repeats[place].append(RepeatResult(*repeat))
+                versions[place] = version
+        tags = self._connection.execute(
+            "select tags from run_case where run_id = ? and case_id = ?", (self._run.id, case)
         ).fetchone()
-        yield CaseRow(
+        return CaseRow(
             case,
             tuple(json.loads(tags[0])) if tags else (),
-            tuple(Box(tuple(box)) if box else None for box in boxes),
+            tuple(
+                self._box(tuple(found), version) if found else None
+                for found, version in zip(repeats, versions, strict=True)
+            ),
         )
+
+    def _box(self, repeats: tuple[RepeatResult, ...], version: str) -> Box:
+        worst = worst_of(repeats)
+        text = answer_beginning(self._connection, worst.id, self._forms.get(version, "none"))
+        reason = ""
+        if worst.status != CellStatus.OK or worst.passed == 0:
+            reason = failure_reason(self._connection, worst.id)
+        return Box(repeats, text, reason)
+
+
+MOST_READ = 4_000
+"""Characters of an answer from which its beginning is shown."""
+
+
+def answer_beginning(connection: sqlite3.Connection, cell_id: str, form: str) -> str | None:
+    """Return the beginning of an answer as it is graded: without thinking and tags.
+
+    None if there is no text, or if it is withheld because the answer was blocked. `form` is what
+    the prompt expects of an answer.
+    """
+    row = connection.execute(
+        "select request_hash, answer_no from cell where id = ? and status <> 'blocked'", (cell_id,)
+    ).fetchone()
+    answer = None if row is None else answer_at(connection, *row)
+    if answer is None:
+        return None
+    raw = answer.completion.text
+    if form.endswith("json"):  # whether it is JSON makes no difference to what is shown
+        form = form.removesuffix("json").removesuffix("+") or "none"
+    output = parse_output(raw, form)
+    return (raw if output.malformed else output.text)[:MOST_READ]
+
+
+def failure_reason(connection: sqlite3.Connection, cell_id: str) -> str:
+    """Return in a line why a cell does not pass; empty if nothing is stored about it."""
+    row = connection.execute(
+        "select status, coalesce(reason, error, '') from cell where id = ?", (cell_id,)
+    ).fetchone()
+    if row is not None and row[0] != CellStatus.OK:
+        return str(row[1]).removeprefix("blocked: ")
+    # A rubric has no reason of its own: its weakest criterion has one.
+    found = connection.execute(
+        "select name, reason from component where cell_id = ?1 and reason <> '' and status = 'ok' "
+        "and (passed = 0 or (kind = 'criterion' and exists (select 1 from component r "
+        "where r.cell_id = ?1 and r.kind = 'rubric' and r.passed = 0))) "
+        "order by passed = 0 desc, score, kind, name",
+        (cell_id,),
+    ).fetchall()
+    if not found:
+        return ""
+    (name, reason) = found[0]
+    kinds = ", ".join(f"'{kind}'" for kind in sorted(COUNTED))
+    (failed,) = connection.execute(
+        f"select count(*) from component where cell_id = ? and passed = 0 and kind in ({kinds})",
+        (cell_id,),
+    ).fetchone()
+    return f"{name}: {reason}" + (f" (and {failed - 1:,} more)" if failed > 1 else "")
 
 
 def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Column]) -> Choices:
@@ -394,17 +492,72 @@ def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Colu
     )
 
 
+# --- the place of a case in a list ----------------------------------------------------------------
+
+
+class ListedCase(NamedTuple):
+    """A case of a list, and the page of the list that it is on, from 1."""
+
+    case: str
+    page: int
+
+
+class ListPlace(NamedTuple):
+    """The place of a case in a list of cases: filtered and ordered."""
+
+    position: int
+    """From 1; 0 if the case has left the list since."""
+    total: int
+    before: ListedCase | None
+    after: ListedCase | None
+
+
+def place_in_list(
+    connection: sqlite3.Connection,
+    run_id: str,
+    query: CaseQuery,
+    case: str,
+    remember: Remember | None = None,
+) -> ListPlace:
+    """Return the place of a case on the page of a query.
+
+    A case that has left the list, for instance because its flag was removed, is followed by the
+    first one of the page.
+    """
+
+    def page(offset: int) -> FoundCases:
+        asked = replace(query, offset=offset)
+        if settled:
+            return find_cases(connection, run_id, asked, remember)
+        return find_live_cases(connection, run_id, asked)
+
+    settled = bool(totals_by_model(connection, run_id, query.side))
+    found, limit = page(query.offset), query.limit
+    offset = query.offset_in(found.total)
+    number, before, after = offset // limit + 1, None, None
+    if case not in found.cases:
+        first = ListedCase(found.cases[0], number) if found.cases else None
+        return ListPlace(0, found.total, None, first)
+    at = found.cases.index(case)
+    if at:
+        before = ListedCase(found.cases[at - 1], number)
+    elif offset:
+        before = ListedCase(page(offset - limit).cases[-1], number - 1)
+    if at + 1 < len(found.cases):
+        after = ListedCase(found.cases[at + 1], number)
+    elif offset + limit < found.total:
+        after = ListedCase(page(offset + limit).cases[0], number + 1)
+    return ListPlace(offset + at + 1, found.total, before, after)
+
+
 # --- the cases that fit ---------------------------------------------------------------------------
 
 _ORDERS = {
-    ("grade", "worst"): ("worst", ("lowest", "composite", "case_id")),
-    ("grade", "best"): ("best", ("-composite", "-case_id")),
-    ("tokens", "worst"): ("tokens", ("-tokens", "-case_id")),
-    ("tokens", "best"): ("tokens", ("tokens", "case_id")),
-    ("cost", "worst"): ("cost", ("-cost_microusd", "-case_id")),
-    ("cost", "best"): ("cost", ("cost_microusd", "case_id")),
-    ("latency", "worst"): ("latency", ("-latency_ms", "-case_id")),
-    ("latency", "best"): ("latency", ("latency_ms", "case_id")),
+    "worst": ("worst", ("lowest", "composite", "case_id")),
+    "best": ("best", ("-composite", "-case_id")),
+    "tokens": ("tokens", ("-tokens", "-case_id")),
+    "cost": ("cost", ("-cost_microusd", "-case_id")),
+    "latency": ("latency", ("-latency_ms", "-case_id")),
 }
 """The index of each order, and its columns; with a minus, from high to low. Where numbers are the
 same, names run in the same direction, so that an index can be read either way."""
@@ -590,7 +743,7 @@ class _Chosen:
             order = "m.case_id desc" if backwards else "m.case_id"
             sql = f"select m.case_id from {self._from_marks()}{more.format('m')} order by {order}"
         else:
-            index, columns = _ORDERS[query.metric, query.sort]
+            index, columns = _ORDERS[query.sort]
             order = ", ".join(_term(column, backwards=backwards) for column in columns)
             # Number of cases that the order passes until the page is full.
             passed = (offset + most) * self._every / max(self.total, 1)

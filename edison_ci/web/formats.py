@@ -73,6 +73,13 @@ def tokens(value: float | None) -> str:
     return count(None if value is None else whole(value))
 
 
+def tokens_in_out(tokens_in: float | None, tokens_out: float | None) -> str:
+    """Return mean numbers of tokens, sent and received."""
+    if tokens_in is None and tokens_out is None:
+        return NOTHING
+    return f"{tokens(tokens_in)} in, {tokens(tokens_out)} out"
+
+
 def short_number(value: float) -> str:
     """Return a number on a criterion's own scale, with two decimals at most."""
     return f"{rounded(value, 2):g}"

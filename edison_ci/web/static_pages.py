@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from edison_ci.errors import UsageError
 from edison_ci.report.markup import escape
 from edison_ci.web.page_context import PREFIX
+from edison_ci.web.pages.run import LIST_ARGS
 from edison_ci.web.rendering import asset
 from edison_ci.web.serving import application
 
@@ -98,6 +99,9 @@ def _page(address: str) -> str | None:
     if parts.scheme or parts.netloc or not ours or _NO_PAGES.match(path):
         return None
     given = parse_qsl(parts.query)
+    if f"{PREFIX}/cell/" in path or path.endswith("/case"):
+        # One page for each answer, whichever list leads to it.
+        given = [(name, value) for name, value in given if name not in LIST_ARGS]
     if any(name not in _KEPT_ARGUMENTS for name, _ in given):
         return None
     kept = sorted((name, value) for name, value in given if (name, value) != ("page", "1"))

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import sqlite3
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.results import case_grid
-from edison_ci.results.case_grid import CaseQuery, FoundCases, find_cases
+from edison_ci.results.case_grid import (
+    CaseQuery,
+    FoundCases,
+    ListedCase,
+    ListPlace,
+    RepeatResult,
+    find_cases,
+    place_in_list,
+    worst_of,
+)
 from edison_ci.results.scores import ComponentName
+from edison_ci.store.answers import text_hash
+from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Hashable
 
     from tests.web.conftest import Stored
 
-COLUMNS = {"grade": ("lowest", "composite"), "tokens": ("tokens", "tokens"),
-           "cost": ("cost_microusd", "cost_microusd"),
-           "latency": ("latency_ms", "latency_ms")}  # fmt: skip
+COLUMNS = {"worst": "lowest", "best": "composite", "tokens": "tokens", "cost": "cost_microusd",
+           "latency": "latency_ms"}  # fmt: skip
 
 
 def found(connection: sqlite3.Connection, run: str, **asked: Any) -> FoundCases:
@@ -101,7 +112,7 @@ def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> No
             asked = {"side": side, **chosen}
             expected = brute(connection, run, asked)
             some += bool(expected)
-            for order in ({}, {"sort": "worst"}):
+            for order in ({}, {"sort": "name"}):
                 cases = every_page(connection, run, **asked, **order)
                 assert len(cases) == len(set(cases)), (asked, order)
                 assert set(cases) == expected, (asked, order)
@@ -113,11 +124,9 @@ def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> No
     assert brute(connection, run, {"flagged": True, "side": side}) == {flagged}
 
 
-@pytest.mark.parametrize("metric", COLUMNS)
-@pytest.mark.parametrize("sort", ["worst", "best"])
-def test_orders_hold_over_all_pages(connection: sqlite3.Connection, metric: str, sort: str) -> None:
-    column = COLUMNS[metric][sort == "best"]
-    up = (sort == "worst") is (metric == "grade")
+@pytest.mark.parametrize("sort", COLUMNS)
+def test_orders_hold_over_all_pages(connection: sqlite3.Connection, sort: str) -> None:
+    column, up = COLUMNS[sort], sort == "worst"
     for run, side in runs_and_sides(connection):
         values = dict(
             connection.execute(
@@ -126,7 +135,7 @@ def test_orders_hold_over_all_pages(connection: sqlite3.Connection, metric: str,
             ).fetchall()
         )
         for chosen in ({}, {"failed": True}, {"tag": "returns"}):
-            cases = every_page(connection, run, side=side, metric=metric, sort=sort, **chosen)
+            cases = every_page(connection, run, side=side, sort=sort, **chosen)
             got = [values[case] for case in cases]
             known = [value for value in got if value is not None]
             assert known == sorted(known, reverse=not up)
@@ -189,3 +198,109 @@ def test_cases_of_a_run_that_has_not_ended_come_by_name(
     assert not grid.settled
     assert names == sorted(names)
     assert grid.total == stored.one("select count(*) from run_case where run_id = ?", paused)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"sort": "name"}, {"sort": "cost", "failed": True}, {"tag": "returns"}, {"text": "re"}],
+)
+def test_a_list_leads_from_its_first_case_to_its_last(
+    connection: sqlite3.Connection, stored: Stored, asked: dict[str, Any]
+) -> None:
+    limit = 5
+    whole = every_page(connection, stored.against, limit=limit, **asked)
+    listed = [ListedCase(case, at // limit + 1) for at, case in enumerate(whole)]
+    assert len({each.page for each in listed}) > 1
+    for at, each in enumerate(listed):
+        query = CaseQuery(offset=(each.page - 1) * limit, limit=limit, **asked)
+        place = place_in_list(connection, stored.against, query, each.case)
+        before = listed[at - 1] if at else None
+        after = listed[at + 1] if at + 1 < len(listed) else None
+        assert place == ListPlace(at + 1, len(whole), before, after)
+
+
+def test_a_case_that_has_left_a_list_is_followed_by_the_first_of_its_page(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    (passing,) = connection.execute(
+        "select case_id from rollup_case where run_id = ? and side = 'head' and failed = 0 limit 1",
+        (stored.against,),
+    ).fetchone()
+    query = CaseQuery(failed=True)
+    first = find_cases(connection, stored.against, query)
+    place = place_in_list(connection, stored.against, query, passing)
+    assert place == ListPlace(0, first.total, None, ListedCase(first.cases[0], 1))
+    nothing = place_in_list(connection, stored.against, CaseQuery(tag="no such tag"), passing)
+    assert nothing == ListPlace(0, 0, None, None)
+
+
+def test_the_grid_has_the_worst_answer_with_its_text_and_why_it_fails(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    grid = case_grid.case_grid(connection, stored.against, CaseQuery())
+    boxes = [box for row in grid.rows for box in row.boxes if box is not None]
+    assert any(len(box.repeats) > 1 for box in boxes)
+    for box in boxes:
+        composite, text = connection.execute(
+            "select c.composite, x.text from cell c join answer_text x on x.request_hash = "
+            "c.request_hash and x.answer_no = c.answer_no where c.id = ?",
+            (box.worst.id,),
+        ).fetchone()
+        assert box.text == text[: case_grid.MOST_READ]
+        failed = [repeat for repeat in box.repeats if repeat.passed == 0] or box.repeats
+        assert composite == min(repeat.composite or 0.0 for repeat in failed)
+        assert bool(box.reason) is (box.worst.passed == 0)
+    assert any("words" in box.reason for box in boxes)
+
+
+def test_a_blocked_answer_is_withheld_and_thinking_is_left_out(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    memory = sqlite3.connect(":memory:")
+    connection.backup(memory)
+    cell = find_cell(memory, stored.against, stored.cell())
+    text = "<thinking>hm</thinking><response>Yes</response>"
+    memory.execute(
+        "update answer_text set text = ?, sha256 = ? where request_hash = ? and answer_no = ?",
+        (text, text_hash(text, None), cell.request_hash, cell.answer_no),
+    )
+    begins = partial(case_grid.answer_beginning, memory, cell.id)
+    assert begins("none") == "<response>Yes</response>"
+    assert begins("response") == begins("response+json") == "Yes"
+    memory.execute("update cell set status = 'blocked', reason = 'blocked: pii' where id = ?",
+                   (cell.id,))  # fmt: skip
+    assert begins("response") is None
+    assert case_grid.failure_reason(memory, cell.id) == "pii"
+    memory.close()
+
+
+def repeat(number: int, status: str, composite: float | None, passed: int | None) -> RepeatResult:
+    return RepeatResult(
+        str(number), number, status, composite, passed, None, None, None, None, None
+    )
+
+
+def test_the_worst_repeat_is_in_error_or_failed_or_has_the_lowest_score() -> None:
+    fine, low = repeat(0, "ok", 0.9, 1), repeat(1, "ok", 0.7, 1)
+    failed, error = repeat(2, "ok", 0.8, 0), repeat(3, "error", None, None)
+    assert worst_of([fine, low]) == low
+    assert worst_of([fine, low, failed]) == failed
+    assert worst_of([fine, low, failed, error]) == error
+
+
+def test_a_failed_rubric_is_explained_by_its_weakest_criterion(
+    connection: sqlite3.Connection, stored: Stored
+) -> None:
+    memory = sqlite3.connect(":memory:")
+    connection.backup(memory)
+    cell_id = find_cell(memory, stored.against, stored.cell()).id
+    memory.execute("update component set passed = 1 where cell_id = ?", (cell_id,))
+    memory.execute(
+        "update component set passed = 0 where cell_id = ? and kind = 'rubric'", (cell_id,)
+    )
+    memory.execute(
+        "update component set score = 0, reason = 'cold' where cell_id = ? and name = 'Empathy'",
+        (cell_id,),
+    )
+    assert case_grid.failure_reason(memory, cell_id) == "Empathy: cold"
+    memory.close()

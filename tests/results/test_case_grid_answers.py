@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from edison_ci.results.case_grid import (
     answers_to,
     case_kind,
     neighbouring_cases,
-    neighbouring_cells,
+    sibling_cell,
 )
 from edison_ci.store.cells import find_cell
 
@@ -71,13 +72,17 @@ def test_neighbours_lead_through_all_cases_and_back(
         assert neighbouring_cases(connection, run, case) == Neighbours(before, after)
 
 
-def test_a_neighbouring_cell_has_the_same_prompt_and_model(
+def test_a_sibling_has_the_same_prompt_and_model_where_there_is_one(
     connection: sqlite3.Connection, stored: Stored
 ) -> None:
     cell = find_cell(connection, stored.against, stored.cell())
-    near = neighbouring_cells(connection, cell)
-    cases = neighbouring_cases(connection, stored.against, cell.case_id)
-    for found, case in zip(near, cases, strict=True):
-        assert found is not None
-        other = find_cell(connection, stored.against, found)
-        assert (other.case_id, other.model, other.prompt) == (case, cell.model, cell.prompt)
+    case = neighbouring_cases(connection, stored.against, cell.case_id).after
+    assert case is not None
+    found = sibling_cell(connection, cell, case)
+    assert found is not None
+    other = find_cell(connection, stored.against, found)
+    assert (other.case_id, other.model, other.prompt) == (case, cell.model, cell.prompt)
+    elsewhere = sibling_cell(connection, replace(cell, model="gone"), case)
+    assert elsewhere is not None
+    assert find_cell(connection, stored.against, elsewhere).case_id == case
+    assert sibling_cell(connection, cell, "no such case") is None

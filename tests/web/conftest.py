@@ -85,10 +85,10 @@ class Stored:
             self.one("select id from run where status = 'PAUSED'"),
         )
         hostile = showcase.HOSTILE[0]["id"]
-        filters = urlencode({"tag": "hostile", "failed": "1", "sort": "worst", "metric": "cost"})
+        filters = urlencode({"tag": "hostile", "failed": "1", "sort": "cost"})
         found = ["", "/help", f"/experiment/{showcase.EXPERIMENT}", "/experiment/unreliable"]
         found += [f"/run/{run}", f"/run/{unreliable}", f"/run/{paused}", f"/run/{run}?{filters}"]
-        found += [f"/cell/{self.cell()}", f"/cell/{self.cell(hostile)}"]
+        found += [f"/cell/{self.cell()}", f"/cell/{self.cell(hostile)}?tag=hostile&page=1"]
         found += [f"/run/{run}/case?{urlencode({'case': hostile, 'diff': '1'})}"]
         found += [
             f"/run/{run}/{tab}" for tab in ("decisions", "criteria", "slices", "judges", "log")

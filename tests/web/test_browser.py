@@ -101,6 +101,9 @@ async def test_a_run_can_be_read_by_keyboard(watched: Watched, stored: Stored) -
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/experiment/*")
     await page.goto(f"/-/edison/run/{stored.against}")
+    await page.keyboard.press("m")
+    await page.wait_for_url("**metric=tokens*")
+    assert await page.locator("[aria-label=Metric] [aria-current]").inner_text() == "tokens"
     await page.keyboard.press("n")
     await page.wait_for_url("**page=2*")
     await page.keyboard.press("p")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sqlite3
+from contextlib import closing
+from html import unescape
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urljoin, urlsplit
@@ -11,11 +15,15 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 import pytest
 
 from edison_ci.numeric import dollars
+from edison_ci.store.answers import text_hash
 from tests import showcase
 from tests.conftest import ROOT
+from tests.web.conftest import LINES, Stored, started
 
 if TYPE_CHECKING:
-    from tests.web.conftest import Server, Stored
+    from pathlib import Path
+
+    from tests.web.conftest import Server
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -67,6 +75,11 @@ class Read(HTMLParser):
         if self.open[-2:] == ["head", "title"]:
             self.title += data
         self.text += data
+
+
+def one_line(body: str) -> str:
+    """Return the text of a page as it is read, without line breaks."""
+    return " ".join(Read(body).text.split())
 
 
 def test_every_page_is_whole_titled_and_guarded(server: Server, stored: Stored) -> None:
@@ -134,6 +147,87 @@ def test_the_grid_filters_sorts_and_pages_by_its_address(server: Server, stored:
     assert cases(q="HUGE-message") == ["huge-message"]
 
 
+def test_the_grid_shows_beginnings_of_answers_worst_first(server: Server, stored: Stored) -> None:
+    body = server.get(f"/-/edison/run/{stored.against}").text
+    found = re.search(
+        r'<a class="excerpt" dir="auto" href="/-/edison/cell/(\w+)\?page=1">(.*?)</a>', body, re.S
+    )
+    assert found is not None
+    ((case, text, tokens_in),) = stored.rows(
+        "select c.case_id, x.text, a.tokens_in from cell c join answer a on "
+        "a.request_hash = c.request_hash and a.answer_no = c.answer_no join answer_text x on "
+        "x.request_hash = c.request_hash and x.answer_no = c.answer_no where c.id >= ? "
+        "order by c.id limit 1", found[1])  # fmt: skip
+    worst = stored.one("select case_id from rollup_case where run_id = ? and side = 'head' "
+                       "order by lowest, composite limit 1", stored.against)  # fmt: skip
+    assert case == worst
+    shown = unescape(found[2])
+    assert 150 < len(shown) <= 200
+    assert " ".join(text.split()).startswith(shown[:40])
+    assert f"{tokens_in} in, " in body
+    assert "Why it fails: " in Read(body).text
+
+
+def test_next_and_previous_follow_the_list(server: Server, stored: Stored) -> None:
+    run = f"/-/edison/run/{stored.against}"
+    listed = f"{run}?sort=cost&failed=1&metric=tokens"
+    cases: list[str] = []
+    while True:  # through the pages of the list
+        body = server.get(listed).text
+        cases += re.findall(r'run/[^/"]+/case\?case=([^"&]+)', body)
+        more = re.search(r'rel="next"[^>]* href="([^"]+)"|href="([^"]+)" rel="next"', body)
+        if more is None:
+            break
+        listed = unescape(more[1] or more[2])
+    first = server.get(f"{run}?sort=cost&failed=1&metric=tokens").text
+    found = re.search(r'class="excerpt" dir="auto" href="([^"]+)"', first)
+    assert found is not None
+    address, seen = unescape(found[1]), []
+    for number, _ in enumerate(cases, 1):  # through the answers, by "Next case"
+        body = server.get(address).text
+        assert f"{number} of {len(cases)}<" in body
+        side = re.search(r'/case\?case=([^"&]+)', body)
+        assert side is not None
+        seen.append(side[1])
+        assert "sort=cost" in body and "failed=1" in body
+        following = re.search(r'rel="next" href="([^"]+)"', body)
+        address = unescape(following[1]) if following else ""
+    assert seen == cases
+    assert address == ""
+    back = re.search(r'href="([^"]+)">run [^<]+</a></li></ol>', body)
+    assert back is not None
+    assert cases[-1] in server.get(unescape(back[1])).text, "the way back leads to its page"
+
+
+def test_raw_text_stands_beside_what_is_graded(tmp_path: Path, project: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(project, folder)
+    copied = Stored(folder)
+    text = "<thinking>Hm.</thinking>\n\nJust the reply."
+    with closing(sqlite3.connect(folder / ".edison" / "results.db")) as connection, connection:
+        connection.execute(
+            "update answer_text set text = ?, sha256 = ? where "
+            "(request_hash, answer_no) = (select request_hash, answer_no from cell where id >= ? "
+            "order by id limit 1)", (text, text_hash(text, None), copied.cell()))  # fmt: skip
+    for server in started(folder, LINES[0]):
+        text = one_line(server.get(f"/-/edison/cell/{copied.cell()}").text)
+        assert "answer, as it is graded Just the reply." in text
+        assert "raw, as the model wrote it <thinking>Hm.</thinking> Just the reply." in text
+        assert "The raw text is the same." not in text
+
+
+def test_criteria_show_an_answer_for_each_score(server: Server, stored: Stored) -> None:
+    body = server.get(f"/-/edison/run/{stored.against}/criteria?component=criterion:Accuracy").text
+    rows = re.findall(r'<tr><th scope="row">(\d)[^/]*</th>\s*<td>(.*?)</td>', body, re.S)
+    assert [level for level, _ in rows] == ["5", "4", "3", "2", "1", "0"]
+    for level, example in rows:
+        score = re.search(r"<strong>([\d.]+)</strong>", example)
+        assert score is None or abs(float(score[1]) - 20 * int(level)) <= 10
+        assert ("no answer has this score" in example) is (score is None)
+        assert score is None or 'class="excerpt"' in example
+    assert any("<strong>" in example for _, example in rows)
+
+
 @pytest.mark.parametrize("metric", ["grade", "tokens", "cost", "latency"])
 def test_the_grid_shows_another_number(server: Server, stored: Stored, metric: str) -> None:
     body = server.get(f"/-/edison/run/{stored.against}?metric={metric}").text
@@ -142,9 +236,11 @@ def test_the_grid_shows_another_number(server: Server, stored: Stored, metric: s
 
 
 def test_a_cell_says_what_was_asked_answered_and_why(server: Server, stored: Stored) -> None:
-    text = Read(server.get(f"/-/edison/cell/{stored.cell()}").text).text
+    text = one_line(server.get(f"/-/edison/cell/{stored.cell()}").text)
     assert "how do i send this back" in text  # from the dataset, which has not changed
-    assert "Judge scores" in text
+    assert "Reasons" in text
+    assert re.search(r"Helpfulness criterion.*strict [\d.]+ ", text)
+    assert "The raw text is the same." in text
     assert "Pairwise comparisons" in text
     assert re.search(r"Score: \(0\.5 x", text)
 

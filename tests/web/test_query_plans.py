@@ -28,8 +28,8 @@ LARGE = {
 }
 """Tables that have a row for each answer, case or grade."""
 GRIDS: tuple[dict[str, Any], ...] = (
-    *({"sort": sort, "metric": metric} for sort in ("worst", "best")
-      for metric in ("grade", "tokens", "cost", "latency")),
+    *({"sort": sort} for sort in ("worst", "best", "name", "tokens", "cost", "latency")),
+    {"metric": "latency"},
     *({"sort": sort, "page": 2} for sort in ("name", "worst", "best")),
     {"flagged": 1}, {"flagged": 1, "failed": 1, "sort": "worst"},
     {"failed": 1}, {"tag": "returns"}, {"status": "error"}, {"status": "ok"}, {"q": "return"},

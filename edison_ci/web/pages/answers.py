@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
 from edison_ci.documents.text_diff import matcher
 from edison_ci.errors import UsageError
-from edison_ci.records import Side
+from edison_ci.records import CellStatus, Side
 from edison_ci.report.markup import element, join
 from edison_ci.results.case_grid import (
     CaseAnswer,
+    ListedCase,
     answers_to,
     case_kind,
     neighbouring_cases,
-    neighbouring_cells,
+    place_in_list,
+    sibling_cell,
 )
 from edison_ci.results.explanation import CellExplanation, explain
 from edison_ci.results.run_result import labels_of
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.grading import PersonalGrade, personal_grade
-from edison_ci.web.pages.run import crumbs_of
+from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_args
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from edison_ci.store.cells import CellRow
+    from edison_ci.store.cells import CellRow, Component
     from edison_ci.store.judgments import JudgeScoreRow
     from edison_ci.store.runs import Run
 
@@ -47,7 +50,15 @@ def cell(context: PageContext) -> Page:
         found,
     )
     siblings = answers_to(context.connection, run.id, found.case_id)
-    near = neighbouring_cells(context.connection, found)
+    near = _neighbours(context, run, found.case_id)
+
+    def neighbour(listed: ListedCase | None) -> str | None:
+        """Return the address of the answer to a case of the list."""
+        other = listed and sibling_cell(context.connection, found, listed.case)
+        if listed is None or other is None:
+            return None
+        return context.links.to("cell", other[:SHOWN_ID], **near.args(listed.page))
+
     return Page(
         "cell",
         f"{found.case_id} with {found.model}, {run.experiment}",
@@ -60,16 +71,54 @@ def cell(context: PageContext) -> Page:
             "label": run.labels.get(found.prompt) if found.side == Side.HEAD else None,
             "siblings": siblings,
             "others": [each for each in siblings if each.id != found.id],
-            "before": near.before and near.before[:SHOWN_ID],
-            "after": near.after and near.after[:SHOWN_ID],
+            "before": neighbour(near.before),
+            "after": neighbour(near.after),
+            "place": near.words,
+            "listed": near.args(),
             "facts": case_kind(context.connection, run.id, found.case_id),
-            "judges": _by_judge(known.judge_scores),
+            "reasons": _reasons(known),
+            "raw_differs": _raw_differs(known),
             "own": personal_grade(context, run, found, known.people),
             "missing_case": _why_no_case(context, known, searchable(project, run.experiment)),
         },
-        crumbs=crumbs_of(context, run, Crumb(f"run {run.id}", context.links.to("run", run.id))),
+        crumbs=_crumbs(context, run, near),
         area="home",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The way to the previous and the next case, along the list that the page was opened from."""
+
+    before: ListedCase | None
+    after: ListedCase | None
+    words: str = ""
+    """Place in the list; empty if the page was not opened from a list."""
+    listed: dict[str, Any] = field(default_factory=dict)
+    page: int = 0
+
+    def args(self, page: int | None = None) -> dict[str, Any]:
+        """Return the arguments of an address that lead along the list, from a page of it."""
+        return {**self.listed, "page": page or self.page} if self.page else {}
+
+
+def _neighbours(context: PageContext, run: Run, case: str) -> _Way:
+    """Return the way along the list in the address; without one, by name."""
+    if not context.args.text("page"):
+        near = neighbouring_cases(context.connection, run.id, case)
+        before, after = (None if name is None else ListedCase(name, 0) for name in near)
+        return _Way(before, after)
+    query, page = case_query(context.args), context.args.whole("page", 1)
+    remember = count_cache(context, run)
+    found = place_in_list(context.connection, run.id, query, case, remember)
+    words = f"{found.position:,} of {found.total:,}" if found.position else "not in the list now"
+    return _Way(found.before, found.after, words, list_args(query), page)
+
+
+def _crumbs(context: PageContext, run: Run, way: _Way) -> tuple[Crumb, ...]:
+    """Return the breadcrumbs of a page about a case; the last one leads back to the list."""
+    back = context.links.to("run", run.id, **way.args()) + ("#cases" if way.page else "")
+    return crumbs_of(context, run, Crumb(f"run {run.id}", back))
 
 
 def requested_cell(context: PageContext, wanted: str) -> tuple[Run, CellRow]:
@@ -81,11 +130,44 @@ def requested_cell(context: PageContext, wanted: str) -> tuple[Run, CellRow]:
     return requested_run(context, run_id), find_cell(context.connection, run_id, wanted)
 
 
-def _by_judge(judge_scores: tuple[JudgeScoreRow, ...]) -> dict[str, list[JudgeScoreRow]]:
-    found: dict[str, list[JudgeScoreRow]] = {}
-    for judge_score in judge_scores:
-        found.setdefault(judge_score.judge, []).append(judge_score)
-    return found
+class Reason(NamedTuple):
+    """A component of a grade, with what its judges said."""
+
+    component: Component
+    judges: tuple[JudgeScoreRow, ...]
+
+    @property
+    def word(self) -> str:
+        """Outcome in a word."""
+        component = self.component
+        if component.status != CellStatus.OK:
+            return str(component.status)
+        if component.kind in ("safety", "flag"):
+            return "flag"
+        if component.passed is None:
+            return "scored"
+        return "pass" if component.passed else "fail"
+
+
+def _reasons(known: CellExplanation) -> list[Reason]:
+    """Return the components of a grade, failing ones first."""
+    said: dict[str, list[JudgeScoreRow]] = {}
+    for judge_score in known.judge_scores:
+        said.setdefault(judge_score.criterion, []).append(judge_score)
+    found = [
+        Reason(each, tuple(said.get(each.name, ())) if each.kind == "criterion" else ())
+        for each in known.cell.components
+    ]
+    return sorted(found, key=lambda each: _URGENCY.get(each.word, 1))
+
+
+_URGENCY = {"error": 0, "fail": 0, "flag": 0, "pass": 2}
+"""Order of outcomes in a list of reasons."""
+
+
+def _raw_differs(known: CellExplanation) -> bool:
+    """Whether the text of an answer is not what is graded."""
+    return known.output is not None and known.output.raw.strip() != known.output.text.strip()
 
 
 def _why_no_case(context: PageContext, known: CellExplanation, searched: bool) -> str:
@@ -151,6 +233,11 @@ class ComparedAnswerView:
     """The visitor's grade; None if they may not grade."""
 
     @property
+    def reasons(self) -> list[Reason]:
+        """Why it has its grade."""
+        return _reasons(self.known)
+
+    @property
     def flagged(self) -> bool:
         """Whether a person has flagged it."""
         return any(one.flagged for one in self.known.people)
@@ -166,13 +253,18 @@ def case(context: PageContext) -> Page:
             f"run {run.id} has no case {name!r}", hint="open it from the page of the run"
         )
     selected = _selected_answers(siblings, context.args.texts("pick"))
-    near = neighbouring_cases(context.connection, run.id, name)
+    near = _neighbours(context, run, name)
     differ = context.args.flag("diff")
     compared = _compared_answers(context, run, selected, differ=differ)
 
     def again(**changes: Any) -> str:
         kept = {"case": name, "pick": context.args.texts("pick"), "diff": differ}
-        return context.links.to("run", run.id, "case", **{**kept, **changes})
+        return context.links.to("run", run.id, "case", **{**near.args(), **kept, **changes})
+
+    def neighbour(listed: ListedCase | None) -> str | None:
+        if listed is None:
+            return None
+        return again(case=listed.case, pick=[], page=listed.page or "")
 
     return Page(
         "case",
@@ -190,10 +282,12 @@ def case(context: PageContext) -> Page:
             "differ": differ,
             "again": again,
             "most": MOST,
-            "before": near.before,
-            "after": near.after,
+            "before": neighbour(near.before),
+            "after": neighbour(near.after),
+            "place": near.words,
+            "listed": near.args(),
         },
-        crumbs=crumbs_of(context, run, Crumb(f"run {run.id}", context.links.to("run", run.id))),
+        crumbs=_crumbs(context, run, near),
         area="home",
     )
 

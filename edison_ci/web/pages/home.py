@@ -237,8 +237,10 @@ GRADING_KEYS = (
     ("s", "Skip"),
     ("b", "Back to the previous answer"),
 )
+RUN_KEYS = (("m", "Show the next metric: grade, tokens, cost, latency"),)
 GROUPS = (
     ("On every page", KEYS),
+    ("On a run", RUN_KEYS),
     ("On a suggestion", SUGGESTION_KEYS),
     ("While grading", GRADING_KEYS),
 )

@@ -16,6 +16,7 @@ from edison_ci.results.decisions import count_rounds, decisions_of
 from edison_ci.results.judges import JudgeFindings, approval_of, cells_apart, judge_findings
 from edison_ci.results.run_lists import cases_of, progress_of
 from edison_ci.results.run_result import STATUSES, RunResult
+from edison_ci.results.score_levels import level_examples
 from edison_ci.results.scores import (
     MOST_SEARCHED,
     ComponentName,
@@ -99,13 +100,23 @@ def tab_page(context: PageContext, run: Run, tab: str, title: str, values: dict[
 # --- cases ----------------------------------------------------------------------------------------
 
 
+SORT_NAMES = dict(
+    zip(
+        SORTS,
+        ("worst first", "best first", "by name", "most tokens", "dearest", "slowest"),
+        strict=True,
+    )
+)
+
+
 def case_query(args: Args) -> CaseQuery:
     """Return the query in the arguments of an address; unknown values are ignored."""
     kind, sign, name = args.text("component").partition(":")
+    sort = args.choice("sort", SORTS)
     return CaseQuery(
         side=args.choice("side", ("head", "base")),
-        metric=args.choice("metric", METRICS),
-        sort=args.choice("sort", SORTS),
+        metric=args.choice("metric", (_metric_of(sort), *METRICS)),
+        sort=sort,
         tag=args.text("tag"),
         prompt=args.text("prompt"),
         model=args.text("model"),
@@ -120,15 +131,16 @@ def case_query(args: Args) -> CaseQuery:
     )
 
 
-def run(context: PageContext) -> Page:
-    """Return a run: its scores, gates, and cases in a grid."""
-    found = requested_run(context, context.path["run"])
-    query = case_query(context.args)
-    cache = None if found.moving else partial(_cached_count, context, found)
-    grid = case_grid(context.connection, found.id, query, cache)
-    kept: dict[str, Any] = {
+def _metric_of(sort: str) -> str:
+    """Return the metric that is shown if none is asked for: that of the order."""
+    return sort if sort in METRICS else METRICS[0]
+
+
+def list_args(query: CaseQuery) -> dict[str, Any]:
+    """Return the arguments of an address that select and order the cases of a query."""
+    return {
         "side": "" if query.side == Side.HEAD else query.side,
-        "metric": "" if query.metric == METRICS[0] else query.metric,
+        "metric": "" if query.metric == _metric_of(query.sort) else query.metric,
         "sort": "" if query.sort == SORTS[0] else query.sort,
         "tag": query.tag,
         "prompt": query.prompt,
@@ -141,6 +153,23 @@ def run(context: PageContext) -> Page:
         "deep": query.deep,
     }
 
+
+LIST_ARGS = frozenset({*list_args(CaseQuery()), "page"})
+"""Arguments of an address that lead along a list of cases."""
+
+
+def count_cache(context: PageContext, found: Run) -> Callable[..., int] | None:
+    """Return the cache of the counts of a run; None while they change."""
+    return None if found.moving else partial(_cached_count, context, found)
+
+
+def run(context: PageContext) -> Page:
+    """Return a run: its scores, gates, and cases in a grid."""
+    found = requested_run(context, context.path["run"])
+    query = case_query(context.args)
+    grid = case_grid(context.connection, found.id, query, count_cache(context, found))
+    kept, paging = list_args(query), Paging.of(context.args, grid.total)
+
     def again(**changes: Any) -> str:
         return context.links.to("run", found.id, **{**kept, **changes})
 
@@ -150,13 +179,17 @@ def run(context: PageContext) -> Page:
         {
             **head_of(context, found, ""),
             "grid": grid,
-            "paging": Paging.of(context.args, grid.total),
+            "paging": paging,
             "amount": partial(_amount, query),
+            "tokens_of": tokens_of,
             "total": partial(_total, query),
             "again": again,
             "kept": kept,
+            "listed": {**kept, "page": paging.number},
             "metrics": METRICS,
-            "sorts": SORTS,
+            "usual_metric": _metric_of(query.sort),
+            "next_metric": METRICS[(METRICS.index(query.metric) + 1) % len(METRICS)],
+            "sorts": SORT_NAMES,
             "statuses": STATUSES,
             "gates": decisions_of(context.connection, found.id),
         },
@@ -182,7 +215,7 @@ def _counts(result: RunResult) -> str:
 def _amount(query: CaseQuery, box: Box) -> str:
     """Return the number in a box of the grid."""
     if query.metric == "tokens":
-        return formats.tokens(box.mean("tokens"))
+        return tokens_of(box)
     if query.metric == "cost":
         return formats.dollars(box.mean("cost_microusd"))
     if query.metric == "latency":
@@ -190,10 +223,17 @@ def _amount(query: CaseQuery, box: Box) -> str:
     return formats.points(box.mean("component" if query.component else "composite"))
 
 
+def tokens_of(box: Box) -> str:
+    """Return the tokens of a box, in and out."""
+    return formats.tokens_in_out(box.mean("tokens_in"), box.mean("tokens_out"))
+
+
 def _total(query: CaseQuery, totals: Totals) -> str:
     """Return the total of a column of the grid."""
     if query.metric == "tokens":
-        return f"{formats.tokens(totals.answer_tokens)} mean"
+        answers = max(totals.answers, 1)
+        means = totals.tokens_in / answers, totals.tokens_out / answers
+        return f"{formats.tokens_in_out(*means)} mean"
     if query.metric == "cost":
         return f"{formats.dollars(totals.answer_cost_microusd)} mean"
     if query.metric == "latency":
@@ -259,6 +299,9 @@ def criteria(context: PageContext) -> Page:
             "chosen": chosen,
             "worst": examples(chosen.component, worst=True) if chosen is not None else [],
             "best": examples(chosen.component, worst=False) if chosen is not None else [],
+            "examples": level_examples(context.connection, run, chosen.component)
+            if chosen is not None
+            else None,
             "every": cases_of(context.connection, run.id) <= MOST_SEARCHED,
             "searched": MOST_SEARCHED,
         },
