@@ -35,7 +35,7 @@ from edison_ci.numeric import (
 from edison_ci.records import CellStatus, Side
 from edison_ci.report import components
 from edison_ci.report.charts.bars import Bar, Bars, Histogram, bars, histogram, tenths
-from edison_ci.report.charts.drawing import Column, DataTable
+from edison_ci.report.charts.drawing import Column, DataTable, fluid
 from edison_ci.report.charts.estimates import (
     Pareto,
     ParetoPoint,
@@ -182,7 +182,7 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
         "gates": [
             (row.word.lower(), gate_name(row, short=short), row.sentence) for row in view.gates
         ],
-        "forests": [forest(chart) for chart in gate_forests(view.gates)],
+        "forests": [fluid(forest, chart) for chart in gate_forests(view.gates)],
         "scores": [_score_row(row) for row in view.variants],
         "pareto": _pareto(view),
         "changes": [_change_row(one) for one in view.changes],
@@ -321,7 +321,7 @@ def _pareto(view: RunResult) -> Drawing | None:
         for row in heads
         if row.composite is not None
     )
-    return pareto(Pareto("Score and cost per answer", spots))
+    return fluid(pareto, Pareto("Score and cost per answer", spots))
 
 
 def _dominates(other: LeaderboardRow, row: LeaderboardRow) -> bool:
@@ -497,7 +497,7 @@ def _slices(view: RunResult) -> Drawing | None:
     # The shades cover the range of these scores only, or all would look alike.
     least = math.floor(10 * min(values) + TOLERANCE) / 10
     most = math.ceil(10 * max(values) - TOLERANCE) / 10
-    return heatmap(HeatMap("Score by slice", names, rows, least=least, most=most, width=720))
+    return fluid(heatmap, HeatMap("Score by slice", names, rows, least=least, most=most))
 
 
 def _slice_field(one: Slice | None) -> Field | None:
@@ -537,7 +537,7 @@ def _cost_chart(view: RunResult) -> Drawing | None:
         Bar(model, tuple(float(spent.get((model, phase), 0)) for phase in phases))
         for model in models
     )
-    return bars(Bars("Cost by model", rows, parts=phases))
+    return fluid(bars, Bars("Cost by model", rows, parts=phases))
 
 
 def _trend(view: RunResult) -> Drawing | None:
@@ -560,7 +560,7 @@ def _trend(view: RunResult) -> Drawing | None:
         )
     if len(points) < 2:
         return None
-    return trend(Trend("Score by run", (Series("score", tuple(points)),), width=720))
+    return fluid(trend, Trend("Score by run", (Series("score", tuple(points)),)))
 
 
 def _facts(view: RunResult) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from playwright.async_api import async_playwright
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.suggested import PATH, stored
 from tests.web.review_site import PROBE, ReviewSite
-from tests.web.test_browser import AXE, THEMES, WIDTHS, Watched, chromium
+from tests.web.test_browser import AXE, DESK, THEMES, Watched, chromium
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def watched(desk: ReviewSite) -> AsyncIterator[Watched]:
         context = await browser.new_context(
             base_url=desk.server.address,
             color_scheme=theme,  # type: ignore[arg-type]  # light or dark
-            viewport={"width": WIDTHS[theme], "height": 900},
+            viewport={"width": DESK[theme], "height": 900},
         )
         context.set_default_timeout(120_000)
         yield Watched(desk.server, await context.new_page())

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import NOTHING, dollars, fixed, rounded, significant
-from edison_ci.report.markup import Child, element, number
+from edison_ci.report.markup import Child, element, join, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from markupsafe import Markup
 
@@ -267,6 +268,27 @@ def empty(width: float, title: str, reason: str) -> Markup:
     )  # fmt: skip
     label = text((width / 2, _EMPTY / 2 + 4), reason, "middle", class_="c-text c-quiet")
     return frame(Size(width, _EMPTY), title, reason, border, label)
+
+
+WIDTHS = {"narrow": 360, "middle": 720, "wide": 1180}
+"""Widths in which a chart of a whole panel is drawn; the stylesheet shows the one that fits."""
+
+
+class _Wide(Protocol):
+    """The record of a chart that can be drawn in any width."""
+
+    @property
+    def width(self) -> int: ...
+
+
+_Chart = TypeVar("_Chart", bound=_Wide)
+
+
+def fluid(draw: Callable[[_Chart], Drawing], chart: _Chart) -> Drawing:
+    """Draw a chart that fills its panel, from a phone to a wide screen, with texts of one size."""
+    drawn = {name: draw(replace(chart, width=width)) for name, width in WIDTHS.items()}  # type: ignore[type-var]  # a dataclass, which no protocol can say
+    svgs = (element("div", each.svg, class_=f"plot-{name}") for name, each in drawn.items())
+    return replace(drawn["middle"], svg=join(svgs))
 
 
 # --- texts ----------------------------------------------------------------------------------------

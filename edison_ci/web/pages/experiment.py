@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import snap
+from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
 from edison_ci.report.charts.trend import Series, Trend, TrendPoint, trend
 from edison_ci.report.components import diff_view
@@ -92,13 +93,8 @@ def requested_experiment(context: PageContext) -> str:
 def score_trend(points: Sequence[TrendRun]) -> Drawing:
     """Return the trend chart of runs."""
     trend_points = tuple(_trend_point(index, point) for index, point in enumerate(points))
-    return trend(
-        Trend(
-            title="Score of each complete run, with 95% CI",
-            series=(Series("score", trend_points),),
-            width=800,
-        )
-    )
+    title = "Score of each complete run, with 95% CI"
+    return fluid(trend, Trend(title, (Series("score", trend_points),)))
 
 
 def _trend_point(index: int, point: TrendRun) -> TrendPoint:
@@ -294,7 +290,7 @@ def _pareto(places: Sequence[LeaderboardLine]) -> Drawing | None:
         )
         for each in known
     )
-    return pareto(Pareto("Score and cost per answer", spots))
+    return fluid(pareto, Pareto("Score and cost per answer", spots))
 
 
 def _dominates(other: LeaderboardLine, each: LeaderboardLine) -> bool:

@@ -10,7 +10,7 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import caps_of
 from edison_ci.report.charts.bars import Bar, Bars, bars
-from edison_ci.report.charts.drawing import Unit
+from edison_ci.report.charts.drawing import Unit, fluid
 from edison_ci.report.charts.trend import Sparkline, sparkline
 from edison_ci.results.rollups import Totals, totals_of_run
 from edison_ci.results.run_lists import (
@@ -161,7 +161,7 @@ def _daily(context: PageContext, since: str, days: int) -> Drawing | None:
     span = min((context.now.date() - first).days + 1, days, 60)
     each = [context.now.date() - dt.timedelta(days=n) for n in reversed(range(max(span, 1)))]
     drawn = tuple(Bar(f"{day:%d %b}", (float(spent.get(str(day), 0)),)) for day in each)
-    return bars(Bars("Cost per day", drawn, Unit.DOLLARS, vertical=True, width=800))
+    return fluid(bars, Bars("Cost per day", drawn, Unit.DOLLARS, vertical=True))
 
 
 def _limits(context: PageContext) -> list[Limit]:

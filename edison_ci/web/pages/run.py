@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.records import Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
+from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.charts.estimates import forest, gate_forests
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
@@ -256,7 +257,7 @@ def decisions(context: PageContext) -> Page:
     gates = decisions_of(context.connection, run.id, round=chosen)
     values = {
         "gates": gates,
-        "forests": [forest(chart) for chart in gate_forests(gates)],
+        "forests": [fluid(forest, chart) for chart in gate_forests(gates)],
         "rounds": rounds,
         "round": number,
     }
@@ -380,7 +381,7 @@ def _map(found: Sequence[Slice], metric: str) -> Drawing:
         )
         rows.append((f"{each.dimension} {each.value}", fields))
     title = "Score by slice" if metric == "score" else "Pass rate by slice"
-    return heatmap(HeatMap(title, names, tuple(rows), width=800))
+    return fluid(heatmap, HeatMap(title, names, tuple(rows)))
 
 
 def _field(slice_: Slice | None, metric: str) -> Field | None:

@@ -22,6 +22,45 @@
     for (const field of document.querySelectorAll("form[data-auto] [disabled]")) field.disabled = false;
   });
 
+  // A table that does not fit its box shows each row as a block. Its cells get the names of their
+  // columns, and the roles that a table loses with its layout.
+  const label = (table) => {
+    const names = [...table.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
+    const role = (found, word) => { for (const each of found) each.setAttribute("role", word); };
+    role([table], "table");
+    role(table.querySelectorAll("thead, tbody, tfoot"), "rowgroup");
+    role(table.rows, "row");
+    const taken = []; // rows that a cell above still covers, by column
+    for (const row of table.rows) {
+      let at = 0;
+      for (const cell of row.cells) {
+        while (taken[at] > 0) taken[at++] -= 1;
+        const head = cell.matches("th");
+        role([cell], !head ? "cell" : cell.closest("thead") ? "columnheader" : "rowheader");
+        if (!head && names[at]) cell.dataset.label = names[at];
+        for (const end = at + cell.colSpan; at < end; at += 1) taken[at] = cell.rowSpan - 1;
+      }
+      for (; at < taken.length; at += 1) taken[at] = Math.max(taken[at] - 1, 0);
+    }
+  };
+  const inside = (box) => {
+    const style = getComputedStyle(box);
+    return box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  };
+  const fit = () => {
+    const tables = [...document.querySelectorAll("main table.data")];
+    for (const table of tables) table.classList.remove("stacked");
+    const wide = tables.filter((table) => table.offsetWidth > inside(table.parentElement) + 1);
+    for (const table of wide) {
+      if (!table.hasAttribute("role")) label(table);
+      table.classList.add("stacked");
+    }
+  };
+  fit();
+  window.addEventListener("resize", fit);
+  // What is folded has no width until it is opened.
+  document.addEventListener("toggle", fit, true);
+
   // Rows by keyboard.
   const rows = () => [...document.querySelectorAll("main tbody tr")].filter((row) => row.querySelector("a"));
   const step = (by) => {
