@@ -63,6 +63,34 @@ class Side(StrEnum):
     BASE = "base"
 
 
+class Move(StrEnum):
+    """How a case changed. A pass that changed is told apart from a score that did."""
+
+    NEWLY_FAILING = "newly_failing"
+    FIXED = "fixed"
+    LOWER = "lower"
+    """Its score fell clearly, but it passes or fails as before."""
+    HIGHER = "higher"
+
+    @property
+    def words(self) -> str:
+        """As texts have it."""
+        return _MOVES[self]
+
+    @property
+    def better(self) -> bool:
+        """Whether it changed for the better."""
+        return self in (Move.FIXED, Move.HIGHER)
+
+
+_MOVES = {
+    Move.NEWLY_FAILING: "newly failing",
+    Move.FIXED: "fixed",
+    Move.LOWER: "scoring lower",
+    Move.HIGHER: "scoring higher",
+}
+
+
 class Verdict(StrEnum):
     """What the gates of a run, or one of them, concluded."""
 

@@ -240,7 +240,7 @@ _EVIDENCE = {
         "decision": "better",
         "sentence": "8.0 points better on the training cases.",
         "fixed": ["return-how"],
-        "broken": [],
+        "newly_failing": [],
     },
     "holdout": None,
     "sentence": "Better on the cases that it was made from; the holdout is too small to say.",

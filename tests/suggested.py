@@ -30,7 +30,7 @@ EVIDENCE: dict[str, Any] = {
         "decision": "better",
         "sentence": "B is better.",
         "fixed": ["ada", "bo"],
-        "broken": ["cy"],
+        "newly_failing": ["cy"],
     },
     "holdout": {
         "n": 22,
@@ -40,7 +40,7 @@ EVIDENCE: dict[str, Any] = {
         "decision": "better",
         "sentence": "B is better.",
         "fixed": ["dee"],
-        "broken": [],
+        "newly_failing": [],
     },
     "verified": True,
     "proven": True,

@@ -11,14 +11,12 @@ from edison_ci.api import decisions as library
 from edison_ci.cli.lookup import open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.summary import show_preference
-from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.numeric import fixed
+from edison_ci.numeric import counted, fixed
 from edison_ci.records import RunStatus, Side, Verdict
 from edison_ci.results.comparison import ComparisonEstimate, compare_choices
 from edison_ci.results.comparison_sample import CellChoice, Operands
-from edison_ci.stats.ab import BROKEN
-from edison_ci.stats.arrays import TIE
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -163,16 +161,17 @@ def _show_comparison(terminal: Terminal, found: ComparisonEstimate) -> None:
         (name, _operand(choice), "-" if score is None else fixed(100 * score, 1))
         for name, choice, score in zip("AB", (found.a, found.b), found.scores, strict=True)
     ]
-    for row in aligned(rows, right=frozenset({2})):
-        terminal.result(row)
+    terminal.table(rows, right=(2,))
     terminal.result(StyledText(found.sentence, _COLORS[found.verdict]), *mark)
     if found.head_to_head is not None:
         show_preference(terminal, found.head_to_head, "B", "A")
-    for word, cases in (("fixed", found.fixed), ("broken", found.broken)):
+    if found.flips is not None:
+        terminal.result(f"{found.flips.words} of {counted(found.flips.n, 'case')}")
+    for move, cases in found.moved.items():
         if cases:
             more = ", ..." if len(cases) > _LISTED else ""
-            listed = ", ".join(_moved(case, word) for case in cases[:_LISTED])
-            terminal.result(f"{len(cases):,} {word}: {listed}{more}")
+            listed = ", ".join(map(_moved, cases[:_LISTED]))
+            terminal.result(f"{len(cases):,} {move.words}: {listed}{more}")
     for note in found.notes:
         terminal.note(note)
 
@@ -186,10 +185,6 @@ def _operand(choice: CellChoice) -> str:
     return f"{choice.name} ({', '.join(about)})" if about else choice.name
 
 
-def _moved(moved: MovedCase, word: str) -> str:
-    """Return a case with its scores, and its new result if they do not explain why it is listed."""
-    gain = moved.b - moved.a if word == "fixed" else moved.a - moved.b
-    said = ""
-    if gain < BROKEN - TIE:
-        said = " (passes now)" if word == "fixed" else " (fails now)"
-    return f"{moved.case} {fixed(100 * moved.a)} to {fixed(100 * moved.b)}{said}"
+def _moved(moved: MovedCase) -> str:
+    """Return a case with its scores."""
+    return f"{moved.case} {fixed(100 * moved.a)} to {fixed(100 * moved.b)}"

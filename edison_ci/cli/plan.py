@@ -17,7 +17,7 @@ from edison_ci.cli.lookup import (
     parse_variables,
 )
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import ODD, StyledText, Terminal, aligned
+from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.cli.terminal import as_json as problem_json
 from edison_ci.config import requirements
 from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for, exceeded
@@ -183,8 +183,7 @@ def _show(terminal: Terminal, plan: Plan) -> None:
         terminal.result(f"    {said}")
     if plan.interims is not None and plan.iterations.high <= 1:
         terminal.result(f"    {_interim_range(plan, plan.interims)}")
-    for row in aligned(_rows(plan), right=frozenset({2, 3, 4, 5})):
-        terminal.result("  " + row)
+    terminal.table(_rows(plan), right=(2, 3, 4, 5), indent=2)
     if (saved := plan.saving) is not None:
         low_high = dollar_range(saved.low, saved.high)
         terminal.result(f"  Batches save {low_high} and end within 24 hours.")

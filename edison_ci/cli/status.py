@@ -106,7 +106,7 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
         )
         for s in summaries
     ]
-    terminal.table(rows, right=(6, 7))
+    terminal.table(rows, right=(6, 7), drop=(2, 6, 7))
     trials = [
         s.run for s in summaries if s.run.trigger == TRIAL and s.run.status == RunStatus.PAUSED
     ]

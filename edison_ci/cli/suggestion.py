@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, simulated_label
 from edison_ci.numeric import counted, dollars, score
+from edison_ci.records import Move
 from edison_ci.stats.sentences import signed
 from edison_ci.store.suggestions import SuggestionStatus
 
@@ -127,12 +128,13 @@ def _change(before: float | None, after: float | None) -> tuple[str, str, str]:
 
 
 def _show_moved(terminal: Terminal, word: str, part: Mapping[str, Any] | None) -> None:
-    for what, color in (("fixed", GOOD), ("broken", BAD)):
-        cases: Sequence[str] = part[what] if part else ()
+    for move in Move:
+        color = GOOD if move.better else BAD
+        cases: Sequence[str] = part[move] if part else ()
         if cases:
             more = f" and {len(cases) - _LISTED:,} more" if len(cases) > _LISTED else ""
             terminal.result(
-                "  ", StyledText(f"{len(cases):,} {word} {what}: ", color),
+                "  ", StyledText(f"{len(cases):,} {word} {move.words}: ", color),
                 f"{', '.join(cases[:_LISTED])}{more}",
             )  # fmt: skip
 

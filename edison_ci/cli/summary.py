@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
@@ -22,7 +21,7 @@ from edison_ci.numeric import (
     signed_span,
     snap,
 )
-from edison_ci.records import RunStatus
+from edison_ci.records import RunStatus, Verdict
 from edison_ci.results.decisions import stopped_sentence
 from edison_ci.results.report import run_document
 from edison_ci.results.run_result import labels_of
@@ -292,8 +291,6 @@ def show_people(terminal: Terminal, people: HumanGrades | None, points: Said, ra
         terminal.result(StyledText(f"  {found.sentence}", ODD if found.of == "side" else None))
 
 
-_WIDTH, _NARROWEST = 100, 40
-"""Columns where there is no terminal, and the fewest that a reason is cut to."""
 _BUDGET = "budget: "
 _ODD_STATUSES = ("malformed", "blocked", "error")
 STATUS_COLORS = {RunStatus.COMPLETED: GOOD, RunStatus.FAILED: BAD}
@@ -311,8 +308,7 @@ def show_run(
     run = summary.run
     _headline(terminal, run)
     _prompts(terminal, summary)
-    for row in aligned(_score_rows(summary), right=frozenset({3})):
-        terminal.result("  " + row)
+    terminal.table(_score_rows(summary), right=(3,), indent=2)
     _components(terminal, summary)
     show_breakdown(terminal, summary, slices=slices)
     _change(terminal, summary)
@@ -325,8 +321,10 @@ def show_run(
     closed = progress.closed if progress is not None else {}
     if progress is not None:
         _clients(terminal, progress)
-    _failing(terminal, summary, everything=failed)
     terminal.result(f"  run {run.id}")
+    _failing(terminal, summary, everything=failed)
+    if step := what_now(summary):
+        terminal.note(f"Next: {step}")
     for case, reason in summary.skips:
         terminal.result(f"  skipped {case}: {reason}")
     if run.status == RunStatus.PAUSED and str(run.stopped_by).startswith(_BUDGET):
@@ -343,19 +341,17 @@ def show_run(
 
 
 def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
-    """Print the failing cases with their reasons, and how to look closer."""
+    """Print the headline, the failing cases with their reasons, and how to look closer."""
+    verdict, sentence = summary.headline
+    color = {"PASS": GOOD, "FAIL": BAD, "ERROR": BAD}.get(verdict, ODD)
+    terminal.result(StyledText(f"{verdict}  ", color, bold=True), StyledText(sentence, bold=True))
     found = summary.triage(most=None if everything else SHOWN)
     if found is None or not found.worst:
         return
-    said = f"{found.failing:,} of {counted(found.cases, 'case')} fail"
-    if found.newly_failing is not None:
-        chance = f" ({found.by_chance})" if found.by_chance else ""
-        said += f": {found.newly_failing:,} newly failing, {found.fixed or 0:,} fixed{chance}"
-    terminal.result(f"  {said}")
-    several = len(summary.models) > 1
+    several, fresh = len(summary.models) > 1, any(one.newly for one in found.worst)
     rows = [
         (
-            *(("new" if one.newly else "",) if found.newly_failing else ()),
+            *(("new" if one.newly else "",) if fresh else ()),
             f"{one.case}@{one.model}" if several else one.case,
             "-" if one.composite is None else fixed(100 * one.composite, 1),
         )
@@ -363,16 +359,33 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
     ]
     last = len(rows[0]) - 1
     for row, one in zip(aligned(rows, right=frozenset({last})), found.worst, strict=True):
-        lead = f"    {row}  "
-        room = max(_NARROWEST, get_terminal_size((_WIDTH, 24)).columns - len(lead))
         why = " ".join(redacted(one.why).split())
-        terminal.result(lead, why if len(why) <= room else f"{why[: room - 3]}...")
+        lead = f"  {row}  "
+        terminal.result(lead, why, hang=len(lead))
     first = found.worst[0]
     cell = f"{first.case}@{first.model}" if several else first.case
-    more = f"; all of them: edison status {summary.run.id} --failed"
-    terminal.note(
-        f"  Look closer: edison explain {cell}{'' if len(rows) == found.failing else more}"
-    )
+    more = f"; all {found.failing:,}: edison status {summary.run.id} --failed"
+    terminal.note(f"Look closer: edison explain {cell}{'' if len(rows) == found.failing else more}")
+
+
+def what_now(summary: RunResult) -> str:
+    """Return the next step after a run that has ended; may be empty."""
+    run, found = summary.run, summary.triage(most=0)
+    if found is None or run.trigger == OUTPUTS:
+        return ""
+    again = f"edison run {run.experiment}"
+    if run.base_commit is not None:
+        again += f" --against {_base(run)[0]}"
+    if found.failing and summary.cells["error"] == summary.cells["total"]:
+        return "Every call failed; find the cause with: edison models test"
+    prompt = next(iter(summary.files.prompts.values()), "the prompt")
+    if run.verdict == Verdict.INCONCLUSIVE:
+        return f"More cases, or more repeats (--repeats N), would decide it; then: {again}"
+    if found.failing and run.verdict != Verdict.PASS:
+        return f"Change {prompt}, or let edison refine {run.experiment} suggest it; then: {again}"
+    if run.base_commit is None:
+        return f"Change {prompt}, then compare: {again} --against REF"
+    return ""
 
 
 def show_batches(terminal: Terminal, summary: RunResult) -> None:
@@ -539,8 +552,8 @@ def _components(terminal: Terminal, summary: RunResult) -> None:
         )
         for p in criteria
     ]
-    for row in aligned(rows) if rows else ():
-        terminal.result("    " + row)
+    if rows:
+        terminal.table(rows, drop=(2,), indent=4)
 
 
 def _component_row(component: ComponentTotal) -> tuple[str, ...]:

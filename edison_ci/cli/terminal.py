@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import sys
+import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
@@ -102,10 +103,13 @@ class Terminal:
 
     # --- results ----------------------------------------------------------------------------------
 
-    def result(self, *parts: str | StyledText) -> None:
-        """Print a line of the result, unless --json or --quiet is set."""
+    def result(self, *parts: str | StyledText, hang: int | None = None) -> None:
+        """Print a line of the result, unless --json or --quiet is set.
+
+        `hang` is the column in which its further lines begin, where it has to be wrapped.
+        """
         if not self._state.json and not self._state.quiet:
-            self._print(sys.stdout, parts)
+            self._print(sys.stdout, parts, hang)
 
     def document(self, value: dict[str, Any]) -> None:
         """Print the one JSON document."""
@@ -126,10 +130,27 @@ class Terminal:
         """Print a document that is sanitized already, unchanged."""
         write(sys.stdout, text.removesuffix("\n"))
 
-    def table(self, rows: Sequence[Sequence[str]], *, right: Iterable[int] = ()) -> None:
-        """Print rows as aligned columns, those in `right` aligned right."""
-        for row in aligned(rows, right=frozenset(right)):
-            self.result(row)
+    def table(
+        self,
+        rows: Sequence[Sequence[str]],
+        *,
+        right: Iterable[int] = (),
+        drop: Sequence[int] = (),
+        indent: int = 0,
+    ) -> None:
+        """Print rows as aligned columns, those in `right` aligned right.
+
+        On a terminal that is too narrow, columns are left out: first those in `drop`, in this
+        order, then from the right.
+        """
+        width = screen_width(sys.stdout)
+        kept = [*range(len(rows[0]))] if width is None else fitting(rows, width - indent, drop)
+        places = frozenset(place for place, column in enumerate(kept) if column in frozenset(right))
+        for row in aligned([[row[column] for column in kept] for row in rows], right=places):
+            self.result(" " * indent + row)
+        left = len(rows[0]) - len(kept)
+        if left:
+            self.note(" " * indent + f"({counted(left, 'column')} left out: widen the terminal)")
 
     # --- notes ------------------------------------------------------------------------------------
 
@@ -225,16 +246,83 @@ class Terminal:
             if problem.hint:
                 self._print(stream, (f"    {problem.hint}",))
 
-    def _print(self, stream: TextIO | None, parts: Iterable[str | StyledText]) -> None:
-        color = _color_wanted(self._state, stream)
-        write(stream, "".join(_painted(part, color=color) for part in parts))
+    def _print(
+        self, stream: TextIO | None, parts: Iterable[str | StyledText], hang: int | None = None
+    ) -> None:
+        color, width = _color_wanted(self._state, stream), screen_width(stream)
+        shown = [
+            StyledText(line(part)) if isinstance(part, str) else part._replace(text=line(part.text))
+            for part in parts
+        ]
+        if width is not None:
+            shown = wrapped(shown, width, hang)
+        write(stream, "".join(_painted(part, color=color) for part in shown))
 
 
-def _painted(part: str | StyledText, *, color: bool) -> str:
-    if isinstance(part, str):
-        return line(part)
-    text = line(part.text)
-    return click.style(text, fg=part.color, bold=part.bold) if color else text
+def _painted(part: StyledText, *, color: bool) -> str:
+    if not color or (part.color is None and part.bold is None):
+        return part.text
+    return click.style(part.text, fg=part.color, bold=part.bold)
+
+
+def screen_width(stream: TextIO | None) -> int | None:
+    """Return the columns of the terminal that a stream writes to; None if it is none."""
+    if stream is None or not stream.isatty():
+        return None
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return None
+    return columns if columns >= _NARROWEST else None
+
+
+_NARROWEST = 20
+"""Columns below which nothing is wrapped."""
+
+
+def wrapped(parts: Sequence[StyledText], width: int, hang: int | None = None) -> list[StyledText]:
+    """Return a line with breaks between words, so that it fits a terminal.
+
+    Further lines are indented to `hang`, else two columns more than the first one.
+    """
+    text = "".join(part.text for part in parts)
+    indent = len(text) - len(text.lstrip()) + 2 if hang is None else hang
+    indent = min(indent, width // 2)
+    breaks, column, space = set(), 0, None
+    for place, character in enumerate(text):
+        if character == " " and place and text[place - 1] != " ":
+            space = place, column
+        column += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if column > width and space is not None and space[1] > indent:
+            # Of several spaces in a row, as between columns, the line ends with the first.
+            ends = len(text[space[0] :]) - len(text[space[0] :].lstrip())
+            breaks |= {space[0] + index for index in range(ends)}
+            column, space = indent + column - space[1] - ends, None
+    done, found = 0, []
+    for part in parts:
+        made = "".join(
+            character
+            if done + index not in breaks
+            else ""
+            if done + index - 1 in breaks
+            else "\n" + " " * indent
+            for index, character in enumerate(part.text)
+        )
+        found.append(part._replace(text=made))
+        done += len(part.text)
+    return found
+
+
+def fitting(rows: Sequence[Sequence[str]], width: int, drop: Sequence[int] = ()) -> list[int]:
+    """Return the columns of a table that fit a width; at least the first two stay."""
+    widths = [max(len(line(row[column])) for row in rows) for column in range(len(rows[0]))]
+    kept = [*range(len(widths))]
+    last = [column for column in reversed(kept) if column > 1 and column not in drop]
+    for column in (*drop, *last):
+        if sum(widths[each] + 2 for each in kept) - 2 <= width:
+            break
+        kept.remove(column)
+    return kept
 
 
 def _color_wanted(state: CliState, stream: TextIO | None) -> bool:

@@ -380,12 +380,11 @@ def _show_scores(
             StyledText(_verdict(one, before, after), color),
             f" {_difference(one)}{'  simulated' if one.simulated else ''}",
         )
-        for word, cases in (("fixed", one.fixed), ("broken", one.broken)):
+        for move, cases in one.moved.items():
             if cases:
                 more = f" and {len(cases) - _LISTED:,} more" if len(cases) > _LISTED else ""
-                terminal.result(
-                    f"  {counted(len(cases), 'case')} {word}: {', '.join(cases[:_LISTED])}{more}"
-                )
+                listed = ", ".join(cases[:_LISTED])
+                terminal.result(f"  {counted(len(cases), 'case')} {move.words}: {listed}{more}")
 
 
 def _verdict(one: VersionComparison, before: _NamedVersion, after: _NamedVersion) -> str:
@@ -440,8 +439,7 @@ def _document(
                     "method": one.contrast.method,
                 },
                 "shown": one.contrast.significant,
-                "fixed": list(one.fixed),
-                "broken": list(one.broken),
+                **{move: list(cases) for move, cases in one.moved.items()},
             }
             for one in found
         ],

@@ -362,7 +362,8 @@ def _flips(question: Question, limit: Limit) -> Finding:
         decision = decide_flips(pairs, limit.value, confidence=question.confidence, lost=lost)
     missing = sum(found.missing for found in every)
     decision = allow_for_missing(decision, missing)
-    return Finding(decision, lambda said: wording.flips(said, flips_of(pairs)))
+    _, counted = question.cells.flips(question.variants, question.clusters)
+    return Finding(decision, lambda said: wording.flips(said, flips_of(pairs), counted))
 
 
 def _amounts(question: Question) -> Finding:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.results.samples import Metric, Share, Variant
     from edison_ci.stats.corrected import JudgeFavor
-    from edison_ci.stats.flips import Flips
+    from edison_ci.stats.flips import CaseFlips, Flips
     from edison_ci.stats.gates import Limit
     from edison_ci.stats.pairwise import WinRate
     from edison_ci.stats.verdicts import GateDecision
@@ -96,8 +96,8 @@ def not_confirmed(decision: GateDecision, favor: JudgeFavor) -> str:
     )
 
 
-def flips(decision: GateDecision, found: Flips) -> str:
-    """Return how many cases broke, and whether that keeps the ceiling."""
+def flips(decision: GateDecision, found: Flips, cases_of: CaseFlips) -> str:
+    """Return how many cases are newly failing, and whether that keeps the ceiling."""
     if IDENTICAL in decision.notes:
         return _with_notes(
             f"Nothing to compare: identical outputs ({cases(decision.n)}).", decision
@@ -105,11 +105,10 @@ def flips(decision: GateDecision, found: Flips) -> str:
     if decision.value is None:
         gone = _missing_words(decision)
         return f"Flips could not be counted: no case has a result on both sides{gone}."
-    repaired = f"{round(found.fixed):,} repaired"
-    said = f"{round(found.broken):,} of {cases(found.n)} broke, {repaired}"
+    said = f"{cases_of.counts} of {cases(cases_of.n)}"
     if found.noise is not None:
         broke, noise = (_percent(flipped / found.n) for flipped in (found.broken, found.noise))
-        said = f"{broke} of {cases(found.n)} broke, {noise} by noise"
+        said += f"; by answers {broke} broke, {noise} by noise"
     asked = f"the {_percent(decision.margin)} allowed"
     if decision.verdict is Verdict.PASS and decision.worst_plausible is not None:
         said += f": at worst {_percent(decision.worst_plausible)}, inside {asked}."

@@ -284,8 +284,8 @@ def next_steps(final: LoopReport) -> list[str]:
         steps.append(f"Add cases: {found['n']} are held out, but 16 are needed to verify a gain.")
     elif found is not None and found["decision"] == "unclear":
         steps.append("Add cases: the held-out ones do not show whether it is better.")
-    if found is not None and found["broken"]:
-        steps.append(f"Check the broken cases: {', '.join(found['broken'][:5])}.")
+    if found is not None and found["newly_failing"]:
+        steps.append(f"Check the newly failing cases: {', '.join(found['newly_failing'][:5])}.")
     if loop.stopped_by == "budget":
         steps.append(f"Continue with more budget: `edison loop {loop.experiment} --budget USD`")
     if loop.stopped_by == "max_iterations":

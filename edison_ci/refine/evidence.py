@@ -14,7 +14,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.errors import UsageError
 from edison_ci.numeric import exceeds, mean_or_none
-from edison_ci.records import Side
+from edison_ci.records import Move, Side
 from edison_ci.refine.weaknesses import quarantined_cases, split_of
 from edison_ci.results.comparison import ComparisonSettings, compare_choices
 from edison_ci.results.comparison_sample import CellChoice, comparison_sample
@@ -108,8 +108,8 @@ class SplitEvidence:
     """One-sided p-value: how often a change without effect gains as much."""
     method: str
     decision: Decision
-    fixed: tuple[str, ...]
-    broken: tuple[str, ...]
+    moved: Mapping[Move, tuple[str, ...]]
+    """The cases that changed."""
     missing: int
     """Cases without a score on one side."""
     pass_rate: BeforeAfter
@@ -148,8 +148,7 @@ class SplitEvidence:
             },
             "decision": self.decision,
             "sentence": self.sentence(kind),
-            "fixed": [*self.fixed],
-            "broken": [*self.broken],
+            **{str(move): [*self.moved.get(move, ())] for move in Move},
             "missing": self.missing,
             "pass_rate": self.pass_rate._asdict(),
             "head_to_head": self.preference or None,
@@ -332,8 +331,9 @@ class _Split:
             p_gain=_p_gain(pairs, names),
             method=standing.method,
             decision=_DECISIONS[standing.verdict],
-            fixed=tuple(moved.case for moved in standing.fixed),
-            broken=tuple(moved.case for moved in standing.broken),
+            moved={
+                move: tuple(moved.case for moved in cases) for move, cases in standing.moved.items()
+            },
             missing=standing.missing,
             pass_rate=self._mean("pass_rate"),
             preference="" if wins is None else wins.sentence_for("the new prompt", "the old one"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, score
-from edison_ci.records import RunStatus, Verdict
+from edison_ci.records import Move, RunStatus, Verdict
 from edison_ci.sanitize import lines, without_commands
 
 if TYPE_CHECKING:
@@ -220,12 +220,14 @@ def _gates(view: RunResult, changed: Changed, on: str) -> Iterator[Annotation]:
 
 def _broken(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
     for one in view.changes:
-        broken = one.comparison.broken
+        broken = one.comparison.moved[Move.NEWLY_FAILING]
         if not broken:
             continue
         listed = ", ".join(f"{m.case} ({score(m.a)} to {score(m.b)})" for m in broken[:_NAMED])
         more = ", ..." if len(broken) > _NAMED else ""
-        title = f"{name}: {counted(len(broken), 'case')} broken, {one.prompt} with {one.model}"
+        title = (
+            f"{name}: {counted(len(broken), 'case')} newly failing, {one.prompt} with {one.model}"
+        )
         yield Annotation("warning", title, f"{listed}{more}", spot_of(view, one.prompt, changed))
 
 

@@ -32,7 +32,7 @@ from edison_ci.numeric import (
     score,
     signed_span,
 )
-from edison_ci.records import CellStatus, Side
+from edison_ci.records import CellStatus, Move, Side
 from edison_ci.report import components
 from edison_ci.report.charts.bars import Bar, Bars, Histogram, bars, histogram, tenths
 from edison_ci.report.charts.drawing import Column, DataTable, fluid
@@ -347,19 +347,19 @@ def _change_row(one: Change) -> dict[str, Any]:
         "span": NOTHING if low is None or high is None else signed_span(low, high),
         "decision": f"{DECISIONS[found.verdict]}{more}",
         "cases": f"{found.n:,}{missing}",
-        "fixed": f"{len(found.fixed):,}",
-        "broken": f"{len(found.broken):,}",
+        "fixed": f"{len(found.moved[Move.FIXED]):,}",
+        "newly_failing": f"{len(found.moved[Move.NEWLY_FAILING]):,}",
     }
 
 
 def _changed_cases(view: RunResult) -> Iterator[dict[str, Any]]:
-    for word in ("broken", "fixed"):
+    for move in Move:
         for one in view.changes:
-            for case in getattr(one.comparison, word):
+            for case in one.comparison.moved[move]:
                 before, after = (_PASSES[passed] for passed in case.passed)
                 yield {
                     "case": case.case,
-                    "word": word,
+                    "word": move.words,
                     "prompt": one.prompt,
                     "model": one.model,
                     "base": score(case.a),

@@ -20,7 +20,7 @@ from edison_ci.numeric import (
     rate,
     score,
 )
-from edison_ci.records import Side, Verdict
+from edison_ci.records import Move, Side, Verdict
 from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _score_row(row: LeaderboardRow) -> tuple[str, ...]:
 
 
 def _changes(view: RunResult) -> Table:
-    head = ("prompt", "model", "change", "decision", "cases", "fixed", "broken")
+    head = ("prompt", "model", "change", "decision", "cases", "fixed", "newly failing")
     return Table(head, tuple(_change_row(one) for one in view.changes))
 
 
@@ -242,19 +242,19 @@ def _change_row(one: Change) -> tuple[str, ...]:
         change(found.estimate, low, high),
         f"{DECISIONS[found.verdict]}{more}",
         f"{found.n:,}{missing}",
-        f"{len(found.fixed):,}",
-        f"{len(found.broken):,}",
+        f"{len(found.moved[Move.FIXED]):,}",
+        f"{len(found.moved[Move.NEWLY_FAILING]):,}",
     )
 
 
 def _changed_cases(view: RunResult) -> Iterator[Section]:
-    for word in ("broken", "fixed"):
+    for move in Move:
         rows = tuple(
-            _case_row(one, moved) for one in view.changes for moved in getattr(one.comparison, word)
+            _case_row(one, moved) for one in view.changes for moved in one.comparison.moved[move]
         )
         if rows:
             table = Table(("case", "prompt", "model", "base", "head", "passes"), rows)
-            yield Section("", (), table, fold=f"{counted(len(rows), 'case')} {word}")
+            yield Section("", (), table, fold=f"{counted(len(rows), 'case')} {move.words}")
 
 
 def _case_row(one: Change, moved: MovedCase) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.forge.sticky_comment import MAX_BODY_CHARS
 from edison_ci.numeric import NOTHING, change, counted, dollars, probability, score
+from edison_ci.records import Move
 from edison_ci.report.markdown import Limit, Section, Table, code, fenced, fit, prose
 
 if TYPE_CHECKING:
@@ -216,12 +217,12 @@ def _change(found: Mapping[str, Any]) -> str:
 def _changed_cases(evidence: Mapping[str, Any]) -> list[str]:
     texts = []
     for key, name in _SETS:
-        for what in ("fixed", "broken"):
-            cases = (_measured(evidence, key) or {}).get(what) or []
+        for move in Move:
+            cases = (_measured(evidence, key) or {}).get(move) or []
             if cases:
                 more = f" and {len(cases) - _CASES:,} more" if len(cases) > _CASES else ""
                 listed = ", ".join(code(str(case)) for case in cases[:_CASES])
-                texts.append(f"{counted(len(cases), f'{name} case')} {what}: {listed}{more}.")
+                texts.append(f"{counted(len(cases), f'{name} case')} {move.words}: {listed}{more}.")
     return texts
 
 

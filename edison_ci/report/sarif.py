@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from edison_ci import __version__
 from edison_ci.numeric import score
-from edison_ci.records import RunStatus
+from edison_ci.records import Move, RunStatus
 from edison_ci.report.annotations import spot_of
 from edison_ci.sanitize import line
 
@@ -31,7 +31,7 @@ MOST_RESULTS = 5_000
 RULES = {
     "gate-failed": ("error", "A gate failed."),
     "gate-unclear": ("note", "A gate is inconclusive."),
-    "case-broken": ("warning", "A case is clearly worse than in the base."),
+    "case-newly-failing": ("warning", "A case that passes in the base fails."),
     "safety-blocked": ("error", "A safety screen blocked an answer."),
     "safety-flagged": ("warning", "A safety screen flagged an answer."),
     "judge-flagged": ("note", "A judge flagged an answer."),
@@ -120,9 +120,9 @@ def _results(view: RunResult) -> Iterator[_Result]:
         message = f"{found.kind} in the answer to case {found.case} by {found.model}"
         yield _Result(rule, message, found.prompt, (found.kind, found.model, found.case))
     for one in view.changes:
-        for moved in one.comparison.broken:
+        for moved in one.comparison.moved[Move.NEWLY_FAILING]:
             message = f"case {moved.case} with {one.model}: {score(moved.a)} to {score(moved.b)}"
-            yield _Result("case-broken", message, one.prompt, (one.model, moved.case))
+            yield _Result("case-newly-failing", message, one.prompt, (one.model, moved.case))
 
 
 def _gates(view: RunResult) -> Iterator[_Result]:

@@ -7,12 +7,13 @@ the margin, and otherwise not yet known, with the number of further cases it wou
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.numeric import exceeds, mean_or_none, snap
-from edison_ci.records import Side
+from edison_ci.records import Move
 from edison_ci.results.comparison_sample import CellChoice, comparison_sample
 from edison_ci.results.pairwise import overall_head_to_head
 from edison_ci.results.samples import SIDES, metric_of
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from edison_ci.results.samples import Paired
     from edison_ci.stats.ab import Comparison
     from edison_ci.stats.arrays import Range
+    from edison_ci.stats.flips import CaseFlips
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,24 +116,6 @@ def _score(alone: list[tuple[float, str]], *, clustered: bool) -> Interval | Non
     return mean_interval(scores)
 
 
-# A case passes if all its answers do, over repeats and models; a case whose answers could not be
-# graded neither passes nor fails.
-Passed = tuple[bool | None, bool | None]
-"""Whether A and B pass a case."""
-
-
-def pass_pairs(
-    cases: Iterable[str], a: Mapping[str, bool | None], b: Mapping[str, bool | None]
-) -> list[Passed]:
-    """Return for each case whether A and B pass it."""
-    return [(a.get(case), b.get(case)) for case in cases]
-
-
-def pass_marks(passes: Iterable[Passed]) -> list[tuple[bool, bool]]:
-    """Return passes as booleans; a case that is not graded counts as unchanged."""
-    return [(True, True) if a is None or b is None else (a, b) for a, b in passes]
-
-
 _SMALLEST_MARGIN = 1e-9
 _FEW = 10
 _VERDICTS = {
@@ -143,7 +127,7 @@ _VERDICTS = {
 
 
 class MovedCase(NamedTuple):
-    """A case that B made clearly better or worse."""
+    """A case that passes on one side only, or whose score is clearly another."""
 
     case: str
     a: float
@@ -174,8 +158,10 @@ class ComparisonEstimate:
     """The smallest difference that matters."""
     scores: tuple[float | None, float | None]
     """The means of A and B on these cases."""
-    fixed: tuple[MovedCase, ...] = ()
-    broken: tuple[MovedCase, ...] = ()
+    moved: Mapping[Move, tuple[MovedCase, ...]] = field(default_factory=dict)
+    """The cases that changed."""
+    flips: CaseFlips | None = None
+    """How many began to fail or to pass, beside what chance gives; None if not the same cases."""
     n_more: int | None = None
     missing: int = 0
     notes: tuple[str, ...] = ()
@@ -198,14 +184,19 @@ class ComparisonEstimate:
             },
             "verdict": self.verdict,
             "sentence": self.sentence,
-            "fixed": [moved.as_json() for moved in self.fixed],
-            "broken": [moved.as_json() for moved in self.broken],
+            "fixed": self._listed(Move.FIXED),
+            "newly_failing": self._listed(Move.NEWLY_FAILING),
+            "higher": self._listed(Move.HIGHER),
+            "lower": self._listed(Move.LOWER),
             "margin": self.margin,
             "n_more": self.n_more,
             "missing": self.missing,
             "notes": [*self.notes],
             "head_to_head": None if self.head_to_head is None else self.head_to_head.as_json(),
         }
+
+    def _listed(self, move: Move) -> list[dict[str, Any]]:
+        return [moved.as_json() for moved in self.moved.get(move, ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,37 +258,41 @@ def _paired(
         grouped = tuple(clusters.get(case, f"\0alone {case}") for case in found.cases)
     pairs = Pairs(tuple(found.base), tuple(found.head), grouped)
     rule = GateRule(margin=_margin(setting.gates, pairs))
-    passes = pass_pairs(found.cases, cells.case_passes(Side.BASE), cells.case_passes(Side.HEAD))
+    passed, flips = cells.flips(cells.common_variants(), clusters)
+    passes = [passed.get(case) for case in found.cases]
     seen = overall_head_to_head(cells, clusters)
     wins = None if seen is None else ab.HeadToHead(seen.rate)
     rng = generator_for(found.cases)
-    compare_with_base = compare(pairs, rule, rng=rng, passed=pass_marks(passes), head_to_head=wins)
+    compared = compare(
+        pairs, rule, rng=rng, passed=[both or (True, True) for both in passes], head_to_head=wins
+    )
     same = bool(found.cases) and found.same_answers
-    outcome = Outcome.SAME if same else compare_with_base.outcome
-    notes = [*compare_with_base.notes, *_doubts(*choices), *_notes(found, sample)]
+    outcome = Outcome.SAME if same else compared.outcome
+    notes = [*compared.notes, *_doubts(*choices), *_notes(found, sample)]
     if exceeds(found.missing, MOST_MISSING * (pairs.n + found.missing)):
         outcome = Outcome.UNCLEAR
     base, head = pairs.means("base"), pairs.means("head")
 
     def moved(positions: Iterable[int]) -> tuple[MovedCase, ...]:
         return tuple(
-            MovedCase(found.cases[i], float(base[i]), float(head[i]), passes[i]) for i in positions
+            MovedCase(found.cases[i], float(base[i]), float(head[i]), passes[i] or (None, None))
+            for i in positions
         )
 
     return ComparisonEstimate(
         *choices,
         n=pairs.n,
-        estimate=compare_with_base.value,
-        interval=compare_with_base.interval,
-        p=None if compare_with_base.p is None else compare_with_base.p.value,
-        method=compare_with_base.method,
+        estimate=compared.value,
+        interval=compared.interval,
+        p=None if compared.p is None else compared.p.value,
+        method=compared.method,
         verdict=_VERDICTS[outcome],
-        sentence=_same_answers(pairs.n) if same else _sentence(outcome, compare_with_base),
+        sentence=_same_answers(pairs.n) if same else _sentence(outcome, compared),
         margin=rule.margin,
         scores=(mean_of(base), mean_of(head)) if pairs.n else (None, None),
-        fixed=moved(compare_with_base.fixed),
-        broken=moved(compare_with_base.broken),
-        n_more=compare_with_base.n_more if outcome is Outcome.UNCLEAR else None,
+        moved={move: moved(positions) for move, positions in compared.moved.items()},
+        n_more=compared.n_more if outcome is Outcome.UNCLEAR else None,
+        flips=flips,
         missing=found.missing,
         notes=tuple(notes),
         head_to_head=seen,

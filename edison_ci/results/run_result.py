@@ -18,10 +18,11 @@ from edison_ci.config.experiment import Gate
 from edison_ci.config.repeated_inputs import repetition_sentence
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
-from edison_ci.records import CellStatus, RunStatus, Side
+from edison_ci.records import CellStatus, Move, RunStatus, Side
 from edison_ci.results.cells import grid_of
 from edison_ci.results.comparison import change_of, compare_with_base
 from edison_ci.results.decisions import decisions_of
+from edison_ci.results.headline import headline_of
 from edison_ci.results.human_grades import human_grades_of
 from edison_ci.results.judges import judge_findings
 from edison_ci.results.leaderboard import variants_of
@@ -46,7 +47,7 @@ from edison_ci.results.snapshot import (
 )
 from edison_ci.results.spending import call_sums, calls_of, run_cost, stored_call_sums
 from edison_ci.results.trends import points_of
-from edison_ci.results.triage import SHOWN, triage_of
+from edison_ci.results.triage import SHOWN, changed_cases, triage_of
 from edison_ci.results.weaknesses import weak_prompts
 from edison_ci.stats.scores import Interval
 from edison_ci.store.answers import TIMED
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from edison_ci.results.cells import Grid
     from edison_ci.results.comparison import BaseComparison, ComparisonEstimate
     from edison_ci.results.decisions import GateRow
+    from edison_ci.results.headline import Headline
     from edison_ci.results.human_grades import HumanGrades
     from edison_ci.results.judges import JudgeFindings
     from edison_ci.results.leaderboard import LeaderboardRow as Measured
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     from edison_ci.results.snapshot import SuiteChange
     from edison_ci.results.spending import CallSums
     from edison_ci.results.trends import TrendRun
-    from edison_ci.results.triage import Triage
+    from edison_ci.results.triage import ChangedCase, Triage
     from edison_ci.results.weaknesses import PromptContrast
     from edison_ci.store.runs import Run
 
@@ -89,7 +91,7 @@ _REPORTED = (
     "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
     "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
-    "missing", "batches",
+    "missing", "batches", "headline",
 )  # fmt: skip
 
 
@@ -319,8 +321,8 @@ class RunResult:
 
     @property
     def regressions(self) -> int:
-        """How many cases are worse than in the base, over all prompts and models."""
-        return sum(len(change.comparison.broken) for change in self.changes)
+        """How many cases pass in the base and fail now, over all prompts and models."""
+        return sum(len(change.comparison.moved[Move.NEWLY_FAILING]) for change in self.changes)
 
     @cached_property
     def weak_prompts(self) -> tuple[PromptContrast, ...]:
@@ -331,7 +333,16 @@ class RunResult:
 
     def triage(self, *, most: int | None = SHOWN) -> Triage | None:
         """Return which cases fail, and why; None before it ended."""
-        return triage_of(self.connection, self.run, most=most) if self.ended else None
+        return triage_of(self, most=most) if self.ended else None
+
+    def changed_cases(self, *, most: int | None = None) -> tuple[ChangedCase, ...]:
+        """Return the cases that changed since the base, with an answer of each side."""
+        return changed_cases(self, most=most)
+
+    @cached_property
+    def headline(self) -> Headline:
+        """The verdict, and what was found, in one sentence."""
+        return headline_of(self)
 
     # --- decisions, judges, people ----------------------------------------------------------------
 

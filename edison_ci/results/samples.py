@@ -22,6 +22,7 @@ from edison_ci.records import Side
 from edison_ci.results.shared_judges import combine_of, judge_scores_of, shared_scores
 from edison_ci.stats.arrays import TOLERANCE
 from edison_ci.stats.composite import Weighted, paired_composite
+from edison_ci.stats.flips import CaseFlips, PassCount, case_flips, passes_all
 from edison_ci.store.answers import TIMED
 from edison_ci.store.cells import COUNTED
 
@@ -504,12 +505,15 @@ class TwoSidedSample:
         )
         return any(case not in self.left_out for (case,) in rows)
 
-    def case_passes(self, side: Side) -> dict[str, bool | None]:
-        """Return whether each case passes: all its answers do, over repeats and models."""
-        return pass_everywhere(
-            case_passes(self.connection, f"cell c where {_CELLS}", self.place(variant, side))
-            for variant in self.variants(side)
-        )
+    def flips(
+        self, variants: Sequence[Variant], clusters: Mapping[str, str] | None = None
+    ) -> tuple[dict[str, tuple[bool, bool]], CaseFlips]:
+        """Return whether base and head pass each case that both graded, and how many flip."""
+        counts = [[self._pass_counts(variant, side) for variant in variants] for side in SIDES]
+        return flips_between(counts[0], counts[1], self.left_out, clusters)
+
+    def _pass_counts(self, variant: Variant, side: Side) -> dict[str, PassCount]:
+        return pass_counts(self.connection, f"cell c where {_CELLS}", self.place(variant, side))
 
     def sample(
         self,
@@ -679,29 +683,42 @@ class TwoSidedSample:
         )
 
 
-def case_passes(
+def pass_counts(
     connection: sqlite3.Connection, cells: str, values: Sequence[str] | Mapping[str, str | int]
-) -> dict[str, bool | None]:
-    """Return whether each case passes; `cells` is a table `c` and a condition on it.
+) -> dict[str, PassCount]:
+    """Return how many answers to each case pass; `cells` is a table `c` and a condition on it.
 
-    A case whose answers could not be graded neither passes nor fails.
+    A case whose answers could not be graded is not among them.
     """
     rows = connection.execute(
-        "select c.case_id, min(case c.status when 'ok' then c.passed when 'malformed' then 0 end) "
-        f"from {cells} and c.status in ('ok', 'malformed') group by c.case_id",
+        "select c.case_id, sum(c.status = 'ok' and c.passed = 1), count(*) "
+        f"from {cells} and (c.status = 'malformed' or c.status = 'ok' and c.passed is not null) "
+        "group by c.case_id",
         values,
     )
-    return {case: None if passed is None else bool(passed) for case, passed in rows}
+    return {case: PassCount(passed, of) for case, passed, of in rows}
 
 
-def pass_everywhere(sides: Iterable[Mapping[str, bool | None]]) -> dict[str, bool | None]:
-    """Return whether each case passes on every side."""
-    found: dict[str, bool | None] = {}
-    for side in sides:
-        for case, passed in side.items():
-            known = found.get(case)
-            found[case] = passed if known is None else known and passed is not False
-    return found
+def flips_between(
+    base: Sequence[Mapping[str, PassCount]],
+    head: Sequence[Mapping[str, PassCount]],
+    left_out: Collection[str] = (),
+    clusters: Mapping[str, str] | None = None,
+) -> tuple[dict[str, tuple[bool, bool]], CaseFlips]:
+    """Return whether two sides pass each case, and how many flip; each has a count per variant."""
+    found: dict[str, tuple[list[PassCount], list[PassCount]]] = {}
+    for old, new in zip(base, head, strict=True):
+        for case in old.keys() & new.keys():
+            both = found.setdefault(case, ([], []))
+            both[0].append(old[case])
+            both[1].append(new[case])
+    cases = sorted(found.keys() - set(left_out))
+    groups = None
+    if clusters and any(case in clusters for case in cases):
+        groups = [clusters.get(case, f"\0alone {case}") for case in cases]
+    before, after = ([found[case][side] for case in cases] for side in (0, 1))
+    flips = case_flips(before, after, groups)
+    return {case: (passes_all(found[case][0]), passes_all(found[case][1])) for case in cases}, flips
 
 
 _Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]

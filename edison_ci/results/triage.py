@@ -8,28 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.records import CellStatus
+from edison_ci.records import CellStatus, Move, Side
 from edison_ci.results.explanation import explain
-from edison_ci.results.samples import TwoSidedSample, metric_of
-from edison_ci.stats.flips import flip_p, flips_of
-from edison_ci.stats.paired import Pairs
-from edison_ci.stats.sentences import p_words
+from edison_ci.results.samples import TwoSidedSample
 from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Collection
 
+    from edison_ci.results.explanation import CellExplanation
+    from edison_ci.results.run_result import RunResult
+    from edison_ci.stats.flips import CaseFlips
     from edison_ci.store.runs import Run
 
 SHOWN = 10
 """Failing cases that are listed unless all are asked for."""
-
-_BAD = "({0}.failed + {0}.malformed + {0}.blocked > 0)"
-_GOOD = "({0}.passed > 0 and {0}.failed + {0}.malformed + {0}.blocked + {0}.error = 0)"
-_BESIDE = (
-    "rollup_case h left join rollup_case b on b.run_id = h.run_id and b.side = 'base' "
-    "and b.case_id = h.case_id where h.run_id = ? and h.side = 'head'"
-)
 
 
 class FailingCase(NamedTuple):
@@ -47,72 +41,131 @@ class FailingCase(NamedTuple):
 
 
 class Triage(NamedTuple):
-    """What fails in a run that has ended."""
+    """What fails in a run that has ended. Cases in quarantine are left out."""
 
     cases: int
     failing: int
     """Cases with an answer that does not pass, or is in error."""
-    newly_failing: int | None
-    """Cases that pass on the base and fail now; None without a base."""
-    fixed: int | None
-    by_chance: str
-    """What noise alone gives: the flips that repeats show, or else a p-value; may be empty."""
+    flips: CaseFlips | None
+    """Cases that began to fail or to pass since the base; None without a base."""
     worst: tuple[FailingCase, ...]
     """Newly failing cases first, then by score."""
 
 
-def triage_of(connection: sqlite3.Connection, run: Run, *, most: int | None = SHOWN) -> Triage:
+class ShownAnswer(NamedTuple):
+    """An answer in brief."""
+
+    cell: str
+    composite: float | None
+    passed: bool | None
+    text: str | None
+    """None if it was blocked or is no longer stored."""
+    why: str
+    """Why it passed or failed, in one sentence."""
+
+
+class ChangedCase(NamedTuple):
+    """A case that changed since the base, with an answer of each side."""
+
+    case: str
+    prompt: str
+    model: str
+    move: Move
+    before: ShownAnswer
+    after: ShownAnswer
+
+
+def triage_of(result: RunResult, *, most: int | None = SHOWN) -> Triage:
     """Return what fails in a run; at most so many cases are listed, or all of them."""
-    bad = f"({_BAD.format('h')} or h.error > 0)"
-    newly, fixed = (
-        f"({_GOOD.format(good)} and {_BAD.format(worse)})" for good, worse in ("bh", "hb")
-    )
-    total, failing, broken, repaired, known = connection.execute(
-        f"select count(*), coalesce(sum({bad}), 0), coalesce(sum({newly}), 0), "
-        f"coalesce(sum({fixed}), 0), count(b.case_id) from {_BESIDE}",
-        (run.id,),
-    ).fetchone()
+    connection, run, left_out = result.connection, result.run, result.quarantined
     rows = connection.execute(
-        f"select h.case_id, coalesce({newly}, 0) from {_BESIDE} and {bad} "
-        "order by 2 desc, h.lowest, h.composite, h.case_id limit ?",
-        (run.id, -1 if most is None else most),
+        "select case_id, failed + malformed + blocked + error > 0 from rollup_case "
+        "where run_id = ? and side = 'head' order by lowest, composite, case_id",
+        (run.id,),
     )
-    worst = tuple(_failing(connection, run, case, bool(new)) for case, new in rows.fetchall())
-    if not known:
-        return Triage(total, failing, None, None, "", worst)
-    return Triage(total, failing, broken, repaired, _by_chance(connection, run), worst)
+    found = {case: bool(bad) for case, bad in rows if case not in left_out}
+    passes, flips = _flips(result, left_out)
+    newly = {case for case, (before, after) in passes.items() if before and not after}
+    failing = sorted((case for case, bad in found.items() if bad), key=lambda c: c not in newly)
+    worst = tuple(_failing(connection, run, case, case in newly) for case in failing[:most])
+    return Triage(len(found), len(failing), flips, worst)
 
 
-def _by_chance(connection: sqlite3.Connection, run: Run) -> str:
-    """Return what chance alone gives, by the function that the gate on flips decides with."""
-    cells = TwoSidedSample.of_run(connection, run.id)
+def _flips(
+    result: RunResult, left_out: Collection[str]
+) -> tuple[dict[str, tuple[bool, bool]], CaseFlips | None]:
+    base = "select 1 from rollup_case where run_id = ? and side = 'base' limit 1"
+    if not result.connection.execute(base, (result.run.id,)).fetchone():
+        return {}, None
+    cells = TwoSidedSample.of_run(result.connection, result.run.id, left_out)
     variants = cells.common_variants()
-    if len(variants) != 1:
-        return ""  # one case flips with several models at once
-    found = cells.pairs(metric_of(cells, "flips"), variants)
-    pairs = Pairs(tuple(found.base), tuple(found.head))
-    flips = flips_of(pairs)
-    if not flips.broken:
-        return ""
-    if flips.noise is not None:
-        return f"about {round(flips.noise):,} expected by chance"
-    return f"one-sided {p_words(flip_p(pairs).value)}"
+    return cells.flips(variants, result.clusters) if variants else ({}, None)
 
 
 def _failing(connection: sqlite3.Connection, run: Run, case: str, newly: bool) -> FailingCase:
     """Return the worst answer of a case."""
     (cell_id,) = connection.execute(
-        "select id from cell where run_id = ? and case_id = ? and side = 'head' order by "
-        "status in ('ok', 'skipped'), coalesce(passed, 1), composite, prompt, model, repeat "
-        "limit 1",
+        f"select id from cell where run_id = ? and case_id = ? and side = 'head' {_WORST_FIRST}",
         (run.id, case),
     ).fetchone()
     cell = find_cell(connection, run.id, cell_id)
-    found = explain(connection, None, run, cell)
-    failed = [component for component in found.counted if component.passed is False]
-    why = found.why
-    if cell.status is CellStatus.OK and failed:
-        first, more = failed[0], len(failed) - 1
-        why = f"{first.name}: {first.reason}" if first.reason else f"{first.kind} {first.name}"
-        why += f" (and {more:,} more)" if more else ""
+    why = reason_of(explain(connection, None, run, cell))
     return FailingCase(case, cell.model, cell.repeat, cell.composite, newly, why)
+
+
+_WORST_FIRST = (
+    "order by status in ('ok', 'skipped'), coalesce(passed, 1), composite, prompt, model, repeat "
+    "limit 1"
+)
+_BEST_FIRST = (
+    "order by status in ('ok', 'skipped') desc, coalesce(passed, 1) desc, composite desc, repeat "
+    "limit 1"
+)
+
+
+def reason_of(found: CellExplanation) -> str:
+    """Return why an answer passed or failed, by the first component that fails."""
+    failed = [component for component in found.counted if component.passed is False]
+    if found.cell.status is not CellStatus.OK or not failed:
+        return found.why
+    first, more = failed[0], len(failed) - 1
+    why = f"{first.name}: {first.reason}" if first.reason else f"{first.kind} {first.name}"
+    return why + (f" (and {more:,} more)" if more else "")
+
+
+def changed_cases(result: RunResult, *, most: int | None = None) -> tuple[ChangedCase, ...]:
+    """Return the cases that changed: newly failing ones, then fixed ones, then scores."""
+    order = [*Move]
+    moved = [
+        (order.index(move), -abs(case.b - case.a), case.case, change.prompt, change.model)
+        for change in result.changes
+        for move, cases in change.comparison.moved.items()
+        for case in cases
+    ]
+    return tuple(
+        _changed(result, order[place], case, prompt, model)
+        for place, _, case, prompt, model in sorted(moved)[:most]
+    )
+
+
+def _changed(result: RunResult, move: Move, case: str, prompt: str, model: str) -> ChangedCase:
+    """Return the answers that show the change: the best of the better side, the other's worst."""
+    sides = (Side.BASE, Side.HEAD)
+    orders = (_WORST_FIRST, _BEST_FIRST) if move.better else (_BEST_FIRST, _WORST_FIRST)
+    before, after = (
+        _shown(result, (side, case, prompt, model), order)
+        for side, order in zip(sides, orders, strict=True)
+    )
+    return ChangedCase(case, prompt, model, move, before, after)
+
+
+def _shown(result: RunResult, place: tuple[str, ...], order: str) -> ShownAnswer:
+    (cell_id,) = result.connection.execute(
+        "select id from cell where run_id = ? and side = ? and case_id = ? and prompt = ? "
+        f"and model = ? {order}",
+        (result.run.id, *place),
+    ).fetchone()
+    cell = find_cell(result.connection, result.run.id, cell_id)
+    found = explain(result.connection, None, result.run, cell)
+    text = found.answer.completion.text if found.answer is not None and found.output else None
+    return ShownAnswer(cell.id, cell.composite, cell.passed, text, reason_of(found))

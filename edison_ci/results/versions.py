@@ -18,8 +18,7 @@ from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import MAX_HISTORY_COMMITS, Repository
 from edison_ci.numeric import mean
 from edison_ci.plan.versions import past_versions, short
-from edison_ci.records import Side
-from edison_ci.results.comparison import pass_marks, pass_pairs
+from edison_ci.records import Move, Side
 from edison_ci.results.leaderboard import (
     Contrast,
     Scores,
@@ -28,10 +27,10 @@ from edison_ci.results.leaderboard import (
     leaderboard_row,
     newest_places,
 )
-from edison_ci.results.samples import Sample, case_passes, pass_everywhere
+from edison_ci.results.samples import Sample, flips_between, pass_counts
 from edison_ci.results.slices import EstimateWithInterval
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, measured_experiments
-from edison_ci.stats.ab import moved
+from edison_ci.stats.ab import moves_of
 from edison_ci.stats.intervals import clustered_interval, mean_interval
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run
 from edison_ci.store.suggestions import OPEN, Suggestion, SuggestionStatus, list_suggestions
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from edison_ci.documents.marks import Json
     from edison_ci.results.leaderboard import LeaderboardRow, StoredVariant
     from edison_ci.results.samples import CaseFilter
+    from edison_ci.stats.flips import PassCount
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
@@ -58,9 +58,8 @@ class VersionComparison:
     models: tuple[str, ...]
     runs: tuple[str, str]
     contrast: Contrast
-    fixed: tuple[str, ...]
-    """Cases that B made better by 25 points, or from fail to pass (STATS 15)."""
-    broken: tuple[str, ...]
+    moved: dict[Move, tuple[str, ...]]
+    """The cases that changed."""
     simulated: bool
 
 
@@ -124,31 +123,26 @@ def _compare(
     if contrast is None:
         return None
     changes = dict(_moves(before, after))
-    passes = pass_marks(
-        pass_pairs(changes, *(_passing(connection, pairs, side) for side in (0, 1)))
-    )
+    counts = [[_pass_counts(connection, pair[side]) for pair in pairs] for side in (0, 1)]
+    passed, _ = flips_between(counts[0], counts[1])
+    passes = [passed.get(case, (True, True)) for case in changes]
     cases, moves, first = [*changes], [*changes.values()], pairs[0]
     return VersionComparison(
         experiment=experiment,
         models=tuple(place.model for place, _ in pairs),
         runs=(first[0].run.id, first[1].run.id),
         contrast=contrast,
-        fixed=tuple(cases[i] for i in moved(moves, passes, +1)),
-        broken=tuple(cases[i] for i in moved(moves, passes, -1)),
+        moved={
+            move: tuple(cases[i] for i in positions)
+            for move, positions in moves_of(moves, passes).items()
+        },
         simulated=any(place.run.simulated for pair in pairs for place in pair),
     )
 
 
-def _passing(
-    connection: sqlite3.Connection, pairs: Sequence[tuple[StoredVariant, StoredVariant]], side: int
-) -> dict[str, bool | None]:
-    """Return of each case whether a version passes it with all models."""
+def _pass_counts(connection: sqlite3.Connection, place: StoredVariant) -> dict[str, PassCount]:
     where = "cell c where c.run_id = ? and c.side = ? and c.prompt = ? and c.model = ?"
-    places = (pair[side] for pair in pairs)
-    return pass_everywhere(
-        case_passes(connection, where, (place.run.id, place.side, place.prompt, place.model))
-        for place in places
-    )
+    return pass_counts(connection, where, (place.run.id, place.side, place.prompt, place.model))
 
 
 def _overall(rows: Sequence[LeaderboardRow]) -> Scores:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
+from edison_ci.records import Move
 from edison_ci.stats.arrays import TIE, Range, np
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.paired import paired_difference
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from edison_ci.stats.paired import Difference, Pairs
     from edison_ci.stats.pairwise import WinRate
 
-BROKEN = 0.25
-"""Change from which a case is listed."""
+CLEAR = 0.25
+"""Change of a score from which a case is listed."""
 DISAGREE = "judges' scores and head-to-head disagree: look at the listed cases"
 
 
@@ -50,9 +51,8 @@ class Comparison:
     """Two-sided."""
     same_within: Range | None
     """The 90% interval with one unseen case at its worst either way."""
-    fixed: tuple[int, ...]
-    """Cases, by position, that B made better by 25 points or from fail to pass."""
-    broken: tuple[int, ...]
+    moved: dict[Move, tuple[int, ...]]
+    """The cases that changed, by position."""
     n_needed: int | None
     """Cases that would likely show that they are the same, if they are."""
     n_more: int | None
@@ -103,8 +103,7 @@ def compare(
         margin=rule.margin,
         p=p,
         same_within=within,
-        fixed=moved(d.tolist(), passed, +1),
-        broken=moved(d.tolist(), passed, -1),
+        moved=moves_of(d.tolist(), passed),
         n_needed=needed,
         n_more=max(1, (needed or 0) - pairs.n) if unclear else None,
         notes=notes,
@@ -160,19 +159,18 @@ def _needed(found: Difference | None, rule: GateRule) -> int | None:
     ).value
 
 
-def moved(
-    d: Sequence[float], passed: Sequence[tuple[bool, bool]] | None, sign: int
-) -> tuple[int, ...]:
-    """Return the cases, by position, that are fixed (`sign` 1) or broken (-1) (STATS 15).
+def moves_of(
+    d: Sequence[float], passed: Sequence[tuple[bool, bool]] | None = None
+) -> dict[Move, tuple[int, ...]]:
+    """Return the cases that changed, by position: passes, and scores by 25 points (STATS 15).
 
-    They moved by 25 points, or from fail to pass or back. Points and passes may disagree: such a
-    case is broken, and not fixed as well.
+    A case whose pass changed is not listed by its score as well.
     """
-    flip = (False, True) if sign > 0 else (True, False)
-    found = [
-        index
-        for index, change in enumerate(d)
-        if sign * change >= BROKEN - TIE or (passed is not None and tuple(passed[index]) == flip)
-    ]
-    worse = frozenset(moved(d, passed, -1) if sign > 0 else ())
-    return tuple(index for index in found if index not in worse)
+    found: dict[Move, list[int]] = {move: [] for move in Move}
+    for index, change in enumerate(d):
+        a, b = (True, True) if passed is None else passed[index]
+        if a != b:
+            found[Move.FIXED if b else Move.NEWLY_FAILING].append(index)
+        elif abs(change) >= CLEAR - TIE:
+            found[Move.HIGHER if change > 0 else Move.LOWER].append(index)
+    return {move: tuple(positions) for move, positions in found.items()}

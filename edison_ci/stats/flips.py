@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import exceeds
@@ -18,16 +18,16 @@ from edison_ci.records import Verdict
 from edison_ci.stats.arrays import Range, mean_of, np, special, sum_of
 from edison_ci.stats.gates import worst_plausible_change
 from edison_ci.stats.intervals import pass_interval
-from edison_ci.stats.paired import paired_difference
+from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.permutation import PValue
 from edison_ci.stats.power import MOST_CASES, cases_for_margin
+from edison_ci.stats.sentences import p_words
 from edison_ci.stats.verdicts import GateDecision, GateRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from edison_ci.stats.arrays import Array
-    from edison_ci.stats.paired import Pairs
 
 _STEPS = 5_040
 """Most steps of the grid between no flip and one flip of a case."""
@@ -143,6 +143,87 @@ def _decision(
         alpha=rule.alpha,
         kind="level",
     )
+
+
+# --- whole cases ----------------------------------------------------------------------------------
+
+
+class PassCount(NamedTuple):
+    """Answers to a case with one prompt and model that pass, of those that were graded."""
+
+    passed: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFlips:
+    """Cases that began to fail or to pass. A case passes if all its answers do."""
+
+    n: int
+    newly_failing: int
+    fixed: int
+    expected: float | None
+    """Newly failing cases that chance alone gives; None without repeats, which show no noise."""
+    p: float | None
+    """One-sided, for "more cases broke than were repaired"; None where noise is known."""
+
+    @property
+    def counts(self) -> str:
+        """How many flip, beside the number that chance alone gives where it is known."""
+        said = f"{self.newly_failing:,} newly failing"
+        if self.newly_failing and self.expected is not None:
+            near = f"about {round(self.expected):,}" if self.expected >= 0.5 else "none"
+            said += f" ({near} expected by chance)"
+        return f"{said}, {self.fixed:,} fixed"
+
+    @property
+    def words(self) -> str:
+        """The counts beside what chance alone gives: a number, or else a p-value."""
+        return self.counts + ("" if self.p is None else f" (one-sided {p_words(self.p)})")
+
+
+def passes_all(counts: Iterable[PassCount]) -> bool:
+    """Whether all answers to a case pass."""
+    return all(count.passed == count.of for count in counts)
+
+
+def case_flips(
+    base: Sequence[Sequence[PassCount]],
+    head: Sequence[Sequence[PassCount]],
+    clusters: Sequence[str] | None = None,
+) -> CaseFlips:
+    """Count the cases that flip, and what chance alone gives.
+
+    A case has a count for each prompt and model of both sides. With repeats, the labels of both
+    sides are exchanged inside the cases of mixed results, which are the noise that was seen; the
+    expected number of newly failing cases is the mean over all exchanges. Other cases flip for a
+    reason. Without repeats, broken and repaired cases are compared by the test of the gate.
+    """
+    before, after = ([passes_all(case) for case in side] for side in (base, head))
+    newly = sum(a and not b for a, b in zip(before, after, strict=True))
+    fixed = sum(b and not a for a, b in zip(before, after, strict=True))
+    both = [*zip(base, head, strict=True)]
+    if any(count.of > 1 for pair in both for side in pair for count in side):
+        return CaseFlips(
+            len(both), newly, fixed, math.fsum(_expected(*pair) for pair in both), None
+        )
+    if not newly:
+        return CaseFlips(len(both), newly, fixed, None, None)
+    sides = [tuple((float(passes),) for passes in side) for side in (before, after)]
+    groups = None if clusters is None else tuple(clusters)
+    return CaseFlips(len(both), newly, fixed, None, flip_p(Pairs(sides[0], sides[1], groups)).value)
+
+
+def _expected(base: Sequence[PassCount], head: Sequence[PassCount]) -> float:
+    """Return the chance that a case of mixed results passes on the base and fails on the head."""
+    if not any(0 < count.passed < count.of for side in (base, head) for count in side):
+        return 0.0
+    passes = everywhere = 1.0
+    for b, h in zip(base, head, strict=True):
+        total, of = b.passed + h.passed, b.of + h.of
+        passes *= math.comb(total, b.of) / math.comb(of, b.of)
+        everywhere *= total == of
+    return passes - everywhere
 
 
 # --- noise ----------------------------------------------------------------------------------------

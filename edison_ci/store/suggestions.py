@@ -3,9 +3,10 @@
 A suggestion is known by the hash of what it changes and how, so the same one is never kept twice.
 Its status only goes where `MOVES` lets it. Evidence is JSON with the keys
 
-    train, holdout    null, or {n, before, after, difference, decision, sentence, fixed, broken}
+    train, holdout    null, or {n, before, after, difference, decision, sentence,
+                      newly_failing, fixed, lower, higher}
                       before and after: {estimate, low, high, n, method}; difference: those and p;
-                      decision: better, worse, same, unclear; fixed and broken: ids of cases
+                      decision: better, worse, same, unclear; the last four: ids of cases
     verified          whether the holdout has enough cases to say anything
     proven            whether it may be proposed without force
     sentence          all of it in words
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.records import canonical_json
+from edison_ci.records import Move, canonical_json
 
 if TYPE_CHECKING:
     import sqlite3
@@ -80,8 +81,7 @@ def _measurements(value: Any) -> dict[str, Any] | None:
         "after": _level(value.get("after")),
         "difference": {**_part(value, "difference"), **_change(_part(value, "difference"))},
         "decision": decision if decision in _DECISIONS else "unclear",
-        "fixed": _names(value.get("fixed")),
-        "broken": _names(value.get("broken")),
+        **{str(move): _names(value.get(move)) for move in Move},
     }
 
 

@@ -63,15 +63,16 @@ def test_a_commit_stands_for_the_newest_complete_run_of_it(edison: Edison, proje
     edison(project, "run", "-q")
     found = told(edison, project, "compare", "HEAD~1", "HEAD")
     assert list(found)[:9] == [
-        "schema_version", "a", "b", "n", "difference", "verdict", "sentence", "fixed", "broken",
+        "schema_version", "a", "b", "n", "difference", "verdict", "sentence", "fixed",
+        "newly_failing",
     ]  # fmt: skip
     assert set(found["difference"]) == {"estimate", "low", "high", "p", "method"}
     assert (found["verdict"], found["n"]) == ("a_better", CASES)
-    assert len(found["broken"]) == CASES
+    assert len(found["newly_failing"]) == CASES
     assert (found["b"]["commit"], found["a"]["asked"]) == (second, "HEAD~1")
     shown = edison(project, "compare", "HEAD~1", "latest").out
     assert "A is better: from A to B -100.0 points" in shown
-    assert "30 broken: c0 100 to 0, " in shown
+    assert "30 newly failing: c0 100 to 0, " in shown
 
 
 def test_a_run_of_uncommitted_files_is_of_no_commit(edison: Edison, project: Folder) -> None:

@@ -330,9 +330,10 @@ def test_a_diff_shows_the_text_and_what_it_did(edison: Edison, told: Folder) -> 
     assert lines[:2] == ["--- hello@v1", "+++ hello@v2"]
     assert "-Say hello to {{ name }} in one friendly sentence, and nothing else." in lines
     assert "+Say hello to {{ name }} in one warm and friendly sentence, and nothing else." in lines
-    assert lines[-2].startswith("hello: v2 is better +35.0 points (likely +3")
-    assert lines[-2].endswith("on 30 cases with small, p < 0.001")
-    assert lines[-1].startswith("  25 cases fixed: c0, c1, ")
+    assert lines[-3].startswith("hello: v2 is better +35.0 points (likely +3")
+    assert lines[-3].endswith("on 30 cases with small, p < 0.001")
+    assert lines[-2].startswith("  10 cases fixed: c0, c12, ")
+    assert lines[-1].startswith("  15 cases scoring higher: c1, ")
 
 
 @pytest.mark.parametrize(
@@ -353,7 +354,8 @@ def test_versions_go_by_label_and_ref(
     sign = 1 if labels == ("v1", "v2") else -1
     assert scores["difference"]["estimate"] == pytest.approx(sign * 0.35)
     assert (scores["n"], scores["shown"]) == (CASES, True)
-    assert len(scores["fixed" if sign > 0 else "broken"]) == 25
+    moved = ("fixed", "higher") if sign > 0 else ("newly_failing", "lower")
+    assert [len(scores[move]) for move in moved] == [10, 15]
 
 
 def test_fixed_and_broken_are_the_same_cases_in_diff_and_compare(
@@ -366,13 +368,13 @@ def test_fixed_and_broken_are_the_same_cases_in_diff_and_compare(
         Planted("r4", "2026-11-15T10:00:00Z", {"small": [0.55] * CASES}, version=second["version"]),
     )
     (scores,) = difference(edison, told, "v1", "v2")["scores"]
-    assert (len(scores["fixed"]), scores["broken"]) == (CASES, [])
+    assert (len(scores["fixed"]), scores["newly_failing"]) == (CASES, [])
     names = f"hello@{first['hash']}", f"hello@{second['hash']}"
     compared = json.loads(edison(told, "compare", *names, "--json").out)
     assert [case["case"] for case in compared["fixed"]] == scores["fixed"]
-    assert "30 fixed: c0 45 to 55 (passes now), " in edison(told, "compare", *names).out
+    assert "30 fixed: c0 45 to 55, " in edison(told, "compare", *names).out
     back = edison(told, "compare", *reversed(names)).out
-    assert "30 broken: c0 55 to 45 (fails now), " in back
+    assert "30 newly failing: c0 55 to 45, " in back
 
 
 def test_versions_go_by_hash_file_and_id(edison: Edison, told: Folder) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.cli.options import CliState
-from edison_ci.cli.terminal import StyledText, Terminal, aligned, write
+from edison_ci.cli.terminal import StyledText, Terminal, aligned, fitting, wrapped, write
 from edison_ci.numeric import counted
 from edison_ci.sanitize import clean, json_text, line, without_commands
 
@@ -239,3 +239,30 @@ def test_a_stream_gets_what_it_can_take(monkeypatch: pytest.MonkeyPatch) -> None
     stream.flush()
     assert isinstance(stream.buffer, io.BytesIO)
     assert stream.buffer.getvalue() == b"\\xe9\\U0001f989\\ud800\n"
+
+
+# --- narrow screens -------------------------------------------------------------------------------
+
+
+def test_a_line_wraps_between_words_and_keeps_its_styles() -> None:
+    parts = [StyledText("FAIL  ", "red", bold=True), StyledText("one two three four five")]
+    made = wrapped(parts, 16)
+    assert "".join(part.text for part in made) == "FAIL  one two\n  three four\n  five"
+    assert [part.color for part in made] == ["red", None]
+    indented = wrapped([StyledText("  case  38.0  too many words here")], 20, hang=14)
+    assert indented[0].text.splitlines()[1].startswith(" " * 10), "at most half of the screen"
+
+
+def test_what_cannot_be_wrapped_stays_whole() -> None:
+    assert wrapped([StyledText("a" * 50)], 20)[0].text == "a" * 50
+    wide = wrapped([StyledText("鯨鯨鯨鯨 鯨鯨鯨鯨 x")], 20)[0].text
+    assert wide == "鯨鯨鯨鯨 鯨鯨鯨鯨 x", "8 + 1 + 8 + 1 + 1 columns fit"
+    assert wrapped([StyledText("鯨鯨鯨鯨 鯨鯨鯨鯨 x")], 18)[0].text == "鯨鯨鯨鯨 鯨鯨鯨鯨\n  x"
+
+
+def test_a_table_leaves_out_columns_by_priority() -> None:
+    rows = [("run", "experiment", "trigger", "status"), ("r1", "support", "manual", "COMPLETED")]
+    assert fitting(rows, 80) == [0, 1, 2, 3]
+    assert fitting(rows, 30, drop=(2,)) == [0, 1, 3]
+    assert fitting(rows, 25) == [0, 1, 2]
+    assert fitting(rows, 5) == [0, 1], "the first two stay"

@@ -31,7 +31,7 @@ def test_broken_cases_fail(results: Results) -> None:
     row = flips(results)
     assert (row.verdict, row.estimate, row.n) == ("fail", 0.1, 100)
     assert row.sentence == (
-        "10 of 100 cases broke, 1 repaired: more than the 2% allowed. p = 0.0059."
+        "10 newly failing, 1 fixed of 100 cases: more than the 2% allowed. p = 0.0059."
     )
 
 
@@ -41,7 +41,10 @@ def test_the_mean_does_not_hide_broken_cases(results: Results) -> None:
         FLIPS, {"metric": "pass_rate", "no_worse_than": "base", "margin": "10pp"}
     )
     assert [row.verdict for row in decided.rows] == ["fail", "pass"]
-    assert decided.rows[0].sentence.startswith("9% of 100 cases broke, 0% by noise: more than")
+    assert decided.rows[0].sentence.startswith(
+        "9 newly failing (none expected by chance), 9 fixed of 100 cases; by answers 9% broke, "
+        "0% by noise: more than"
+    )
 
 
 def test_nothing_broken_passes(results: Results) -> None:
@@ -49,7 +52,7 @@ def test_nothing_broken_passes(results: Results) -> None:
     row = flips(results)
     assert row.verdict == "pass"
     assert row.sentence == (
-        "0 of 160 cases broke, 0 repaired: at worst 1.9%, inside the 2% allowed."
+        "0 newly failing, 0 fixed of 160 cases: at worst 1.9%, inside the 2% allowed."
     )
 
 

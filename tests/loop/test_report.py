@@ -13,7 +13,7 @@ def final(decision: str, n: int, estimate: float, low: float, high: float) -> Lo
         "n": n,
         "difference": {"estimate": estimate, "low": low, "high": high},
         "decision": decision,
-        "broken": [],
+        "newly_failing": [],
     }
     loop = Loop(
         "loop-1", "hello", "hello", "prompts/hello.md", "review", LoopState.DONE, 5, 1,

@@ -153,7 +153,7 @@ def test_what_helps_in_training_and_harms_elsewhere_is_not_proposed(museum: Fold
     assert one.status is SuggestionStatus.TRIED
     assert one.reason == "shown worse on unseen cases"
     assert one.evidence["train"]["decision"] == "better"
-    assert len(one.evidence["holdout"]["broken"]) == len(held)
+    assert len(one.evidence["holdout"]["newly_failing"]) == len(held)
 
 
 def test_few_unseen_cases_leave_the_improvement_unverified(folder: Folder) -> None:

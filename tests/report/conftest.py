@@ -283,8 +283,10 @@ def _poisoned(view: RunResult, text: str) -> RunResult:
             text,
             replace(
                 one.comparison,
-                fixed=tuple(moved._replace(case=text) for moved in one.comparison.fixed),
-                broken=tuple(moved._replace(case=text) for moved in one.comparison.broken),
+                moved={
+                    move: tuple(moved._replace(case=text) for moved in cases)
+                    for move, cases in one.comparison.moved.items()
+                },
             ),
         )
         for one in view.changes

@@ -61,7 +61,7 @@ def test_a_reader_finds_the_whole_case_for_it() -> None:
     )
     for words in (
         "2 training cases fixed:",
-        "1 training case broken:",
+        "1 training case newly failing:",
         "1 held-out case fixed:",
         "The prompt grows by 32 characters.",
         "1 failing answer in the request to the refiner",

@@ -42,7 +42,7 @@ def test_gates_findings_and_broken_cases_are_results(failing: Report) -> None:
     head, base = read(sarif(failing, CHANGED))["runs"]
     rules = [result["ruleId"].removeprefix("edison/") for result in head["results"]]
     assert set(rules) == set(RULES) - {"judge-flagged"}
-    assert rules.count("case-broken") == failing.regressions
+    assert rules.count("case-newly-failing") == failing.regressions
     for result in head["results"]:
         name = result["ruleId"].removeprefix("edison/")
         assert result["level"] == RULES[name][0]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.records import Move
 from edison_ci.report.markdown_report import markdown
 from edison_ci.results.report import Report, report_of
 from edison_ci.results.snapshot import companion_of, runs_of_change
@@ -44,7 +45,7 @@ def test_the_change_of_each_prompt_and_model_names_fixed_and_broken_cases(shelf:
     (one,) = view.changes
     assert one.comparison.verdict == "a_better"
     assert one.comparison.margin == pytest.approx(0.05), "as the gate that was stored says"
-    assert len(one.comparison.broken) == view.regressions > 0
+    assert len(one.comparison.moved[Move.NEWLY_FAILING]) == view.regressions > 0
     assert one.comparison.estimate is not None
     assert one.comparison.estimate < 0
 

@@ -14,7 +14,7 @@ from scipy.stats import ttest_ind
 from docs.gates import Answer, Graded, Results
 from edison_ci.config.experiment import Gate
 from edison_ci.errors import UsageError
-from edison_ci.records import Side
+from edison_ci.records import Move, Side
 from edison_ci.results.comparison import (
     ComparisonEstimate,
     ComparisonSettings,
@@ -54,6 +54,10 @@ class Two:
         )
 
 
+def counts(found: ComparisonEstimate) -> tuple[int, ...]:
+    return tuple(len(found.moved[move]) for move in Move)
+
+
 @pytest.fixture
 def two(results: Results) -> Two:
     return Two(results)
@@ -61,9 +65,9 @@ def two(results: Results) -> Two:
 
 def test_a_clear_gain_is_b_better_and_lists_what_it_fixed(two: Two) -> None:
     found = two.fill([0.4] * 20, [0.4] * 8 + [0.8] * 12).compare()
-    assert (found.verdict, found.n, len(found.fixed), found.broken) == ("b_better", 20, 12, ())
+    assert (found.verdict, found.n, counts(found)) == ("b_better", 20, (0, 12, 0, 0))
     assert found.estimate == pytest.approx(0.24)
-    assert found.fixed[0].passed == (False, True)
+    assert found.moved[Move.FIXED][0].passed == (False, True)
     assert found.sentence.startswith("B is better: from A to B +24.0 points (likely +")
     assert "on the same 20 cases. p < 0.001." in found.sentence
 
@@ -74,7 +78,7 @@ def test_the_other_way_round_the_sign_flips(two: Two) -> None:
     back = compare_choices(
         two.connection, two.choice("run-b"), two.choice("run-a"), ComparisonSettings()
     )
-    assert (back.verdict, back.broken != (), back.fixed) == ("a_better", True, ())
+    assert (back.verdict, counts(back)) == ("a_better", (12, 0, 0, 0))
     assert back.estimate == pytest.approx(-(forth.estimate or 0))
     assert back.p == forth.p
 

@@ -8,8 +8,9 @@ import pytest
 
 from docs.gates import Graded
 from edison_ci.errors import UsageError
-from edison_ci.records import CellStatus
+from edison_ci.records import CellStatus, Move
 from edison_ci.results.rollups import rollups_of
+from edison_ci.results.run_result import RunResult
 from edison_ci.results.triage import SHOWN, Triage, triage_of
 from edison_ci.store.cells import Component, find_cell
 from edison_ci.store.runs import find_run
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 
 
 def triaged(results: Results, *, most: int | None = SHOWN) -> Triage:
+    return triage_of(ended(results), most=most)
+
+
+def ended(results: Results) -> RunResult:
     rollups_of(results.connection, results.run_id)(results.connection)
-    return triage_of(results.connection, find_run(results.connection, results.run_id), most=most)
+    return RunResult(results.connection, find_run(results.connection, results.run_id))
 
 
 def check(reason: str, name: str = "words") -> Component:
@@ -33,7 +38,7 @@ def test_the_worst_cases_come_first_with_their_reason(results: Results) -> None:
         results.add(Graded(f"c{index:02}", score, passed=False, components=(check(f"{index}"),)))
     results.add(Graded("good", 1.0, passed=True))
     found = triaged(results)
-    assert (found.cases, found.failing, found.newly_failing, found.fixed) == (16, 15, None, None)
+    assert (found.cases, found.failing, found.flips) == (16, 15, None)
     assert [one.case for one in found.worst] == [f"c{index:02}" for index in range(SHOWN)]
     assert found.worst[3].why == "words: 3"
     assert len(triaged(results, most=None).worst) == 15
@@ -57,17 +62,24 @@ def test_newly_failing_cases_come_before_worse_ones(results: Results) -> None:
     results.both("fixed", 0.2, 0.9)
     results.both("lower", 0.9, 0.6)
     found = triaged(results)
-    assert (found.failing, found.newly_failing, found.fixed) == (7, 6, 1)
+    assert found.failing == 7
     assert [one.newly for one in found.worst] == [True] * 6 + [False]
-    assert found.by_chance == "one-sided p = 0.063", "8 of 128"
+    assert found.flips is not None
+    assert found.flips.words == "6 newly failing, 1 fixed (one-sided p = 0.063)", "8 of 128"
+    moved = [(one.case, one.move) for one in ended(results).changed_cases()]
+    assert moved[:1] == [("new-0", Move.NEWLY_FAILING)]
+    assert moved[-2:] == [("fixed", Move.FIXED), ("lower", Move.LOWER)]
 
 
 def test_repeats_show_how_many_flips_chance_gives(results: Results) -> None:
     for index in range(20):
         for repeat in range(2):
             results.both(f"c{index:02}", float(repeat), float((repeat + index) % 2), repeat=repeat)
-    found = triaged(results)
-    assert found.by_chance == "about 10 expected by chance"
+    flips = triaged(results).flips
+    assert flips is not None
+    # Every case fails once and passes once on both sides, whichever answer is which.
+    assert (flips.newly_failing, flips.fixed, flips.p) == (0, 0, None)
+    assert flips.expected == pytest.approx(20 / 6)
 
 
 def test_a_case_names_its_cell_where_one_model_answered(results: Results) -> None:

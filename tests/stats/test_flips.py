@@ -9,7 +9,14 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from edison_ci.records import Verdict
-from edison_ci.stats.flips import ONE_ANSWER, decide_flips, flip_p, flips_of
+from edison_ci.stats.flips import (
+    ONE_ANSWER,
+    PassCount,
+    case_flips,
+    decide_flips,
+    flip_p,
+    flips_of,
+)
 from edison_ci.stats.paired import Pairs
 
 
@@ -143,3 +150,34 @@ def test_few_clusters_do_not_pass() -> None:
 def test_one_case_decides_nothing() -> None:
     assert decide_flips(one_each(1, 0, 0), 0.02).verdict is Verdict.INCONCLUSIVE
     assert decide_flips(Pairs((), ()), 0.02).value is None
+
+
+def counts(*passed: tuple[int, int]) -> list[list[PassCount]]:
+    return [[PassCount(*one)] for one in passed]
+
+
+def test_a_suite_without_noise_excuses_no_flip() -> None:
+    steady = case_flips(counts((3, 3), (3, 3), (0, 3)), counts((0, 3), (0, 3), (3, 3)))
+    assert steady.words == "2 newly failing (none expected by chance), 1 fixed"
+    once = case_flips(counts((1, 1), (1, 1), (0, 1)), counts((0, 1), (0, 1), (1, 1)))
+    assert once.words == "2 newly failing, 1 fixed (one-sided p = 0.5)", "4 of 8"
+    assert once.expected is None
+
+
+def test_the_flips_that_chance_gives_are_as_many_as_are_seen_if_nothing_changed() -> None:
+    rng, seen, expected = np.random.default_rng(5), [], []
+    for _ in range(300):
+        chances = rng.choice([0.05, 0.5, 0.8, 1.0], size=60)
+        sides = [counts(*((int(n), 3) for n in rng.binomial(3, chances))) for _ in range(2)]
+        found = case_flips(sides[0], sides[1])
+        seen.append(found.newly_failing)
+        expected.append(found.expected or 0.0)
+    assert 0.9 < float(np.mean(expected)) / float(np.mean(seen)) < 1.1
+
+
+def test_the_flips_of_several_models_are_those_of_the_case() -> None:
+    base = [[PassCount(1, 2), PassCount(2, 2)], [PassCount(2, 2), PassCount(2, 2)]]
+    head = [[PassCount(2, 2), PassCount(2, 2)], [PassCount(2, 2), PassCount(0, 2)]]
+    found = case_flips(base, head)
+    assert (found.n, found.newly_failing, found.fixed) == (2, 1, 1)
+    assert found.expected == pytest.approx(0.5), "three of four pass: 3 of 6 ways"
