@@ -10,7 +10,7 @@ import click
 
 from edison_ci import utc
 from edison_ci.cli import sessions
-from edison_ci.cli.lookup import find_case, open_project
+from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
@@ -22,7 +22,7 @@ from edison_ci.git.repository import Repository
 from edison_ci.numeric import counted
 from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.plan.plan import bare_plan
-from edison_ci.plan.selection import Selection
+from edison_ci.plan.selection import Selection, find_case
 from edison_ci.providers.budget import BudgetExhausted
 
 if TYPE_CHECKING:

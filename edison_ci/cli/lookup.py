@@ -1,4 +1,4 @@
-"""Lookup of the project, results, experiment, prompt, case and model that a command line names.
+"""Lookup of the project, results, experiment and prompt that a command line names.
 
 Results are opened read-only and read in one state, while runs go on writing.
 """
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, StyledText
-from edison_ci.config.cases import STATIC
 from edison_ci.config.load import find_root, inspect_project, load_project
 from edison_ci.config.project_files import only_errors
 from edison_ci.config.prompt import GRADER_VARIABLES, fits
@@ -28,13 +27,8 @@ if TYPE_CHECKING:
     from edison_ci.cli.options import CliState
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
-    from edison_ci.records import Case, Json
-
-
-_MOST_IDS = 10_000
-"""Ids of cases that are compared with a misspelt one."""
+    from edison_ci.records import Json
 
 
 def find_prompt(project: Project, wanted: str, folder: Path) -> Prompt:
@@ -64,26 +58,6 @@ def experiment_of(project: Project, prompt: Prompt, name: str | None) -> Experim
     return chosen
 
 
-def find_case(project: Project, experiment: Experiment | None, wanted: str | None) -> Case:
-    """Return a case by id; without an id, the first."""
-    if experiment is None or not experiment.file.data:
-        if wanted is not None:
-            hint = "no experiment with a dataset uses this prompt"
-            raise UsageError("there are no cases to choose from", hint=hint)
-        return STATIC
-    feed = project.cases(experiment)
-    near: list[str] = []
-    for case in feed:
-        if wanted is None or case.id == wanted:
-            return case
-        if len(near) < _MOST_IDS:
-            near.append(case.id)
-    if feed.problems:
-        raise ConfigError(feed.problems)
-    hint = did_you_mean(wanted or "", near) or f"the first are: {', '.join(near[:3])}"
-    raise UsageError(f"{experiment.id} has no case {wanted!r}", hint=hint)
-
-
 def parse_variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
     """Return the values of --var options, each of the type that the prompt declares."""
     values: dict[str, Json] = {}
@@ -110,22 +84,6 @@ def _typed(name: str, text: str, kind: str) -> Json:
     if not fits(value, kind):
         raise UsageError(f"{name} is not a {kind}", hint=hint)
     return value
-
-
-def find_configuration(
-    experiment: Experiment | None, prompt: Prompt, name: str | None
-) -> Configuration | None:
-    """Return a model configuration by name; without a name, the first."""
-    if experiment is None or prompt.header.type == "grader":
-        return None
-    found = experiment.configurations(prompt)
-    if name is None:
-        return found[0] if found else None
-    for configuration in found:
-        if configuration.name == name:
-            return configuration
-    hint = did_you_mean(name, [configuration.name for configuration in found], label="models")
-    raise UsageError(f"{experiment.id} has no model {name!r}", hint=hint)
 
 
 def open_project(state: CliState) -> Project:

@@ -10,8 +10,6 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import (
     experiment_of,
-    find_case,
-    find_configuration,
     find_prompt,
     open_project,
     parse_variables,
@@ -28,7 +26,7 @@ from edison_ci.plan.baseline import Impact, impact_since
 from edison_ci.plan.interim_analysis import both_sides
 from edison_ci.plan.plan import Plan, as_json, matrix
 from edison_ci.plan.plan import plan_run as make_plan
-from edison_ci.plan.selection import MAX_SHARDS
+from edison_ci.plan.selection import MAX_SHARDS, find_case, find_configuration
 from edison_ci.plan.versions import label_of, short
 from edison_ci.stats.power import DEFAULT_SD
 from edison_ci.templating.templates import MissingValueError, RenderError

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import find_case, open_project, results_of
+from edison_ci.cli.lookup import open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.load import find_root
 from edison_ci.numeric import counted, fixed
 from edison_ci.operate.file_edits import DAYS, quarantine_case, release_case
 from edison_ci.operate.site import open_site
+from edison_ci.plan.selection import find_case
 from edison_ci.results.dataset_health import FEWEST, RULE, SHARE, flakiness_of
 
 if TYPE_CHECKING:

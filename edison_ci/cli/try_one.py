@@ -10,8 +10,6 @@ import click
 from edison_ci import utc
 from edison_ci.cli.lookup import (
     experiment_of,
-    find_case,
-    find_configuration,
     find_prompt,
     open_project,
 )
@@ -21,10 +19,11 @@ from edison_ci.config import requirements
 from edison_ci.contracts import CallError
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute.runner import Task, request_for
-from edison_ci.execute.standalone import NotAnswered, TrialAnswer, try_once
+from edison_ci.execute.runner import Task
+from edison_ci.execute.standalone import NotAnswered, TrialAnswer, task_of_cell, try_once
 from edison_ci.numeric import dollars, fixed, score
 from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.records import CellStatus
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
@@ -34,7 +33,7 @@ from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.store.cells import CellRow, Component
+    from edison_ci.store.cells import Component
 
 _REUSE = dt.timedelta(hours=1)
 _WORDS = {True: "pass", False: "fail", None: "-"}
@@ -104,12 +103,7 @@ def rerun(state: CliState, wanted: str, cell: str) -> None:
     finally:
         reader.close()
     experiment = project.experiment(run.experiment)
-    task = _task_of(project, experiment, row)
-    if request_for(task).request_hash != row.request_hash:
-        raise UsageError(
-            f"{row.case_id}@{row.model} differs from {run.id}",
-            hint="the prompt, case or model changed since; start a new run",
-        )
+    task = task_of_cell(project, experiment, row)
     tried = _try_task(state, project, experiment, task, newer_than=utc.timestamp(utc.now()))
     if terminal.json:
         old: dict[str, Any] = {
@@ -151,15 +145,6 @@ def _try_task(
         raise CallFailed(str(error), hint="see: edison models test") from None
     except NotAnswered as error:
         raise CallFailed(str(error)) from None
-
-
-def _task_of(project: Project, experiment: Experiment, row: CellRow) -> Task:
-    prompts = [prompt for prompt in experiment.prompts if prompt.id == row.prompt]
-    if not prompts:
-        raise UsageError(f"{experiment.id} no longer uses {row.prompt}", hint="start a new run")
-    configuration = find_configuration(experiment, prompts[0], row.model)
-    assert configuration is not None  # it has a name
-    return Task(prompts[0], configuration, find_case(project, experiment, row.case_id), row.repeat)
 
 
 def _document(task: Task, tried: TrialAnswer) -> dict[str, Any]:

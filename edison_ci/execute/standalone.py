@@ -17,12 +17,13 @@ from edison_ci.checks.output import parse_output
 from edison_ci.config.models import sent_params
 from edison_ci.config.requirements import missing_for_models
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.errors import UsageError
+from edison_ci.errors import EdisonError, UsageError
 from edison_ci.execute.budgets import caps_of, in_cents
 from edison_ci.execute.clients import ClientPool, ClientSettings
-from edison_ci.execute.runner import request_for
+from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.replies import object_schema
+from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.providers.budget import BudgetExhausted, RunBudget
 from edison_ci.providers.openai_embeddings import embedding_request
 from edison_ci.providers.resilience import ClientClosed
@@ -32,17 +33,19 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import reclaim
 from edison_ci.store.liveness import ProcessLock
 from edison_ci.store.writer import Writer
+from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.execute.grading import CellGrade
     from edison_ci.execute.run_options import RunContext
-    from edison_ci.execute.runner import Task
+    from edison_ci.execute.runner import Grading
     from edison_ci.providers.budget import StoredAnswer
+    from edison_ci.store.cells import CellRow
     from edison_ci.store.ledger import BudgetRefusal
 
 
@@ -218,23 +221,84 @@ def try_once(
     project: Project, task: Task, experiment: Experiment, context: RunContext, *, newer_than: str
 ) -> TrialAnswer:
     """Send one case once and grade the answer; raises CallError or NotAnswered."""
+    found: list[TrialAnswer | Exception] = []
+    try_all(
+        project,
+        [task],
+        experiment,
+        context,
+        newer_than=newer_than,
+        on_result=lambda _, result: found.append(result),
+    )
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
 
-    async def ask() -> TrialAnswer:
+
+NO_ANSWER = (CallError, NotAnswered, MissingValueError, RenderError, EdisonError)
+"""Why a task has no answer."""
+
+
+def try_all(  # noqa: PLR0913 - as try_once, for several tasks
+    project: Project,
+    tasks: Sequence[Task],
+    experiment: Experiment,
+    context: RunContext,
+    *,
+    newer_than: str,
+    on_result: Callable[[int, TrialAnswer | Exception], None],
+) -> None:
+    """Send and grade tasks, as many at once as their models allow.
+
+    `on_result` gets the number of a task with its answer, or with one of NO_ANSWER, as soon as it
+    is known.
+    """
+
+    async def ask() -> None:
         opened = standalone_client(
             project, experiment, context, purpose="try", newer_than=newer_than
         )
         async with opened as clients:
-            request = request_for(task)
-            try:
-                answer = await clients.of(task.configuration.model, "generate").answer(request)
-            except BudgetExhausted as error:
-                raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
-            except ClientClosed as error:
-                raise NotAnswered(error.reason) from None
-            output = parse_output(answer.completion.text, task.prompt.expect, task.prompt.output)
-            grade = await context.grading(project, experiment, clients).grade(
-                task.case, output, answer
-            )
-            return TrialAnswer(request, answer, output, grade)
+            grading = context.grading(project, experiment, clients)
 
-    return asyncio.run(ask())
+            async def one(number: int, task: Task) -> None:
+                try:
+                    result: TrialAnswer | Exception = await _try_task(task, clients, grading)
+                except NO_ANSWER as error:
+                    result = error
+                on_result(number, result)
+
+            async with asyncio.TaskGroup() as group:
+                for number, task in enumerate(tasks):
+                    group.create_task(one(number, task))
+
+    asyncio.run(ask())
+
+
+async def _try_task(task: Task, clients: ClientPool, grading: Grading) -> TrialAnswer:
+    request = request_for(task)
+    try:
+        answer = await clients.of(task.configuration.model, "generate").answer(request)
+    except BudgetExhausted as error:
+        raise NotAnswered(f"{error.refused.cap.name} has no room for it") from None
+    except ClientClosed as error:
+        raise NotAnswered(error.reason) from None
+    output = parse_output(answer.completion.text, task.prompt.expect, task.prompt.output)
+    return TrialAnswer(request, answer, output, await grading.grade(task.case, output, answer))
+
+
+def task_of_cell(project: Project, experiment: Experiment, row: CellRow) -> Task:
+    """Return the task of a stored cell; raises UsageError if its request would differ now."""
+    prompts = [prompt for prompt in experiment.prompts if prompt.id == row.prompt]
+    if not prompts:
+        raise UsageError(f"{experiment.id} no longer uses {row.prompt}", hint="start a new run")
+    configuration = find_configuration(experiment, prompts[0], row.model)
+    assert configuration is not None  # it has a name
+    case = find_case(project, experiment, row.case_id)
+    task = Task(prompts[0], configuration, case, row.repeat)
+    if request_for(task).request_hash != row.request_hash:
+        raise UsageError(
+            f"{row.case_id}@{row.model} differs from {row.run_id}",
+            hint="the prompt, case or model changed since; start a new run",
+        )
+    return task

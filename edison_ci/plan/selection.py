@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC, is_holdout, sample
 from edison_ci.config.experiment import Split
-from edison_ci.errors import UsageError
+from edison_ci.errors import ConfigError, UsageError
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Configuration
+    from edison_ci.config.prompt import Prompt
     from edison_ci.records import Case
 
 
@@ -174,3 +176,42 @@ class Selection:
 
 
 EVERYTHING = Selection()
+
+
+# --- one case, one model --------------------------------------------------------------------------
+
+
+def find_case(project: Project, experiment: Experiment | None, wanted: str | None) -> Case:
+    """Return a case by id; without an id, the first."""
+    if experiment is None or not experiment.file.data:
+        if wanted is not None:
+            hint = "no experiment with a dataset uses this prompt"
+            raise UsageError("there are no cases to choose from", hint=hint)
+        return STATIC
+    feed = project.cases(experiment)
+    near: list[str] = []
+    for case in feed:
+        if wanted is None or case.id == wanted:
+            return case
+        if len(near) < _REMEMBERED:
+            near.append(case.id)
+    if feed.problems:
+        raise ConfigError(feed.problems)
+    hint = did_you_mean(wanted or "", near) or f"the first are: {', '.join(near[:3])}"
+    raise UsageError(f"{experiment.id} has no case {wanted!r}", hint=hint)
+
+
+def find_configuration(
+    experiment: Experiment | None, prompt: Prompt, name: str | None
+) -> Configuration | None:
+    """Return a model configuration by name; without a name, the first."""
+    if experiment is None or prompt.header.type == "grader":
+        return None
+    found = experiment.configurations(prompt)
+    if name is None:
+        return found[0] if found else None
+    for configuration in found:
+        if configuration.name == name:
+            return configuration
+    hint = did_you_mean(name, [configuration.name for configuration in found], label="models")
+    raise UsageError(f"{experiment.id} has no model {name!r}", hint=hint)
