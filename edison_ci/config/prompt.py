@@ -546,12 +546,16 @@ def _inputs(
     return dict(header.inputs), where
 
 
+JSON_WORD, RESPONSE_TAG = r"\b[jJ][sS][oO][nN]\b", r"</?response>"
+"""What `expect: auto` looks for in a prompt, as patterns that browsers read too."""
+
+
 def _expectation(expect: Expect, sections: list[Section], *, formed: bool) -> Expect:
     if expect != "auto":
         return expect
     text = "\n".join(section.template.source for section in sections)
     response = "<response>" in text and "</response>" in text
-    if formed or re.search(r"\bjson\b", text, re.IGNORECASE):
+    if formed or re.search(JSON_WORD, text):
         return "response+json" if response else "json"
     return "response" if response else "none"
 

@@ -46,7 +46,7 @@ from edison_ci.store.database import open_reader
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
@@ -610,6 +610,18 @@ def bare_plan(
         clusters=survey.repeated.clusters(),
         inputs=survey.repeated.inputs,
     )
+
+
+def estimate_cases(
+    project: Project, experiment: Experiment, cases: Iterable[Case], models: Sequence[str]
+) -> CostRange | None:
+    """Return what one answer of each model to each case costs, with grading; None if unknown."""
+    chosen = Selection(models=tuple(models), repeats=1).narrow(experiment)
+    survey = CaseSurvey(project, chosen)
+    for case in cases:
+        survey.add(case)
+    past = _past_tokens(project, chosen)
+    return total_cost(CallEstimator(project, chosen, survey, "nobody", past).of_a_run())
 
 
 def _past_tokens(project: Project, experiment: Experiment) -> dict[tuple[str, str], PastTokens]:

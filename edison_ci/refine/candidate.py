@@ -177,6 +177,13 @@ def change_of(target: RefineTarget, diff: str) -> Change:
 
 def change_to(target: RefineTarget, patch: Patch, text: str) -> Change:
     """Return the change to a new text, with the project loaded again."""
+    return Change(target, patch, text, *experiment_with(target, text))
+
+
+def experiment_with(
+    target: RefineTarget, text: str
+) -> tuple[Experiment | None, tuple[Problem, ...]]:
+    """Return the experiment with another text of the prompt, or why the project is then invalid."""
     path = target.prompt.path
     tree = _OverlayTree(target.project.tree, path, text)
     try:
@@ -189,8 +196,8 @@ def change_to(target: RefineTarget, patch: Patch, text: str) -> Change:
     if found is not None and not errors:
         prompt = next((one for one in found.prompts if one.path == path), None)
     if prompt is None:
-        return Change(target, patch, text, None, tuple(_own_problems(errors, path)))
-    return Change(target, patch, text, with_prompt(target.experiment, prompt))
+        return None, tuple(_own_problems(errors, path))
+    return with_prompt(target.experiment, prompt), ()
 
 
 def _own_problems(problems: Sequence[Problem], path: str) -> list[Problem]:

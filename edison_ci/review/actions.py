@@ -1,8 +1,9 @@
-"""Review actions of the pages: approve, reject, edit, comment and grade.
+"""Actions of the pages: approve, reject, edit, comment, grade, try and propose.
 
 They call the same functions as the commands, with the person who is signed in as the actor. The
 GitHub token of the server belongs to the person who started it, so a remote user decides about a
-pull request on GitHub instead.
+pull request on GitHub instead. A change that a remote editor makes is proposed with the account of
+the server, and names the editor.
 """
 
 from __future__ import annotations
@@ -11,20 +12,26 @@ import asyncio
 import dataclasses
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.cases import STATIC
 from edison_ci.config.load import load_project
 from edison_ci.documents.decoding import decode
 from edison_ci.errors import EdisonError, RoleError, UsageError
+from edison_ci.execute.runner import Task
+from edison_ci.execute.standalone import task_of_cell
 from edison_ci.operate.gradebook import GradeBook
 from edison_ci.operate.site import Role, require_role
+from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.refine.patch import diff_of
 from edison_ci.review.context import ReviewContext
 from edison_ci.review.decision import approve, comment, reject
+from edison_ci.review.drafts import Draft, Proposed, propose_draft
 from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
 from edison_ci.review.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
 from edison_ci.review.proposal import current_branch
+from edison_ci.review.try_grid import MOST_CASES, MOST_MODELS, TryGrid, start_try
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
@@ -39,11 +46,13 @@ from edison_ci.store.suggestions import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Mapping
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.operate.gradebook import HumanGrade
     from edison_ci.operate.site import Actor, Site
+    from edison_ci.records import Case
     from edison_ci.store.manual_grades import ManualGrade
 
 
@@ -71,6 +80,68 @@ class RejectedText(UsageError):
     def __init__(self, reason: str, text: str, *, hint: str = "") -> None:
         super().__init__(reason, hint=hint)
         self.text = text
+
+
+class EditedPrompt(NamedTuple):
+    """A text that a person wrote for a prompt of an experiment."""
+
+    prompt: str
+    """Id of the prompt."""
+    experiment: str
+    text: str
+    base: str = ""
+    """Version of the prompt that was edited; empty for the current one."""
+
+    def draft(self, project: Project) -> Draft:
+        """Return the text as a draft; raises UsageError if the prompt has changed meanwhile."""
+        experiment = project.experiment(self.experiment)
+        text = self.text.replace("\r\n", "\n")  # browsers send form text with CRLF
+        draft = Draft.of(project, experiment, self.prompt, text)
+        if self.base and self.base != draft.target.prompt.version:
+            raise UsageError(
+                f"{draft.path} has changed since the page was opened",
+                hint="copy your text, and edit the current version",
+            )
+        return draft
+
+
+class ChosenCells(NamedTuple):
+    """Cases and models that a person chose to try."""
+
+    cases: tuple[str, ...]
+    models: tuple[str, ...]
+
+    def found(self, project: Project, experiment: Experiment) -> list[Case]:
+        """Return the chosen cases; raises UsageError for one that is not there, or too many."""
+        for names, most, word in (
+            (self.cases, MOST_CASES, "case"),
+            (self.models, MOST_MODELS, "model"),
+        ):
+            if not names:
+                raise UsageError(f"no {word} is chosen", hint=f"choose at least one {word}")
+            if len(names) > most:
+                raise UsageError(
+                    f"{len(names)} {word}s are chosen; a try has at most {most}",
+                    hint="for more, use an experiment: edison run",
+                )
+        if not experiment.file.data:
+            return [STATIC]
+        wanted = dict.fromkeys(self.cases)
+        for case in project.cases(experiment):
+            if case.id in wanted:
+                wanted[case.id] = case
+            if all(wanted.values()):
+                break
+        missing = next((name for name, case in wanted.items() if case is None), None)
+        if missing is not None:
+            find_case(project, experiment, missing)  # raises, with the nearest name
+        return [case for case in wanted.values() if case is not None]
+
+    def tasks(self, project: Project, experiment: Experiment) -> list[Task]:
+        """Return the calls of a try."""
+        prompt, cases = experiment.prompts[0], self.found(project, experiment)
+        chosen = [find_configuration(experiment, prompt, name) for name in self.models]
+        return [Task(prompt, each, case, 0) for case in cases for each in chosen if each]
 
 
 class ActionResult(NamedTuple):
@@ -174,17 +245,55 @@ class ReviewActions:
         """Store a person's grade of a cell's answer, unless it equals their last one."""
         project = load_project(site.root)
         with _grading, closing(open_reader(site.results)) as reader:
-            run_id = run_of_cell(reader, cell)
-            if run_id is None:
-                raise UsageError(
-                    f"there is no cell {cell!r}", hint="open it from the page of its run"
-                )
-            run = find_run(reader, run_id)
+            run = find_run(reader, _run_of(reader, cell))
             experiment = project.experiment(run.experiment)
             given = dataclasses.replace(given, criteria=_criterion_scores(experiment, criteria))
             book = GradeBook(site, actor, labels_of(experiment))
             queue = GradingQueue(project, run, reader, book, seed=0)
             return queue.enter(queue.find(find_cell(reader, run.id, cell)), given, once=True)
+
+    # --- prompts ----------------------------------------------------------------------------------
+
+    def try_prompt(
+        self, site: Site, actor: Actor, wanted: EditedPrompt, chosen: ChosenCells
+    ) -> TryGrid:
+        """Send chosen cases to chosen models with an edited prompt; answers come in a thread."""
+        project = load_project(site.root)
+        draft = wanted.draft(project)
+        experiment = draft.usable
+        tasks = chosen.tasks(project, experiment)
+        grid = TryGrid(actor.name, f"prompt {wanted.prompt}", tasks)
+        after = {
+            "version": draft.prompt.version[:12],
+            "cases": [*chosen.cases],
+            "models": [*chosen.models],
+        }
+        start_try(project, experiment, grid, offline=self.offline)
+        site.note(site.entry(actor, "try", f"prompt {wanted.prompt}", after=after))
+        return grid
+
+    def save_prompt(self, site: Site, actor: Actor, wanted: EditedPrompt, note: str) -> Proposed:
+        """Propose an edited prompt as a pull request, or as a branch where there is no forge."""
+        with _deciding:
+            project = load_project(site.root)
+            review = ReviewContext.of(project, offline=self.offline, actor=actor)
+            done = propose_draft(review, wanted.draft(project), note, actor.name)
+        site.note(site.entry(actor, "edit prompt", f"prompt {wanted.prompt}", after=_audited(done)))
+        return done
+
+    def rerun(self, site: Site, actor: Actor, cell: str) -> TryGrid:
+        """Request another answer for a cell; the results of its run do not change."""
+        project = load_project(site.root)
+        with closing(open_reader(site.results)) as reader:
+            run = find_run(reader, _run_of(reader, cell))
+            row = find_cell(reader, run.id, cell)
+        experiment = project.experiment(run.experiment)
+        task = task_of_cell(project, experiment, row)
+        grid = TryGrid(actor.name, f"cell {row.id[:12]}", [task])
+        start_try(project, experiment, grid, offline=self.offline, reuse=False)
+        entry = site.entry(actor, "rerun", f"cell {row.id[:12]}")
+        site.note(dataclasses.replace(entry, run_id=run.id))
+        return grid
 
     # ----------------------------------------------------------------------------------------------
 
@@ -195,6 +304,22 @@ class ReviewActions:
     def _find(self, site: Site, actor: Actor, wanted: str) -> tuple[ReviewContext, Suggestion]:
         review = self._review(load_project(site.root), actor)
         return review, review.find(wanted)
+
+
+def _run_of(reader: sqlite3.Connection, cell: str) -> str:
+    run_id = run_of_cell(reader, cell)
+    if run_id is None:
+        raise UsageError(f"there is no cell {cell!r}", hint="open it from the page of its run")
+    return run_id
+
+
+def _audited(done: Proposed) -> dict[str, Any]:
+    pull = done.result.pull_request
+    return {
+        "branch": done.result.branch,
+        "commit": done.result.commit[:12],
+        "pull_request": None if pull is None else pull.url,
+    }
 
 
 def _criterion_scores(experiment: Experiment, values: Mapping[str, str]) -> dict[str, float]:

@@ -148,6 +148,6 @@ def needs_repository(review: ReviewContext) -> Repository:
     if review.repository is None:
         raise UsageError(
             "this project is not in a Git repository, so there is no branch for a change",
-            hint="run git init, or change the file here: edison review approve",
+            hint="run git init and commit the project first",
         )
     return review.repository

@@ -228,6 +228,30 @@ def proposal_base(review: ReviewContext) -> tuple[str, str]:
     raise UsageError("there is no branch to propose a change to", hint="commit the project first")
 
 
+def base_with(review: ReviewContext, path: str, data: bytes) -> tuple[str, str]:
+    """Return the branch, and its commit, whose version of a file is `data`; raises UsageError.
+
+    A change of another version would also change what others have done to the file.
+    """
+    repository, remote = needs_repository(review), review.hosting.remote
+    place, names = review.in_repository(path), branch_names(review)
+    for name in names:
+        commit = _tip(repository, remote, name)
+        if commit and repository.read(commit, place) == data:
+            return name, commit
+    where = f"{remote}/{names[0]}" if remote and names else names[0] if names else "any branch"
+    error = UsageError(
+        f"{path} here is not the version of {where}, so it cannot be changed there",
+        hint=f"commit and push it, or update this clone: git pull{f' {remote}' if remote else ''}",
+    )
+    head = repository.head()
+    if remote and head and repository.read(head, place) == data:
+        error.hint = (
+            f"it is not pushed to {remote} yet, or this clone is behind: git push, git pull"
+        )
+    raise error
+
+
 async def propose_files(
     review: ReviewContext, change: Change, *, timing: Timing | None = None
 ) -> ProposalResult:

@@ -1,8 +1,8 @@
 """Cache of slow results, computed once and in the background where a visitor would wait.
 
 Only immutable results are cached, with a key of everything they depend on. Background computations
-run one after the other; the page shows what it has and reloads. Messages for the page after a form
-are stored here too, because an address could contain any text.
+run one after the other; the page shows what it has and reloads. Messages for the page after a form,
+and texts that are edited, are stored here too: an address could contain any text.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ REFRESH_S = 2
 _MOST = 100
 
 _messages: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+_drafts: OrderedDict[str, tuple[str, str]] = OrderedDict()
 _results: OrderedDict[Hashable, Any] = OrderedDict()
 _guard = threading.Lock()
 _pending: dict[Hashable, threading.Event] = {}
@@ -119,6 +120,23 @@ def store_messages(texts: tuple[str, ...]) -> str:
         while len(_messages) > _MOST:
             _messages.popitem(last=False)
     return name
+
+
+def store_draft(text: str, owner: str) -> str:
+    """Store a text that a person edits, for their next page; return its key."""
+    name = secrets.token_hex(16)
+    with _guard:
+        _drafts[name] = (owner, text)
+        while len(_drafts) > _MOST:
+            _drafts.popitem(last=False)
+    return name
+
+
+def stored_draft(name: str, owner: str) -> str | None:
+    """Return a person's stored text; None if it is unknown, expired or another person's."""
+    with _guard:
+        found = _drafts.get(name)
+    return found[1] if found is not None and found[0] == owner else None
 
 
 def stored_messages(name: str) -> tuple[str, ...]:

@@ -58,6 +58,12 @@ class FormRequest:
     actions: ReviewActions | None = None
     """Carries out the action."""
 
+    @property
+    def can(self) -> ReviewActions:
+        """The actions of the server."""
+        assert self.actions is not None, "edison serve always has actions"
+        return self.actions
+
 
 class FormRoute(NamedTuple):
     """An address that changes something."""
@@ -66,8 +72,8 @@ class FormRoute(NamedTuple):
     needs: Role
     action: str
     """Its name in the audit, such as grade."""
-    do: Callable[[FormRequest], str]
-    """Carries out the action, with an audit entry, and returns the next address."""
+    do: Callable[[FormRequest], str | dict[str, Any]]
+    """Carries out the action, with an audit entry, and returns the next address, or JSON."""
     longest: int = LONGEST
     """Most characters of a field."""
     of: str = ""
@@ -84,15 +90,19 @@ def form_view(post: FormRoute) -> Callable[..., Awaitable[Any]]:
         name = next(name for name in datasette.databases if not name.startswith("_"))
         links = Links(datasette.urls.path, name, several=False)
         try:
-            address = await _carry_out(datasette, request, post, links)
+            done = await _carry_out(datasette, request, post, links)
         except EdisonError as error:
             return await render_error(datasette, request, links, error)
-        return Response("", status=303, headers={**PAGE_HEADERS, "location": address})
+        if isinstance(done, dict):
+            return Response.json(done, headers=dict(PAGE_HEADERS))
+        return Response("", status=303, headers={**PAGE_HEADERS, "location": done})
 
     return view
 
 
-async def _carry_out(datasette: Any, request: Any, post: FormRoute, links: Links) -> str:
+async def _carry_out(
+    datasette: Any, request: Any, post: FormRoute, links: Links
+) -> str | dict[str, Any]:
     entity = f"{post.of} {', '.join(request.url_vars.values())}".strip()
     actor = await require(datasette, request, post.needs, post.action, entity)
     settings = settings_of(datasette)
@@ -124,9 +134,10 @@ _THUMBS = {"up": 1.0, "down": 0.0}
 _CRITERION = "criterion."
 
 
-def _actions(sent: FormRequest) -> ReviewActions:
-    assert sent.actions is not None, "edison serve always has actions"
-    return sent.actions
+def rerun(sent: FormRequest) -> str:
+    """Request another answer for a cell."""
+    grid = sent.can.rerun(sent.site, sent.actor, sent.path["cell"])
+    return f"{sent.links.to('cell', sent.path['cell'], again=grid.key)}#again"
 
 
 # --- grades ---------------------------------------------------------------------------------------
@@ -139,14 +150,14 @@ def grade(sent: FormRequest) -> str:
     names = [name for name in sent.form.names() if name.startswith(_CRITERION)]
     values = {name.removeprefix(_CRITERION): sent.form.text(name) for name in names}
     scores = {name: text for name, text in values.items() if text}
-    _actions(sent).grade(sent.site, sent.actor, sent.path["cell"], given, scores)
+    sent.can.grade(sent.site, sent.actor, sent.path["cell"], given, scores)
     return _next_address(sent)
 
 
 def flag(sent: FormRequest) -> str:
     """Flag an answer for review, or remove the flag."""
     given = HumanGrade(note=_field_text(sent.form, "note"), flag=sent.form.flag("flag"))
-    _actions(sent).grade(sent.site, sent.actor, sent.path["cell"], given, {})
+    sent.can.grade(sent.site, sent.actor, sent.path["cell"], given, {})
     return _next_address(sent)
 
 
@@ -192,7 +203,7 @@ def _next_address(sent: FormRequest) -> str:
 def approve(sent: FormRequest) -> str:
     """Approve a suggestion."""
     wanted, status = sent.path["suggestion"], sent.form.text("status")
-    done = _actions(sent).approve(sent.site, sent.actor, wanted, status)
+    done = sent.can.approve(sent.site, sent.actor, wanted, status)
     return _suggestion_address(sent, done, _approval_text(done.suggestion))
 
 
@@ -200,7 +211,7 @@ def reject(sent: FormRequest) -> str:
     """Reject a suggestion with a reason."""
     wanted, status = sent.path["suggestion"], sent.form.text("status")
     reason = sent.form.text("reason")
-    done = _actions(sent).reject(sent.site, sent.actor, wanted, status, reason)
+    done = sent.can.reject(sent.site, sent.actor, wanted, status, reason)
     return _suggestion_address(
         sent, done, "Rejected. The next refinement takes the reason into account."
     )
@@ -209,7 +220,7 @@ def reject(sent: FormRequest) -> str:
 def comment(sent: FormRequest) -> str:
     """Comment on a suggestion."""
     text = _field_text(sent.form, "text")
-    done = _actions(sent).comment(sent.site, sent.actor, sent.path["suggestion"], text)
+    done = sent.can.comment(sent.site, sent.actor, sent.path["suggestion"], text)
     return f"{_suggestion_address(sent, done, 'Your comment is stored.')}#comments"
 
 
@@ -217,7 +228,7 @@ def edit(sent: FormRequest) -> str:
     """Replace a suggestion by an edited one; a rejected text is shown again."""
     wanted, text = sent.path["suggestion"], sent.form.raw("text")
     try:
-        done = _actions(sent).edit(sent.site, sent.actor, wanted, text)
+        done = sent.can.edit(sent.site, sent.actor, wanted, text)
     except RejectedText as rejected:
         with closing(open_reader(sent.site.results)) as reader:
             one = find_suggestion(reader, wanted)

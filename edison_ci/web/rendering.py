@@ -21,6 +21,7 @@ from edison_ci.web.security import PAGE_HEADERS
 _ASSETS = {
     "edison.css": ("edison_ci.report", "text/css; charset=utf-8"),
     "edison.js": ("edison_ci.web", "text/javascript; charset=utf-8"),
+    "editor.js": ("edison_ci.web", "text/javascript; charset=utf-8"),
 }
 
 

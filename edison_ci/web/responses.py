@@ -17,11 +17,13 @@ from datasette import Forbidden, NotFound, Response
 from edison_ci import utc
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.site import Role
+from edison_ci.report import components
 from edison_ci.results.run_lists import Progress, progress_of
+from edison_ci.review.try_grid import find_try
 from edison_ci.store.database import is_current, one_state
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
-from edison_ci.web import forms
+from edison_ci.web import formats, forms, prompt_forms
 from edison_ci.web.databases import results_databases, settings_of
 from edison_ci.web.forms import LONGEST, FormRoute, form_view
 from edison_ci.web.identity import KNOWN, NEEDED, current_actor, current_site
@@ -42,6 +44,7 @@ from edison_ci.web.pages import (
     grading,
     health,
     home,
+    prompt_editor,
     run,
     suggestions,
 )
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from edison_ci.operate.site import Actor
+    from edison_ci.review.try_grid import TryGrid
     from edison_ci.web.databases import ResultsDatabase
     from edison_ci.web.forms import FormRequest
 
@@ -98,6 +102,8 @@ PAGES = (
     _page("/costs", home.costs),
     _page("/prompts", experiment.prompts),
     _page("/prompt/(?P<prompt>[^/]+)", experiment.prompt),
+    _page("/prompt/(?P<prompt>[^/]+)/edit", prompt_editor.edit),
+    _page("/prompt/(?P<prompt>[^/]+)/save", prompt_editor.save),
     _page("/suggestions", suggestions.suggestions),
     _page("/suggestion/(?P<suggestion>[^/]+)", suggestions.suggestion),
     _page("/suggestion/(?P<suggestion>[^/]+)/edit", suggestions.edit),
@@ -114,7 +120,11 @@ PAGES = (
 
 
 def _form(
-    path: str, needs: Role, action: str, do: Callable[[FormRequest], str], longest: int = LONGEST
+    path: str,
+    needs: Role,
+    action: str,
+    do: Callable[[FormRequest], str | dict[str, Any]],
+    longest: int = LONGEST,
 ) -> FormRoute:
     of = path.split("/")[1]
     return FormRoute(f"^{PREFIX}{path}$", needs, action, do, longest, of)
@@ -122,6 +132,7 @@ def _form(
 
 _CELL = "/cell/(?P<cell>[0-9a-f]{12,64})"
 _SUGGESTION = "/suggestion/(?P<suggestion>[^/]+)"
+_PROMPT = "/prompt/(?P<prompt>[^/]+)"
 
 POSTS = (
     _form(f"{_CELL}/grade", Role.REVIEWER, "grade", forms.grade),
@@ -130,6 +141,12 @@ POSTS = (
     _form(f"{_SUGGESTION}/reject", Role.REVIEWER, "review reject", forms.reject),
     _form(f"{_SUGGESTION}/comment", Role.REVIEWER, "review comment", forms.comment),
     _form(f"{_SUGGESTION}/edited", Role.EDITOR, "review edit", forms.edit, MOST_SENT),
+    _form(f"{_CELL}/rerun", Role.EDITOR, "rerun", forms.rerun),
+    _form(f"{_PROMPT}/count", Role.EDITOR, "edit prompt", prompt_forms.count, MOST_SENT),
+    _form(f"{_PROMPT}/draft", Role.EDITOR, "edit prompt", prompt_forms.draft, MOST_SENT),
+    _form(f"{_PROMPT}/resume", Role.EDITOR, "edit prompt", prompt_forms.resume, MOST_SENT),
+    _form(f"{_PROMPT}/try", Role.EDITOR, "try", prompt_forms.try_, MOST_SENT),
+    _form(f"{_PROMPT}/propose", Role.EDITOR, "edit prompt", prompt_forms.propose, MOST_SENT),
 )
 """Every address that changes something."""
 
@@ -139,6 +156,7 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
     found: list[tuple[str, View]] = [
         (rf"^{PREFIX}/static/(?P<name>[a-z.]+)$", _static),
         (rf"^{PREFIX}/run/(?P<run>[^/]+)/events$", _events),
+        (rf"^{PREFIX}/try/(?P<try>[0-9a-f]{{32}})/events$", _try_events),
     ]
     found += [(post.pattern, form_view(post)) for post in POSTS]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
@@ -388,6 +406,43 @@ def read_progress(
         locks = place.root / ".edison" / "locks"
         found = found.as_seen(alive=found.owner is not None and is_alive(locks, found.owner))
     return progress_of(connection, found), found.status, found.moving
+
+
+async def _try_events(datasette: Any, request: Any, send: Any, receive: Any) -> None:
+    _, links = await _database(datasette, request, Args(dict(_pairs(request))))
+    actor = await current_actor(datasette, request)
+    grid = find_try(request.url_vars["try"], actor.name) if actor is not None else None
+
+    async def render(template: str, **values: Any) -> str:
+        known = {"to": links.to, "show": formats, "ui": components, "grid": grid, **values}
+        return str(await datasette.render_template(f"edison/{template}.html", known, request))
+
+    await _send_stream(send, receive, stream_try(grid, render))
+
+
+async def stream_try(
+    grid: TryGrid | None, render: Callable[..., Awaitable[str]]
+) -> AsyncIterator[bytes]:
+    """Yield the cells of a try as markup, each once, until it is complete."""
+    loop, sent = asyncio.get_running_loop(), 0
+    quiet = loop.time() + _QUIET_S
+    yield b"retry: 1000\n\n"
+    while True:
+        ended = grid is None or grid.ended  # asked first: nothing may come between
+        new = grid.finished(sent) if grid is not None else []
+        sent += len(new)
+        if new or ended:
+            quiet = loop.time() + _QUIET_S
+            cells = {cell.number: await render("try_cell", cell=cell) for cell in new}
+            head = await render("try_head") if grid is not None else ""
+            data = json.dumps({"cells": cells, "head": head, "ended": ended})
+            yield f"event: cells\ndata: {data}\n\n".encode()
+        elif loop.time() > quiet:
+            quiet = loop.time() + _QUIET_S
+            yield b": keep-alive\n\n"
+        if ended:
+            return
+        await asyncio.sleep(EVERY_S)
 
 
 async def _send_stream(send: Any, receive: Any, chunks: AsyncIterator[bytes]) -> None:

@@ -107,7 +107,7 @@ class Stored:
     def forms(self) -> list[str]:
         """The address of every page that is only there for somebody who may act."""
         proposed = self.one("select id from suggestion where status = 'proposed'")
-        return [f"/-/edison/suggestion/{proposed}/edit"]
+        return [f"/-/edison/suggestion/{proposed}/edit", "/-/edison/prompt/support-reply/edit"]
 
 
 @pytest.fixture(scope="session")

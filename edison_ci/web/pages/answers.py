@@ -26,6 +26,7 @@ from edison_ci.results.run_result import labels_of
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.grading import PersonalGrade, personal_grade
+from edison_ci.web.pages.rerun import requested_rerun
 from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_args
 from edison_ci.web.workspace import project_of, searchable
 
@@ -79,6 +80,7 @@ def cell(context: PageContext) -> Page:
             "reasons": _reasons(known),
             "raw_differs": _raw_differs(known),
             "own": personal_grade(context, run, found, known.people),
+            "rerun": requested_rerun(context, found),
             "missing_case": _why_no_case(context, known, searchable(project, run.experiment)),
         },
         crumbs=_crumbs(context, run, near),

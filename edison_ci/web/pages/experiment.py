@@ -23,7 +23,7 @@ from edison_ci.stats.sentences import comparisons_sentence, p_words
 from edison_ci.store.loops import loops_by_experiment
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import open_suggestions
-from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.cache import REFRESH_S, cached, cached_in_background, stored_messages
 from edison_ci.web.page_context import (
     INLINE_CELLS,
     MOST_CELLS,
@@ -33,6 +33,7 @@ from edison_ci.web.page_context import (
     Paging,
     run_results,
 )
+from edison_ci.web.pages.prompt_editor import may_edit
 from edison_ci.web.workspace import git_state, project_of, searchable
 
 if TYPE_CHECKING:
@@ -349,6 +350,8 @@ def prompt(context: PageContext) -> Page:
             "changes": _changes(before, lines[chosen]),
             "cut_off": cut_off,
             "why": why,
+            "editable": may_edit(context),
+            "messages": stored_messages(context.args.text("messages")),
         },
         crumbs=(Crumb("Prompts", context.links.to("prompts")),),
         area="prompts",

@@ -238,10 +238,16 @@ GRADING_KEYS = (
     ("b", "Back to the previous answer"),
 )
 RUN_KEYS = (("m", "Show the next metric: grade, tokens, cost, latency"),)
+EDITOR_KEYS = (
+    ("e", "Go to the text"),
+    ("t", "Try it"),
+    ("s", "Save: shows the changes"),
+)
 GROUPS = (
     ("On every page", KEYS),
     ("On a run", RUN_KEYS),
     ("On a suggestion", SUGGESTION_KEYS),
+    ("In the editor of a prompt", EDITOR_KEYS),
     ("While grading", GRADING_KEYS),
 )
 """Shortcuts, by page."""
