@@ -10,7 +10,7 @@ from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.site import Role, require_role
 from edison_ci.report.components import diff_view
 from edison_ci.results.run_lists import last_complete
-from edison_ci.results.triage import triage_of
+from edison_ci.results.run_result import RunResult
 from edison_ci.review.actions import ChosenCells, EditedPrompt
 from edison_ci.review.drafts import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS, cost_words
 from edison_ci.review.try_grid import MOST_CASES, MOST_MODELS, find_try
@@ -199,7 +199,8 @@ def _failing(experiment: Experiment, connection: sqlite3.Connection) -> dict[str
     newest = last_complete(connection, experiment.id)
     if newest is None or (run := find_run(connection, newest)).cells_planned > MOST_CELLS:
         return {}
-    return {each.case: each.why for each in triage_of(connection, run).worst}
+    found = RunResult(connection, run).triage()
+    return {each.case: each.why for each in found.worst} if found is not None else {}
 
 
 # --- saving ---------------------------------------------------------------------------------------
