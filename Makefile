@@ -93,6 +93,14 @@ contact-sheet: venv browser ## take a picture of every page, light, dark and nar
 docs-check: venv ## check that the generated parts of the documentation are current
 	$(if $(DOCS),$(BIN)/cog --check $(DOCS))
 
+# Sphinx reads the Markdown that the repository shows. A link or an anchor that leads nowhere, and a
+# page that is in no list of docs/index.md, is an error.
+.PHONY: site
+site: venv ## build the documentation as a site, into .tools/site, and check every link
+	rm -rf .tools/site
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --nitpicky \
+	--conf-dir docs --doctree-dir .tools/site-cache . .tools/site
+
 .PHONY: schemas
 schemas: venv ## write the JSON Schemas of every file kind
 	$(BIN)/python -m edison_ci.config.schema schemas
@@ -129,7 +137,7 @@ quick: venv
 	$(BIN)/pytest -n auto --dist worksteal --quick $(PYTEST_ARGS)
 
 .PHONY: test
-test: venv node browser lint workflows wheel-smoke ## run every check and every test
+test: venv node browser lint workflows site wheel-smoke ## run every check and every test
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: coverage

@@ -376,7 +376,8 @@ def numbers(name: str) -> str:
     """Return the numbers behind the first row of an example, as `--json` has them."""
     row = decided(name).rows[0].as_json()
     shown = ("estimate", "low", "high", "n", "n_more", "p", "p_holm")
-    return "".join(f"{key}: {_short(row[key])}\n" for key in shown)
+    lines = ",\n".join(f'  "{key}": {_short(row[key])}' for key in shown)
+    return f"{{\n{lines}\n}}\n"
 
 
 def needed() -> str:

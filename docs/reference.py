@@ -98,7 +98,7 @@ def session(*lines: str) -> str:
             done = subprocess.run(
                 [sys.executable, "-P", "-m", "edison_ci", *args],
                 cwd=folder,
-                env={k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)},
+                env={**_own_environment(), "COLUMNS": "100"},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -117,6 +117,10 @@ _SECONDS = re.compile(r" in [0-9]+(?:\.[0-9])? s$")
 def _timeless(line: str) -> str:
     """Return a line as it would be at any other time."""
     return _SECONDS.sub(" in 1 s", _RUN_ID.sub("20270101T093000-c0ffee", line))
+
+
+def _own_environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
 
 
 _FOREIGN = ("EDISON_", "GITHUB_", "NO_COLOR", "FORCE_COLOR", "PYTHONPATH")
@@ -143,7 +147,7 @@ def checks() -> str:
         names = [n for n, place in REGISTRY.built_in.items() if f".{family}:" in place]
         rows = [_check(name) for name in names]
         head = ("check", "says", "options", "example", "passes", "fails")
-        written.append(f"### {title}\n\n" + table(head, rows))
+        written.append(f"## {title}\n\n" + table(head, rows))
     return "\n".join(written)
 
 
@@ -167,7 +171,10 @@ def _answer(answer: Answer) -> str:
 
 def code_checks() -> str:
     """Return the programs that the examples of `python` and `command` name."""
-    titled = (f'```python title="{path}"\n{text}```\n' for path, text in FILES.items())
+    titled = (
+        f'```python title="{path}" run-by="tests/checks/test_table.py"\n{text}```\n'
+        for path, text in FILES.items()
+    )
     return "\n".join(titled)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.capabilities import Reasoning
@@ -414,9 +414,14 @@ class BatchPrice(Rates):
         )
 
 
+def _by_tokens_or_call(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["call"]}]
+
+
 class Price(BatchPrice):
     """Dollars per million tokens, by the size of a call."""
 
+    model_config = ConfigDict(json_schema_extra=_by_tokens_or_call)
     call: Annotated[float, Field(ge=0, le=1_000)] = Field(
         0.0, description="Dollars for each call; for an application, the most that one may cost."
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from docs.snippets import snippets
 from edison_ci.checks.child import has_sandbox
 from edison_ci.config.load import load_project
 from edison_ci.operate import programs
@@ -180,9 +180,9 @@ def test_a_program_has_no_key_of_its_own(edison: Edison, home: Folder) -> None:
 
 
 def test_the_program_of_the_documentation_works(edison: Edison, home: Folder) -> None:
-    page = (ROOT / "docs/applications.md").read_text("utf-8")
-    (code,) = re.findall(r'```python title="app/answer.py"\n(.*?)```', page, re.S)
-    home.write("app/main.py", code)
+    page = snippets(ROOT / "docs/applications.md")
+    (code,) = [each for each in page if each.title == "app/answer.py"]
+    home.write("app/main.py", code.text)
     run = ran(edison, home)
     assert run["pass_rate"]["estimate"] == 1
     assert run["cost_microusd"] == 20 * 1_200

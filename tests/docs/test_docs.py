@@ -8,13 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 from docs import reference
 from docs.codes import CODES
+from docs.snippets import everything, snippets
 from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.app import COMMANDS, all_commands
 from edison_ci.errors import ExitCode
@@ -22,32 +23,14 @@ from edison_ci.resources import KINDS
 from tests.conftest import ROOT, Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.conftest import Edison
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    page: str
-    language: str
-    title: str
-    text: str
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    fence = re.compile(r'^ *```(\w+)(?: title="([^"]*)")?\n(.*?)^ *```$', re.M | re.S)
-    for found in fence.finditer(page.read_text(encoding="utf-8")):
-        yield Block(page.name, found[1], found[2] or "", found[3])
-
-
-BLOCKS = [block for page in PAGES for block in blocks(page)]
+BLOCKS = [each for page in PAGES for each in snippets(page)]
 
 
 # --- current --------------------------------------------------------------------------------------
@@ -65,9 +48,12 @@ def test_the_generated_parts_are_current() -> None:
     assert done.returncode == 0, f"run make docs\n{done.stdout}"
 
 
-def test_every_page_is_linked_from_the_front_door() -> None:
-    for page in PAGES[1:]:
-        assert f"(docs/{page.name})" in README
+def test_every_page_is_linked_from_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (ROOT / "docs").rglob("*.md"):
+        if page.name != "index.md":
+            assert f"]({page.relative_to(ROOT / 'docs').as_posix()}): " in index
+    assert "(docs/index.md)" in README
 
 
 def anchors(page: Path) -> set[str]:
@@ -213,44 +199,16 @@ def test_every_code_of_a_problem_is_explained_and_none_too_many() -> None:
 # --- true -----------------------------------------------------------------------------------------
 
 
-def commands_shown() -> Iterator[list[str]]:
-    for block in BLOCKS:
-        if block.language == "console":
-            for line in block.text.splitlines():
-                if line.startswith("$ "):
-                    yield shlex.split(line.removeprefix("$ "))
-
-
-def test_console_blocks_name_what_is_there() -> None:
+def test_targets_that_are_named_are_those_of_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    shown = list(commands_shown())
-    assert shown
-    for word, *args in shown:
-        assert word in ("edison", "make", "cd", "pipx", "uv", "uvx")
-        if word == "edison":
-            assert args[0] in COMMANDS
-        elif word == "make":
-            assert f"\n{args[0]}:" in makefile
-
-
-def test_console_blocks_work_one_after_the_other(edison: Edison, folder: Folder) -> None:
-    here = folder
-    for word, *args in commands_shown():
-        if word == "cd":
-            here = Folder(here.path / args[0])
-        elif word == "edison":
-            done = edison(here, *args)
-            assert done.code == 0, f"{args}: {done.err}"
-
-
-def test_words_after_edison_in_the_text_are_commands() -> None:
-    known = {*COMMANDS, "resume"}
-    for text in re.findall(r"`(?:\$ )?edison ([a-z]+)[^`]*`", EVERYTHING):
-        assert text in known, text
+    shell = [each for each in everything() if each.language in ("console", "sh")]
+    named = {c.split()[1] for each in shell for c in each.commands if c.startswith("make ")}
+    assert {"demo", "test", "wheel"} <= named
+    assert {name for name in named if f"\n{name}:" not in makefile} == set()
 
 
 def test_the_example_project_of_the_files_page_is_valid(folder: Folder) -> None:
-    titled = [block for block in BLOCKS if block.page == "files.md" and block.title]
+    titled = [block for block in BLOCKS if block.page == "docs/files.md" and block.title]
     assert len(titled) >= 11
     for block in titled:
         folder.write(block.title, block.text)
@@ -259,16 +217,6 @@ def test_the_example_project_of_the_files_page_is_valid(folder: Folder) -> None:
     planned = json.loads(folder.edison("plan", "--json").out)["experiments"][0]
     assert planned["cases"] == 6
     assert len([load for load in planned["by_model"] if load["phase"] == "generate"]) == 3
-
-
-@pytest.mark.parametrize(
-    "block",
-    [b for b in BLOCKS if b.language in ("yaml", "json") and not b.title.endswith(".jsonl")],
-    ids=lambda b: f"{b.page}-{b.title or b.text.splitlines()[0]}",
-)
-def test_every_block_of_data_parses(block: Block) -> None:
-    parse = yaml.safe_load if block.language == "yaml" else json.loads
-    assert parse(block.text)
 
 
 def test_the_example_of_a_failure_is_what_a_failure_looks_like(support: Folder) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from docs.snippets import snippets
 from edison_ci import SessionFactory, load, render_report, run
 from edison_ci.checks.options import REGISTRY
 from edison_ci.config.experiment import JUDGES
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison
 
-PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
-BLOCKS: dict[str, str] = dict(re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.M | re.S))
+BLOCKS = {each.title: each.text for each in snippets(ROOT / "docs/extending.md") if each.title}
 GROUPS = ("providers", "checks", "judges", "reporters")
 
 
