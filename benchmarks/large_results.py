@@ -2,9 +2,9 @@
 
 Files and the first run are those of `edison init` and `edison run`. The other runs are written row
 by row into the same tables, with indexes made at the end; what they add up to is worked out by the
-function with which the runner ends a run, and `edison db check` finds nothing wrong with the file.
-The shape is that of a team: an experiment with large runs, one run that is larger than any of them,
-one that runs every night, and one with several repeats and judges.
+function with which the runner ends a run, and `edison admin db check` finds nothing wrong with the
+file. The shape is that of a team: an experiment with large runs, one run that is larger than any of
+them, one that runs every night, and one with several repeats and judges.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def decided(folder: Path, *, repeat: int) -> Measured:
     text = prompt.read_text().replace("id: codeword\n", "id: codeword\nparams: {top_p: 0.9}\n")
     prompt.write_text(text)
     once([*EDISON, "run", "-q", "--yes", "--against", "HEAD"], folder)
-    return measure([*EDISON, "gate", "latest"], cwd=folder, repeat=repeat)
+    return measure([*EDISON, "compare", "--gates", "latest"], cwd=folder, repeat=repeat)
 
 
 def written(folder: Path) -> float:

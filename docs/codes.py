@@ -98,7 +98,7 @@ CODES: dict[str, tuple[str, str]] = {
     "number": ("a number is too large, or NaN or infinite", "write a finite number"),
     "old-prices": (
         "the price table is more than a year old, and a model takes its price from it",
-        "update it with `edison prices update`",
+        "update it with `edison admin prices update`",
     ),
     "options": ("the provider takes no options, or not these", "see the table of options"),
     "owner": ("no member is an owner", "give somebody `role: owner`; the last one stays"),
@@ -112,7 +112,10 @@ CODES: dict[str, tuple[str, str]] = {
         "a price is not one, or is not known (then a run with a budget is refused)",
         "write `price: {in: ..., out: ...}` or `price: free`",
     ),
-    "prices": ("`.edison/prices.json` is not a price table", "make it with `edison prices update`"),
+    "prices": (
+        "`.edison/prices.json` is not a price table",
+        "make it with `edison admin prices update`",
+    ),
     "prompt-type": (
         "a grader stands where a generator belongs, or the other way round",
         "set `type` in its front matter, or list it in the other place",

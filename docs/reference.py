@@ -21,7 +21,8 @@ import click
 from docs.check_examples import EXAMPLES, FILES
 from docs.codes import CODES
 from edison_ci.checks.options import REGISTRY
-from edison_ci.cli.app import COMMANDS, all_commands, edison
+from edison_ci.cli.app import all_commands, edison
+from edison_ci.cli.groups import COMMANDS, EVERYDAY
 from edison_ci.config.model_entry import OPTIONS
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
@@ -57,9 +58,19 @@ def code(text: object) -> str:
 
 
 def commands() -> str:
-    """Return the commands with what each does."""
-    rows = [(f"[`{name}`](docs/commands.md#edison-{name})", e.line) for name, e in COMMANDS.items()]
-    return table(("command", "does"), rows)
+    """Return the everyday commands with what each does, and the others by section."""
+    sections = _sections("docs/commands.md")
+    rows = [(link, COMMANDS[name].line) for name, link in sections.pop(EVERYDAY).items()]
+    more = [(title, ", ".join(links.values())) for title, links in sections.items()]
+    return table(("every day", "does"), rows) + "\n" + table(("more", "commands"), more)
+
+
+def _sections(page: str = "") -> dict[str, dict[str, str]]:
+    """Return the sections of the help, each with links to the help of its commands."""
+    found: dict[str, dict[str, str]] = {}
+    for name, entry in COMMANDS.items():
+        found.setdefault(entry.section, {})[name] = f"[`{name}`]({page}#edison-{name})"
+    return found
 
 
 def exit_codes() -> str:
@@ -68,9 +79,10 @@ def exit_codes() -> str:
 
 
 def help_pages() -> str:
-    """Return the help of every command."""
+    """Return links to the commands by section, and the help of every command."""
     top = click.Context(edison, info_name="edison", terminal_width=80)
-    pages = [_page("edison", top)]
+    listed = [(title, ", ".join(links.values())) for title, links in _sections().items()]
+    pages = [table(("section", "commands"), listed), _page("edison", top)]
     parents = {"": top}
     for words, command in all_commands().items():
         above, _, name = words.rpartition(" ")

@@ -53,7 +53,7 @@ def heard(process: subprocess.Popen[str], text: str) -> str:
 
 def stopped(folder: Folder, running: subprocess.Popen[str], *argv: str) -> str:
     """Stop a held command by another one, and return what that shows."""
-    words = [sys.executable, "-P", "-m", "edison_ci", *argv]
+    words = [sys.executable, "-P", "-m", "edison_ci", "runs", *argv]
     with subprocess.Popen(words, cwd=folder.path, stdout=subprocess.PIPE, text=True) as stopping:
         heard(running, "stopping:")
         let_go(folder)

@@ -177,7 +177,7 @@ def _people(made: Showcase) -> None:
     made.edison("grade", EXPERIMENT, "--next", "--grade", "up", "--flag", "--note", "look again")
     made.edison("dataset", "judge", EXPERIMENT, "--by", "judge", "--by", "strict", "--yes")
     made.edison("quarantine", "add", EXPERIMENT, "return-how", "--reason", "judges disagree")
-    made.edison("cache", "clear", "--older-than", "3650d", "--yes", codes=(0, 2))
+    made.edison("admin", "cache", "clear", "--older-than", "3650d", "--yes", codes=(0, 2))
 
 
 def _suggestions(made: Showcase) -> None:

@@ -108,5 +108,5 @@ def _require_ended(run: Run) -> None:
     if run.shard is not None:
         raise UsageError(
             f"run {run.id} is shard {run.shard}: gates decide on all shards together",
-            hint="merge them: edison merge SHARD.db...",
+            hint="merge them: edison runs merge SHARD.db...",
         )

@@ -1,4 +1,4 @@
-"""edison audit: the audit log and its verification."""
+"""edison admin audit: the audit log and its verification."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def audit(state: CliState, verify: bool, limit: int) -> None:
     elsewhere to detect that the whole chain was rewritten.
 
     Examples:
-      edison audit
-      edison audit --verify
-      edison audit --limit 100 --json
+      edison admin audit
+      edison admin audit --verify
+      edison admin audit --limit 100 --json
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))

@@ -1,4 +1,4 @@
-"""edison compare, ab and gate: decisions from stored results, without calling a model."""
+"""edison compare: decisions from stored results, without calling a model."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from edison_ci.results.comparison_sample import CellChoice, Operands
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from edison_ci.config.load import Project
     from edison_ci.results.comparison import MovedCase
     from edison_ci.results.decisions import GateRow
     from edison_ci.store.runs import Run
@@ -31,52 +32,87 @@ _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", required=False, metavar="[A]")
+@click.argument("b", required=False, metavar="[B]")
+@click.option("--prompts", is_flag=True, help="A and B are prompts of one run: compare the two.")
+@click.option("--gates", is_flag=True, help="Re-evaluate the stored run A with the current gates.")
 @click.option("--experiment", metavar="NAME", help="Experiment, if a commit has runs of several.")
+@click.option(
+    "--run",
+    "wanted",
+    metavar="RUN",
+    help="With --prompts: the run that has both; default: the newest.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME",
+    help="With --prompts: compare only this model; repeatable.",
+)
+@click.option(
+    "--against", metavar="REF", help="With --gates: stored run, ref or PROMPT@HASH to use as base."
+)
 @click.pass_obj
-def compare(state: CliState, a: str, b: str, experiment: str | None) -> None:
+def compare(state: CliState, /, a: str | None, b: str | None, **given: Any) -> None:
     """Compare two runs, refs or prompt versions.
 
-    Compares A and B on the same cases. Each is a run (an id, `latest` or the name of an
-    experiment), a prompt version as PROMPT@HASH, `production`, or a Git ref, which stands for the
-    newest complete run of that commit. No model is called. Runs that were graded with other checks,
-    rubrics or judges cannot be compared; the error lists what differs.
+    Compares A and B on the same cases; B is `latest` by default. Each is a run (an id, `latest` or
+    the name of an experiment), a prompt version as PROMPT@HASH, `production`, or a Git ref, which
+    stands for the newest complete run of that commit. No model is called. Runs that were graded
+    with other checks, rubrics or judges cannot be compared; the error lists what differs.
+
+    --prompts compares two prompts that one experiment lists under `prompts`, on the same cases of
+    one run. They are ids or paths. The result is A, B, no practical difference, or inconclusive
+    with the number of cases needed.
+
+    --gates says what the current gates decide about a stored run; A is `latest` by default. Nothing
+    is written, and the stored verdict stays. Without --against the base is the one that the run was
+    compared with, or else a stored run of the merge base. Interim analyses of the run are repeated.
+    The exit code is that of `edison run`.
 
     Examples:
-      edison compare main latest
-      edison compare support-reply@1f0c2b7a support-reply@9e41d0aa
+      edison compare main
       edison compare production latest --json
+      edison compare support-reply@1f0c2b7a support-reply@9e41d0aa
+      edison compare --prompts support-reply support-reply-short --model small
+      edison compare --gates support-reply --against main
     """
     terminal = Terminal(state)
     project = open_project(state)
-    _show_comparison(terminal, library.compare(project, a, b, experiment=experiment))
+    _refuse_mixed(a, b, given)
+    if given["gates"]:
+        _re_evaluate(terminal, project, a or "latest", given["against"])
+    elif given["prompts"]:
+        _show_comparison(terminal, _compare_prompts(project, str(a), str(b), given))
+    else:
+        found = library.compare(project, str(a), b or "latest", experiment=given["experiment"])
+        _show_comparison(terminal, found)
 
 
-@click.command(cls=EdisonCommand)
-@click.argument("a", metavar="PROMPT_A")
-@click.argument("b", metavar="PROMPT_B")
-@click.option(
-    "--run", "wanted", metavar="RUN", help="Run that has both prompts; default: the newest."
-)
-@click.option("--experiment", metavar="NAME", help="Experiment whose runs are used.")
-@click.option(
-    "--model", "models", multiple=True, metavar="NAME", help="Compare only this model; repeatable."
-)
-@click.pass_obj
-def ab(state: CliState, /, a: str, b: str, **given: Any) -> None:
-    """Compare two prompts head to head.
+def _refuse_mixed(a: str | None, b: str | None, given: Mapping[str, Any]) -> None:
+    """Raise UsageError if options or arguments of different forms are mixed, or one is missing."""
+    for option, value, form in (
+        ("--run", given["wanted"], "prompts"),
+        ("--model", given["models"], "prompts"),
+        ("--against", given["against"], "gates"),
+    ):
+        if value and not given[form]:
+            raise UsageError(f"{option} needs --{form}", hint="see: edison compare --help")
+    if given["gates"] and (b or given["prompts"] or given["experiment"]):
+        raise UsageError("--gates takes one RUN and --against", hint="see: edison compare --help")
+    if given["prompts"] and not b:
+        hint = "edison compare --prompts PROMPT_A PROMPT_B"
+        raise UsageError("--prompts needs two prompts", hint=hint)
+    if not a and not given["gates"]:
+        hint = "such as: edison compare main; or re-check a run: edison compare --gates"
+        raise UsageError("name what to compare the newest run with", hint=hint)
 
-    Both prompts are listed under `prompts` of one experiment, and a run has answers of both to the
-    same cases. The result is A, B, no practical difference, or inconclusive with the number of
-    cases needed. Prompts are ids or paths. No model is called.
 
-    Examples:
-      edison ab support-reply support-reply-short
-      edison ab support-reply support-reply-short --model small --json
-    """
-    terminal = Terminal(state)
-    project = open_project(state)
+def _compare_prompts(
+    project: Project, a: str, b: str, given: Mapping[str, Any]
+) -> ComparisonEstimate:
+    """Compare two prompts of one run."""
     names = [Path(name).name.removesuffix(".md") for name in (a, b)]
     if names[0] == names[1]:
         hint = f"for two versions of it: edison compare {names[0]}@HASH {names[0]}@HASH"
@@ -86,31 +122,13 @@ def ab(state: CliState, /, a: str, b: str, **given: Any) -> None:
         operands = Operands(reader, project, given["experiment"])
         run = find_run(reader, wanted) if wanted else operands.run_with(*names)
         first, second = (CellChoice(n, run, prompt=n, models=given["models"]) for n in names)
-        found = compare_choices(
+        return compare_choices(
             reader, first, second, library.comparison_settings(project, reader, run)
         )
-    _show_comparison(terminal, found)
 
 
-@click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
-@click.option("--against", metavar="A", help="Stored run, ref or PROMPT@HASH to use as base.")
-@click.pass_obj
-def gate(state: CliState, wanted: str, against: str | None) -> None:
-    """Re-evaluate a stored run with the current gates.
-
-    No model is called and nothing is written; the stored verdict stays. Without --against the base
-    is the one that the run was compared with, or else a stored run of the merge base. Interim
-    analyses of the run are repeated. RUN is an id, `latest` or the name of an experiment. The exit
-    code is that of `edison run`.
-
-    Examples:
-      edison gate
-      edison gate support-reply --against main
-      edison gate latest --json
-    """
-    terminal = Terminal(state)
-    project = open_project(state)
+def _re_evaluate(terminal: Terminal, project: Project, wanted: str, against: str | None) -> None:
+    """Print what the current gates decide about a stored run, and exit with its code."""
     found = library.gate(project, wanted, against=against)
     run, base, decided = found.run, found.base, found.decision
     verdict, code = str(decided.verdict), int(decided.exit_code)

@@ -1,4 +1,4 @@
-"""edison db, cache and gc: check, upgrade, copy, sign and clean up the results file."""
+"""edison admin db, cache and gc: check, upgrade, copy, sign and clean up the results file."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def db() -> None:
     """Check, upgrade, back up and sign the results file.
 
     Examples:
-      edison db check
-      edison db backup --keep 30
-      edison db sign results-copy.db
+      edison admin db check
+      edison admin db backup --keep 30
+      edison admin db sign results-copy.db
     """
 
 
@@ -54,8 +54,8 @@ def check(state: CliState) -> None:
     something is wrong.
 
     Examples:
-      edison db check
-      edison db check --json
+      edison admin db check
+      edison admin db check --json
     """
     terminal, site = Terminal(state), _site(state)
     with closing(open_reader(site.results)) as connection:
@@ -87,7 +87,7 @@ def upgrade_file(state: CliState) -> None:
     Commands that write upgrade the file themselves; commands that only read ask for it.
 
     Examples:
-      edison db upgrade
+      edison admin db upgrade
     """
     terminal, site = Terminal(state), _site(state)
     done = upgrade(site)
@@ -119,8 +119,8 @@ def backup(state: CliState, keep: int) -> None:
     results.db-wal and results.db-shm, then copy it to results.db.
 
     Examples:
-      edison db backup
-      edison db backup --keep 7 --json
+      edison admin db backup
+      edison admin db backup --keep 7 --json
     """
     terminal, site = Terminal(state), _site(state)
     site.require(Role.VIEWER, "db backup")
@@ -151,14 +151,14 @@ def keygen(state: CliState) -> None:
     .edison/trust.yaml, under results: public_keys.
 
     Examples:
-      edison db keygen
-      edison db keygen --json
+      edison admin db keygen
+      edison admin db keygen --json
     """
     terminal = Terminal(state)
     if sys.stdout.isatty():
         raise UsageError(
             "the private key is not printed to a terminal",
-            hint="pipe it: edison db keygen | gh secret set EDISON_SIGNING_KEY --env NAME",
+            hint="pipe it: edison admin db keygen | gh secret set EDISON_SIGNING_KEY --env NAME",
         )
     pair = generate_keys()
     if terminal.json:
@@ -180,7 +180,7 @@ def sign_file(state: CliState, file: Path) -> None:
     EDISON_SIGNING_KEY only. A job for a pull request cannot sign.
 
     Examples:
-      edison db sign "$RUNNER_TEMP/edison/results.db"
+      edison admin db sign "$RUNNER_TEMP/edison/results.db"
     """
     terminal = Terminal(state)
     if "GITHUB_EVENT_NAME" in os.environ and is_proposed(state.folder):
@@ -206,7 +206,7 @@ def adopt_file(state: CliState) -> None:
     command after the download. Elsewhere all results are accepted, and the command does nothing.
 
     Examples:
-      edison db adopt
+      edison admin db adopt
     """
     terminal, site = Terminal(state), _site(state)
     done = adopt(site.results)
@@ -246,8 +246,8 @@ def cache() -> None:
     """Show, clear or export stored answers.
 
     Examples:
-      edison cache stats
-      edison cache export recordings/all.jsonl
+      edison admin cache stats
+      edison admin cache export recordings/all.jsonl
     """
 
 
@@ -260,8 +260,8 @@ def stats(state: CliState) -> None:
     often cells use them, and the cost that reuse saved.
 
     Examples:
-      edison cache stats
-      edison cache stats --json
+      edison admin cache stats
+      edison admin cache stats --json
     """
     terminal, site = Terminal(state), _site(state)
     with closing(open_reader(site.results)) as connection:
@@ -311,8 +311,8 @@ def clear_cache(
     graded again.
 
     Examples:
-      edison cache clear --dry-run
-      edison cache clear --older-than 30 --yes
+      edison admin cache clear --dry-run
+      edison admin cache clear --older-than 30 --yes
     """
     terminal, site = Terminal(state), _site(state)
     wanted = CacheSelection(everything, days)
@@ -338,7 +338,7 @@ def export(state: CliState, file: Path) -> None:
     holds answers, but no prompts and no headers. Only recordings are overwritten.
 
     Examples:
-      edison cache export recordings/all.jsonl
+      edison admin cache export recordings/all.jsonl
     """
     terminal, site = Terminal(state), _site(state)
     path = state.folder / file
@@ -399,8 +399,8 @@ def gc(state: CliState, dry_run: bool, vacuum: bool) -> None:
     settings.retention_days: 0 texts are kept forever.
 
     Examples:
-      edison gc --dry-run
-      edison gc --vacuum
+      edison admin gc --dry-run
+      edison admin gc --vacuum
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))

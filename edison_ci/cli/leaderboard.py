@@ -1,10 +1,11 @@
-"""edison leaderboard and recommend: models and prompt versions ranked, and the one to use."""
+"""edison leaderboard: models and prompt versions ranked, and the one to use."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
@@ -20,8 +21,9 @@ from edison_ci.results.scores import interval_json
 from edison_ci.stats.sentences import comparisons_sentence, p_words, signed, value_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from edison_ci.config.load import Project
     from edison_ci.decide.recommendation import RecommendationResult, RejectedModel
     from edison_ci.results.leaderboard import (
         Contrast,
@@ -115,22 +117,76 @@ _MOST_CONTRASTS = 10
     metavar="N",
     help="Number of rows to show and compare.",
 )
-@click.pass_obj
-def leaderboard(state: CliState, /, experiment: str | None, **options: Any) -> None:
-    """Rank models and prompt versions.
+@click.option("--recommend", is_flag=True, help="Recommend a model by score, cost and latency.")
+@click.option(
+    "--min-score",
+    type=ScoreType(),
+    metavar="POINTS",
+    help="With --recommend: minimum score, such as 80.",
+)
+@click.option(
+    "--max-cost",
+    type=click.FloatRange(min=0),
+    metavar="USD",
+    help="With --recommend: maximum cost of an answer in dollars.",
+)
+@click.option(
+    "--max-latency",
+    type=click.FloatRange(min=0),
+    metavar="MS",
+    help="With --recommend: maximum median latency in milliseconds.",
+)
+@click.pass_context
+def leaderboard(ctx: click.Context, /, experiment: str | None, **options: Any) -> None:
+    """Rank models and prompt versions, or recommend one.
 
     Each prompt version with a model is one row, from its newest complete run. Without EXPERIMENT
     there is a board for each experiment. Differences are tested on the cases that both rows have,
     corrected for the number of comparisons; rows that share a rank are tied. Cases in quarantine
     are left out. If answers were compared pairwise, a second ranking shows the judge's preferences.
 
+    --recommend uses the newest version of each prompt, on the cases that all models have. Best
+    value is the cheapest model that is non-inferior to the most accurate one with a margin of 5
+    points; with too few cases for that test, the output says so. A model is on the front if no
+    other model beats it in score, cost and latency at once. Costs are what an answer costs at the
+    current prices, from the tokens that were stored.
+
     Examples:
       edison leaderboard
       edison leaderboard support-reply --tag billing --min-cases 20
-      edison leaderboard --json
+      edison leaderboard --recommend
+      edison leaderboard --recommend --min-score 80 --max-cost 0.002
     """
+    state: CliState = ctx.obj
     terminal = Terminal(state)
+    _refuse_mixed(ctx, recommend=options["recommend"])
     project = open_readable_project(state, terminal)
+    if options["recommend"]:
+        _recommend(terminal, project, experiment, options)
+    else:
+        _rank(terminal, project, experiment, options)
+
+
+_RANKING = ("tags", "min_cases", "top")
+_REQUIREMENTS = ("min_score", "max_cost", "max_latency")
+
+
+def _refuse_mixed(ctx: click.Context, *, recommend: bool) -> None:
+    """Raise UsageError if an option belongs to the other form of the command."""
+    for param in ctx.command.params:
+        if param.name not in (_RANKING if recommend else _REQUIREMENTS):
+            continue
+        if ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT:
+            said = "does not go with" if recommend else "needs"
+            raise UsageError(
+                f"{param.opts[0]} {said} --recommend", hint="see: edison leaderboard --help"
+            )
+
+
+def _rank(
+    terminal: Terminal, project: Project, experiment: str | None, options: Mapping[str, Any]
+) -> None:
+    """Print the board of each experiment."""
     rule = BoardRule(min_cases=options["min_cases"], most=options["top"])
     tags, boards = options["tags"], []
     with results_of(project) as connection:
@@ -316,38 +372,10 @@ def _contrast(board: Leaderboard, contrast: Contrast) -> dict[str, Any]:
     }
 
 
-@click.command(cls=EdisonCommand)
-@click.argument("experiment", required=False)
-@click.option("--min-score", type=ScoreType(), metavar="POINTS", help="Minimum score, such as 80.")
-@click.option(
-    "--max-cost",
-    type=click.FloatRange(min=0),
-    metavar="USD",
-    help="Maximum cost of an answer in dollars.",
-)
-@click.option(
-    "--max-latency",
-    type=click.FloatRange(min=0),
-    metavar="MS",
-    help="Maximum median latency in milliseconds.",
-)
-@click.pass_obj
-def recommend(state: CliState, /, experiment: str | None, **options: Any) -> None:
-    """Recommend a model by score, cost and latency.
-
-    Uses the newest version of each prompt, on the cases that all models have. Best value is the
-    cheapest model that is non-inferior to the most accurate one with a margin of 5 points; with too
-    few cases for that test, the output says so. A model is on the front if no other model beats it
-    in score, cost and latency at once. Costs are what an answer costs at the current prices, from
-    the tokens that were stored.
-
-    Examples:
-      edison recommend
-      edison recommend support-reply --min-score 80 --max-cost 0.002
-      edison recommend --max-latency 1500 --json
-    """
-    terminal = Terminal(state)
-    project = open_readable_project(state, terminal)
+def _recommend(
+    terminal: Terminal, project: Project, experiment: str | None, options: Mapping[str, Any]
+) -> None:
+    """Print the recommended model of each experiment."""
     max_usd = options["max_cost"]
     required = Requirements(
         min_score=options["min_score"],

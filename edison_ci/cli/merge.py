@@ -1,4 +1,4 @@
-"""edison merge: the shards of a run combined into one run with its verdict."""
+"""edison runs merge: the shards of a run combined into one run with its verdict."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def merge(state: CliState, /, shards: tuple[Path, ...], into: Path | None, **giv
     there is no verdict and the exit code is 3. Merging the same shards again changes nothing.
 
     Examples:
-      edison merge shards/*.db
-      edison merge one.db two.db --into merged.db --json
-      edison merge shards/*.db --junit junit.xml --markdown report.md
+      edison runs merge shards/*.db
+      edison runs merge one.db two.db --into merged.db --json
+      edison runs merge shards/*.db --junit junit.xml --markdown report.md
     """
     terminal = Terminal(state)
     wanted = requested_reports(given)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+COMPLETE = "_EDISON_COMPLETE"
+"""Environment variable by which a shell requests completions."""
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 

@@ -1,4 +1,4 @@
-"""edison plan and render: what a run would do and cost, and the request for one case."""
+"""edison plan: what a run would do and cost."""
 
 from __future__ import annotations
 
@@ -7,37 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import (
-    experiment_of,
-    find_prompt,
     open_project,
-    parse_variables,
 )
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.cli.terminal import as_json as problem_json
 from edison_ci.config import requirements
-from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for, exceeded
-from edison_ci.documents.secrets import redacted
-from edison_ci.errors import Location, Problem, Severity, UsageError
+from edison_ci.errors import UsageError
 from edison_ci.numeric import count_range, counted, dollar_range, duration_range, fixed, significant
 from edison_ci.plan.baseline import Impact, impact_since
 from edison_ci.plan.interim_analysis import both_sides
 from edison_ci.plan.plan import Plan, as_json, matrix
 from edison_ci.plan.plan import plan_run as make_plan
-from edison_ci.plan.selection import MAX_SHARDS, find_case, find_configuration
-from edison_ci.plan.versions import label_of, short
+from edison_ci.plan.selection import MAX_SHARDS
 from edison_ci.stats.power import DEFAULT_SD
-from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Configuration
-    from edison_ci.config.prompt import Prompt
     from edison_ci.plan.estimate import Load
     from edison_ci.plan.interim_analysis import Kind
-    from edison_ci.records import Case, Json, Message
 
 
 _NOTHING = "skipped: nothing affected"
@@ -259,130 +248,3 @@ def _evidence(terminal: Terminal, plan: Plan) -> None:
             f"  The {significant(100 * plan.margin, 3)}-point margin needs about "
             f"{counted(needed, noun)}: {verdict}."
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedPrompt:
-    """A prompt rendered for one case."""
-
-    prompt: Prompt
-    label: str
-    case: Case
-    messages: tuple[Message, ...]
-    configuration: Configuration | None
-    counter: TokenCounter
-
-    def warnings(self) -> list[Problem]:
-        """Return a warning if it exceeds the context of the model."""
-        if self.configuration is None:
-            return []
-        texts = [message.content for message in self.messages]
-        excess = exceeded(self.configuration, self.prompt, texts)
-        if excess is None:
-            return []
-        where = Location(self.prompt.path, self.prompt.sections[-1].line, 1)
-        message = f"case {self.case.id!r} is {excess.text}"
-        return [Problem(where, "context", message, excess.hint, Severity.WARNING)]
-
-
-@click.command(cls=EdisonCommand)
-@click.argument("prompt")
-@click.option("--case", "case_id", metavar="ID", help="Id of the case; default: the first.")
-@click.option("--experiment", metavar="NAME", help="Experiment with the cases and models.")
-@click.option("--model", metavar="NAME", help="Model configuration; default: the first.")
-@click.option(
-    "--var", "variables", multiple=True, metavar="NAME=VALUE", help="Set a variable; repeatable."
-)
-@click.pass_obj
-def render(state: CliState, /, prompt: str, **options: Any) -> None:
-    """Show the exact request for one case.
-
-    PROMPT is a path or an id. The number of tokens is shown for each message. A variable whose
-    declared type is not a string takes JSON. Texts that look like keys are redacted.
-
-    Examples:
-      edison render support-reply
-      edison render prompts/support-reply.md --case return-green-blanket
-      edison render support-reply --var message="Where is my order?" --json
-    """
-    terminal = Terminal(state)
-    project = open_project(state)
-    found = find_prompt(project, prompt, state.folder)
-    home = experiment_of(project, found, options["experiment"])
-    configuration = find_configuration(home, found, options["model"])
-    case = find_case(project, home, options["case_id"])
-    rendered = RenderedPrompt(
-        prompt=found,
-        label=label_of(found, project.root),
-        case=case,
-        messages=_messages(found, case, parse_variables(found, options["variables"])),
-        configuration=configuration,
-        counter=counter_for(configuration.model) if configuration else ESTIMATE,
-    )
-    terminal.warnings(rendered.warnings())
-    if terminal.json:
-        terminal.document(_request_document(rendered))
-    else:
-        _show_request(terminal, rendered)
-
-
-def _messages(prompt: Prompt, case: Case, given: dict[str, Json]) -> tuple[Message, ...]:
-    graded = {"expected": case.expected} if prompt.header.type == "grader" else {}
-    values = {**case.inputs, **graded, **given}
-    try:
-        return prompt.render(values)
-    except MissingValueError as error:
-        known = ", ".join(sorted(values)) or "none"
-        raise UsageError(
-            f"{error.name} is missing for case {case.id!r}",
-            hint=f"variables given: {known}; set more with --var NAME=VALUE",
-        ) from None
-    except RenderError as error:
-        raise UsageError(
-            f"case {case.id!r} cannot be rendered: {error}", hint=f"see {prompt.path}"
-        ) from None
-
-
-def _request_document(rendered: RenderedPrompt) -> dict[str, Any]:
-    prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
-    counts = [counter.count(message.content) for message in rendered.messages]
-    return {
-        "prompt": {
-            "id": prompt.id,
-            "path": prompt.path,
-            "hash": prompt.version,
-            "label": rendered.label,
-        },
-        "case": rendered.case.id,
-        "model": configuration.name if configuration else None,
-        "params": dict(configuration.params) if configuration else {},
-        "expect": prompt.expect,
-        "messages": [
-            {"role": m.role, "content": m.content, "tokens": n}
-            for m, n in zip(rendered.messages, counts, strict=True)
-        ],
-        "tools": prompt.tools,
-        "tokens": {"total": sum(counts), "method": counter.method, "exact": counter.exact},
-        "warnings": [problem_json(warning) for warning in rendered.warnings()],
-    }
-
-
-def _show_request(terminal: Terminal, rendered: RenderedPrompt) -> None:
-    prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
-    hashed = short(prompt.version)
-    terminal.note(f"{prompt.id} {rendered.label} ({hashed}), case {rendered.case.id}")
-    if configuration is not None:
-        sent = ", ".join(f"{k}={v}" for k, v in configuration.params.items())
-        model = configuration.model
-        terminal.note(f"{configuration.name}: {model.provider}/{model.model} ({sent})")
-    mark = "" if counter.exact else "~"
-    total = 0
-    for message in rendered.messages:
-        count = counter.count(message.content)
-        total += count
-        terminal.result(StyledText(f"--- {message.role} ({mark}{count:,} tokens)", bold=True))
-        for line in redacted(message.content).split("\n"):
-            terminal.result(line)
-    terminal.note(f"{mark}{total:,} tokens ({counter.method})")
-    if any(redacted(message.content) != message.content for message in rendered.messages):
-        terminal.note("texts that look like keys are redacted here; a model would get them in full")

@@ -1,4 +1,4 @@
-"""edison prices: the price table of models."""
+"""edison admin prices: the price table of models."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def prices(ctx: click.Context) -> None:
     Without a command it prints the size, date and source of the table.
 
     Examples:
-      edison prices
-      edison prices show gpt-4o
-      edison prices update --from model_prices_and_context_window.json
+      edison admin prices
+      edison admin prices show gpt-4o
+      edison admin prices update --from model_prices_and_context_window.json
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(show, pattern=None)
@@ -55,14 +55,14 @@ def show(state: CliState, pattern: str | None) -> None:
     Names are PROVIDER/MODEL; prices are dollars per million tokens.
 
     Examples:
-      edison prices show gpt-4o
-      edison prices show anthropic/ --json
+      edison admin prices show gpt-4o
+      edison admin prices show anthropic/ --json
     """
     terminal = Terminal(state)
     table = _table(state)
     wanted = {k: v for k, v in sorted(table.models.items()) if not pattern or pattern in k}
     if pattern and not wanted:
-        hint = did_you_mean(pattern, table.models) or "see: edison prices show / --json"
+        hint = did_you_mean(pattern, table.models) or "see: edison admin prices show / --json"
         raise UsageError(f"no model's name contains {pattern!r}", hint=hint)
     about = {"date": table.date, "source": table.source, "origin": table.origin}
     if terminal.json:
@@ -71,7 +71,7 @@ def show(state: CliState, pattern: str | None) -> None:
     if not pattern:
         terminal.result(f"{len(table.models):,} models, prices of {table.date} ({table.origin})")
         terminal.result(f"source: {table.source}")
-        terminal.note("show some with: edison prices show PATTERN")
+        terminal.note("show some with: edison admin prices show PATTERN")
         return
     keys = ("in", "out", "cached_in", "cache_write")
     rows: list[tuple[str, ...]] = [
@@ -111,7 +111,7 @@ def update(state: CliState, source: Path) -> None:
     no longer lists are kept and marked as retired.
 
     Examples:
-      edison prices update --from model_prices_and_context_window.json
+      edison admin prices update --from model_prices_and_context_window.json
     """
     terminal = Terminal(state)
     root = state.enter_project(find_root(state.folder))
@@ -176,7 +176,8 @@ def _load(root: Path) -> PriceTable:
         return load_prices(WorkingTree(root))
     except Fault as fault:
         hint = (
-            fault.hint or f"create it again: remove {PROJECT_FILE}, then run edison prices update"
+            fault.hint
+            or f"create it again: remove {PROJECT_FILE}, then run edison admin prices update"
         )
         raise UsageError(_message(PROJECT_FILE, fault), hint=hint) from None
 

@@ -1,4 +1,4 @@
-"""edison schema: the JSON Schema of a kind of file."""
+"""edison admin schema: the JSON Schema of a kind of file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def schema(state: CliState, kind: str | None) -> None:
     editors support. The schema of experiments includes the checks of installed plugins.
 
     Examples:
-      edison schema experiment
-      edison schema rubric > rubric.schema.json
+      edison admin schema experiment
+      edison admin schema rubric > rubric.schema.json
     """
     if kind is None:
         terminal = Terminal(state)

@@ -1,39 +1,23 @@
-"""edison status, watch, pause and cancel: the state of runs, and commands that stop them."""
+"""edison status: the state of runs."""
 
 from __future__ import annotations
 
-import json
-import time
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from edison_ci import utc
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.summary import STATUS_COLORS, cost_text, document, show_run, show_slices
-from edison_ci.cli.terminal import ODD, StyledText, Terminal
+from edison_ci.cli.summary import cost_text, document, show_run, show_slices
+from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.numeric import counted, dollars, points
-from edison_ci.operate.site import Role, Site, open_site
+from edison_ci.numeric import points
+from edison_ci.operate.site import Site, open_site
 from edison_ci.records import RunStatus
 from edison_ci.results.report import as_json
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.snapshot import eval_suite_of
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import reclaim
-from edison_ci.store.liveness import is_alive, request_control
-from edison_ci.store.runs import TRIAL, Event, Run, events, find_run, move_run, recent_runs
-from edison_ci.store.writer import Writer
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
-    from pathlib import Path
-
-_POLL_S = 0.25
-_PATIENCE_S = 30.0
-"""Seconds that `pause` and `cancel` wait for the run to end."""
+from edison_ci.store.liveness import is_alive
+from edison_ci.store.runs import TRIAL, Run, find_run, recent_runs
 
 
 @click.command(cls=EdisonCommand)
@@ -63,14 +47,14 @@ def status(state: CliState, wanted: str | None, slices: bool, failed: bool, tria
         if on and wanted is None:
             raise UsageError(f"{option} needs a RUN", hint=f"edison status latest {option}")
     project = open_site(state.enter_project(find_root(state.folder)))
-    reader = _reader(project)
+    reader = open_reader(project.results)
     try:
         if wanted is not None:
-            result = RunResult(reader, _current(project, find_run(reader, wanted)))
+            result = RunResult(reader, current_run(project, find_run(reader, wanted)))
             _show_one(terminal, result, slices=slices, failed=failed)
             return
         runs = recent_runs(reader, trials=trials)
-        results = [RunResult(reader, _current(project, run)) for run in runs]
+        results = [RunResult(reader, current_run(project, run)) for run in runs]
         if terminal.json:
             terminal.document({"runs": [{**as_json(one), "gates": []} for one in results]})
         else:
@@ -127,171 +111,6 @@ def _marks(run: Run) -> str:
     return f" ({', '.join(marks)})" if marks else ""
 
 
-@click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
-@click.option(
-    "--since", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Start after this event."
-)
-@click.pass_obj
-def watch(state: CliState, wanted: str, since: int) -> None:
-    """Follow a run of another process.
-
-    Prints the events of the run until it ends. With --json each event is one line: seq, time,
-    run_id, type, data.
-
-    Examples:
-      edison watch
-      edison watch support-reply --json
-    """
-    terminal = Terminal(state)
-    project = open_site(state.enter_project(find_root(state.folder)))
-    reader = _reader(project)
-    try:
-        run = find_run(reader, wanted)
-        for event in _follow(project, reader, run, since):
-            if terminal.json:
-                terminal.compact(_event(event))
-            else:
-                _show_event(terminal, event)
-        show_run(terminal, RunResult(reader, _current(project, find_run(reader, run.id))))
-    finally:
-        reader.close()
-
-
-def _follow(project: Site, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:
-    """Yield the events of a run, and wait for more while its process is alive."""
-    last = since
-    while True:
-        living = _current(project, find_run(reader, run.id)).moving
-        for event in events(reader, run.id, after=last):
-            last = event.seq
-            yield event
-        if not living:
-            return
-        time.sleep(_POLL_S)
-
-
-def _event(event: Event) -> dict[str, Any]:
-    return {
-        "seq": event.seq,
-        "time": event.time,
-        "run_id": event.run_id,
-        "type": event.type,
-        "data": event.data,
-    }
-
-
-def _show_event(terminal: Terminal, event: Event) -> None:
-    data = event.data
-    clock = event.time[11:19]
-    if event.type == "run:progress":
-        share = 100 * data["done"] // max(data["total"], 1)
-        cost = f", {dollars(data['cost_microusd'])}" if data["cost_microusd"] else ""
-        cells = counted(data["total"], "cell")
-        terminal.result(f"{clock}  {share:3d}%  {data['done']:,} of {cells}{cost}")
-    elif event.type == "status:changed":
-        color = STATUS_COLORS.get(data["to"], ODD)
-        terminal.result(f"{clock}  {data['from']} -> ", StyledText(data["to"], color))
-    elif event.type == "aggregate:completed" and "interim" in data:
-        interim = data["interim"]
-        going = "continuing" if data["more"] else "done"
-        terminal.result(
-            f"{clock}  interim analysis {interim['number']} of {interim['of']}: "
-            f"{data['verdict']}, {going}"
-        )
-    elif event.type in ("error", "cost:alert"):
-        terminal.result(f"{clock}  ", StyledText(event.type, ODD), f"  {json.dumps(data)}")
-
-
-@click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
-@click.pass_obj
-def pause(state: CliState, wanted: str) -> None:
-    """Pause a run; it can be resumed.
-
-    Calls in flight are finished first. Continue with `edison resume`.
-
-    Examples:
-      edison pause
-      edison pause support-reply
-    """
-    _stop(state, wanted, "pause", RunStatus.PAUSED)
-
-
-@click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
-@click.pass_obj
-def cancel(state: CliState, wanted: str) -> None:
-    """Cancel a run for good.
-
-    Its answers are kept for reuse, but the run cannot be resumed.
-
-    Examples:
-      edison cancel
-      edison cancel 20261115T051816-37753f
-    """
-    _stop(state, wanted, "cancel", RunStatus.CANCELLED)
-
-
-def _stop(state: CliState, wanted: str, asked: str, aim: str) -> None:
-    terminal = Terminal(state)
-    project = open_site(state.enter_project(find_root(state.folder)))
-    project.require(Role.EDITOR, asked)
-    path = project.results
-    reader = _reader(project)
-    try:
-        run = find_run(reader, wanted)
-        if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED, aim) or (
-            aim == RunStatus.PAUSED and run.status == RunStatus.FAILED
-        ):
-            raise UsageError(f"run {run.id} is {run.status} already", hint="see: edison status")
-        if run.moving and run.owner and is_alive(_locks(project), run.owner):
-            with Writer(path) as writer:
-                writer.submit(request_control(run.id, asked)).result()
-            _wait(reader, run.id)
-        else:
-            _settle(path, project, run, aim, asked)
-        ended = find_run(reader, run.id)
-    finally:
-        reader.close()
-    if terminal.json:
-        terminal.document({"run_id": ended.id, "status": ended.status})
-    else:
-        terminal.result(f"{ended.experiment} {ended.id} is ", StyledText(ended.status, ODD))
-    if ended.status == RunStatus.PAUSED and aim == RunStatus.PAUSED:
-        terminal.note(f"Continue with: edison resume {ended.id}")
-
-
-def _wait(reader: sqlite3.Connection, run_id: str) -> None:
-    """Wait until the process of a run has stopped."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        if not find_run(reader, run_id).moving:
-            return
-        time.sleep(_POLL_S)
-    raise UsageError(f"run {run_id} has not stopped yet", hint="check again: edison status")
-
-
-def _settle(path: Path, project: Site, run: Run, aim: str, asked: str) -> None:
-    """Stop a run that has no process."""
-    locks, now = _locks(project), utc.timestamp(utc.now())
-    with Writer(path) as writer:
-        writer.submit(reclaim(lambda owner: is_alive(locks, owner), now=now)).result()
-        if run.status == RunStatus.FAILED:  # CANCELLED can only follow EXECUTING
-            writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
-        if aim == RunStatus.PAUSED and run.status == RunStatus.PENDING:
-            writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
-        writer.submit(move_run(run.id, RunStatus(aim), now, stopped_by=asked)).result()
-
-
-def _reader(project: Site) -> sqlite3.Connection:
-    return open_reader(project.results)
-
-
-def _locks(project: Site) -> Path:
-    return project.locks
-
-
-def _current(project: Site, run: Run) -> Run:
+def current_run(project: Site, run: Run) -> Run:
     """Return a run with its real status: a run whose process died is paused."""
-    return run.as_seen(alive=bool(run.owner) and is_alive(_locks(project), run.owner or ""))
+    return run.as_seen(alive=bool(run.owner) and is_alive(project.locks, run.owner or ""))

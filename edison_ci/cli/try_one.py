@@ -1,4 +1,4 @@
-"""edison try and rerun: one request, with its answer and grade."""
+"""edison try and rerun: one request, with its answer and grade, or only shown."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
+from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import (
     experiment_of,
     find_prompt,
     open_project,
+    parse_variables,
 )
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
+from edison_ci.cli.terminal import as_json as problem_json
 from edison_ci.config import requirements
+from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for, exceeded
 from edison_ci.contracts import CallError
 from edison_ci.documents.secrets import redacted
-from edison_ci.errors import CallFailed, UsageError
+from edison_ci.errors import CallFailed, Location, Problem, Severity, UsageError
 from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import NotAnswered, TrialAnswer, task_of_cell, try_once
 from edison_ci.numeric import dollars, fixed, score
 from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.plan.versions import label_of, short
 from edison_ci.records import CellStatus
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
@@ -32,7 +37,12 @@ from edison_ci.store.runs import find_run
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Configuration
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.records import Case, Json, Message
     from edison_ci.store.cells import Component
 
 _REUSE = dt.timedelta(hours=1)
@@ -47,6 +57,14 @@ _WORDS = {True: "pass", False: "fail", None: "-"}
 @click.option(
     "--no-cache", is_flag=True, help="Request a new answer even if one of the last hour is stored."
 )
+@click.option("--dry-run", is_flag=True, help="Show the exact request, and send nothing.")
+@click.option(
+    "--var",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With --dry-run: set a variable; repeatable.",
+)
 @click.pass_obj
 def try_one(state: CliState, /, prompt: str, **options: Any) -> None:
     """Send one case to a model and show the answer.
@@ -54,13 +72,23 @@ def try_one(state: CliState, /, prompt: str, **options: Any) -> None:
     Shows the answer with its checks, grade and cost. PROMPT is a path or an id. A stored answer of
     the last hour is used again.
 
+    --dry-run shows the messages that would be sent, with the number of tokens of each. A variable
+    whose declared type is not a string takes JSON. Texts that look like keys are redacted.
+
     Examples:
       edison try support-reply
       edison try prompts/support-reply.md --case return-how --model small --no-cache
+      edison try support-reply --dry-run --case return-green-blanket
+      edison try support-reply --dry-run --var message="Where is my order?" --json
     """
     terminal = Terminal(state)
     project = open_project(state)
     found = find_prompt(project, prompt, state.folder)
+    if options["dry_run"]:
+        _preview(terminal, project, found, options)
+        return
+    if options["variables"]:
+        raise UsageError("--var needs --dry-run", hint="a case is sent as the dataset has it")
     home = experiment_of(project, found, options["experiment"])
     if home is None or found.header.type == "grader":
         raise UsageError(
@@ -234,3 +262,114 @@ def _word(component: Component) -> str:
     if component.status != CellStatus.OK:
         return component.status
     return "" if component.kind == "criterion" and component.passed else _WORDS[component.passed]
+
+
+# --- --dry-run ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A prompt rendered for one case."""
+
+    prompt: Prompt
+    label: str
+    case: Case
+    messages: tuple[Message, ...]
+    configuration: Configuration | None
+    counter: TokenCounter
+
+    def warnings(self) -> list[Problem]:
+        """Return a warning if it exceeds the context of the model."""
+        if self.configuration is None:
+            return []
+        texts = [message.content for message in self.messages]
+        excess = exceeded(self.configuration, self.prompt, texts)
+        if excess is None:
+            return []
+        where = Location(self.prompt.path, self.prompt.sections[-1].line, 1)
+        message = f"case {self.case.id!r} is {excess.text}"
+        return [Problem(where, "context", message, excess.hint, Severity.WARNING)]
+
+
+def _preview(
+    terminal: Terminal, project: Project, found: Prompt, options: Mapping[str, Any]
+) -> None:
+    """Print the exact request for one case; nothing is sent."""
+    home = experiment_of(project, found, options["experiment"])
+    configuration = find_configuration(home, found, options["model"])
+    case = find_case(project, home, options["case_id"])
+    rendered = RenderedPrompt(
+        prompt=found,
+        label=label_of(found, project.root),
+        case=case,
+        messages=_messages(found, case, parse_variables(found, options["variables"])),
+        configuration=configuration,
+        counter=counter_for(configuration.model) if configuration else ESTIMATE,
+    )
+    terminal.warnings(rendered.warnings())
+    if terminal.json:
+        terminal.document(_request_document(rendered))
+    else:
+        _show_request(terminal, rendered)
+
+
+def _messages(prompt: Prompt, case: Case, given: dict[str, Json]) -> tuple[Message, ...]:
+    graded = {"expected": case.expected} if prompt.header.type == "grader" else {}
+    values = {**case.inputs, **graded, **given}
+    try:
+        return prompt.render(values)
+    except MissingValueError as error:
+        known = ", ".join(sorted(values)) or "none"
+        raise UsageError(
+            f"{error.name} is missing for case {case.id!r}",
+            hint=f"variables given: {known}; set more with --var NAME=VALUE",
+        ) from None
+    except RenderError as error:
+        raise UsageError(
+            f"case {case.id!r} cannot be rendered: {error}", hint=f"see {prompt.path}"
+        ) from None
+
+
+def _request_document(rendered: RenderedPrompt) -> dict[str, Any]:
+    prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
+    counts = [counter.count(message.content) for message in rendered.messages]
+    return {
+        "prompt": {
+            "id": prompt.id,
+            "path": prompt.path,
+            "hash": prompt.version,
+            "label": rendered.label,
+        },
+        "case": rendered.case.id,
+        "model": configuration.name if configuration else None,
+        "params": dict(configuration.params) if configuration else {},
+        "expect": prompt.expect,
+        "messages": [
+            {"role": m.role, "content": m.content, "tokens": n}
+            for m, n in zip(rendered.messages, counts, strict=True)
+        ],
+        "tools": prompt.tools,
+        "tokens": {"total": sum(counts), "method": counter.method, "exact": counter.exact},
+        "warnings": [problem_json(warning) for warning in rendered.warnings()],
+    }
+
+
+def _show_request(terminal: Terminal, rendered: RenderedPrompt) -> None:
+    prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
+    hashed = short(prompt.version)
+    terminal.note(f"{prompt.id} {rendered.label} ({hashed}), case {rendered.case.id}")
+    if configuration is not None:
+        sent = ", ".join(f"{k}={v}" for k, v in configuration.params.items())
+        model = configuration.model
+        terminal.note(f"{configuration.name}: {model.provider}/{model.model} ({sent})")
+    mark = "" if counter.exact else "~"
+    total = 0
+    for message in rendered.messages:
+        count = counter.count(message.content)
+        total += count
+        terminal.result(StyledText(f"--- {message.role} ({mark}{count:,} tokens)", bold=True))
+        for line in redacted(message.content).split("\n"):
+            terminal.result(line)
+    terminal.note(f"{mark}{total:,} tokens ({counter.method})")
+    if any(redacted(message.content) != message.content for message in rendered.messages):
+        terminal.note("texts that look like keys are redacted here; a model would get them in full")

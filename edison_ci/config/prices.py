@@ -182,12 +182,12 @@ def parse_table(data: bytes, *, origin: str) -> PriceTable:
     value = parse_json(text)
     if not isinstance(value, dict) or not isinstance(models := value.get("models"), dict):
         raise Fault(
-            "prices", f"{origin} is not a price table", "create it with edison prices update"
+            "prices", f"{origin} is not a price table", "create it with edison admin prices update"
         )
     for name, row in models.items():
         if reason := _wrong_row(row):
             at = place(text, max(text.find(json.dumps(name)), 0))
-            hint = "create it again with edison prices update"
+            hint = "create it again with edison admin prices update"
             raise Fault("prices", f"{origin}: {short(name)} {reason}", hint, at=at)
     date, source = value.get("date"), value.get("source")
     if not _is_date(date):

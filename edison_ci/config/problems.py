@@ -104,7 +104,7 @@ def _message(item: dict[str, Any], path: Loc, missing: str) -> Message:
         given = item.get("input")
         return say(name, brief(given), {**context, "given": given})
     code, message = kind.replace("_", "-"), f"{name}: {item['msg']}"
-    return Message(code, message, "see: edison schema")
+    return Message(code, message, "see: edison admin schema")
 
 
 def _name(path: Loc) -> str:

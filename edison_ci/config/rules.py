@@ -139,7 +139,7 @@ class RegistryRules:
         registry = self._refs.header.paths.models
         where = Location(registry if table.origin == "bundled" else table.origin)
         message = f"the prices are of {table.date}, more than a year old: costs may be wrong"
-        hint = "update them with: edison prices update --from FILE"
+        hint = "update them with: edison admin prices update --from FILE"
         warning = Problem(where, "old-prices", message, hint, Severity.WARNING)
         self._refs.files.problems.append(warning)
 

@@ -138,7 +138,7 @@ PublicKey = Annotated[
     TextPattern(
         r"[A-Za-z0-9+/]{43}=",
         "a public key for results",
-        "write what edison db keygen prints",
+        "write what edison admin db keygen prints",
         "key",
     ),
 ]
@@ -148,7 +148,7 @@ class TrustedResults(Shape):
     """Results that pull requests may start from."""
 
     public_keys: Annotated[tuple[PublicKey, ...], items(0, 20), UNIQUE] = Field(
-        (), description="Public keys of signed results; create a pair with edison db keygen."
+        (), description="Public keys of signed results; create a pair with edison admin db keygen."
     )
 
 

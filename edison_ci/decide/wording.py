@@ -318,7 +318,7 @@ def unmeasured(gate: Gate, *, picked: int = 0) -> str:
         said = "No answer of this run was graded by a person"
         if picked:
             said = f"People graded {cases(picked)} that were picked, and no random sample"
-        return f"{said}: run `edison grade`, then `edison gate`."
+        return f"{said}: run `edison grade`, then `edison compare --gates`."
     return "No answers of this run were compared head to head."
 
 

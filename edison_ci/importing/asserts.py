@@ -245,7 +245,7 @@ UNSUPPORTED_TYPES = {
     "contains-sql": "is_sql parses the whole answer, or one code fence",
     "webhook": "no check calls a service; `command` runs a program with settings.allow_code",
     "pi": "the scorer of Pi Labs is not supported; use a grader",
-    "max-score": "no output is selected; `edison recommend` compares models",
+    "max-score": "no output is selected; `edison leaderboard --recommend` compares models",
     "meteor": "METEOR is not supported; chrf and token_f1 are similar",
     "gleu": "GLEU is not supported; bleu and chrf are similar",
     "guardrails": "results of guardrails are not stored; use `safety` to screen answers",

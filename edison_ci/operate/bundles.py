@@ -227,7 +227,7 @@ def write_bundle(site: Site, runs: Sequence[Run], target: Path) -> int:
     for run in runs:
         if run.moving:
             raise UsageError(
-                f"run {run.id} is still running", hint="wait until it has ended: edison watch"
+                f"run {run.id} is still running", hint="wait until it has ended: edison runs watch"
             )
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
         database = Path(name) / _DATABASE

@@ -141,7 +141,7 @@ def _verify_edit(changed: str | None, wanted: Sequence[QuarantinedCase], before:
                 return changed
     raise UsageError(
         f"{QUARANTINE} is written in a way that cannot be edited safely",
-        hint="edit it by hand; `edison schema quarantine` shows its format",
+        hint="edit it by hand; `edison admin schema quarantine` shows its format",
     )
 
 

@@ -67,7 +67,7 @@ def sign(path: Path, private: str) -> str:
     if raw is None or len(raw) != _KEY_BYTES:
         raise UsageError(
             f"{VARIABLE} is not a valid private key",
-            hint="create one with `edison db keygen`, and store it as a secret of an environment",
+            hint="create one: `edison admin db keygen`, and store it as a secret of an environment",
         )
     _refuse_unfinished(path)
     key = _ed25519().Ed25519PrivateKey.from_private_bytes(raw)
@@ -111,10 +111,11 @@ def _signature(path: Path) -> bytes | None:
 def _refuse_unfinished(path: Path) -> None:
     """Raise for a file with a log beside it: its bytes are not complete."""
     if not path.is_file():
-        raise UsageError(f"{path} does not exist", hint="create a copy: edison db backup")
+        raise UsageError(f"{path} does not exist", hint="create a copy: edison admin db backup")
     if any(map(_has_content, _logs(path))):
         raise UsageError(
-            f"{path} is in use: there is a log beside it", hint="sign a copy: edison db backup"
+            f"{path} is in use: there is a log beside it",
+            hint="sign a copy: edison admin db backup",
         )
 
 

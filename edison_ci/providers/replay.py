@@ -108,7 +108,7 @@ def run_answers(connection: sqlite3.Connection, run_id: str) -> Iterator[Recorde
     for *values, checksum in answers_of_run(connection, run_id):
         if checksum != text_hash(values[2], values[3]):
             message = f"the stored answer {values[0][:12]} is damaged: its checksum does not match"
-            raise StoreError(message, hint="run: edison db check")
+            raise StoreError(message, hint="run: edison admin db check")
         values[3] = json.loads(values[3]) if values[3] else None
         yield RecordedAnswer(*values)
 

@@ -130,7 +130,8 @@ class ReviewContext:
         if alive:
             raise BusyError(
                 f"run {alive[0]} of {suggestion.experiment} is active: decide when it has ended",
-                hint=f"follow it: edison watch {alive[0]}, or stop it: edison pause {alive[0]}",
+                hint=f"follow it: edison runs watch {alive[0]}, or stop it: "
+                f"edison runs pause {alive[0]}",
             )
 
 

@@ -189,7 +189,7 @@ def _make_label(at: Candidate, given: HumanGrade, actor: str, /, **more: Any) ->
         )
     except ValidationError as error:
         wrong = first_message(error)
-        hint = wrong.hint or "see the format of labels: edison schema labels"
+        hint = wrong.hint or "see the format of labels: edison admin schema labels"
         raise UsageError(f"invalid label: {wrong.message}", hint=hint) from None
 
 

@@ -282,7 +282,7 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     elif "readonly" in text or "read-only" in text:
         hint = "the file or its folder cannot be written"
     elif "malformed" in text or "not a database" in text:
-        hint = "the file is damaged; check it with `edison db check`, or restore a backup"
+        hint = "the file is damaged; check it with `edison admin db check`, or restore a backup"
     elif "unable to open" in text:
         hint = "check the permissions of the file and its folder"
     return StoreError(f"{path.name}: {text}", hint=hint)
@@ -323,7 +323,7 @@ def _newer(path: Path) -> UsageError:
 
 
 def _older(path: Path) -> UsageError:
-    return UsageError(f"{path} was made by an older edison", hint="run: edison db upgrade")
+    return UsageError(f"{path} was made by an older edison", hint="run: edison admin db upgrade")
 
 
 def _unreleased(path: Path) -> StoreError:

@@ -448,7 +448,9 @@ def _close(
         f"update attempt set {assignments} where id = ? and state = 'reserved'", (*values, attempt)
     )
     if done.rowcount != 1:
-        raise StoreError(f"attempt {attempt} was settled already", hint="run: edison db check")
+        raise StoreError(
+            f"attempt {attempt} was settled already", hint="run: edison admin db check"
+        )
 
 
 # The same few scopes and days are asked about for every call.

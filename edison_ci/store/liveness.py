@@ -71,7 +71,7 @@ def refuse_while_run(locks: Path) -> None:
         processes = ", ".join(sorted({owner.partition("-")[0] for owner in alive})[:5])
         raise BusyError(
             f"an experiment is running here, by process {processes}",
-            hint="wait until it is done, or pause it with: edison pause",
+            hint="wait until it is done, or pause it with: edison runs pause",
         )
 
 
@@ -106,7 +106,7 @@ def _housekeeping_lock(locks: Path, what: str) -> Iterator[None]:
         except BlockingIOError:
             other = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
             raise BusyError(
-                f"edison {other or 'gc'} is at work on the results",
+                f"edison admin {other or 'gc'} is at work on the results",
                 hint="try again when it is done",
             ) from None
         os.ftruncate(descriptor, 0)
@@ -211,7 +211,7 @@ def experiment_lock(
             if wait is None:
                 raise BusyError(
                     f"{experiment} is already running, as {other}",
-                    hint="wait for it with --wait, or stop it with: edison cancel",
+                    hint="wait for it with --wait, or stop it with: edison runs cancel",
                 ) from None
             wait(other)
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -308,7 +308,7 @@ def publish(results: Path, stage: Path, run_ids: Iterable[str], entry: AuditEntr
         if wrong:
             raise StoreError(
                 f"the results would not be sound: {wrong[0]}",
-                hint="check every shard with `edison db check`; nothing was changed",
+                hint="check every shard with `edison admin db check`; nothing was changed",
             )
         with open_for_change(results) as target:
             for run_id in run_ids:

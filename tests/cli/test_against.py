@@ -211,7 +211,13 @@ def test_a_prompt_is_compared_on_a_model_that_the_base_only_lists(
 def test_a_base_without_the_experiment_is_not_asked_for_again(edison: Edison, shop: Folder) -> None:
     shop.git("rm", "--quiet", "--cached", "experiments/support-reply.yaml")
     shop.git("commit", "--quiet", "--message", "without it")
-    for command in (("run", "--against", "main"), ("gate",)):
+    for command in (
+        ("run", "--against", "main"),
+        (
+            "compare",
+            "--gates",
+        ),
+    ):
         said = edison(shop, *command).out
         assert "SKIPPED  composite" in said
         assert "Nothing to compare with: main has no such experiment." in said

@@ -78,7 +78,7 @@ def test_annotations_come_with_json_too(edison: Edison, mini: Folder) -> None:
     assert len(commands(edison(mini, "validate", "--json").err)) == 1
 
 
-@pytest.mark.parametrize("words", ["plan", "models list", "render hello"])
+@pytest.mark.parametrize("words", ["plan", "models list", "try --dry-run hello"])
 def test_any_command_that_fails_on_files_annotates_them(
     edison: Edison, mini: Folder, words: str
 ) -> None:
@@ -127,7 +127,7 @@ def test_outside_of_actions_there_are_none(
 FAKE = "::error file=a::fake\\n::add-mask::x\\n##[error]y\\n  ::stop-commands::z"
 
 
-@pytest.mark.parametrize("words", ["render hello", "render hello --json"])
+@pytest.mark.parametrize("words", ["try --dry-run hello", "try --dry-run hello --json"])
 def test_a_command_in_a_file_is_not_obeyed(edison: Edison, mini: Folder, words: str) -> None:
     mini.write("datasets/names.jsonl", f'{{"id": "ada", "input": {{"name": "{FAKE}"}}}}\n')
     done = edison(mini, *words.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +15,13 @@ import pytest
 
 from edison_ci import __version__
 from edison_ci.cli import app, schema
-from edison_ci.cli.app import COMMANDS
+from edison_ci.cli.groups import COMMANDS, EVERYDAY, RENAMED, TABLES
 from edison_ci.cli.options import EdisonCommand
 from edison_ci.errors import EdisonError, ExitCode, Location, UsageError
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
+    from edison_ci.cli.groups import Entry
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
@@ -27,7 +29,7 @@ KEY = "sk-proj-" + "a1B2" * 8
 
 
 def replace(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Let `edison schema` end in an error of any kind."""
+    """Let `edison admin schema` end in an error of any kind."""
 
     @click.command(cls=EdisonCommand)
     def broken() -> None:
@@ -43,20 +45,36 @@ def replace(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_the_help_lists_every_command_once(edison: Edison, folder: Folder) -> None:
     done = edison(folder, "--help")
     assert (done.code, done.err) == (0, "")
+    listed = done.out.partition("\nMore")[2].partition("\nOptions:")[0]
+    rows = dict(line.strip().split("  ", 1) for line in listed.splitlines()[1:] if line.strip())
+    sections = {section: re.sub(r" \(.*?\)", "", names) for section, names in rows.items()}
     for name, entry in COMMANDS.items():
-        assert done.out.count(f"\n  {name} ") == 1
-        assert entry.line in done.out
+        if entry.section == EVERYDAY:
+            assert done.out.count(f"\n  {name} ") == 1
+            assert entry.line in done.out
+        else:
+            assert sections[entry.section].strip().split(", ").count(name) == 1
+    assert sum(entry.section == EVERYDAY for entry in COMMANDS.values()) == 12
 
 
 def test_the_help_tells_the_exit_codes(edison: Edison, folder: Folder) -> None:
-    said = edison(folder, "--help").out
+    said = " ".join(edison(folder, "--help").out.split())
     for code in ExitCode:
-        assert f"\n  {int(code):<3}  {code.meaning}\n" in said
+        assert f" {int(code)} {re.split('[,:;]', code.meaning)[0]}" in said
 
 
-@pytest.mark.parametrize(("name", "entry"), COMMANDS.items(), ids=lambda x: str(x)[:12])
-def test_the_line_about_a_command_is_the_first_of_its_own_help(name: str, entry: app.Entry) -> None:
-    command = app.all_commands()[name]
+EVERY_ENTRY = {**COMMANDS, **{f"{g} {n}": e for g, t in TABLES.items() for n, e in t.items()}}
+
+
+@pytest.mark.parametrize(("name", "entry"), EVERY_ENTRY.items(), ids=lambda x: str(x)[:12])
+def test_the_line_about_a_command_is_the_first_of_its_own_help(name: str, entry: Entry) -> None:
+    ctx = click.Context(app.edison)
+    command: click.Command = app.edison
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(ctx, word)
+        assert found is not None
+        command = found
     assert str(command.help).splitlines()[0] == entry.line
     assert entry.line.endswith(".")
 
@@ -78,10 +96,10 @@ def test_no_command_is_an_error_in_json(edison: Edison, folder: Folder) -> None:
     [
         (["valdate"], "did you mean 'validate'?"),
         (["PLAN"], "did you mean 'plan'?"),
-        (["render-prompt"], "did you mean 'render'?"),
+        (["compair"], "did you mean 'compare'?"),
         (["models", "xyz"], "commands: list"),
         (["models", "lst"], "did you mean 'list'?"),
-        (["prices", "upd"], "did you mean 'update'?"),
+        (["admin", "prices", "upd"], "did you mean 'update'?"),
     ],
 )
 def test_an_unknown_command_names_the_nearest(
@@ -93,6 +111,27 @@ def test_an_unknown_command_names_the_nearest(
     assert "--help" in done.err
 
 
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_former_name_tells_the_command_of_today(
+    edison: Edison, folder: Folder, name: str
+) -> None:
+    done = edison(folder, name, "anything", "--json")
+    assert done.code == 2
+    assert (
+        json.loads(done.out)["error"]["message"]
+        == f"edison {name} is now: edison " + (RENAMED[name])
+    )
+    ctx = click.Context(app.edison)
+    command, *words = RENAMED[name].split()
+    found = app.edison.get_command(ctx, command)
+    if isinstance(found, click.Group):
+        assert words[0] in found.list_commands(ctx)
+    else:
+        assert found is not None
+        options = {option for param in found.params for option in param.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -100,12 +139,12 @@ def test_an_unknown_command_names_the_nearest(
         (["plan", "--shards", "0"], "1<=x<=256"),
         (["plan", "--shards", "257"], "1<=x<=256"),
         (["plan", "--shards", "two"], "two"),
-        (["schema", "prompts"], "'prompts' is not one of"),
-        (["completion", "tcsh"], "'tcsh' is not one of"),
-        (["completion"], "Missing argument 'SHELL'. Choose from: bash, zsh, fish"),
+        (["admin", "schema", "prompts"], "'prompts' is not one of"),
+        (["admin", "completion", "tcsh"], "'tcsh' is not one of"),
+        (["admin", "completion"], "Missing argument 'SHELL'. Choose from: bash, zsh, fish"),
         (["plan", "--shards"], "Option '--shards' requires an argument."),
-        (["render"], "Missing argument 'PROMPT'"),
-        (["prices", "update"], "Missing option '--from'"),
+        (["try", "--dry-run"], "Missing argument 'PROMPT'"),
+        (["admin", "prices", "update"], "Missing option '--from'"),
         (["init", "--template", "nope"], "'nope' is not one of"),
     ],
     ids=" ".join,
@@ -116,7 +155,7 @@ def test_wrong_usage_says_what_is_wrong_and_where_help_is(
     done = edison(mini, *words)
     assert done.code == 2
     assert said in done.err
-    path = [word for word in words if word in COMMANDS or word == "update"]
+    path = [word for word in words if word in {*COMMANDS, *TABLES["admin"], "update"}]
     assert done.err.endswith(f"  see: edison {' '.join(path)} --help\n")
     assert done.out == ""
     assert "Traceback" not in done.err
@@ -141,7 +180,7 @@ def test_a_bug_ends_in_70_with_one_paragraph(
     edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace(monkeypatch, KeyError("oops"))
-    done = edison(folder, "schema")
+    done = edison(folder, "admin", "schema")
     assert done.code == 70
     assert done.err == (
         "error: a bug in edison: KeyError: 'oops'\n"
@@ -154,7 +193,7 @@ def test_debug_shows_where_a_bug_is(
     edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace(monkeypatch, KeyError("oops"))
-    done = edison(folder, "schema", "--debug")
+    done = edison(folder, "admin", "schema", "--debug")
     assert done.code == 70
     assert done.err.startswith("Traceback (most recent call last):\n")
     assert "in broken" in done.err
@@ -166,7 +205,7 @@ def test_a_bug_shows_no_secret(
     edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
     replace(monkeypatch, RuntimeError(f"cannot use {KEY}"))
-    done = edison(folder, "schema", *flags)
+    done = edison(folder, "admin", "schema", *flags)
     assert KEY not in done.all
     assert "sk-p..." in done.all
 
@@ -175,7 +214,7 @@ def test_a_bug_is_a_document_in_json(
     edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace(monkeypatch, KeyError("oops"))
-    told = json.loads(edison(folder, "schema", "--json").out)
+    told = json.loads(edison(folder, "admin", "schema", "--json").out)
     assert told["error"]["code"] == "bug"
     assert told["exit_code"] == 70
 
@@ -196,10 +235,10 @@ def test_an_error_says_where_what_and_what_to_do(
     edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch, error: EdisonError, code: int
 ) -> None:
     replace(monkeypatch, error)
-    done = edison(folder, "schema")
+    done = edison(folder, "admin", "schema")
     assert (done.code, done.out) == (code, "")
     assert done.err == "error: a.yaml:3:4: no\n  do\n"
-    assert "Traceback" in edison(folder, "--debug", "schema").err
+    assert "Traceback" in edison(folder, "--debug", "admin", "schema").err
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), click.exceptions.Abort()])
@@ -207,7 +246,7 @@ def test_an_interruption_ends_in_130(
     edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     replace(monkeypatch, error)
-    done = edison(folder, "schema")
+    done = edison(folder, "admin", "schema")
     assert (done.code, done.out, done.err) == (130, "", "stopped\n")
 
 
@@ -248,7 +287,7 @@ def test_an_interruption_before_the_start_ends_in_130_too(folder: Folder) -> Non
 def test_the_handler_of_a_signal_is_set_for_the_main_thread_only(
     edison: Edison, folder: Folder
 ) -> None:
-    edison(folder, "schema")
+    edison(folder, "admin", "schema")
     assert signal.getsignal(signal.SIGTERM) is app._interrupted
 
 
@@ -268,7 +307,7 @@ def shell(folder: Folder, line: str, **env: str) -> subprocess.CompletedProcess[
     )
 
 
-@pytest.mark.parametrize("words", ["models", "models --json", "--help", "schema experiment"])
+@pytest.mark.parametrize("words", ["models", "models --json", "--help", "admin schema experiment"])
 def test_a_reader_that_goes_away_is_no_error(mini: Folder, words: str) -> None:
     done = shell(mini, f"edison {words} | head -0; exit ${{PIPESTATUS[0]}}")
     assert done.returncode == 0
@@ -306,7 +345,7 @@ def test_an_error_that_cannot_be_told_is_still_an_exit_code(mini: Folder, full: 
 
 
 def test_remarks_and_results_come_in_the_order_in_which_they_were_written(mini: Folder) -> None:
-    done = shell(mini, "edison render hello 2>&1")
+    done = shell(mini, "edison try hello --dry-run 2>&1")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("hello v1")
     assert lines[2].startswith("--- user")
@@ -316,7 +355,7 @@ def test_remarks_and_results_come_in_the_order_in_which_they_were_written(mini: 
 
 
 def test_a_narrow_locale_is_no_error(support: Folder) -> None:
-    words = "edison render support-reply --case return-how"
+    words = "edison try support-reply --dry-run --case return-how"
     done = shell(support, words, LC_ALL="C", PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert "Customer: Jo\\xe3o" in done.stdout
@@ -324,7 +363,9 @@ def test_a_narrow_locale_is_no_error(support: Folder) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
-@pytest.mark.parametrize("words", ["render support-reply --case return-how", "plan", "--help"])
+@pytest.mark.parametrize(
+    "words", ["try --dry-run support-reply --case return-how", "plan", "--help"]
+)
 def test_what_an_encoding_lacks_is_escaped(
     edison: Edison, support: Folder, encoding: str, words: str
 ) -> None:
@@ -333,7 +374,7 @@ def test_what_an_encoding_lacks_is_escaped(
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_json_is_the_same_in_every_locale(edison: Edison, support: Folder, encoding: str) -> None:
-    words = ("render", "support-reply", "--case", "return-how", "--json")
+    words = ("try", "--dry-run", "support-reply", "--case", "return-how", "--json")
     told = json.loads(edison(support, *words, encoding=encoding).out)
     assert "João" in told["messages"][1]["content"]
 

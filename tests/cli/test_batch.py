@@ -138,7 +138,7 @@ def test_answers_are_collected_graded_and_cost_the_price_of_a_batch(
     )
     assert generated == [(server.ledger_total(), CASES)]
     assert rows(project, "select distinct cost_kind from answer") == [("billed",)]
-    assert edison(project, "db", "check").code == 0
+    assert edison(project, "admin", "db", "check").code == 0
     secret = (project.path / ".edison" / "results.db").read_bytes()
     assert b"k-123456789012" not in secret
 

@@ -110,7 +110,7 @@ def test_without_a_approval_the_gates_of_a_judge_are_advisory(
     )
     shown = edison(project, "status", "latest").out
     assert "  ADVISORY  composite: " in shown
-    done = edison(project, "gate", "--json")
+    done = edison(project, "compare", "--gates", "--json")
     assert (done.code, json.loads(done.out)["verdict"]) == (0, "pass")
 
 
@@ -119,7 +119,7 @@ def test_with_a_approval_a_judge_decides(edison: Edison, approved: Folder) -> No
     assert (code, told["verdict"]) == (1, "fail")
     assert told["gates"][0]["verdict"] == "fail"
     assert "advisory" not in told["gates"][0]["detail"]
-    assert edison(approved, "gate").code == 1
+    assert edison(approved, "compare", "--gates").code == 1
     kept = "select approved, kappa, lower_bound, n, cases from judge_approval order by approved"
     bound = approval(approved)["lower_bound"]
     assert ask(approved, kept) == [(0, None, None, 0, 0), (1, 1.0, bound, CASES, CASES)]

@@ -188,11 +188,11 @@ def test_no_key_leaves_the_process(
     assert keys == {f"Bearer {KEY}", f"Bearer {JUDGE_KEY}"}, "the keys were really sent"
     process("run", "--no-cache", "--json", "--log-json", "--debug")
     command("status", "latest", "--json")
-    command("watch", "latest", "--json")
+    command("runs", "watch", "latest", "--json")
     command("explain", "c00@small", "--json")
     command("report", "--format", "json")
-    command("cache", "export", "all.jsonl")
-    command("db", "backup")
+    command("admin", "cache", "export", "all.jsonl")
+    command("admin", "db", "backup")
     server.script = [rule(status=401, body=error(" ".join(forms(KEY))))]
     command("models", "test", "--debug")
     command("try", "hello", "--case", "c01", "--debug", "--json")
@@ -200,7 +200,7 @@ def test_no_key_leaves_the_process(
         open_pull(fake)
         for name, value in actions(project, fake).items():
             monkeypatch.setenv(name, value)
-        command("db", "adopt")  # what was run before counts as of this job
+        command("admin", "db", "adopt")  # what was run before counts as of this job
         command("github", "summary")
         command("github", "annotations")
         command("github", "comment")

@@ -179,21 +179,21 @@ def both(project: Folder) -> Folder:
 
 def test_two_prompts_of_a_run_are_compared(edison: Edison, both: Folder) -> None:
     edison(both, "run", "-q")
-    found = told(edison, both, "ab", "lost", "prompts/hello.md")
+    found = told(edison, both, "compare", "--prompts", "lost", "prompts/hello.md")
     assert (found["verdict"], found["n"]) == ("b_better", CASES)
     assert (found["a"]["prompt"], found["b"]["prompt"]) == ("lost", "hello")
     assert len(found["fixed"]) == CASES
-    shown = edison(both, "ab", "hello", "lost", "--model", "small").out
+    shown = edison(both, "compare", "--prompts", "hello", "lost", "--model", "small").out
     assert "A is better: from A to B -100.0 points" in shown
-    assert edison(both, "ab", "hello", "lost", "--model", "big").code == 2
+    assert edison(both, "compare", "--prompts", "hello", "lost", "--model", "big").code == 2
 
 
 def test_prompts_that_never_met_are_told(edison: Edison, both: Folder) -> None:
     both.edit("experiments/hello.yaml", "[prompts/hello.md, prompts/lost.md]", "[prompts/hello.md]")
     edison(both, "run", "-q")
-    done = edison(both, "ab", "hello", "lost")
+    done = edison(both, "compare", "--prompts", "hello", "lost")
     assert (done.code, "no complete run has both hello and lost" in done.err) == (2, True)
-    assert "edison compare hello@HASH" in edison(both, "ab", "hello", "hello").err
+    assert "edison compare hello@HASH" in edison(both, "compare", "--prompts", "hello", "hello").err
 
 
 # --- gates ----------------------------------------------------------------------------------------
@@ -204,13 +204,13 @@ FLOOR = "gates:\n  - {metric: pass_rate, at_least: 80%}\n"
 def test_the_gates_of_today_decide_and_nothing_is_written(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
     project.edit("experiments/hello.yaml", "gates:\n", FLOOR)
-    found = told(edison, project, "gate")
+    found = told(edison, project, "compare", "--gates")
     assert found["simulated"] is True
     assert (found["verdict"], found["exit_code"], found["decided"]) == ("pass", 0, "skipped")
     assert [row["verdict"] for row in found["gates"]] == ["pass", "skipped"]
     broken(project)
     edison(project, "run", "-q")
-    done = edison(project, "gate")
+    done = edison(project, "compare", "--gates")
     assert done.code == 1
     assert done.out.startswith("hello  FAIL  run ")
     with opened(project.path / ".edison/results.db") as connection:
@@ -222,7 +222,7 @@ def test_a_stored_run_may_be_the_base(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
     broken(project)
     edison(project, "run", "-q")
-    done = edison(project, "gate", "latest", "--against", "main", "--json")
+    done = edison(project, "compare", "--gates", "latest", "--against", "main", "--json")
     found = json.loads(done.out)
     assert (done.code, found["verdict"], found["against"]["asked"]) == (1, "fail", "main")
     assert found["gates"][0]["n"] == CASES
@@ -231,7 +231,7 @@ def test_a_stored_run_may_be_the_base(edison: Edison, project: Folder) -> None:
 def test_the_base_that_a_run_was_made_with_is_used(edison: Edison, project: Folder) -> None:
     broken(project)
     assert edison(project, "run", "-q", "--against", "main").code == 1
-    found = json.loads(edison(project, "gate", "--json").out)
+    found = json.loads(edison(project, "compare", "--gates", "--json").out)
     assert (found["verdict"], found["gates"][0]["verdict"]) == ("fail", "fail")
 
 
@@ -239,15 +239,15 @@ def test_an_unclear_gate_that_insists_ends_with_5(edison: Edison, project: Folde
     edison(project, "run", "-q")
     floor = "gates:\n  - {metric: pass_rate, at_least: 99%, if_unclear: fail}\n"
     project.edit("experiments/hello.yaml", "gates:\n", floor)
-    assert edison(project, "gate").code == 5
+    assert edison(project, "compare", "--gates").code == 5
 
 
 def test_a_run_that_is_not_over_is_not_decided(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
     with opened(project.path / ".edison/results.db") as connection:
         connection.execute("update run set status = 'PAUSED'")
-    done = edison(project, "gate")
+    done = edison(project, "compare", "--gates")
     assert (done.code, "edison resume" in done.err) == (2, True)
     with opened(project.path / ".edison/results.db") as connection:
         connection.execute("update run set status = 'FAILED'")
-    assert edison(project, "gate").code == 3
+    assert edison(project, "compare", "--gates").code == 3

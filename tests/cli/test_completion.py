@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.cli.app import COMMANDS
+from edison_ci.cli.groups import COMMANDS, TABLES
 from edison_ci.resources import KINDS
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ def asked(folder: Folder, shell: str, *words: str) -> list[str]:
 
 @pytest.mark.parametrize(("shell", "sign"), SHELLS.items(), ids=list(SHELLS))
 def test_every_shell_gets_its_script(edison: Edison, folder: Folder, shell: str, sign: str) -> None:
-    done = edison(folder, "completion", shell)
+    done = edison(folder, "admin", "completion", shell)
     assert done.code == 0
     assert sign in done.out
     assert f"_EDISON_COMPLETE={shell}_complete" in done.out
 
 
 def test_bash_completes_with_the_script(program: Folder) -> None:
-    script = program.write("script.sh", program.edison("completion", "bash").out)
+    script = program.write("script.sh", program.edison("admin", "completion", "bash").out)
     lines = f"""
         source {script}
         COMP_WORDS=(edison va) COMP_CWORD=1
@@ -73,9 +73,11 @@ def test_bash_completes_with_the_script(program: Folder) -> None:
         (["edison", "p"], [f"plain,{name}" for name in COMMANDS if name.startswith("p")]),
         (["edison", "--off"], ["plain,--offline"]),
         (["edison", "plan", "--ch"], ["plain,--changed-since"]),
-        (["edison", "schema", ""], [f"plain,{kind}" for kind in KINDS]),
+        (["edison", "admin", "schema", ""], [f"plain,{kind}" for kind in KINDS]),
         (["edison", "models", "l"], ["plain,list"]),
-        (["edison", "-q", "completion", "z"], ["plain,zsh"]),
+        (["edison", "admin", ""], [f"plain,{name}" for name in TABLES["admin"]]),
+        (["edison", "runs", "p"], ["plain,pause"]),
+        (["edison", "-q", "admin", "completion", "z"], ["plain,zsh"]),
         (["edison", "init", "--template", "cu"], ["plain,customer-support"]),
         (["edison", "-C", "x"], ["dir,x"]),
         (["edison", "nonsense", "x"], []),

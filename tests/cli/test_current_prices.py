@@ -28,7 +28,9 @@ def bought(edison: Edison, mini: Folder) -> Folder:
 
 
 def costs_of(edison: Edison, folder: Folder) -> dict[str, tuple[float, float, str]]:
-    (advice,) = json.loads(edison(folder, "recommend", "--json").out)["experiments"]
+    (advice,) = json.loads(edison(folder, "leaderboard", "--recommend", "--json").out)[
+        "experiments"
+    ]
     return {
         one["name"]: (one["answer_cost_microusd"], one["answer_paid_microusd"], one["prices"])
         for one in advice["models"]
@@ -38,14 +40,14 @@ def costs_of(edison: Edison, folder: Folder) -> dict[str, tuple[float, float, st
 def test_models_are_compared_at_the_prices_of_now(edison: Edison, bought: Folder) -> None:
     before = costs_of(edison, bought)
     assert before["small"][0] == before["small"][1] < before["large"][0]
-    assert "Costs are at the current prices." in edison(bought, "recommend").out
+    assert "Costs are at the current prices." in edison(bought, "leaderboard", "--recommend").out
     bought.write("models.yaml", MODELS.format(100, 10))
     edison(bought, "run", "-q")
     after = costs_of(edison, bought)
     assert after["small"][1] == before["small"][1], "what was paid stays"
     assert after["small"][0] == 100 * before["small"][0] > after["large"][0]
     assert after["large"] == before["large"]
-    said = edison(bought, "recommend").out
+    said = edison(bought, "leaderboard", "--recommend").out
     assert "Costs are at the current prices; paid were, for an answer: small $" in said
 
 
@@ -62,7 +64,7 @@ def test_a_model_that_is_another_one_now_keeps_what_was_paid(
     bought.edit("models.yaml", before, after)
     bought.edit("experiments/hello.yaml", "models: [small, large]", "models: [large]")
     assert costs_of(edison, bought)["small"] == (paid[1], paid[1], "paid")
-    assert "of small as they were paid" in edison(bought, "recommend").out
+    assert "of small as they were paid" in edison(bought, "leaderboard", "--recommend").out
 
 
 def saved(edison: Edison, folder: Folder, by: str) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def test_reasons_go_with_the_other_old_texts(edison: Edison, project: Folder) ->
     path = project.path / ".edison/results.db"
     with opened(path) as connection:
         connection.execute("update question_score set judged_at = '2020-01-01T00:00:00.000Z'")
-    done = edison(project, "gc")
+    done = edison(project, "admin", "gc")
     assert done.code == 0, done.all
     with opened(path) as connection:
         rows = connection.execute("select distinct reason, score is null from question_score")

@@ -172,6 +172,9 @@ def test_a_wrong_prompt_or_model_of_ab_is_told(edison: Edison, project: Folder) 
         "experiments/hello.yaml", "[prompts/hello.md]", "[prompts/hello.md, prompts/other.md]"
     )
     edison(project, "run", "-q")
-    assert "did you mean 'other'?" in edison(project, "ab", "hello", "othr").err
-    assert "did you mean 'small'?" in edison(project, "ab", "hello", "other", "--model", "smal").err
+    assert "did you mean 'other'?" in edison(project, "compare", "--prompts", "hello", "othr").err
+    assert (
+        "did you mean 'small'?"
+        in edison(project, "compare", "--prompts", "hello", "other", "--model", "smal").err
+    )
     assert "did you mean 'latest'?" in edison(project, "explain", "ada@small", "--run", "lates").err

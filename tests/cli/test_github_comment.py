@@ -246,7 +246,7 @@ def test_a_comment_is_audited_and_refused_to_strangers(
     job()
     assert edison(mini, "run", "--quiet").code in (0, 1)
     assert edison(mini, "github", "comment", "--state", "running").code == 0
-    rows = json.loads(edison(mini, "audit", "--json").out)["rows"]
+    rows = json.loads(edison(mini, "admin", "audit", "--json").out)["rows"]
     assert rows[0]["action"] == "github comment: created"
     assert rows[0]["entity"] == "pull request 1"
     mini.write(".edison/results.db", "no database")  # the comment is there all the same

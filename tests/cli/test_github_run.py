@@ -777,7 +777,7 @@ def test_a_batch_is_never_a_success_until_another_job_has_collected_it(
     # Another job, on another machine, which downloads the results of the first.
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("RUNNER_TEMP", str(tmp_path / "other"))
-    assert edison(bench.repository, "db", "adopt").code == 0
+    assert edison(bench.repository, "admin", "db", "adopt").code == 0
     waiting = job.pull_request()
     assert (waiting.code, job.outputs["verdict"]) == (5, "inconclusive"), waiting.all
     batches.ends = True

@@ -195,16 +195,16 @@ def test_a_grade_holds_in_every_run_that_has_the_same_answer(edison: Edison, ran
 def test_a_graded_answer_keeps_its_text_and_is_not_counted_as_reused(
     edison: Edison, ran: Folder
 ) -> None:
-    before = json.loads(edison(ran, "cache", "stats", "--json").out)
+    before = json.loads(edison(ran, "admin", "cache", "stats", "--json").out)
     graded(edison, ran, "--cell", "c1@small", "--grade", "up")
-    assert json.loads(edison(ran, "cache", "stats", "--json").out) == before
+    assert json.loads(edison(ran, "admin", "cache", "stats", "--json").out) == before
     old = "2000-01-01T00:00:00.000Z"
     with opened(ran.path / ".edison/results.db") as connection:
         connection.execute("drop trigger answer_is_kept")
         connection.execute("update answer set created_at = ?", (old,))
         connection.execute("update run set created_at = ?, finished_at = ?", (old, old))
     assert edison(ran, "run", "-q", "--no-cache").code == 0  # the newest run is spared anyway
-    assert edison(ran, "gc").code == 0
+    assert edison(ran, "admin", "gc").code == 0
     kept = "select c.case_id from cell c join answer_text t using (request_hash, answer_no) "
     kept += "join run r on "
     kept += f"r.id = c.run_id where r.created_at = '{old}'"

@@ -297,7 +297,7 @@ def test_a_hostile_judge_decides_nothing(edison: Edison, rivals: Folder, reply: 
     assert match["sentence"].startswith("No case was judged in both orders.")
     shown = edison(rivals, "status", "latest")
     assert "\x1b" not in shown.out
-    assert edison(rivals, "db", "check").code == 0
+    assert edison(rivals, "admin", "db", "check").code == 0
 
 
 def test_one_usable_reply_out_of_two_orders_is_missing_not_a_tie(

@@ -30,7 +30,7 @@ def commit(folder: Folder, message: str) -> None:
 
 
 def version_in_use(edison: Edison, folder: Folder) -> str:
-    found = json.loads(edison(folder, "render", "hello", "--json").out)["prompt"]["hash"]
+    found = json.loads(edison(folder, "try", "--dry-run", "hello", "--json").out)["prompt"]["hash"]
     assert isinstance(found, str)
     return found
 
@@ -291,7 +291,7 @@ def test_a_version_is_promoted_by_a_line_of_front_matter(
     assert found[0]["version"] == version_of(before)  # the mark makes no version
     again = json.loads(edison(told, "promote", "hello", "v1", "--json").out)
     assert again["changed"] is False
-    rows = json.loads(edison(told, "audit", "--json").out)["rows"]
+    rows = json.loads(edison(told, "admin", "audit", "--json").out)["rows"]
     assert [(row["action"], row["entity"]) for row in rows] == [("promote", "hello")]
     plant(told, Planted("r6", "2026-11-16T09:00:00Z", {"small": HIGH}, version=found[0]["version"]))
     compared = edison(told, "compare", "production", "latest", "--experiment", "hello", "--json")

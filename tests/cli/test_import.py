@@ -154,7 +154,7 @@ def test_a_viewer_may_not_import_and_the_refusal_is_audited(edison: Edison, mini
     )
     done = edison(mini, "import", "promptfoo", "pf.yaml")
     assert (done.code, "needs an editor" in done.err) == (2, True)
-    assert "refused: import promptfoo" in edison(mini, "audit").out
+    assert "refused: import promptfoo" in edison(mini, "admin", "audit").out
     assert not (mini.path / "experiments/pf.yaml").exists()
 
 

@@ -108,7 +108,7 @@ def test_a_run_arrives_with_everything(edison: Edison, there: Folder, here: Fold
     assert run[:2] + run[3:] == as_it_was[:2] + as_it_was[3:]
     tables = ("component", "judge_score", "decision", "rollup_run", "rollup_model", "booked")
     assert contents(here, *tables) == contents(there, *tables)
-    assert edison(here, "db", "check").code == 0
+    assert edison(here, "admin", "db", "check").code == 0
     mine, theirs = (
         json.loads(edison(folder, "report", "--json").out)["runs"][0] for folder in (here, there)
     )
@@ -149,7 +149,7 @@ def test_an_import_is_audited_and_needs_an_editor(
 ) -> None:
     bundle = str(there.path / "run.zip")
     edison(here, "import", "bundle", bundle)
-    (row,) = json.loads(edison(here, "audit", "--json").out)["rows"]
+    (row,) = json.loads(edison(here, "admin", "audit", "--json").out)["rows"]
     assert (row["action"], row["entity"]) == ("import bundle", "run.zip")
     here.write(
         "edison.yaml", "version: 1\nproject: mini\nmembers: [{email: a@b.example, role: owner}]\n"

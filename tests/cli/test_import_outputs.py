@@ -89,7 +89,7 @@ def test_answers_are_graded_as_a_run_and_no_model_is_asked_for_one(
     costs = ask(project, "select distinct cost_kind, cost_microusd, tokens_in, tokens_out "
                          "from answer where cost_kind = 'imported'")  # fmt: skip
     assert costs == [("imported", 1000, 20, 5)]
-    assert edison(project, "db", "check").code == 0
+    assert edison(project, "admin", "db", "check").code == 0
 
 
 def test_the_same_texts_with_other_numbers_are_other_answers(
@@ -236,7 +236,7 @@ def test_the_origin_is_shown_everywhere(edison: Edison, project: Folder) -> None
     report = json.loads(edison(project, "report", "--json").out)["runs"][0]
     assert report["labels"] == ["imported answers"]
     assert any("imported from answers.jsonl" in text for text in report["missing"])
-    (row,) = json.loads(edison(project, "audit", "--json").out)["rows"]
+    (row,) = json.loads(edison(project, "admin", "audit", "--json").out)["rows"]
     assert (row["action"], row["after"]["answers"]) == ("import outputs", CASES)
 
 

@@ -307,7 +307,7 @@ def test_a_shard_is_not_looked_at(edison: Edison, repeats: Folder) -> None:
 
 def test_gate_goes_through_the_looks_again(edison: Edison, looked: Looked) -> None:
     repeats, run = looked
-    again = json.loads(edison(repeats, "gate", "--json").out)
+    again = json.loads(edison(repeats, "compare", "--gates", "--json").out)
     assert [row["sentence"] for row in again["gates"]] == [r["sentence"] for r in run["gates"]]
 
 

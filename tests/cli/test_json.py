@@ -131,7 +131,7 @@ def test_init(edison: Edison, folder: Folder) -> None:
 
 
 def test_render(edison: Edison, mini: Folder) -> None:
-    document = told(edison, mini, "render", "hello")
+    document = told(edison, mini, "try", "--dry-run", "hello")
     assert document == {
         "schema_version": 1,
         "prompt": {
@@ -193,10 +193,10 @@ def test_models(edison: Edison, mini: Folder) -> None:
 
 
 def test_prices(edison: Edison, mini: Folder) -> None:
-    document = told(edison, mini, "prices", "show", "openai/gpt-4o-mini")
+    document = told(edison, mini, "admin", "prices", "show", "openai/gpt-4o-mini")
     assert set(document) == {"schema_version", "date", "source", "origin", "models"}
     assert "openai/gpt-4o-mini" in document["models"]
-    assert len(told(edison, mini, "prices")["models"]) > 1000
+    assert len(told(edison, mini, "admin", "prices")["models"]) > 1000
 
 
 def test_doctor(edison: Edison, mini: Folder) -> None:
@@ -206,9 +206,12 @@ def test_doctor(edison: Edison, mini: Folder) -> None:
 
 
 def test_schema(edison: Edison, folder: Folder) -> None:
-    document = told(edison, folder, "schema")
+    document = told(edison, folder, "admin", "schema")
     assert document["kinds"][0] == "edison"
-    assert json.loads(edison(folder, "schema", "rubric", "--json").out)["title"] == "edison rubric"
+    assert (
+        json.loads(edison(folder, "admin", "schema", "rubric", "--json").out)["title"]
+        == "edison rubric"
+    )
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -218,10 +221,10 @@ FAILURES = {
     "unknown command": ["valdate"],
     "unknown option": ["validate", "--foo"],
     "bad value": ["plan", "--shards", "0"],
-    "missing argument": ["render"],
+    "missing argument": ["try", "--dry-run"],
     "not a folder": ["-C", "nowhere", "validate"],
     "no such path": ["validate", "nowhere"],
-    "no such model": ["prices", "show", "zzzzzz"],
+    "no such model": ["admin", "prices", "show", "zzzzzz"],
 }
 
 
@@ -257,7 +260,11 @@ def test_a_failure_in_a_file_has_its_place_and_all_problems(edison: Edison, mini
 
 @pytest.mark.parametrize(
     "args",
-    [["plan", "nope"], ["render", "nope"], ["render", "hello", "--case", "nope"]],
+    [
+        ["plan", "nope"],
+        ["try", "--dry-run", "nope"],
+        ["try", "--dry-run", "hello", "--case", "nope"],
+    ],
     ids=" ".join,
 )
 def test_a_name_that_is_not_there_is_a_document(

@@ -55,11 +55,11 @@ def test_cases_beyond_the_context_are_named(edison: Edison, wordy: Folder, comma
 
 
 def test_a_rendered_case_is_named(edison: Edison, wordy: Folder) -> None:
-    done = edison(wordy, "render", "hello", "--case", "long")
+    done = edison(wordy, "try", "--dry-run", "hello", "--case", "long")
     assert (done.code, f"case 'long' {ALONE}" in done.err) == (0, True), done.err
-    done = edison(wordy, "render", "hello", "--case", "middle", "--json")
+    done = edison(wordy, "try", "--dry-run", "hello", "--case", "middle", "--json")
     assert warned(done.out) == [f"case 'middle' {TOGETHER}"]
-    assert warned(edison(wordy, "render", "hello", "--json").out) == []
+    assert warned(edison(wordy, "try", "--dry-run", "hello", "--json").out) == []
 
 
 def test_each_configuration_has_its_own_room(edison: Edison, wordy: Folder) -> None:

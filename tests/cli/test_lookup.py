@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
-FROM_RESULTS = [["leaderboard"], ["costs"], ["recommend"], ["trends"]]
+FROM_RESULTS = [["leaderboard"], ["costs"], ["leaderboard", "--recommend"], ["trends"]]
 ALL = [
     *FROM_RESULTS,
     ["history", "hello"],
@@ -66,8 +66,8 @@ def test_quiet_is_quiet(edison: Edison, mini: Folder, words: list[str]) -> None:
 def test_a_half_edited_file_does_not_hide_what_is_stored(edison: Edison, mini: Folder) -> None:
     edison(mini, "run", "-q")
     words = (
-        ["costs"], ["leaderboard"], ["recommend"], ["trends"], ["history", "hello"],
-        ["explain", "ada@small"],
+        ["costs"], ["leaderboard"], ["leaderboard", "--recommend"], ["trends"],
+        ["history", "hello"], ["explain", "ada@small"],
     )  # fmt: skip
     before = [edison(mini, *each) for each in words]
     mini.write("models.yaml", mini.read("models.yaml") + "big: {provider: op")

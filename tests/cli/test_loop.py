@@ -125,7 +125,7 @@ def test_a_loop_can_be_left_behind(shop: Folder, edison: Edison) -> None:
     assert rows == [("done", "restarted"), ("reviewing", None)]
     runs = ask(shop, "select status from run where trigger = 'loop' order by created_at")
     assert runs == [("COMPLETED",), ("REVIEWING",)]
-    assert edison(shop, "cancel", NAME).code == 0
+    assert edison(shop, "runs", "cancel", NAME).code == 0
     over = edison(shop, "loop", NAME)
     assert over.code == 0, over.all
     assert "its run was cancelled. No better prompt was found" in over.out

@@ -1,4 +1,4 @@
-"""edison merge: shards of several machines become the run that one machine would have made."""
+"""edison runs merge: shards of several machines become the run that one machine would have made."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_merged_shards_say_what_one_run_says(
 ) -> None:
     project.edit("prompts/hello.md", "friendly sentence", "long and friendly letter")
     shards = sharded(edison, project, *flags)
-    (merged,) = told(edison, project, "merge", *shards, "--into", "merged.db")
+    (merged,) = told(edison, project, "runs", "merge", *shards, "--into", "merged.db")
     (whole,) = told(edison, project, "run", *flags)
     assert merged["gates"]
     assert merged["shard"] is None
@@ -201,7 +201,7 @@ def test_changed_material_makes_two_merged_runs_and_the_worse_verdict_counts(
 ) -> None:
     project.edit(HELLO, "- contains", "- icontains")
     shards = sharded(edison, project, "--against", "main", count=2)
-    merged = told(edison, project, "merge", *shards, "--into", "merged.db")
+    merged = told(edison, project, "runs", "merge", *shards, "--into", "merged.db")
     whole = told(edison, project, "run", "--against", "main")
     assert [run["against"]["eval_suite"] for run in merged] == ["base", "head"]
     assert lasting(merged) == lasting(whole)
@@ -209,7 +209,7 @@ def test_changed_material_makes_two_merged_runs_and_the_worse_verdict_counts(
 
 def test_a_limit_is_of_the_whole_run(edison: Edison, project: Folder) -> None:
     shards = sharded(edison, project, "--limit", "7", "--model", "small", count=2)
-    (merged,) = told(edison, project, "merge", *shards)
+    (merged,) = told(edison, project, "runs", "merge", *shards)
     assert merged["cells"]["ok"] == 7 * 2
     assert merged["partial"] is True
 
@@ -229,7 +229,9 @@ def test_a_shard_with_too_many_errors_counts_with_the_others(
     for index in (1, 2):
         codes.append(edison(project, "run", "--shard", f"{index}/2", "-q").code)
         keep(project, f"{index}.db")
-    (merged,) = told(edison, project, "merge", "1.db", "2.db", "--into", "merged.db", code=1)
+    (merged,) = told(
+        edison, project, "runs", "merge", "1.db", "2.db", "--into", "merged.db", code=1
+    )
     (whole,) = told(edison, project, "run", code=1)
     assert codes == [3, 0], "the first has more errors than max_errors allows"
     assert (merged["status"], merged["cells"]["error"]) == ("COMPLETED", len(failing))
@@ -241,7 +243,7 @@ def test_too_many_errors_in_the_whole_are_an_error(edison: Edison, project: Fold
     for index in (1, 2):
         edison(project, "run", "--shard", f"{index}/2", "-q")
         keep(project, f"{index}.db")
-    done = edison(project, "merge", "1.db", "2.db", "--json")
+    done = edison(project, "runs", "merge", "1.db", "2.db", "--json")
     found = json.loads(done.out)
     assert (done.code, found["verdict"], found["runs"][0]["status"]) == (3, "error", "FAILED")
 
@@ -265,7 +267,7 @@ def test_a_shard_says_that_it_is_a_part_and_decides_nothing(
     done = edison(project, "run", "--shard", "1/2", "--markdown", "report.md", "--junit", "j.xml")
     assert done.code == 0
     assert "  shard 1/2" in done.out.splitlines()[0]
-    said = "Its gates do not decide: `edison merge` puts all shards together and decides."
+    said = "Its gates do not decide: `edison runs merge` puts all shards together and decides."
     assert said in done.out
     report = project.read("report.md")
     assert "Shard 1 of 2: this is a part of a run. Its gates do not decide" in report
@@ -274,7 +276,7 @@ def test_a_shard_says_that_it_is_a_part_and_decides_nothing(
     assert rows(project.path / ".edison/results.db", "select count(*) from decision") == [(0,)]
     (run,) = told(edison, project, "status", "latest")
     assert (run["verdict"], run["gates"], run["shard"]) == ("skipped", [], "1/2")
-    done = edison(project, "gate")
+    done = edison(project, "compare", "--gates")
     assert (done.code, "gates decide on all shards together" in done.err) == (2, True)
 
 
@@ -321,7 +323,7 @@ def test_a_shard_without_cases_is_skipped_and_not_missed(edison: Edison, project
     assert (done.code, "skipped: shard" in done.err) == (0, True)
     assert edison(project, "run", "-q", "--shard", f"{here}/2").code == 0
     keep(project, "one.db")
-    (merged,) = told(edison, project, "merge", "one.db")
+    (merged,) = told(edison, project, "runs", "merge", "one.db")
     assert merged["cells"]["ok"] == 4
 
 
@@ -355,7 +357,7 @@ def make_pair(edison: Edison, project: Folder) -> Folder:
 def refused(edison: Edison, folder: Folder, *files: str, code: int = 2) -> str:
     """Merge in vain; nothing is left behind. Returns what was said."""
     before = sorted(path.name for path in (folder.path / ".edison").glob("*.db*"))
-    done = edison(folder, "merge", *files, "--json", "--junit", "junit.xml")
+    done = edison(folder, "runs", "merge", *files, "--json", "--junit", "junit.xml")
     found = json.loads(done.out)
     assert (done.code, found["exit_code"], found["verdict"]) == (code, code, "error"), done.all
     assert "<error" in folder.read("junit.xml"), "no older report is taken for this one"
@@ -492,18 +494,18 @@ def test_a_file_that_is_not_what_a_run_wrote_is_refused(
     if code:
         assert said in refused(edison, pair, "shards/1.db", "shards/2.db", code=code)
     else:  # totals are counted anew, whatever the shard says they are
-        told(edison, pair, "merge", "shards/1.db", "shards/2.db")
-        assert edison(pair, "db", "check").code == 0
+        told(edison, pair, "runs", "merge", "shards/1.db", "shards/2.db")
+        assert edison(pair, "admin", "db", "check").code == 0
 
 
 def test_results_in_which_a_shard_was_run_are_not_merged_into(edison: Edison, pair: Folder) -> None:
     shutil.copy(pair.path / "shards/1.db", pair.path / ".edison/results.db")
-    done = edison(pair, "merge", "shards/1.db", "shards/2.db")
+    done = edison(pair, "runs", "merge", "shards/1.db", "shards/2.db")
     assert (done.code, "already counts its calls" in done.err) == (2, True)
-    done = edison(pair, "merge", ".edison/results.db", "shards/2.db")
+    done = edison(pair, "runs", "merge", ".edison/results.db", "shards/2.db")
     assert (done.code, "cannot be merged into itself" in done.err) == (2, True)
     files = [".edison/results.db", "shards/2.db"]
-    (merged,) = told(edison, pair, "merge", *files, "--into", "all.db")
+    (merged,) = told(edison, pair, "runs", "merge", *files, "--into", "all.db")
     assert merged["cells"]["ok"] == CASES
 
 
@@ -512,14 +514,14 @@ def test_results_in_which_a_shard_was_run_are_not_merged_into(edison: Edison, pa
 
 def test_merging_again_changes_nothing(edison: Edison, pair: Folder) -> None:
     files = ["shards/1.db", "shards/2.db"]
-    (first,) = told(edison, pair, "merge", *files)
+    (first,) = told(edison, pair, "runs", "merge", *files)
     results = pair.path / ".edison/results.db"
     tables = [
         name for (name,) in rows(results, "select name from sqlite_schema where type='table'")
     ]
     before = {name: rows(results, f"select * from {name}") for name in tables}
     shutil.copy(pair.path / "shards/2.db", pair.path / "shards/copy.db")
-    (again,) = told(edison, pair, "merge", *reversed(files), "shards/copy.db")
+    (again,) = told(edison, pair, "runs", "merge", *reversed(files), "shards/copy.db")
     assert again == first
     assert {name: rows(results, f"select * from {name}") for name in tables} == before
 
@@ -536,7 +538,7 @@ def test_answers_that_several_files_have_are_paid_once(edison: Edison, pair: Fol
     paid = rows(pair.path / "main.db", "select count(*), sum(cost_microusd) from answer")
     for target in ("main.db", "new.db"):
         files = ["shards/1.db", "shards/2.db"]
-        (merged,) = told(edison, pair, "merge", *files, "--into", target)
+        (merged,) = told(edison, pair, "runs", "merge", *files, "--into", target)
         assert (merged["calls"]["made"], merged["calls"]["reused"]) == (0, CASES)
         path = pair.path / target
         assert rows(path, "select count(*), sum(cost_microusd) from answer") == paid
@@ -545,7 +547,7 @@ def test_answers_that_several_files_have_are_paid_once(edison: Edison, pair: Fol
 
 
 def test_a_shard_that_was_run_again_adds_only_what_it_bought(edison: Edison, pair: Folder) -> None:
-    told(edison, pair, "merge", "shards/1.db", "shards/2.db", "--into", "all.db")
+    told(edison, pair, "runs", "merge", "shards/1.db", "shards/2.db", "--into", "all.db")
     path = pair.path / "all.db"
     before = rows(path, "select sum(cost_microusd), count(*) from attempt")[0]
     assert edison(pair, "run", "-q", "--no-cache", "--shard", "2/2").code == 0
@@ -553,7 +555,9 @@ def test_a_shard_that_was_run_again_adds_only_what_it_bought(edison: Edison, pai
         pair.path / ".edison/results.db", "select sum(cost_microusd), count(*) from attempt"
     )[0]
     keep(pair, "shards/2.db")
-    (merged,) = told(edison, pair, "merge", "shards/1.db", "shards/2.db", "--into", "all.db")
+    (merged,) = told(
+        edison, pair, "runs", "merge", "shards/1.db", "shards/2.db", "--into", "all.db"
+    )
     after = rows(path, "select sum(cost_microusd), count(*) from attempt")[0]
     assert after == tuple(a + b for a, b in zip(before, bought, strict=True))
     assert merged["cost_microusd"] == bought[0]
@@ -570,7 +574,7 @@ def test_grades_by_people_come_along(edison: Edison, pair: Folder) -> None:
     done = edison(pair, "grade", "latest", "--cell", f"{case}@small#0", "--grade", "up")
     assert done.code == 0, done.all
     keep(pair, "shards/1.db")
-    told(edison, pair, "merge", "shards/1.db", "shards/2.db")
+    told(edison, pair, "runs", "merge", "shards/1.db", "shards/2.db")
     found = rows(
         pair.path / ".edison/results.db",
         "select c.case_id, m.score from manual_grade m join cell c on c.id = m.cell_id",
@@ -579,7 +583,7 @@ def test_grades_by_people_come_along(edison: Edison, pair: Folder) -> None:
 
 
 def test_events_say_of_which_shard_they_are(edison: Edison, pair: Folder) -> None:
-    (merged,) = told(edison, pair, "merge", "shards/1.db", "shards/2.db")
+    (merged,) = told(edison, pair, "runs", "merge", "shards/1.db", "shards/2.db")
     path = pair.path / ".edison/results.db"
     events = rows(
         path, "select run_id, json_extract(data, '$.shard'), type from event order by seq"
@@ -594,7 +598,7 @@ def test_events_say_of_which_shard_they_are(edison: Edison, pair: Folder) -> Non
 
 def test_reports_of_the_merged_run_are_written(edison: Edison, pair: Folder) -> None:
     flags = ["--junit", "j.xml", "--markdown", "r.md", "--sarif", "s.json"]
-    done = edison(pair, "merge", "shards/1.db", "shards/2.db", *flags)
+    done = edison(pair, "runs", "merge", "shards/1.db", "shards/2.db", *flags)
     assert done.code == 0
     assert done.out.startswith("hello  COMPLETED")
     assert f'tests="{CASES}"' in pair.read("j.xml")
@@ -605,7 +609,7 @@ def test_reports_of_the_merged_run_are_written(edison: Edison, pair: Folder) -> 
 def test_a_viewer_may_not_merge(edison: Edison, pair: Folder) -> None:
     members = "members:\n  - {email: other@example.com, role: OWNER}\n"
     pair.write("edison.yaml", pair.read("edison.yaml") + members)
-    done = edison(pair, "merge", "shards/1.db", "shards/2.db")
+    done = edison(pair, "runs", "merge", "shards/1.db", "shards/2.db")
     assert done.code == 2
     assert not (pair.path / ".edison/results.db").exists()
 
@@ -619,7 +623,7 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_read(edison: Edison, pair:
         path.chmod(0o444)
     folder.chmod(0o555)
     try:
-        (merged,) = told(edison, pair, "merge", "shards/1.db", "shards/2.db")
+        (merged,) = told(edison, pair, "runs", "merge", "shards/1.db", "shards/2.db")
     finally:
         folder.chmod(0o755)
     assert merged["cells"]["ok"] == CASES
@@ -637,7 +641,7 @@ def dying(*args, **kwargs):
     return real(*args, **kwargs)
 setattr(owner, name, dying)
 from edison_ci.cli.app import run
-run(["merge", "shards/1.db", "shards/2.db"])
+run(["runs", "merge", "shards/1.db", "shards/2.db"])
 """
 
 
@@ -667,9 +671,9 @@ def test_killed_in_the_middle_nothing_is_half(
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    assert edison(pair, "db", "check").code == 0
+    assert edison(pair, "admin", "db", "check").code == 0
     assert (rows(results, counts) != before) is there
-    (merged,) = told(edison, pair, "merge", "shards/1.db", "shards/2.db")
+    (merged,) = told(edison, pair, "runs", "merge", "shards/1.db", "shards/2.db")
     assert merged["verdict"] is not None
     ((runs, cells, attempts),) = rows(results, counts)
     assert (runs, cells, attempts) == (2, 2 * CASES, 2 * CASES)

@@ -72,7 +72,7 @@ def test_tokens_are_counted_and_the_budget_keeps_what_was_reserved(
         assert (kind, written, cost) == ("estimated", tokens_out, read + 10 * tokens_out)
         assert cost < charged == reserved, "the true cost is not known"
     assert run["cost_microusd"] == sum(row[4] for row in found)
-    assert edison(mini, "db", "check").code == 0
+    assert edison(mini, "admin", "db", "check").code == 0
 
 
 def test_costs_say_that_the_tokens_are_estimated(
@@ -95,7 +95,7 @@ def test_models_are_compared_by_the_estimate_and_not_by_the_reservation(
     edison: Edison, mini: Folder, server: LoopbackServer
 ) -> None:
     ran(edison, mini, server, "provider: openai, model: gpt-4.1")
-    (advice,) = json.loads(edison(mini, "recommend", "--json").out)["experiments"]
+    (advice,) = json.loads(edison(mini, "leaderboard", "--recommend", "--json").out)["experiments"]
     (small,) = advice["models"]
     assert small["estimated_answers"] == 2
     assert small["answer_cost_microusd"] == sum(row[3] for row in rows(mini)) / 2

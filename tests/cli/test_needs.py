@@ -214,8 +214,8 @@ TELLS = [
     ("explain", "ada@small#0"),
     ("history", "hello"),
     ("models", "list"),
-    ("render", "hello"),
-    ("gate", "latest"),
+    ("try", "--dry-run", "hello"),
+    ("compare", "--gates", "latest"),
 ]
 
 

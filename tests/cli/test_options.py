@@ -104,7 +104,7 @@ def test_other_paths_are_relative_to_the_folder_too(edison: Edison, mini: Folder
         "new.json", json.dumps({"models": {"sim/x": {"in": 1, "out": 2}}, "date": "2026-01-01"})
     )
     assert edison(above, "-C", name, "validate", "prompts/hello.md").code == 0
-    assert edison(above, "-C", name, "prices", "update", "--from", "new.json").code == 0
+    assert edison(above, "-C", name, "admin", "prices", "update", "--from", "new.json").code == 0
     assert edison(above, "-C", name, "init", "below").code == 0
     assert (mini.path / "below" / "edison.yaml").is_file()
 
@@ -118,12 +118,12 @@ def test_other_paths_are_relative_to_the_folder_too(edison: Edison, mini: Folder
         ["validate"],
         ["plan"],
         ["plan", "--loop"],
-        ["render", "hello"],
+        ["try", "--dry-run", "hello"],
         ["models", "list"],
-        ["prices"],
-        ["prices", "show", "gpt-4o-mini"],
+        ["admin", "prices"],
+        ["admin", "prices", "show", "gpt-4o-mini"],
         ["doctor"],
-        ["schema"],
+        ["admin", "schema"],
         ["init", "new"],
     ],
     ids=" ".join,
@@ -152,8 +152,8 @@ def test_quiet_keeps_errors_and_drops_warnings(edison: Edison, mini: Folder) -> 
     [
         (["validate", "--json"], "{"),
         (["plan", "--shards", "2"], '{"include"'),
-        (["schema", "rubric"], "{"),
-        (["completion", "bash"], "_edison_completion"),
+        (["admin", "schema", "rubric"], "{"),
+        (["admin", "completion", "bash"], "_edison_completion"),
     ],
 )
 def test_quiet_keeps_what_another_program_reads(

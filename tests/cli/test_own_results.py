@@ -124,7 +124,12 @@ def test_commands_that_only_read_believe_no_foreign_results(
     (tmp_path / "temp").mkdir(exist_ok=True)
     job.describe("pull_request", job.bench.pull_request())
     repository = job.bench.repository
-    for command in (("gate", "latest"), ("status",), ("resume",), ("github", "summary")):
+    for command in (
+        ("compare", "--gates", "latest"),
+        ("status",),
+        ("resume",),
+        ("github", "summary"),
+    ):
         done = edison(repository, *command, "--json")
         assert '"pass"' not in done.out, done.all
     assert not (repository.path / ".edison/results.db").exists()
@@ -139,14 +144,22 @@ def test_what_the_job_made_counts_in_its_later_steps(
     repository = job.bench.repository
     assert edison(repository, "run", "-q", "--against", "main").code == 0
     before = job.bench.model.chats
-    assert json.loads(edison(repository, "gate", "latest", "--json").out)["verdict"] == "pass"
+    assert (
+        json.loads(edison(repository, "compare", "--gates", "latest", "--json").out)["verdict"]
+        == "pass"
+    )
     assert edison(repository, "run", "-q", "--against", "main").code == 0
     assert job.bench.model.chats == before, "its own answers are reused"
     shutil.rmtree(tmp_path / "temp")  # the runner empties it before the next job
     (tmp_path / "temp").mkdir()
-    assert edison(repository, "gate", "latest").code != 0
-    assert "is accepted as made by this workflow run" in edison(repository, "db", "adopt").out
-    assert json.loads(edison(repository, "gate", "latest", "--json").out)["verdict"] == "pass"
+    assert edison(repository, "compare", "--gates", "latest").code != 0
+    assert (
+        "is accepted as made by this workflow run" in edison(repository, "admin", "db", "adopt").out
+    )
+    assert (
+        json.loads(edison(repository, "compare", "--gates", "latest", "--json").out)["verdict"]
+        == "pass"
+    )
 
 
 def test_where_keys_are_listed_a_push_starts_from_signed_results_only(
@@ -163,19 +176,19 @@ def test_where_keys_are_listed_a_push_starts_from_signed_results_only(
 def test_a_pair_is_made_and_a_copy_signed(
     job: Job, forged: Path, edison: Edison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = edison(job.bench.repository, "db", "keygen", "--json")
+    made = edison(job.bench.repository, "admin", "db", "keygen", "--json")
     keys = json.loads(made.out)
     private = keys["private_key"]
     assert f"results: {{public_keys: [{keys['public_key']}]}}" in made.err
     assert private not in made.err
-    assert len(edison(job.bench.repository, "db", "keygen").out.strip()) == len(private)
+    assert len(edison(job.bench.repository, "admin", "db", "keygen").out.strip()) == len(private)
     monkeypatch.setenv("EDISON_SIGNING_KEY", private)
     monkeypatch.delenv("GITHUB_EVENT_NAME", raising=False)
-    done = edison(job.bench.repository, "db", "sign", str(forged))
+    done = edison(job.bench.repository, "admin", "db", "sign", str(forged))
     assert done.code == 0, done.all
     assert private not in done.all
     assert signature_path(forged).exists()
     job.describe("pull_request", job.bench.pull_request())
-    refused = edison(job.bench.repository, "db", "sign", str(forged))
+    refused = edison(job.bench.repository, "admin", "db", "sign", str(forged))
     assert (refused.code, "cannot sign results" in refused.err) == (2, True), refused.all
     assert private not in refused.all

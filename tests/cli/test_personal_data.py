@@ -95,21 +95,21 @@ def test_no_personal_data_is_stored_or_shown(
     command("run", "--no-cache", "--json", "--log-json", "--debug")
     command("regrade", "latest", "--json")
     command("status", "latest", "--json")
-    command("watch", "latest", "--json")
+    command("runs", "watch", "latest", "--json")
     for case in range(len(DEEDS)):
         command("explain", f"c{case:02}@small")
         command("explain", f"c{case:02}@small", "--json")
     for form in ("json", "csv", "jsonl", "html", "junit", "md", "sarif", "bundle"):
         command("report", "--format", form, "--out", f"out.{form}")
     command("report", "--out", "pages/")
-    command("cache", "export", "all.jsonl")
-    command("db", "backup")
+    command("admin", "cache", "export", "all.jsonl")
+    command("admin", "db", "backup")
     command("try", "hello", "--case", "c00", "--json")
     with FakeGitHub() as fake:
         open_pull(fake)
         for name, value in actions(project, fake).items():
             monkeypatch.setenv(name, value)
-        command("db", "adopt")  # what was run before counts as of this job
+        command("admin", "db", "adopt")  # what was run before counts as of this job
         for part in ("summary", "annotations", "comment"):
             command("github", part)
         sent = json.dumps([[str(request), request.body] for request in fake.requests])

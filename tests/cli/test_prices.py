@@ -1,4 +1,4 @@
-"""edison prices: the table, a part of it, and a new one."""
+"""edison admin prices: the table, a part of it, and a new one."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ LITELLM = {
 
 
 def test_the_summary_says_how_many_and_of_which_day(edison: Edison, folder: Folder) -> None:
-    done = edison(folder, "prices")
+    done = edison(folder, "admin", "prices")
     assert done.code == 0
     assert " models, prices of 20" in done.out
     assert "(bundled)" in done.out
     assert "source: litellm" in done.out
-    assert done.err == "show some with: edison prices show PATTERN\n"
+    assert done.err == "show some with: edison admin prices show PATTERN\n"
 
 
 def test_a_part_of_a_name_is_enough(edison: Edison, folder: Folder) -> None:
-    done = edison(folder, "prices", "show", "openai/gpt-4o-mini-2024")
+    done = edison(folder, "admin", "prices", "show", "openai/gpt-4o-mini-2024")
     head, row = done.out.splitlines()
     assert head.split("  ")[0] == "model"
     assert head.endswith("cached in  cache write  larger calls  batch      retires")
@@ -50,30 +50,33 @@ def test_a_part_of_a_name_is_enough(edison: Edison, folder: Folder) -> None:
 
 
 def test_many_rows_are_cut_and_counted(edison: Edison, folder: Folder) -> None:
-    done = edison(folder, "prices", "show", "openai/")
+    done = edison(folder, "admin", "prices", "show", "openai/")
     assert len(done.out.splitlines()) == 41
     assert "more; list all with --json" in done.err
 
 
 @pytest.mark.parametrize(
     ("pattern", "hint"),
-    [("openai/gpt-4o-mni", "did you mean 'openai/gpt-4o-mini'?"), ("§§§", "edison prices show /")],
+    [
+        ("openai/gpt-4o-mni", "did you mean 'openai/gpt-4o-mini'?"),
+        ("§§§", "edison admin prices show /"),
+    ],
 )
 def test_a_name_that_is_not_there_gets_a_hint(
     edison: Edison, folder: Folder, pattern: str, hint: str
 ) -> None:
-    done = edison(folder, "prices", "show", pattern)
+    done = edison(folder, "admin", "prices", "show", pattern)
     assert (done.code, done.out) == (2, "")
     assert hint in done.err
 
 
 def test_an_update_is_written_to_the_project(edison: Edison, mini: Folder) -> None:
     mini.write("litellm.json", json.dumps(LITELLM))
-    done = edison(mini, "prices", "update", "--from", "litellm.json")
+    done = edison(mini, "admin", "prices", "update", "--from", "litellm.json")
     assert done.code == 0
     assert done.out.startswith("wrote .edison/prices.json: 1 added, 1 changed, ")
     assert "git diff .edison/prices.json" in done.err
-    shown = json.loads(edison(mini, "prices", "show", "openai/gpt-", "--json").out)
+    shown = json.loads(edison(mini, "admin", "prices", "show", "openai/gpt-", "--json").out)
     assert shown["origin"] == ".edison/prices.json"
     assert shown["models"]["openai/gpt-4o-mini"] == {"context": 128000, "in": 0.2, "out": 0.8}
     assert shown["models"]["openai/gpt-brand-new"] == {"in": 1.0, "out": 4.0}
@@ -89,16 +92,18 @@ def test_an_update_changes_the_cost_of_a_plan(edison: Edison, mini: Folder) -> N
     before = json.loads(edison(mini, "plan", "--json").out)["experiments"][0]
     assert before["cost_microusd"] is None
     mini.write("litellm.json", json.dumps(LITELLM))
-    assert edison(mini, "prices", "update", "--from", "litellm.json").code == 0
+    assert edison(mini, "admin", "prices", "update", "--from", "litellm.json").code == 0
     after = json.loads(edison(mini, "plan", "--json").out)["experiments"][0]
     assert after["cost_microusd"]["low"] > 0
 
 
 def test_an_update_from_our_own_table_gives_the_same_table(edison: Edison, mini: Folder) -> None:
     mini.write("litellm.json", json.dumps(LITELLM))
-    edison(mini, "prices", "update", "--from", "litellm.json")
+    edison(mini, "admin", "prices", "update", "--from", "litellm.json")
     mini.write("copy.json", mini.read(".edison/prices.json"))
-    told = json.loads(edison(mini, "prices", "update", "--from", "copy.json", "--json").out)
+    told = json.loads(
+        edison(mini, "admin", "prices", "update", "--from", "copy.json", "--json").out
+    )
     assert told == {
         "schema_version": 1,
         "written": ".edison/prices.json",
@@ -123,7 +128,7 @@ def test_a_file_that_is_no_table_is_refused_and_nothing_changes(
     edison: Edison, mini: Folder, text: str, said: str
 ) -> None:
     mini.write("prices.json", text)
-    done = edison(mini, "prices", "update", "--from", "prices.json")
+    done = edison(mini, "admin", "prices", "update", "--from", "prices.json")
     assert done.code == 2
     assert said in done.err
     assert done.err.count("\n") == 2, "what, and what to do next"
@@ -136,26 +141,28 @@ def test_a_file_that_is_no_table_is_refused_and_nothing_changes(
 def test_a_source_that_cannot_be_read_is_refused(
     edison: Edison, mini: Folder, name: str, said: str
 ) -> None:
-    done = edison(mini, "prices", "update", "--from", name)
+    done = edison(mini, "admin", "prices", "update", "--from", name)
     assert done.code == 2
     assert said in done.err
 
 
 def test_a_pipe_without_a_writer_is_not_waited_for(edison: Edison, mini: Folder) -> None:
     os.mkfifo(mini.path / "fifo")
-    done = edison(mini, "prices", "update", "--from", "fifo")
+    done = edison(mini, "admin", "prices", "update", "--from", "fifo")
     assert (done.code, "is not a file" in done.err) == (2, True)
 
 
 def test_a_table_that_cannot_be_written_is_an_error(edison: Edison, mini: Folder) -> None:
     mini.write("litellm.json", json.dumps(LITELLM))
     mini.write(".edison", "a file where a folder should be")
-    done = edison(mini, "prices", "update", "--from", "litellm.json")
+    done = edison(mini, "admin", "prices", "update", "--from", "litellm.json")
     assert done.code == 2
     assert "cannot be" in done.err
 
 
-@pytest.mark.parametrize("words", [["prices"], ["prices", "show", "gpt"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["admin", "prices"], ["admin", "prices", "show", "gpt"]], ids=" ".join
+)
 def test_a_broken_table_of_the_project_is_said(
     edison: Edison, mini: Folder, words: list[str]
 ) -> None:

@@ -89,7 +89,7 @@ def test_without_a_remote_there_is_a_branch_and_a_patch(edison: Edison, repo: Fo
 
 
 def audit(edison: Edison, folder: Folder) -> list[dict[str, Any]]:
-    rows = json.loads(edison(folder, "audit", "--json").out)["rows"]
+    rows = json.loads(edison(folder, "admin", "audit", "--json").out)["rows"]
     assert isinstance(rows, list)
     return rows
 
@@ -512,7 +512,7 @@ def test_a_job_for_a_pull_request_suggests_lines_there(
     )
     monkeypatch.setenv("RUNNER_TEMP", str(repo.path.parent))
     keep(repo, suggestion_for(repo))
-    assert edison(repo, "db", "adopt").code == 0  # made by an earlier job of the same run
+    assert edison(repo, "admin", "db", "adopt").code == 0  # made by an earlier job of the same run
     found = proposed(edison, repo, "--open-pr")
     assert (found["pull_request"], found["suggested_lines"], found["branch"]) == (1, 1, None)
     assert len(job.state.line_comments[1]) == 1

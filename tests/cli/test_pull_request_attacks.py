@@ -156,7 +156,7 @@ def test_what_is_no_longer_measured_does_not_pass(
     assert said.index("This cannot pass") < said.index("The base gates ") < 300
     assert "The base gates " in shop.read("junit.xml")
     if attack is leave_the_worse_prompt_out:
-        again = edison(shop, "gate", "latest", "--json")
+        again = edison(shop, "compare", "--gates", "latest", "--json")
         assert json.loads(again.out)["verdict"] == "inconclusive"
 
 

@@ -1,4 +1,4 @@
-"""edison recommend: the best value, and honesty about what cannot be shown."""
+"""edison leaderboard --recommend: the best value, and honesty about what cannot be shown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def close(n: int) -> dict[str, list[float]]:
 
 
 def told(edison: Edison, folder: Folder, *args: str) -> dict[str, Any]:
-    done = edison(folder, "recommend", *args, "--json")
+    done = edison(folder, "leaderboard", "--recommend", *args, "--json")
     assert (done.code, done.err) == (0, ""), done.all
     (advice,) = json.loads(done.out)["experiments"]
     assert isinstance(advice, dict)
@@ -54,7 +54,7 @@ def test_the_cheapest_that_is_as_good_is_the_best_value(edison: Edison, many: Fo
 
 
 def test_it_is_shown_with_reasons_and_intervals(edison: Edison, many: Folder) -> None:
-    done = edison(many, "recommend")
+    done = edison(many, "leaderboard", "--recommend")
     lines = done.out.splitlines()
     assert lines[0] == "hello  2 models on 300 cases"
     assert lines[1].startswith("most accurate  large  85.0 (84.")
@@ -71,7 +71,7 @@ def test_too_few_cases_are_said_to_be_too_few(edison: Edison, mini: Folder) -> N
     (doubt,) = advice["doubts"]
     assert (doubt["model"], doubt["worse"], doubt["n"]) == ("small", False, FEW)
     assert doubt["n_needed"] > FEW
-    said = edison(mini, "recommend").out
+    said = edison(mini, "leaderboard", "--recommend").out
     assert "Use large: no other model is shown to be within 5 points of it." in said
     assert "Not enough cases to tell whether small is as good as large: -1.0 points" in said
     assert "cases would show that it is within 5 points." in said
@@ -83,7 +83,10 @@ def test_a_model_that_is_worse_is_said_to_be_worse(edison: Edison, mini: Folder)
     plant(mini, Planted("r1", TIME, scores))
     (doubt,) = told(edison, mini)["doubts"]
     assert doubt["worse"]
-    assert "small is shown to be worse than large: -31.0 points" in edison(mini, "recommend").out
+    assert (
+        "small is shown to be worse than large: -31.0 points"
+        in edison(mini, "leaderboard", "--recommend").out
+    )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_a_model_that_is_worse_is_said_to_be_worse(edison: Edison, mini: Folder)
 def test_wishes_leave_models_out_with_the_reason(
     edison: Edison, many: Folder, wish: list[str], reason: str
 ) -> None:
-    done = edison(many, "recommend", *wish)
+    done = edison(many, "leaderboard", "--recommend", *wish)
     assert f"left out: {reason}\n" in done.out
     assert "is the only model" in done.out
     assert len(told(edison, many, *wish)["models"]) == 1
@@ -107,9 +110,9 @@ def test_wishes_leave_models_out_with_the_reason(
 def test_wishes_that_nothing_meets(edison: Edison, many: Folder) -> None:
     advice = told(edison, many, "--min-score", "99%")
     assert (advice["best_value"], advice["models"], len(advice["left_out"])) == (None, [], 2)
-    said = edison(many, "recommend", "--min-score", "99%").out
+    said = edison(many, "leaderboard", "--recommend", "--min-score", "99%").out
     assert "No model meets the requirements." in said
-    assert edison(many, "recommend", "--min-score", "good").code == 2
+    assert edison(many, "leaderboard", "--recommend", "--min-score", "good").code == 2
 
 
 def test_models_of_different_runs_meet_on_the_same_version(edison: Edison, mini: Folder) -> None:
@@ -128,14 +131,14 @@ def test_models_of_different_runs_meet_on_the_same_version(edison: Edison, mini:
 
 def test_one_case_is_not_enough(edison: Edison, mini: Folder) -> None:
     plant(mini, Planted("r1", TIME, {"small": [0.5], "large": [0.9]}))
-    done = edison(mini, "recommend")
+    done = edison(mini, "leaderboard", "--recommend")
     assert "Not enough cases: 1 case with a score of every model." in done.out
     assert told(edison, mini)["best_value"] is None
 
 
 def test_few_cases_and_simulated_models_are_marked(edison: Edison, mini: Folder) -> None:
     assert edison(mini, "run", "-q").code == 0
-    done = edison(mini, "recommend")
+    done = edison(mini, "leaderboard", "--recommend")
     assert done.out.startswith("hello  1 model on 2 cases  simulated\n")
     assert "Very few cases (2): do not rely on this." in done.out
     assert "No answer cost anything, so cost was not considered." in done.out

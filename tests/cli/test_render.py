@@ -1,4 +1,4 @@
-"""edison render: the exact request for one case."""
+"""edison try --dry-run: the exact request for one case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPED = (
 
 
 def test_the_screen_shows_every_section_with_its_tokens(edison: Edison, support: Folder) -> None:
-    done = edison(support, "render", "support-reply")
+    done = edison(support, "try", "--dry-run", "support-reply")
     assert done.code == 0
     assert done.out.startswith("--- system (~21 tokens)\nYou answer e-mails for Kettle & Crag")
     assert "\n--- user (~" in done.out
@@ -37,13 +37,13 @@ def test_the_screen_shows_every_section_with_its_tokens(edison: Edison, support:
     "name", ["hello", "prompts/hello.md", "./prompts/hello.md", "prompts/hello"]
 )
 def test_a_prompt_is_named_by_id_or_path(edison: Edison, mini: Folder, name: str) -> None:
-    assert edison(mini, "render", name).code == 0
+    assert edison(mini, "try", "--dry-run", name).code == 0
 
 
 def test_a_path_is_taken_from_where_one_is(edison: Edison, mini: Folder) -> None:
     below = type(mini)(mini.path / "prompts")
-    assert edison(below, "render", "hello.md").code == 0
-    assert edison(below, "render", str(mini.path / "prompts" / "hello.md")).code == 0
+    assert edison(below, "try", "--dry-run", "hello.md").code == 0
+    assert edison(below, "try", "--dry-run", str(mini.path / "prompts" / "hello.md")).code == 0
 
 
 @pytest.mark.parametrize(
@@ -64,33 +64,33 @@ def test_a_path_is_taken_from_where_one_is(edison: Edison, mini: Folder) -> None
 def test_a_name_that_is_not_there_gets_a_hint(
     edison: Edison, mini: Folder, words: list[str], said: str, hint: str
 ) -> None:
-    done = edison(mini, "render", *words)
+    done = edison(mini, "try", "--dry-run", *words)
     assert (done.code, done.out) == (2, "")
     assert f"error: {said}\n  {hint}" in done.err
 
 
 def test_among_many_cases_the_first_are_named(edison: Edison, support: Folder) -> None:
-    done = edison(support, "render", "support-reply", "--case", "zzzzzz")
+    done = edison(support, "try", "--dry-run", "support-reply", "--case", "zzzzzz")
     assert "  the first are: return-green-blanket, return-how, refund-before-rent\n" in done.err
 
 
 def test_a_case_is_chosen_by_id(edison: Edison, mini: Folder) -> None:
-    assert "hello to Bo in" in edison(mini, "render", "hello", "--case", "bo").out
+    assert "hello to Bo in" in edison(mini, "try", "--dry-run", "hello", "--case", "bo").out
 
 
 def test_a_variable_can_be_set(edison: Edison, mini: Folder) -> None:
-    done = edison(mini, "render", "hello", "--var", "name=a=b {{ name }}")
+    done = edison(mini, "try", "--dry-run", "hello", "--var", "name=a=b {{ name }}")
     assert "hello to a=b {{ name }} in" in done.out, "data is never a template"
 
 
 def test_a_missing_value_is_always_an_error(edison: Edison, mini: Folder) -> None:
     mini.write("datasets/names.jsonl", '{"id": "a", "x": 1}\n{"id": "b", "name": "Bo"}\n')
-    done = edison(mini, "render", "hello")
+    done = edison(mini, "try", "--dry-run", "hello")
     assert (done.code, done.out) == (2, "")
     assert "error: name is missing for case 'a'\n" in done.err
     assert "variables given: x; set more with --var NAME=VALUE" in done.err
-    assert edison(mini, "render", "hello", "--case", "b").code == 0
-    assert edison(mini, "render", "hello", "--var", "name=Cy").code == 0
+    assert edison(mini, "try", "--dry-run", "hello", "--case", "b").code == 0
+    assert edison(mini, "try", "--dry-run", "hello", "--var", "name=Cy").code == 0
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_variable_of_another_type_is_json(
 ) -> None:
     mini.write("prompts/typed.md", TYPED)
     good = ["--var", 'items=[{"name": "a"}]', "--var", "count=3", "--var", "on=false"]
-    done = edison(mini, "render", "typed", *good)
+    done = edison(mini, "try", "--dry-run", "typed", *good)
     assert "- a\n3 false you, and so on" in done.out
-    done = edison(mini, "render", "typed", *good, "--var", given)
+    done = edison(mini, "try", "--dry-run", "typed", *good, "--var", given)
     assert done.code == 2
     assert said in done.err
 
@@ -119,7 +119,16 @@ def test_an_attribute_that_is_missing_inside_a_value_is_an_error(
 ) -> None:
     mini.write("prompts/typed.md", TYPED)
     done = edison(
-        mini, "render", "typed", "--var", "items=[{}]", "--var", "count=3", "--var", "on=true"
+        mini,
+        "try",
+        "--dry-run",
+        "typed",
+        "--var",
+        "items=[{}]",
+        "--var",
+        "count=3",
+        "--var",
+        "on=true",
     )
     assert done.code == 2
     assert "name is missing for case 'static'" in done.err
@@ -127,13 +136,13 @@ def test_an_attribute_that_is_missing_inside_a_value_is_an_error(
 
 def test_a_prompt_of_no_experiment_has_no_cases(edison: Edison, mini: Folder) -> None:
     mini.write("prompts/alone.md", "Write one kind sentence about anything that you like today.\n")
-    done = edison(mini, "render", "alone")
+    done = edison(mini, "try", "--dry-run", "alone")
     assert (done.code, done.out.startswith("--- user")) == (0, True)
-    done = edison(mini, "render", "alone", "--case", "ada")
+    done = edison(mini, "try", "--dry-run", "alone", "--case", "ada")
     assert (
         "error: there are no cases to choose from\n  no experiment with a dataset uses" in done.err
     )
-    done = edison(mini, "render", "alone", "--experiment", "hello")
+    done = edison(mini, "try", "--dry-run", "alone", "--experiment", "hello")
     assert "does not use prompts/alone.md\n  no experiment does" in done.err
 
 
@@ -150,9 +159,9 @@ def test_a_grader_sees_the_expected_answer_and_is_given_an_output(
         "[judge]}",
         "[judge], graders: [{prompt: prompts/grade.md, by: judge}]}",
     )
-    done = edison(mini, "render", "grade", "--var", "output=Hi!")
+    done = edison(mini, "try", "--dry-run", "grade", "--var", "output=Hi!")
     assert "Is Hi! a kind way to greet Ada?" in done.out
-    assert edison(mini, "render", "grade").code == 2
+    assert edison(mini, "try", "--dry-run", "grade").code == 2
 
 
 def test_a_model_configuration_shows_what_it_is_sent(edison: Edison, mini: Folder) -> None:
@@ -162,7 +171,7 @@ def test_a_model_configuration_shows_what_it_is_sent(edison: Edison, mini: Folde
         "models: [small, {use: small, params: {temperature: [0.2, 0.7], max_tokens: 50}}]",
     )
     name = "small[temperature=0.7,max_tokens=50]"
-    told = json.loads(edison(mini, "render", "hello", "--model", name, "--json").out)
+    told = json.loads(edison(mini, "try", "--dry-run", "hello", "--model", name, "--json").out)
     assert (told["model"], told["params"]) == (name, {"temperature": 0.7, "max_tokens": 50})
 
 
@@ -170,7 +179,9 @@ def test_a_model_configuration_shows_what_it_is_sent(edison: Edison, mini: Folde
 
 
 def label(edison: Edison, folder: Folder) -> str:
-    return str(json.loads(edison(folder, "render", "hello", "--json").out)["prompt"]["label"])
+    return str(
+        json.loads(edison(folder, "try", "--dry-run", "hello", "--json").out)["prompt"]["label"]
+    )
 
 
 def test_labels_follow_the_texts_on_the_default_branch(edison: Edison, mini: Folder) -> None:

@@ -75,7 +75,7 @@ def test_every_command_says_how_many_cases_count(edison: Edison, project: Folder
     assert (plan["cases"], plan["different_inputs"]) == (IDS, INPUTS)
     assert f"{SAID}." in edison(project, "run").out
     assert f"{SAID}." in edison(project, "report", "latest", "--format", "md").out
-    assert f"{SAID}." in edison(project, "gate").out
+    assert f"{SAID}." in edison(project, "compare", "--gates").out
 
 
 def test_a_run_without_gates_says_it_in_its_report(edison: Edison, project: Folder) -> None:
@@ -119,10 +119,10 @@ def test_a_comparison_of_stored_runs_takes_the_inputs_of_the_first(
     second = run(edison, project)["run_id"]
     assert stored(project, first, second) == CLUSTERS
     assert stored(project, second, first) == {}
-    done = edison(project, "gate", second, "--against", first, "--json")
+    done = edison(project, "compare", "--gates", second, "--against", first, "--json")
     compared = json.loads(done.out)["gates"][0]
     assert compared["sentence"].endswith(f"{SAID}.")
-    done = edison(project, "gate", first, "--against", second, "--json")
+    done = edison(project, "compare", "--gates", first, "--against", second, "--json")
     assert SAID not in json.loads(done.out)["gates"][0]["sentence"]
 
 

@@ -35,7 +35,7 @@ def told(done: Result) -> Any:
 
 
 def actions(edison: Edison, folder: Folder) -> list[str]:
-    rows = told(edison(folder, "audit", "--json"))["rows"]
+    rows = told(edison(folder, "admin", "audit", "--json"))["rows"]
     return [f"{row['action']} {row['entity']}" for row in rows]
 
 

@@ -150,7 +150,7 @@ def test_others_are_refused_and_it_is_audited(
     assert done.code == 2
     assert "roles passwd needs an owner; bob@example.org is a viewer" in done.err
     assert edison(people, "roles", "token", "bob").code == 0  # one's own
-    rows = json.loads(edison(people, "audit", "--json").out)["rows"]
+    rows = json.loads(edison(people, "admin", "audit", "--json").out)["rows"]
     assert [row["action"] for row in rows] == ["roles token", "refused: roles passwd"]
 
 

@@ -228,7 +228,7 @@ def test_status_lists_runs_and_shows_one(edison: Edison, project: Folder) -> Non
 
 def test_watch_tells_what_happened_to_a_run_that_is_over(edison: Edison, project: Folder) -> None:
     edison(project, "run", "-q")
-    out = edison(project, "watch", "--json").out
+    out = edison(project, "runs", "watch", "--json").out
     events = [json.loads(line) for line in out.splitlines()]
     assert [sorted(event) for event in events[:1]] == [["data", "run_id", "seq", "time", "type"]]
     kinds = [event["type"] for event in events]
@@ -237,7 +237,7 @@ def test_watch_tells_what_happened_to_a_run_that_is_over(edison: Edison, project
     assert {"run:progress", "run:completed", "status:changed", "aggregate:completed"} <= set(kinds)
     seqs = [event["seq"] for event in events]
     assert seqs == sorted(seqs)
-    later = edison(project, "watch", "--json", "--since", str(seqs[-2])).out
+    later = edison(project, "runs", "watch", "--json", "--since", str(seqs[-2])).out
     assert [json.loads(line)["seq"] for line in later.splitlines()] == seqs[-1:]
 
 
@@ -289,7 +289,7 @@ def test_a_run_can_be_paused_from_elsewhere_and_goes_on(
         )
         == []
     )
-    assert edison(project, "pause").code == 2
+    assert edison(project, "runs", "pause").code == 2
     done = edison(project, "resume", "--json")
     assert done.code == 0
     assert document(done.out)["runs"][0]["cells"]["ok"] == CASES
@@ -499,7 +499,7 @@ def test_a_replay_costs_nothing_names_what_it_lacks_and_leaves_the_books_in_orde
     assert "COMPLETED  simulated  replayed" in done.out
     assert "1 skipped" in done.out
     assert "@small: the recording has no answer to request" in done.out
-    assert edison(project, "db", "check").code == 0
+    assert edison(project, "admin", "db", "check").code == 0
     (live,) = document(edison(project, "run", "--json").out)["runs"]
     assert live["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0, "estimated": 0}
     assert rows(project, "select count(*) from cell c join answer a using "

@@ -1,4 +1,4 @@
-"""edison schema prints what is shipped."""
+"""edison admin schema prints what is shipped."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_schema_is_printed_byte_for_byte(edison: Edison, folder: Folder, kind: str) -> None:
-    done = edison(folder, "schema", kind)
+    done = edison(folder, "admin", "schema", kind)
     shipped = (ROOT / "schemas" / f"{kind}.schema.json").read_text(encoding="utf-8")
     assert (done.out, done.err, done.code) == (shipped, "", 0)
     assert json.loads(done.out)["$schema"] == "http://json-schema.org/draft-07/schema#"
 
 
 def test_without_a_kind_the_kinds_are_listed(edison: Edison, folder: Folder) -> None:
-    assert edison(folder, "schema").out.split() == list(KINDS)
+    assert edison(folder, "admin", "schema").out.split() == list(KINDS)

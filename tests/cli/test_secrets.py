@@ -28,10 +28,10 @@ COMMANDS = (
     ["plan", "--debug"],
     ["plan", "--json"],
     ["models", "list", "--debug"],
-    ["render", "hello", "--debug"],
-    ["render", "hello", "--json"],
+    ["try", "--dry-run", "hello", "--debug"],
+    ["try", "--dry-run", "hello", "--json"],
     ["doctor", "--debug"],
-    ["prices", "--debug"],
+    ["admin", "prices", "--debug"],
 )
 
 
@@ -96,16 +96,16 @@ def test_a_key_in_a_wrong_place_is_never_shown(
     [
         ["KEY"],
         ["plan", "KEY"],
-        ["render", "KEY"],
-        ["render", "hello", "--var", "KEY"],
-        ["render", "hello", "--var", "KEY=1"],
-        ["render", "hello", "--var", "name=KEY"],
-        ["render", "hello", "--case", "KEY"],
-        ["schema", "KEY"],
+        ["try", "--dry-run", "KEY"],
+        ["try", "--dry-run", "hello", "--var", "KEY"],
+        ["try", "--dry-run", "hello", "--var", "KEY=1"],
+        ["try", "--dry-run", "hello", "--var", "name=KEY"],
+        ["try", "--dry-run", "hello", "--case", "KEY"],
+        ["admin", "schema", "KEY"],
         ["validate", "KEY"],
         ["-C", "KEY", "validate"],
-        ["prices", "show", "KEY"],
-        ["prices", "update", "--from", "KEY"],
+        ["admin", "prices", "show", "KEY"],
+        ["admin", "prices", "update", "--from", "KEY"],
         ["plan", "--changed-since", "KEY"],
         ["plan", "--KEY"],
     ],
@@ -133,6 +133,6 @@ def test_the_value_of_a_key_is_never_shown_only_whether_it_is_set(
 
 def test_render_says_that_it_cut_something_short(edison: Edison, mini: Folder) -> None:
     secret = CANARIES["openai"]
-    done = edison(mini, "render", "hello", "--var", f"name={secret}")
+    done = edison(mini, "try", "--dry-run", "hello", "--var", f"name={secret}")
     assert "Say hello to sk-p... in one" in done.out
     assert "look like keys are redacted" in done.err

@@ -86,7 +86,7 @@ def test_a_stored_run_of_the_merge_base_serves_as_base(edison: Edison, project: 
     assert f"The base is run {base['run_id']}, of main at " in compared["sentence"]
     assert "base" not in floor["detail"]
     assert (floor["verdict"], floor["n"]) == ("pass", CASES)
-    again = gates(edison, project, "gate")
+    again = gates(edison, project, "compare", "--gates")
     assert [row["sentence"] for row in again] == [compared["sentence"], floor["sentence"]]
 
 
@@ -104,7 +104,7 @@ def test_the_stored_base_says_which_inputs_are_the_same(edison: Edison, project:
     project.edit("prompts/hello.md", "{{ name }}", "everybody")
     compared, floor = gates(edison, project)
     assert compared["verdict"] == "pass", "to the base these are 60 different inputs"
-    for row in (compared, floor, *gates(edison, project, "gate")):
+    for row in (compared, floor, *gates(edison, project, "compare", "--gates")):
         assert "different input" not in row["sentence"]
 
 

@@ -172,10 +172,10 @@ def test_an_escape_in_a_file_never_reaches_the_terminal(
         monkeypatch.setenv("FORCE_COLOR", "1")
     row = json.dumps({"id": "ada", "input": {"name": text}, "expected": "x"})
     mini.write("datasets/names.jsonl", row + "\n")
-    shown = edison(mini, "render", "hello").all
+    shown = edison(mini, "try", "--dry-run", "hello").all
     assert not UNSAFE.search(shown.replace("\x1b[1m", "").replace("\x1b[0m", ""))
     assert clean(text).replace("\n", "") in shown
-    told = edison(mini, "render", "hello", "--json").out
+    told = edison(mini, "try", "--dry-run", "hello", "--json").out
     assert text in json.loads(told)["messages"][0]["content"]
     assert not UNSAFE.search(told.replace("\n", ""))
 
@@ -186,7 +186,7 @@ def test_an_escape_in_an_error_never_reaches_the_terminal(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     mini.write("edison.yaml", f"version: 1\nproject: {json.dumps(text)}\n{json.dumps(text)}: 1\n")
-    for args in (["validate"], ["plan"], ["doctor"], ["plan", text], ["render", text]):
+    for args in (["validate"], ["plan"], ["doctor"], ["plan", text], ["try", "--dry-run", text]):
         shown = edison(mini, *args).all
         assert not UNSAFE.search(re.sub("\x1b\\[[0-9]+m", "", shown)), args
 

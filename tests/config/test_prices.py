@@ -457,7 +457,7 @@ def test_a_table_older_than_a_year_is_a_warning(
     found = problems(mini, f"mine: {{provider: openai, {entry}}}\n")
     said = (
         f"{PROJECT_FILE}: warning: the prices are of {date}, more than a year old: costs may be "
-        "wrong (update them with: edison prices update --from FILE)"
+        "wrong (update them with: edison admin prices update --from FILE)"
     )
     assert found == ([said] if old else [])
 

@@ -42,7 +42,7 @@ def grade(edison: Edison, folder: Folder, cases: list[str], value: str, *args: s
 
 
 def rows(edison: Edison, folder: Folder) -> tuple[int, list[dict[str, Any]]]:
-    done = edison(folder, "gate", "--json")
+    done = edison(folder, "compare", "--gates", "--json")
     found = json.loads(done.out)["gates"]
     assert isinstance(found, list)
     return done.code, found
@@ -52,7 +52,8 @@ def test_nothing_graded_is_inconclusive_and_says_what_to_do(edison: Edison, ran:
     code, (row,) = rows(edison, ran)
     assert (code, row["verdict"], row["n"]) == (0, "inconclusive", 0)
     assert row["sentence"] == (
-        "No answer of this run was graded by a person: run `edison grade`, then `edison gate`."
+        "No answer of this run was graded by a person: run `edison grade`, "
+        "then `edison compare --gates`."
     )
 
 

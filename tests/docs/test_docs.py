@@ -17,7 +17,8 @@ from docs import reference
 from docs.codes import CODES
 from docs.snippets import everything, snippets
 from edison_ci.checks.options import REGISTRY
-from edison_ci.cli.app import COMMANDS, all_commands
+from edison_ci.cli.app import all_commands
+from edison_ci.cli.groups import COMMANDS
 from edison_ci.errors import ExitCode
 from edison_ci.resources import KINDS
 from tests.conftest import ROOT, Folder

@@ -272,7 +272,8 @@ def test_every_command_in_the_prose_exists_with_its_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["edison frob", "edison run --sideways", "edison schema frob", "edison db frob"]
+    "text",
+    ["edison frob", "edison run --sideways", "edison admin schema frob", "edison admin db frob"],
 )
 def test_a_command_in_the_prose_that_does_not_exist_is_found(text: str) -> None:
     assert misread(text)

@@ -40,7 +40,7 @@ def test_init_makes_a_project_that_is_valid_and_can_be_planned(
     assert planned["blockers"] == []
 
     prompt = next((folder.path / "prompts").glob("*.md")).stem
-    shown = json.loads(folder.edison("render", prompt, "--json").out)
+    shown = json.loads(folder.edison("try", "--dry-run", prompt, "--json").out)
     assert [m["role"] for m in shown["messages"]] == ["system", "user"]
     assert "{{" not in shown["messages"][1]["content"]
 

@@ -38,7 +38,7 @@ def test_a_project_from_its_first_file_to_its_first_pull_request(folder: Folder)
     ]
     (planned,) = told["experiments"]
 
-    rendered = json.loads(folder.edison("render", "support-reply", "--json").out)
+    rendered = json.loads(folder.edison("try", "--dry-run", "support-reply", "--json").out)
     assert rendered["prompt"]["label"] == f"v1+{rendered['prompt']['hash'][:8]}"
     assert rendered["messages"][-1]["content"].startswith("Write a short, kind reply")
 

@@ -184,7 +184,7 @@ def test_names_of_plugins_are_listed_and_hinted_at(
     unknown = edison(acme, "report", "--format", "tvs")
     assert unknown.code == 2
     assert "'bundle', 'tsv'" in unknown.err
-    schema = json.loads(edison(acme, "schema", "experiment").out)
+    schema = json.loads(edison(acme, "admin", "schema", "experiment").out)
     assert "shouted" in schema["definitions"]["Check"]["properties"]
     assert schema["definitions"]["shouted"]["properties"]["allow"]["minimum"] == 0
 

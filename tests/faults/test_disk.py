@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 def test_fault_08_an_export_is_the_old_file_or_the_new_one(stage: Stage) -> None:
     target, fresh = (stage.folder.path / name for name in ("file.jsonl", "fresh.jsonl"))
     assert stage.edison("run", "--limit", "2").code == 0
-    assert stage.edison("cache", "export", str(target)).code == 0
+    assert stage.edison("admin", "cache", "export", str(target)).code == 0
     old = target.read_bytes()
     assert stage.edison("run").code == 0
-    assert stage.edison("cache", "export", str(fresh)).code == 0
+    assert stage.edison("admin", "cache", "export", str(fresh)).code == 0
     new = fresh.read_bytes()
     assert new != old
 
@@ -48,7 +48,7 @@ def test_fault_08_an_export_is_the_old_file_or_the_new_one(stage: Stage) -> None
     for point in ("fsync", "replace:before", "replace:after"):
         for nth in (1, 2, 3):
             target.write_bytes(old)
-            done = stage.edison("cache", "export", str(target), point=point, nth=nth)
+            done = stage.edison("admin", "cache", "export", str(target), point=point, nth=nth)
             if done.code == 0:
                 break
             assert done.code == -signal.SIGKILL, done.all
@@ -60,7 +60,7 @@ def test_fault_08_a_backup_is_whole_or_not_there(stage: Stage) -> None:
     assert stage.edison("run").code == 0
     folder = stage.folder.path / ".edison/backups"
     for point in ("fsync", "replace:before", "replace:after"):
-        done = stage.edison("db", "backup", point=point)
+        done = stage.edison("admin", "db", "backup", point=point)
         assert done.code == -signal.SIGKILL, done.all
         there = list(folder.glob("[!.]*.db"))
         assert bool(there) is (point == "replace:after")

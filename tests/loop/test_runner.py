@@ -145,7 +145,7 @@ def test_killed_at_each_named_point_it_comes_to_the_same_end(
     for folder in (support, counterpart):
         assert folder.git("status", "--porcelain") == "", "nothing of the working tree changed"
         assert folder.git("branch", "--show-current") == "main"
-    assert support.edison("db", "check").code == 0
+    assert support.edison("admin", "db", "check").code == 0
     taken_elsewhere(support, counterpart)
 
 

@@ -97,7 +97,7 @@ def test_a_remote_user_approves_a_suggestion_without_a_pull_request(repo: Folder
     )
     ((actor, known_by),) = [
         (row["actor"], row["known_by"])
-        for row in json.loads(repo.edison("audit", "--json").out)["rows"]
+        for row in json.loads(repo.edison("admin", "audit", "--json").out)["rows"]
     ]
     assert (actor, known_by) == ("cy@example.org", "web")
 

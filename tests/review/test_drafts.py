@@ -34,7 +34,7 @@ def save(
 
 
 def audited(folder: Folder) -> list[tuple[str, str, str]]:
-    rows = json.loads(folder.edison("audit", "--json").out)["rows"]
+    rows = json.loads(folder.edison("admin", "audit", "--json").out)["rows"]
     return [(row["actor"], row["action"], row["entity"]) for row in rows]
 
 

@@ -178,7 +178,7 @@ def test_secrets_of_people_are_in_nothing_that_leaves(ready: Folder, proxied: Ho
         assert client.get("/results/run.json?_sort=nonsense").status_code >= 400
     with proxied.browser(headers=HOST) as client:
         proxied.send(client, password=f"{PASSWORD}!")
-    assert ready.edison("db", "backup").code == 0
+    assert ready.edison("admin", "db", "backup").code == 0
     for name, text in MINIMAL.items():
         if name != "edison.yaml":
             ready.write(name, text)

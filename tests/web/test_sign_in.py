@@ -386,7 +386,7 @@ def test_forms_are_for_reviewers(house: House) -> None:
 
 def test_nobody_changes_anything_through_datasette(house: House) -> None:
     with house.as_("ada@example.com") as owner:
-        # The file may be written to meanwhile: copies are made by edison db backup.
+        # The file may be written to meanwhile: copies are made by edison admin db backup.
         assert owner.get("/results.db").status_code in (403, 404)
         token = token_of(owner.get("/-/edison/you").text)
         for path in ("/results/-/create", "/results/run/-/insert", "/results/run/-/drop",

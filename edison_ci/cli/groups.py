@@ -1,0 +1,169 @@
+"""The tables of commands, and groups that import a command when it is run.
+
+The tables hold the one-line descriptions, so that help and completion import no command.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from edison_ci.cli.options import EdisonGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Entry(NamedTuple):
+    """A command in a table: its section of the help, where it is defined, and its description."""
+
+    section: str
+    place: str
+    line: str
+
+
+COMMANDS = {
+    "init": Entry("Everyday", "init:init", "Create a project that runs offline."),
+    "validate": Entry("Everyday", "validate:validate", "Check every file of the project."),
+    "plan": Entry("Everyday", "plan:plan", "Show what a run would do and cost."),
+    "try": Entry("Everyday", "try_one:try_one", "Send one case to a model and show the answer."),
+    "run": Entry("Everyday", "run:run", "Evaluate experiments and store every answer."),
+    "status": Entry("Everyday", "status:status", "List recent runs, or show one in detail."),
+    "explain": Entry("Everyday", "explain:explain_cell", "Explain why a cell passed or failed."),
+    "compare": Entry("Everyday", "compare:compare", "Compare two runs, refs or prompt versions."),
+    "report": Entry(
+        "Everyday", "report:report", "Write a report on a run: HTML, Markdown, CSV, PDF and others."
+    ),
+    "refine": Entry(
+        "Everyday", "refine:refine", "Suggest a small change to a prompt, tested on held-out cases."
+    ),
+    "serve": Entry("Everyday", "serve:serve", "Serve the results as web pages."),
+    "models": Entry("Everyday", "models:models", "List or test the models of the project."),
+    "demo": Entry(
+        "Set up", "demo:demo", "Show the whole workflow in a temporary project, offline."
+    ),
+    "import": Entry(
+        "Set up", "import_:import_", "Import files of other tools, answers, traces or bundles."
+    ),
+    "dataset": Entry("Set up", "dataset:dataset", "Show, count and check the cases of a dataset."),
+    "doctor": Entry("Set up", "doctor:doctor", "Check this machine and this project."),
+    "github": Entry(
+        "Set up", "github:github", "Report on a pull request from a GitHub Actions job."
+    ),
+    "roles": Entry("Set up", "roles:roles", "Manage who may sign in to the pages."),
+    "resume": Entry("Runs", "run:resume", "Resume a run that stopped."),
+    "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell."),
+    "runs": Entry("Runs", "runs:runs", "Follow, pause, cancel, resume and merge runs."),
+    "regrade": Entry("Grades", "run:regrade", "Grade the stored answers of a run again."),
+    "grade": Entry("Grades", "grade:grade", "Grade answers by hand."),
+    "calibrate": Entry(
+        "Grades", "calibrate:calibrate", "Compare judges with human grades, and approve them."
+    ),
+    "quarantine": Entry(
+        "Grades", "quarantine:quarantine", "Exclude flaky cases from the gates until a date."
+    ),
+    "leaderboard": Entry(
+        "Results", "leaderboard:leaderboard", "Rank models and prompt versions, or recommend one."
+    ),
+    "trends": Entry("Results", "trends:trends", "Show score, cost and latency over runs."),
+    "costs": Entry("Results", "costs:costs", "Show spending and how much of each budget is used."),
+    "bisect": Entry("Results", "bisect:bisect", "Find the commit that broke a case."),
+    "history": Entry(
+        "Results", "versions:history", "List the versions of a prompt with their scores."
+    ),
+    "diff": Entry(
+        "Results", "versions:diff", "Compare the text and the scores of two prompt versions."
+    ),
+    "review": Entry("Improve", "review:review", "Review suggested prompt changes."),
+    "propose": Entry(
+        "Improve", "review:propose", "Push a suggestion to a branch and open a pull request."
+    ),
+    "loop": Entry("Improve", "loop:loop", "Run and refine repeatedly until the score converges."),
+    "optimize": Entry(
+        "Improve", "refine:optimize", "Search for a better prompt over several generations."
+    ),
+    "promote": Entry(
+        "Improve", "versions:promote", "Mark a prompt version as the one in production."
+    ),
+    "admin": Entry("Admin", "admin:admin", "Look after stored results, prices and the shell."),
+}
+"""Every command, in the order of the help."""
+
+EVERYDAY = "Everyday"
+"""The section whose commands the help describes; it only names those of the others."""
+
+RENAMED = {
+    "ab": "compare --prompts PROMPT_A PROMPT_B",
+    "gate": "compare --gates RUN",
+    "recommend": "leaderboard --recommend",
+    "render": "try PROMPT --dry-run",
+    "merge": "runs merge SHARD.db...",
+    **{name: f"runs {name}" for name in ("watch", "pause", "cancel")},
+    **{
+        name: f"admin {name}"
+        for name in ("cache", "gc", "db", "audit", "prices", "schema", "completion")
+    },
+}
+"""Former names of commands, and what to type instead."""
+
+TABLES = {
+    "runs": {
+        "status": Entry("Commands", "status:status", "List recent runs, or show one in detail."),
+        "watch": Entry("Commands", "control:watch", "Follow a run of another process."),
+        "pause": Entry("Commands", "control:pause", "Pause a run; it can be resumed."),
+        "resume": Entry("Commands", "run:resume", "Resume a run that stopped."),
+        "cancel": Entry("Commands", "control:cancel", "Cancel a run for good."),
+        "merge": Entry(
+            "Commands", "merge:merge", "Merge the shards of a run and evaluate its gates."
+        ),
+    },
+    "admin": {
+        "db": Entry("Results", "db:db", "Check, upgrade, back up and sign the results file."),
+        "cache": Entry("Results", "db:cache", "Show, clear or export stored answers."),
+        "gc": Entry("Results", "db:gc", "Delete texts older than retention_days."),
+        "audit": Entry("Results", "audit:audit", "Show the audit log, newest first."),
+        "prices": Entry("Set up", "prices:prices", "Show or update the price table."),
+        "schema": Entry("Set up", "schema:schema", "Print the JSON Schema of a file kind."),
+        "completion": Entry(
+            "Set up", "admin:completion", "Print the completion script of a shell."
+        ),
+    },
+}
+"""Commands of the groups that import lazily, by the name of the group."""
+
+
+class LazyGroup(EdisonGroup):
+    """A group that imports a command when it is run."""
+
+    def __init__(self, *args: Any, table: Mapping[str, Entry], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the table."""
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, name = entry.place.partition(":")
+        command: click.Command = getattr(importlib.import_module(f"edison_ci.cli.{module}"), name)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return matching commands and shared options, without importing any command."""
+        names = (name for name in self.table if name.startswith(incomplete))
+        found = [CompletionItem(name, help=self.table[name].line) for name in names]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in their sections."""
+        for section in dict.fromkeys(entry.section for entry in self.table.values()):
+            entries = [(name, e.line) for name, e in self.table.items() if e.section == section]
+            with formatter.section(section):
+                formatter.write_dl(entries)
