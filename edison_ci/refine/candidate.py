@@ -147,7 +147,7 @@ def with_prompt(experiment: Experiment, prompt: Prompt) -> Experiment:
 
 
 @dataclass(frozen=True, slots=True)
-class _OverlayTree:
+class OverlayTree:
     """A tree in which one file has another text."""
 
     tree: Tree
@@ -185,7 +185,7 @@ def experiment_with(
 ) -> tuple[Experiment | None, tuple[Problem, ...]]:
     """Return the experiment with another text of the prompt, or why the project is then invalid."""
     path = target.prompt.path
-    tree = _OverlayTree(target.project.tree, path, text)
+    tree = OverlayTree(target.project.tree, path, text)
     try:
         project, problems = inspect_project(tree, root=target.project.root)
     except Fault as fault:

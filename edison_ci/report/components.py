@@ -52,6 +52,7 @@ STATUSES = {
     "waiting": Status("pause", "odd"),
     "refused": Status("bar", "odd"),
     "flag": Status("flag", "odd"),
+    "unverified": Status("question", "odd"),
     "simulated": Status("wave", "mark"),
     "replayed": Status("wave", "mark"),
     "imported": Status("down", "mark"),

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     Remember = Callable[[Hashable, Callable[[], int]], int]
     """A cache: returns the number kept under a key, or works it out and keeps it."""
-    from collections.abc import Iterable
 
     from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
@@ -91,18 +90,6 @@ def answers_to(connection: sqlite3.Connection, run_id: str, case: str) -> list[C
         (run_id, case),
     )
     return [CaseAnswer(*row) for row in rows]
-
-
-def answers_by_id(connection: sqlite3.Connection, ids: Iterable[str]) -> list[CaseAnswer]:
-    """Return answers by the beginnings of the ids of their cells; unknown ones are left out."""
-    found = []
-    for each in ids:
-        row = connection.execute(
-            f"select {_COLUMNS} from cell where id >= ? and id < ? limit 1", (each, f"{each}g")
-        ).fetchone()
-        if row is not None:
-            found.append(CaseAnswer(*row))
-    return found
 
 
 def case_kind(connection: sqlite3.Connection, run_id: str, case: str) -> CaseKind | None:

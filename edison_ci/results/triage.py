@@ -133,13 +133,16 @@ def reason_of(found: CellExplanation) -> str:
     return why + (f" (and {more:,} more)" if more else "")
 
 
-def changed_cases(result: RunResult, *, most: int | None = None) -> tuple[ChangedCase, ...]:
+def changed_cases(
+    result: RunResult, *, most: int | None = None, moves: Collection[Move] = tuple(Move)
+) -> tuple[ChangedCase, ...]:
     """Return the cases that changed: newly failing ones, then fixed ones, then scores."""
     order = [*Move]
     moved = [
         (order.index(move), -abs(case.b - case.a), case.case, change.prompt, change.model)
         for change in result.changes
         for move, cases in change.comparison.moved.items()
+        if move in moves
         for case in cases
     ]
     return tuple(

@@ -26,6 +26,7 @@ from edison_ci.operate.site import Role, require_role
 from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.refine.patch import diff_of
 from edison_ci.review.context import ReviewContext
+from edison_ci.review.counterexamples import CaseEntry, add_counterexample, origin_of
 from edison_ci.review.decision import approve, comment, reject
 from edison_ci.review.drafts import Draft, Proposed, propose_draft
 from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
@@ -279,6 +280,20 @@ class ReviewActions:
             review = ReviewContext.of(project, offline=self.offline, actor=actor)
             done = propose_draft(review, wanted.draft(project), note, actor.name)
         site.note(site.entry(actor, "edit prompt", f"prompt {wanted.prompt}", after=_audited(done)))
+        return done
+
+    def add_case(self, site: Site, actor: Actor, cell: str, given: CaseEntry) -> Proposed:
+        """Propose a counterexample to a cell's case, for the dataset that has the case."""
+        with _deciding:
+            project = load_project(site.root)
+            with closing(open_reader(site.results)) as reader:
+                run = find_run(reader, _run_of(reader, cell))
+                row = find_cell(reader, run.id, cell)
+            origin = origin_of(project, project.experiment(run.experiment), row.case_id)
+            review = ReviewContext.of(project, offline=self.offline, actor=actor)
+            done = add_counterexample(review, origin, given, actor.name)
+        after = {"case": str(row.case_id), "dataset": origin.entry.path, **_audited(done)}
+        site.note(site.entry(actor, "add case", f"cell {row.id[:12]}", after=after))
         return done
 
     def rerun(self, site: Site, actor: Actor, cell: str) -> TryGrid:

@@ -1,4 +1,4 @@
-"""Forms of the editor of a prompt: count, try, and propose.
+"""Forms of the editor of a prompt and of counterexamples: count, try, and propose.
 
 A refused text is shown again with the reason, so that nothing that was written is lost.
 """
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import utc
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.review.actions import ChosenCells, EditedPrompt
+from edison_ci.review.counterexamples import CaseEntry
 from edison_ci.review.drafts import cost_words
 from edison_ci.store.database import open_reader
 from edison_ci.web.cache import store_draft, store_messages
 from edison_ci.web.page_context import PageInstead
+from edison_ci.web.pages.counterexample import case_page
 from edison_ci.web.pages.prompt_editor import EditorState, editor_page, save_page
 from edison_ci.web.workspace import project_in
 
@@ -90,9 +92,41 @@ def propose(sent: FormRequest) -> str:
     return sent.links.to("prompt", edited.prompt, messages=store_messages(done.notes))
 
 
+_INPUT = "input."
+
+
+def add_case(sent: FormRequest) -> str:
+    """Propose a counterexample; what was refused is shown again."""
+    form, cell = sent.form, sent.path["cell"]
+    names = [name for name in form.names() if name.startswith(_INPUT)]
+    inputs = {name.removeprefix(_INPUT): _lines(form.raw(name)) for name in names}
+    given = CaseEntry(inputs, _lines(form.raw("expected")), form.raw("note"))
+    suggestion = form.text("suggestion")
+    try:
+        done = sent.can.add_case(sent.site, sent.actor, cell, given)
+    except EdisonError as error:
+        with closing(open_reader(sent.site.results)) as reader:
+            page = case_page(
+                sent.links,
+                _project(sent),
+                reader,
+                cell,
+                given=given,
+                problem=error,
+                suggestion=suggestion,
+            )
+        raise PageInstead(page) from None
+    place = ("suggestion", suggestion) if suggestion else ("cell", cell)
+    return sent.links.to(*place, messages=store_messages(done.notes))
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
 def _edited(sent: FormRequest) -> EditedPrompt:
     form = sent.form
-    text = form.raw("text").replace("\r\n", "\n")
+    text = _lines(form.raw("text"))
     return EditedPrompt(sent.path["prompt"], form.text("experiment"), text, form.text("base"))
 
 

@@ -39,6 +39,7 @@ from edison_ci.web.page_context import (
 )
 from edison_ci.web.pages import (
     answers,
+    counterexample,
     datasets,
     experiment,
     grading,
@@ -98,6 +99,7 @@ PAGES = (
     _page("/run/(?P<run>[^/]+)/log", run.log),
     _page("/run/(?P<run>[^/]+)/grade", grading.grading),
     _page("/cell/(?P<cell>[^/]+)", answers.cell),
+    _page("/cell/(?P<cell>[0-9a-f]{12,64})/counterexample", counterexample.counterexample),
     _page("/leaderboard", experiment.leaderboard),
     _page("/costs", home.costs),
     _page("/prompts", experiment.prompts),
@@ -141,6 +143,7 @@ POSTS = (
     _form(f"{_SUGGESTION}/reject", Role.REVIEWER, "review reject", forms.reject),
     _form(f"{_SUGGESTION}/comment", Role.REVIEWER, "review comment", forms.comment),
     _form(f"{_SUGGESTION}/edited", Role.EDITOR, "review edit", forms.edit, MOST_SENT),
+    _form(f"{_CELL}/add-case", Role.EDITOR, "add case", prompt_forms.add_case, MOST_SENT),
     _form(f"{_CELL}/rerun", Role.EDITOR, "rerun", forms.rerun),
     _form(f"{_PROMPT}/count", Role.EDITOR, "edit prompt", prompt_forms.count, MOST_SENT),
     _form(f"{_PROMPT}/draft", Role.EDITOR, "edit prompt", prompt_forms.draft, MOST_SENT),

@@ -10,7 +10,6 @@ import pytest
 from edison_ci.results.case_grid import (
     CaseAnswer,
     Neighbours,
-    answers_by_id,
     answers_to,
     case_kind,
     neighbouring_cases,
@@ -34,14 +33,6 @@ def test_every_answer_to_a_case_is_there_head_first(
     assert {each.id for each in found} == {cell for (cell,) in cells}
     assert [each.side for each in found] == sorted((each.side for each in found), reverse=True)
     assert answers_to(connection, stored.against, "no such case") == []
-
-
-def test_answers_are_found_by_the_beginning_of_an_id(
-    connection: sqlite3.Connection, stored: Stored
-) -> None:
-    known = answers_to(connection, stored.against, "return-how")
-    asked = [known[1].id[:12], "0" * 12, known[0].id]
-    assert answers_by_id(connection, asked) == [known[1], known[0]]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from tests.web.test_pages import Read
 if TYPE_CHECKING:
     import httpx
 
+    from tests.web.conftest import Server, Stored
+
 PAGE = "/prompt/hello/edit"
 NOTE = "Ask for a warm ending, please."
 
@@ -220,3 +222,71 @@ def test_a_grid_of_another_person_is_not_shown(desk: ReviewSite) -> None:
         lines = [line for line in stream.iter_lines() if line.startswith("data: ")]
     assert json.loads(lines[0].removeprefix("data: ")) == {"cells": {}, "head": "", "ended": True}
     assert "no longer here" in Read(desk.get(f"{PAGE}?grid={'0' * 32}").text).text
+
+
+# --- suggestions and counterexamples --------------------------------------------------------------
+
+
+def test_a_suggestion_shows_failing_answers_and_leads_to_a_counterexample(
+    desk: ReviewSite,
+) -> None:
+    cell = desk.cell("c3")
+    one = desk.suggest("Be kind.", evidence={"examples": [cell], "sentence": "No evidence."})
+    page = desk.get(f"/suggestion/{one.id}")
+    shown = Read(page.text).text
+    assert '<span class="name">c3</span>' in page.text
+    assert "P3" in shown, "the input"
+    ((text,),) = desk.ask(
+        "select t.text from cell c join answer_text t on t.request_hash = c.request_hash "
+        "and t.answer_no = c.answer_no where c.id like ?", f"{cell}%")  # fmt: skip
+    assert text.strip()[:40] in shown, "the answer"
+    assert "Warmth" in shown, "scores and reasons"
+    assert "unverified" in shown
+    assert "notice-odd" in page.text
+    assert f"/cell/{cell}/counterexample?suggestion={one.id}" in page.text
+    desk.role("reviewer")
+    assert "Add counterexample" not in desk.get(f"/suggestion/{one.id}").text
+
+
+def test_a_counterexample_is_added_on_a_branch(desk: ReviewSite) -> None:
+    cell, before = desk.cell("c4"), desk.folder.git("rev-parse", "main")
+    one = desk.suggest("Be brief.", evidence={"examples": [cell]})
+    page, action = f"/cell/{cell}/counterexample", f"/cell/{cell}/add-case"
+    form = desk.form(f"{page}?suggestion={one.id}", action)
+    assert ">\nP4</textarea>" in form.text
+    sent = {**form.fields, "input.name": "P4", "expected": "P4", "note": NOTE}
+    same = desk.client.post(form.action, data=sent)
+    assert same.status_code == 422
+    assert "it equals the case 'c4'" in Read(same.text).text
+    assert NOTE in Read(same.text).text, "what was written stays"
+    done = desk.client.post(form.action, data={**sent, "input.name": PROBE})
+    assert place(done) == f"/-/edison/suggestion/{one.id}"
+    told = Read(desk.client.get(done.headers["location"]).text).text
+    branch = re.search(r"edison/cases/names-\w{8}", told)
+    assert branch is not None
+    row = desk.folder.git("show", f"{branch[0]}:datasets/names.jsonl").splitlines()[-1]
+    assert json.loads(row)["input"] == {"name": PROBE}
+    assert desk.folder.git("rev-parse", "main") == before
+    assert "counterexample" not in desk.folder.read("datasets/names.jsonl")
+    entries = [(row[0], row[2], row[3]) for row in desk.audit()]
+    assert entries == [(ADA, "add case", f"cell {cell}")]
+    desk.folder.git("branch", "-D", branch[0])
+    desk.role("reviewer")
+    assert desk.get(page).status_code == 403
+    assert desk.client.post(form.action, data=sent).status_code == 403
+
+
+def test_named_cases_that_a_suggestion_fixed_are_shown_before_and_after(
+    server: Server, stored: Stored
+) -> None:
+    id_, evidence = stored.rows("select id, evidence from suggestion where status = 'proposed'")[0]
+    page = server.get(f"/-/edison/suggestion/{id_}").text
+    shown = Read(page).text
+    found = json.loads(evidence)
+    named = [*found["train"]["fixed"], *found["holdout"]["fixed"]]
+    assert f"{len(named)} fixed" in shown
+    for case in named:
+        assert case in shown
+    changed = page[page.index('id="changed"') : page.index('id="examples"')]
+    assert changed.count("<strong>before</strong>") == changed.count("<strong>after</strong>") > 0
+    assert "<script>" not in changed

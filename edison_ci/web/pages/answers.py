@@ -24,6 +24,7 @@ from edison_ci.results.case_grid import (
 from edison_ci.results.explanation import CellExplanation, explain
 from edison_ci.results.run_result import labels_of
 from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.grading import PersonalGrade, personal_grade
 from edison_ci.web.pages.rerun import requested_rerun
@@ -77,10 +78,11 @@ def cell(context: PageContext) -> Page:
             "place": near.words,
             "listed": near.args(),
             "facts": case_kind(context.connection, run.id, found.case_id),
-            "reasons": _reasons(known),
+            "reasons": reasons_of(known),
             "raw_differs": _raw_differs(known),
             "own": personal_grade(context, run, found, known.people),
             "rerun": requested_rerun(context, found),
+            "messages": stored_messages(context.args.text("messages")),
             "missing_case": _why_no_case(context, known, searchable(project, run.experiment)),
         },
         crumbs=_crumbs(context, run, near),
@@ -151,7 +153,7 @@ class Reason(NamedTuple):
         return "pass" if component.passed else "fail"
 
 
-def _reasons(known: CellExplanation) -> list[Reason]:
+def reasons_of(known: CellExplanation) -> list[Reason]:
     """Return the components of a grade, failing ones first."""
     said: dict[str, list[JudgeScoreRow]] = {}
     for judge_score in known.judge_scores:
@@ -237,7 +239,7 @@ class ComparedAnswerView:
     @property
     def reasons(self) -> list[Reason]:
         """Why it has its grade."""
-        return _reasons(self.known)
+        return reasons_of(self.known)
 
     @property
     def flagged(self) -> bool:

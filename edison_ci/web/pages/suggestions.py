@@ -8,11 +8,13 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.loop.report import stop_reason
 from edison_ci.numeric import snap
+from edison_ci.records import Move
 from edison_ci.report.charts.trend import Sparkline, sparkline
-from edison_ci.results.case_grid import answers_by_id
+from edison_ci.results.explanation import CellExplanation, explain, unchanged_cases
 from edison_ci.results.run_lists import experiments
 from edison_ci.results.spending import booked
 from edison_ci.stats.convergence import verified
+from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.loops import (
     Iteration,
     Loop,
@@ -24,6 +26,7 @@ from edison_ci.store.loops import (
     loops_by_experiment,
     loops_waiting_for,
 )
+from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import (
     OPEN,
     SuggestionStatus,
@@ -33,20 +36,36 @@ from edison_ci.store.suggestions import (
 )
 from edison_ci.web import formats
 from edison_ci.web.cache import stored_messages
-from edison_ci.web.page_context import Crumb, Links, Page, PageContext, Paging, run_results
-from edison_ci.web.workspace import project_of
+from edison_ci.web.page_context import (
+    MOST_CELLS,
+    Crumb,
+    Links,
+    Page,
+    PageContext,
+    Paging,
+    run_results,
+)
+from edison_ci.web.pages.answers import Reason, reasons_of
+from edison_ci.web.pages.prompt_editor import may_edit
+from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from edison_ci.records import Case
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.run_result import RunResult
+    from edison_ci.results.triage import ChangedCase
     from edison_ci.review.actions import Permissions
     from edison_ci.store.suggestions import Suggestion
 
 
-_MOST_EXAMPLES = 20
+_MOST_EXAMPLES = 10
+_MOST_CHANGED = 10
+"""Cases with their answers, of those fixed and of those newly failing."""
+_MOST_READ = 100
+"""A case can change with one model only, and is then not among the named ones."""
 _STATUS_FILTERS = ("open", "all", *map(str, SuggestionStatus))
 
 
@@ -106,7 +125,9 @@ def suggestion(context: PageContext) -> Page:
             "loops": loops_waiting_for(context.connection, found.id),
             "diff": list(diff_lines(found.diff)),
             "comments": comments_of(context.connection, found),
-            "examples": answers_by_id(context.connection, _examples(found)),
+            "examples": _examples(context, found),
+            "changed": _changed(context, found),
+            "editable": may_edit(context),
             "sides": [
                 (name, found.evidence[name])
                 for name in ("train", "holdout")
@@ -118,9 +139,70 @@ def suggestion(context: PageContext) -> Page:
     )
 
 
-def _examples(found: Suggestion) -> list[str]:
-    """Return the cells in the request to the refiner."""
-    return [str(cell) for cell in found.evidence.get("examples") or ()][:_MOST_EXAMPLES]
+class FailingExample(NamedTuple):
+    """A failing answer in the request to the refiner."""
+
+    known: CellExplanation
+    case: Case | None
+    """None if the case has changed since, or is not available."""
+    reasons: list[Reason]
+
+
+def _examples(context: PageContext, found: Suggestion) -> list[FailingExample]:
+    """Return the failing answers in the request to the refiner, with their cases."""
+    listed = found.evidence.get("examples")
+    wanted = [str(cell) for cell in listed][:_MOST_EXAMPLES] if isinstance(listed, list) else []
+    known = []
+    for wanted_cell in wanted:
+        run_id = run_of_cell(context.connection, wanted_cell)
+        if run_id is not None:
+            run = find_run(context.connection, run_id)
+            cell = find_cell(context.connection, run_id, wanted_cell)
+            known.append(explain(context.connection, None, run, cell))
+    project, cases = project_of(context), dict[str, "Case"]()
+    if project is not None and searchable(project, found.experiment):
+        hashes = {each.cell.case_id: each.cell.case_hash for each in known}
+        experiment = project.experiments[found.experiment]
+        cases = unchanged_cases(project, experiment, hashes)
+    return [FailingExample(each, cases.get(each.cell.case_id), reasons_of(each)) for each in known]
+
+
+class ChangedCases(NamedTuple):
+    """Cases that a suggestion fixed, or broke."""
+
+    move: Move
+    names: dict[str, str]
+    """Every such case, with whether it is a training or a held-out case."""
+    shown: tuple[ChangedCase, ...]
+    """Some of them, with their answers before and after; none without the run of the trial."""
+
+
+def _changed(context: PageContext, found: Suggestion) -> list[ChangedCases]:
+    """Return the cases that began to pass or to fail with the suggestion."""
+    result = _trial(context, found)
+    groups = []
+    for move in (Move.FIXED, Move.NEWLY_FAILING):
+        names = {
+            str(case): word
+            for part, word in (("train", "training"), ("holdout", "held-out"))
+            for case in (found.evidence.get(part) or {}).get(str(move), ())
+        }
+        shown: tuple[ChangedCase, ...] = ()
+        if names and result is not None:
+            read = result.changed_cases(most=_MOST_READ, moves=(move,))
+            shown = tuple(each for each in read if each.case in names)[:_MOST_CHANGED]
+        if names:
+            groups.append(ChangedCases(move, names, shown))
+    return groups
+
+
+def _trial(context: PageContext, found: Suggestion) -> RunResult | None:
+    """Return the run in which the suggestion was tried; None if it is not stored here."""
+    try:
+        (result,) = run_results(context, list(found.runs)[-1:])
+    except (UsageError, ValueError):
+        return None
+    return result if result.run.cells_planned <= MOST_CELLS else None
 
 
 def _permissions(context: PageContext, found: Suggestion) -> Permissions | None:

@@ -1,0 +1,209 @@
+"""Counterexamples: a case like one that fails, with what would be right, added to its dataset.
+
+The row is appended to the file that has the original, in its format, and the file is read again
+before it is proposed: on a branch of its own, with a pull request where there is a forge.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.cases import CaseFeed
+from edison_ci.documents.csv_text import CsvTable
+from edison_ci.documents.decoding import decode
+from edison_ci.documents.files import read
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.secrets import secrets_in
+from edison_ci.errors import ConfigError, Location, UsageError
+from edison_ci.refine.candidate import OverlayTree
+from edison_ci.review.drafts import ChangeText, checked_note, propose_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from edison_ci.config.experiment import DatasetEntry
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.documents.marks import Json
+    from edison_ci.records import Case
+    from edison_ci.review.context import ReviewContext
+    from edison_ci.review.drafts import Proposed
+
+TAG = "counterexample"
+_LARGEST = 20_000_000
+"""Most bytes of a dataset that a page extends."""
+
+
+class CaseEntry(NamedTuple):
+    """What a person entered for a new case: each value as the text of its field."""
+
+    inputs: Mapping[str, str]
+    expected: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A case, and the dataset file that has it."""
+
+    project: Project
+    experiment: Experiment
+    case: Case
+    entry: DatasetEntry
+    ids: frozenset[str]
+    """Ids of all cases of the file."""
+
+    @property
+    def free_id(self) -> str:
+        """An id for a further case."""
+        stem = f"{str(self.case.id)[:160]}-{TAG}"
+        numbered = (f"{stem}-{number}" for number in range(2, len(self.ids) + 3))
+        return next(name for name in (stem, *numbered) if name not in self.ids)
+
+
+def origin_of(project: Project, experiment: Experiment, case_id: str) -> Origin:
+    """Return a case with its file; raises UsageError if no file has it."""
+    for entry in experiment.file.data:
+        if (project.root / entry.path).stat().st_size > _LARGEST:
+            raise UsageError(
+                f"{entry.path} is too large to add a case on a page",
+                hint="add the case to the file, and open a pull request",
+            )
+        found, ids = None, set()
+        for case in CaseFeed(project.tree, (_whole(entry),), experiment.types()):
+            ids.add(str(case.id))
+            if case.id == case_id:
+                found = case
+        if found is not None:
+            return Origin(project, experiment, found, entry, frozenset(ids))
+    raise UsageError(
+        f"{experiment.id} no longer has the case {case_id!r}", hint="add the case to its dataset"
+    )
+
+
+def _whole(entry: DatasetEntry) -> DatasetEntry:
+    """Return the entry without its sample, which a further case could change."""
+    return entry.model_copy(update={"take": None})
+
+
+def add_counterexample(
+    review: ReviewContext, origin: Origin, given: CaseEntry, person: str
+) -> Proposed:
+    """Propose a case like another one, with its own input or expected answer."""
+    note, path = checked_note(given.note), origin.entry.path
+    row = _row(origin, given)
+    before = read(origin.project.tree, path, max_bytes=_LARGEST)
+    after = _appended(origin, before, row)
+    _verify(origin, after, row)
+    stem = path.rpartition("/")[2].partition(".")[0]
+    text = ChangeText(f"edison/cases/{stem}", f"Add a case to {stem}", note, person)
+    return propose_file(review, path, before=before, after=after, about=text)
+
+
+def _row(origin: Origin, given: CaseEntry) -> dict[str, Json]:
+    case = origin.case
+    inputs = {name: _value(name, given.inputs.get(name), old) for name, old in case.inputs.items()}
+    expected = _expected(given.expected, case.expected)
+    if inputs == dict(case.inputs) and expected == case.expected:
+        raise UsageError(
+            f"it equals the case {case.id!r}", hint="change the input, or what is expected"
+        )
+    row: dict[str, Json] = {"id": origin.free_id, "input": inputs}
+    if expected is not None:
+        row["expected"] = expected
+    row["tags"] = [*dict.fromkeys([*case.tags, TAG])]
+    if case.difficulty is not None:
+        row["difficulty"] = case.difficulty
+    if case.cluster is not None:
+        row["cluster"] = case.cluster
+    if case.metadata:
+        row["metadata"] = dict(case.metadata)
+    for fault in secrets_in(json.dumps(row, ensure_ascii=False)):
+        raise UsageError(fault.message, hint=fault.hint)
+    return row
+
+
+def _value(name: str, text: str | None, old: Json) -> Json:
+    """Return the value of a field, of the type that the original has."""
+    if text is None:
+        return old
+    if isinstance(old, str):
+        return text
+    try:
+        return parse_json(text)
+    except Fault as fault:
+        hint = "numbers, lists and objects are written as JSON"
+        raise UsageError(f"{name} is not JSON: {fault.message}", hint=hint) from None
+
+
+def _expected(text: str, old: Json) -> Json:
+    if not text.strip():
+        return None
+    return text if old is None or isinstance(old, str) else _value("expected", text, old)
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def _appended(origin: Origin, before: bytes, row: dict[str, Json]) -> bytes:
+    """Return the content of the dataset with the row at its end, in its format."""
+    entry = origin.entry
+    columns = {name: column for column, name in entry.map.items()}
+    inputs = row["input"]
+    assert isinstance(inputs, dict)
+    named = {columns.get(name, name): value for name, value in inputs.items()}
+    if entry.path.endswith(".csv"):
+        line = _csv_line(entry, before, {**row, "input": named})
+    else:
+        line = json.dumps({**row, "input": named}, ensure_ascii=False)
+        if not entry.path.endswith(".jsonl"):
+            line = f"- {line}"  # JSON is YAML
+    newline = "\r\n" if b"\r\n" in before else "\n"
+    start = newline if before and not before.endswith(b"\n") else ""
+    return before + f"{start}{line}{newline}".encode("utf-8", "surrogatepass")
+
+
+def _csv_line(entry: DatasetEntry, before: bytes, row: dict[str, Json]) -> str:
+    header = CsvTable(decode(before).splitlines(keepends=True)).header
+    inputs, tags = row["input"], row["tags"]
+    assert isinstance(inputs, dict)
+    assert isinstance(tags, list)
+    cells = {name: _cell(value) for name, value in inputs.items()}
+    cells |= {name: _cell(row[name]) for name in ("expected", "difficulty", "cluster", "id")
+              if name in row}  # fmt: skip
+    cells["tags"] = ";".join(map(str, tags))
+    lost = [name for name in cells if name not in header and name not in ("id", "tags")]
+    if lost:
+        raise UsageError(
+            f"{entry.path} has no column {lost[0]!r}",
+            hint=f"its columns: {', '.join(header)}",
+            where=Location(entry.path, 1),
+        )
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([cells.get(name, "") for name in header])
+    return text.getvalue()
+
+
+def _cell(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _verify(origin: Origin, data: bytes, row: dict[str, Json]) -> None:
+    """Raise unless the file, read again, has exactly one more case, with these inputs."""
+    path = origin.entry.path
+    tree = OverlayTree(origin.project.tree, path, data.decode("utf-8", "surrogatepass"))
+    feed = CaseFeed(tree, (_whole(origin.entry),), origin.experiment.types())
+    cases = {str(case.id): case for case in feed}
+    if feed.problems:
+        raise ConfigError(feed.problems)
+    new = [case for name, case in cases.items() if name not in origin.ids]
+    if len(new) != 1 or dict(new[0].inputs) != row["input"]:
+        raise UsageError(
+            f"the case would not be read back from {path} as it is",
+            hint="add it to the file by hand: it may have filters, or a form of its own",
+            where=Location(path),
+        )
