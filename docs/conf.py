@@ -46,7 +46,7 @@ html_css_files = ["site.css"]
 _COG = re.compile(r"^<!-- \[\[\[(?:cog.*?\]\]\]|end\]\]\]) -->\n", re.M | re.S)
 _FENCE = re.compile(r"^( *)(`{3,})(\w+)((?: [\w-]+=\"[^\"]*\")+)$", re.M)
 _LISTS = re.compile(r"^## (.+)\n((?:(?!## ).*\n)*)", re.M)
-_PAGE = re.compile(r"^- \[[^\]]+\]\(([^)#]+)\.md\)", re.M)
+_PAGE = re.compile(r"^- \[([^\]]+)\]\(([^)#]+)\.md\)", re.M)
 _START = '<!doctype html><meta charset="utf-8"><title>edison-ci</title>'
 
 
@@ -79,8 +79,8 @@ def _with_caption(fence: re.Match[str]) -> str:
     return f"{head}\n{indent}:caption: {caption}\n" if caption else f"{indent}{ticks}{language}"
 
 
-def _navigation(title: str, pages: list[str]) -> str:
-    listed = "\n".join(pages)
+def _navigation(title: str, pages: list[tuple[str, str]]) -> str:
+    listed = "\n".join(f"{name} <{path}>" for name, path in pages)
     return f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{listed}\n```\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import re
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 EVERYTHING = everything()
 SHELL = {"console", "sh", "before"}
-DATA = {"yaml", "json", "toml", "markdown"}
+DATA = {"yaml", "json", "toml", "csv", "markdown"}
 SHOWN = {"text", "indented", "mermaid", "diff"}
 """Output, drawings and formulas: nothing to run."""
 TOOLS = {"cat", "cp", "git", "ls", "mkdir", "printf", "sed"}
@@ -271,6 +272,13 @@ def test_every_command_in_the_prose_exists_with_its_options() -> None:
     assert [why for text in PROSE if (why := misread(text))] == []
 
 
+def test_commands_that_are_not_run_exist_with_their_options() -> None:
+    marked = [each for each in EVERYTHING if each.language in SHELL and not here(each)]
+    commands = [c for each in marked for c in each.commands if c.startswith("edison ")]
+    assert commands
+    assert [why for command in commands if (why := misread(command))] == []
+
+
 @pytest.mark.parametrize(
     "text",
     ["edison frob", "edison run --sideways", "edison admin schema frob", "edison admin db frob"],
@@ -317,6 +325,8 @@ def kind_of(snippet: Snippet, data: Any) -> str:
     for kind in ("experiment", "edison", "rubric", "trust", "workflow"):
         if set(data) <= set(schema(kind)["properties"]):
             return kind
+    if all(isinstance(entry, dict) and "provider" in entry for entry in data.values()):
+        return "models"
     if set(data) <= set(schema("models")["definitions"]["ModelEntry"]["properties"]):
         return "entry"
     return f"no kind of file has the keys {sorted(data)}"
@@ -366,15 +376,20 @@ def test_a_wrong_block_of_yaml_is_found(title: str, text: str) -> None:
     assert faults(Snippet("page.md", 1, "yaml", text, {"title": title} if title else {}))
 
 
-@pytest.mark.parametrize("snippet", of("json"))
-def test_every_block_of_json_parses(snippet: Snippet) -> None:
+def rows(text: str) -> list[list[str]]:
+    """Return the rows of a table, each with as many values as there are columns."""
+    found = list(csv.reader(io.StringIO(text), strict=True))
+    assert {len(row) for row in found} == {len(found[0])}
+    return found[1:]
+
+
+PARSE: dict[str, Callable[[str], Any]] = {"json": json.loads, "toml": tomllib.loads, "csv": rows}
+
+
+@pytest.mark.parametrize("snippet", [each for name in PARSE for each in of(name)])
+def test_every_block_of_data_parses(snippet: Snippet) -> None:
     lines = snippet.text.splitlines() if snippet.title.endswith(".jsonl") else [snippet.text]
-    assert all(json.loads(line) for line in lines)
-
-
-@pytest.mark.parametrize("snippet", of("toml"))
-def test_every_block_of_toml_parses(snippet: Snippet) -> None:
-    assert tomllib.loads(snippet.text)
+    assert all(PARSE[snippet.language](line) for line in lines)
 
 
 @pytest.mark.parametrize("snippet", of("sql"))
