@@ -1,8 +1,9 @@
 """The report as JUnit XML.
 
-One suite per experiment, one test per case, prompt and model, over all repeats; gates are
-properties of the suite. A failure is an answer that does not pass, an error one that could not be
-measured; a failing case in quarantine is skipped.
+One suite per experiment, one test per gate, and one per case, prompt and model, over all repeats.
+The file is red only if the verdict is: a case that does not pass is a failure only if a gate that
+concerns it fails, and a case that could not be measured is an error only if that decides; otherwise
+its output tells the outcome. A failing case in quarantine is skipped.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from junit_xml import TestCase, TestSuite
 
+from edison_ci.config.experiment import AMOUNT_METRICS
 from edison_ci.numeric import dollars, fixed, points, rate
+from edison_ci.records import Verdict
 from edison_ci.sanitize import clean, json_text, without_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from edison_ci.results.cells import CaseResult
+    from edison_ci.results.decisions import GateRow
     from edison_ci.results.report import Report
     from edison_ci.results.run_result import RunResult
 
@@ -37,7 +41,10 @@ def junit(
 ) -> str:
     """Return the report as JUnit XML; without `reasons`, which may quote answers."""
     top = ET.Element("testsuites", {"name": "edison"})
-    suites = [_suite(view, cases(view), reasons=reasons) for view in report.head_runs]
+    suites = [
+        _suite(view, cases(view), _with_companion(report, view), reasons=reasons)
+        for view in report.head_runs
+    ]
     if report.failure:
         suites.append(TestSuite("edison", [_not_run("edison", report.failure)]))
     if report.dropped:
@@ -51,9 +58,19 @@ def junit(
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ET.tostring(top, encoding='unicode')}\n"
 
 
-def _suite(view: RunResult, cases: Iterable[CaseResult], *, reasons: bool) -> Any:
+def _with_companion(report: Report, view: RunResult) -> list[RunResult]:
+    """Return a run, and that of the same comparison with the base's eval suite."""
+    wanted = None if view.companion is None else view.companion.id
+    return [view, *(other for other in report.runs if other.run.id == wanted)]
+
+
+def _suite(
+    view: RunResult, cases: Iterable[CaseResult], runs: Iterable[RunResult], *, reasons: bool
+) -> Any:
     run = view.run
-    tests = [_test(view, result, reasons=reasons) for result in cases]
+    tests = [_gate(run.experiment, one, row) for one in runs for row in one.gates]
+    blame = _Blame(view)
+    tests += [_test(view, result, blame, reasons=reasons) for result in cases]
     if not view.finished:
         tests.append(_not_run(run.experiment, view.missing[0]))
     name = run.experiment if view.on == "head" else f"{run.experiment} with the base's eval suite"
@@ -79,9 +96,6 @@ def _properties(view: RunResult) -> Mapping[str, str]:
         "edison.base": run.base_commit or "",
         "edison.prompts": ", ".join(f"{name}@{version[:8]}" for name, version in view.prompts),
     }
-    for number, row in enumerate(view.gates, 1):
-        about = f"{row.metric} of {row.prompt} with {row.model}" if row.model else row.metric
-        found[f"edison.gate.{number}"] = f"{row.verdict}: {about}: {row.sentence}"
     for number, change in enumerate(view.eval_suite, 1):
         found[f"edison.suite_change.{number}"] = (
             f"{change.place}: {change.before} -> {change.after}"
@@ -91,30 +105,88 @@ def _properties(view: RunResult) -> Mapping[str, str]:
     return found
 
 
-def _test(view: RunResult, result: CaseResult, *, reasons: bool) -> Any:
-    names = (view.run.experiment, result.prompt, result.model)
+def _gate(experiment: str, view: RunResult, row: GateRow) -> Any:
+    about = f"{row.metric}, {row.prompt} with {row.model}" if row.model else row.metric
+    on = ", with the base's eval suite" if view.on == "base" else ""
+    test = TestCase(legal(f"{about}{on}"), classname=f"{_class_name(experiment)}.(gates)")
+    sentence = legal(row.sentence, most=MOST_MESSAGE)
+    if row.fails:
+        test.add_failure_info(message=sentence, failure_type=row.verdict)
+    elif row.verdict == Verdict.ERROR:
+        test.add_error_info(message=sentence, error_type=row.verdict)
+    elif row.verdict != Verdict.PASS:
+        test.add_skipped_info(message=f"{row.word.lower()}: {sentence}")
+    return test
+
+
+class _Blame:
+    """Which cases the failing gates of a run concern."""
+
+    def __init__(self, view: RunResult) -> None:
+        self._rows = [row for row in view.gates if row.fails]
+        self._error = view.run.verdict == Verdict.ERROR
+        self._worse = {
+            (one.prompt, one.model): {moved.case for moved in one.comparison.broken}
+            for one in view.changes
+        }
+
+    def concerns(self, result: CaseResult) -> bool:
+        """Whether a case that failed, or is in error, is one that a failing gate is about."""
+        if result.outcome == "error":
+            return self._error or any(row.metric == "errors" for row in self._about(result))
+        return any(self._is_about(row, result) for row in self._about(result))
+
+    def _about(self, result: CaseResult) -> Iterator[GateRow]:
+        for row in self._rows:
+            if row.prompt in (None, result.prompt) and row.model in (None, result.model):
+                yield row
+
+    def _is_about(self, row: GateRow, result: CaseResult) -> bool:
+        if row.relative:
+            worse = self._worse.get((result.prompt, result.model), ())
+            return row.metric not in AMOUNT_METRICS and result.case in worse
+        kind, _, name = row.metric.partition(".")
+        if kind in ("check", "grader", "safety"):
+            return any(
+                (component.kind, component.name) == (kind, name) and component.passed is not True
+                for repeat in result.repeats
+                for component in repeat.components
+            )
+        return kind in ("composite", "pass_rate", "criterion", "win_rate")
+
+
+def _test(view: RunResult, result: CaseResult, blame: _Blame, *, reasons: bool) -> Any:
+    outcome, why = result.outcome, legal(result.why(reasons=reasons), most=MOST_MESSAGE)
     test = TestCase(
         legal(result.case) or "(empty)",
-        # Readers treat the part before the last dot as a package.
-        classname=".".join(legal(name).replace(".", "_") for name in names),
+        classname=".".join(map(_class_name, (view.run.experiment, result.prompt, result.model))),
         elapsed_sec=result.seconds,
-        stdout=_line(view, result),
+        stdout=_line(view, result, why if outcome in ("failed", "error") else ""),
     )
-    outcome, why = result.outcome, legal(result.why(reasons=reasons), most=MOST_MESSAGE)
-    if result.quarantined and outcome in ("failed", "error"):
+    if outcome == "skipped":
+        test.add_skipped_info(message=why or "skipped")
+    elif outcome not in ("failed", "error"):
+        return test
+    elif result.quarantined:
         test.add_skipped_info(message=f"in quarantine, {outcome}: {why}")
+    elif not blame.concerns(result):
+        if outcome == "error":
+            test.add_skipped_info(message=f"not measured: {why}")
     elif outcome == "failed":
         test.add_failure_info(message=why or "failed", failure_type=result.kind())
-    elif outcome == "error":
+    else:
         test.add_error_info(message=why or "error", error_type=legal(result.kind()))
-    elif outcome == "skipped":
-        test.add_skipped_info(message=why or "skipped")
     return test
+
+
+def _class_name(name: str) -> str:
+    """Return a name as part of a class name; readers take what is before a dot for a package."""
+    return legal(name).replace(".", "_")
 
 
 def _not_run(experiment: str, message: str) -> Any:
     """Return a test that marks an unfinished run."""
-    test = TestCase("(run)", classname=legal(experiment).replace(".", "_"))
+    test = TestCase("(run)", classname=_class_name(experiment))
     test.add_error_info(message=legal(message, most=MOST_MESSAGE), error_type="NOT_FINISHED")
     return test
 
@@ -126,13 +198,14 @@ def _not_covered(message: str) -> Any:
     return test
 
 
-def _line(view: RunResult, result: CaseResult) -> str:
+def _line(view: RunResult, result: CaseResult, why: str) -> str:
     """Return the scores of a case as one line of JSON; without components if it is too long."""
     value: dict[str, Any] = {
         "composite": result.composite,
         "outcome": result.outcome,
         "repeats": len(result.repeats),
         "simulated": view.run.simulated,
+        **({"why": why} if why else {}),
         "components": result.scores(),
     }
     text = json_text(value, indent=None, ascii_only=True)

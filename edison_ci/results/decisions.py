@@ -70,6 +70,18 @@ class GateRow:
         return "ADVISORY" if "advisory" in self.detail else self.verdict.upper()
 
     @property
+    def fails(self) -> bool:
+        """Whether it keeps the run from passing: it fails, or is unclear and must not be."""
+        if self.verdict == Verdict.INCONCLUSIVE:
+            return self.if_unclear == "fail"
+        return self.verdict == Verdict.FAIL
+
+    @property
+    def relative(self) -> bool:
+        """Whether it compares with the base."""
+        return self.metric == "flips" or self.gate.get("no_worse_than") is not None
+
+    @property
     def doubt(self) -> bool:
         """Whether it is not a gate, but a doubt that keeps the run from passing."""
         return bool(self.detail.get("doubt"))

@@ -46,7 +46,8 @@ def test_a_run_writes_the_reports_it_is_asked_for(edison: Edison, mini: Folder) 
     assert done.code == 0
     junit, markdown, sarif = checked(mini)
     (suite,) = JUnitXml.fromstring(junit.encode())
-    assert (suite.name, suite.tests) == ("hello", 2)
+    assert (suite.name, suite.tests, suite.skipped) == ("hello", 3, 1)
+    assert [test.name for test in suite][1:] == ["ada", "bo"], "after the gate, which has no base"
     assert "### `hello`: skipped, simulated" in markdown
     assert json.loads(sarif)["runs"][0]["properties"]["simulated"] is True
 

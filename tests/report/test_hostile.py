@@ -290,10 +290,11 @@ def test_junit_is_read_back_whatever_is_in_it(poison: Poison, text: str) -> None
     written = junit(poison(text), lambda _: [result(text)])
     XSD.assertValid(etree.fromstring(written.encode()))
     first, *_ = JUnitXml.fromstring(written.encode())
-    (test,) = first
+    *gates, test = first
+    assert gates and all(gate.classname.endswith(".(gates)") for gate in gates)
     assert test.name == (legal(text) or "(empty)")
-    assert test.result[0].message.startswith("check ")
     assert json.loads(test.system_out)["outcome"] == "failed"
+    assert json.loads(test.system_out)["why"].startswith("check ")
     assert not HIDDEN.search(written)
     assert Runner().read(written) == []
 
