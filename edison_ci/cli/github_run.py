@@ -29,9 +29,16 @@ from edison_ci.cli.github_comment import (
     show_comment,
     show_failure,
 )
+from edison_ci.cli.github_keys import require_keys
 from edison_ci.cli.lookup import results_of
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.reporting import RequestedReports, changed_in, run_as_seen, sources_of
+from edison_ci.cli.reporting import (
+    RequestedReports,
+    changed_in,
+    failure_text,
+    run_as_seen,
+    sources_of,
+)
 from edison_ci.cli.run import (
     RunOrder,
     affected_experiments,
@@ -86,7 +93,10 @@ if TYPE_CHECKING:
     from edison_ci.providers.replay import RecordedAnswer
 
 
-_FILES = {"junit": "junit.xml", "md": "report.md", "sarif": "edison.sarif", "json": "report.json"}
+_FILES = {
+    **{"html": "report.html", "junit": "junit.xml", "md": "report.md"},
+    **{"sarif": "edison.sarif", "json": "report.json"},
+}
 CANCELLED = "## ⛔ edison: cancelled\n\nNothing was decided.\n"
 
 
@@ -414,8 +424,7 @@ def run_job(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> N
         job.end(Outcome(None, int(ExitCode.PAUSED), Stage.CANCELLED))
         raise
     except EdisonError as error:
-        said = f"{error.where}: {error.message}" if error.where else error.message
-        job.end(job.failed(said, error.exit_code))
+        job.end(job.failed(failure_text(error), error.exit_code))
         raise
     except Exception as error:
         said = f"a bug in edison ({type(error).__name__}), see the log"
@@ -541,6 +550,7 @@ class _Job:
         if mode == "live":
             # A replay spends nothing, and the author of a fork has no role.
             require_editor(project, "run")
+            require_keys(project, chosen)
         fresh = event.situation is Situation.SCHEDULE
         given = {
             **_OTHER_OPTIONS,

@@ -21,8 +21,6 @@ from edison_ci.errors import UsageError
 from edison_ci.operate.site import Role, Site
 from edison_ci.report.files import refuse_folder, refuse_unwritable, write_folder, write_whole
 from edison_ci.report.reporters import BUNDLE, REPORTERS, format_by_suffix, rendered, reporter
-from edison_ci.results.cells import Cells, FailingCells
-from edison_ci.results.explanation import unchanged_cases
 from edison_ci.results.report import report_of
 from edison_ci.sanitize import clean
 from edison_ci.store.merge import extract
@@ -31,9 +29,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.config.load import Project
-    from edison_ci.records import Case
     from edison_ci.results.report import Report
-    from edison_ci.results.run_result import RunResult
 
 
 class _Format(click.ParamType[str]):
@@ -172,12 +168,7 @@ class _Writing:
             self._pages(found, self.out)
             self._tell(found)
             return
-        sources = replace(
-            sources_of(connection, self.project, found),
-            cells=Cells(connection, texts=not private),
-            inputs=self._inputs,
-            raw=self.raw,
-        )
+        sources = replace(sources_of(connection, self.project, found), raw=self.raw)
         content = rendered(found, self.kind, sources)
         if self.out is not None:
             write_whole(self.out, content)
@@ -203,12 +194,6 @@ class _Writing:
             extract(project.root / project.file.results, run_ids, copy)
             serving = Serving(copy, project.root, project.file.project, "127.0.0.1", 0)
             write_folder(out, lambda write: asyncio.run(write_static_pages(serving, write)))
-
-    def _inputs(self, view: RunResult, failing: FailingCells) -> dict[str, Case]:
-        """Return the inputs of failed answers, if the case is unchanged."""
-        experiment = self.project.experiments.get(view.run.experiment)
-        wanted = {cell.case: cell.case_hash for cell in failing.cells}
-        return unchanged_cases(self.project, experiment, wanted)
 
     def _tell(self, found: Report) -> None:
         if self.terminal.json:

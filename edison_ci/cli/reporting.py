@@ -17,7 +17,8 @@ from edison_ci.git.repository import Repository
 from edison_ci.report.annotations import changed_lines
 from edison_ci.report.files import Sources, refuse_unwritable, write_whole
 from edison_ci.report.reporters import rendered
-from edison_ci.results.cells import cases_of
+from edison_ci.results.cells import Cells, cases_of
+from edison_ci.results.explanation import unchanged_cases
 from edison_ci.results.report import Report, report_of
 from edison_ci.results.snapshot import runs_of_change
 from edison_ci.sanitize import in_actions
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Project
+    from edison_ci.records import Case
     from edison_ci.report.annotations import Changed, Lines
+    from edison_ci.results.cells import FailingCells
     from edison_ci.results.run_result import RunResult
     from edison_ci.store.runs import Run
 
@@ -42,12 +45,22 @@ FORMATS_OF = {"junit": "junit", "markdown": "md", "sarif": "sarif"}
 
 def sources_of(connection: sqlite3.Connection, project: Project, report: Report) -> Sources:
     """Return what reports need besides the results of the runs."""
+    private = project.file.settings.private
     return Sources(
         cases=partial(cases_of, connection),
         changed=changed_in(project, report),
         folder=folder_in_checkout(project.root),
-        reasons=not project.file.settings.private,
+        reasons=not private,
+        cells=Cells(connection, texts=not private),
+        inputs=partial(_inputs, project),
     )
+
+
+def _inputs(project: Project, view: RunResult, failing: FailingCells) -> dict[str, Case]:
+    """Return the inputs of failed answers, if the case is unchanged."""
+    experiment = project.experiments.get(view.run.experiment)
+    wanted = {cell.case: cell.case_hash for cell in failing.cells}
+    return unchanged_cases(project, experiment, wanted)
 
 
 def run_as_seen(connection: sqlite3.Connection, project: Project, wanted: str) -> Run:
@@ -119,6 +132,12 @@ def _changed(
     return changed_lines(before.decode(errors="replace"), after.decode(errors="replace"))
 
 
+def failure_text(error: EdisonError) -> str:
+    """Return what went wrong, where, and what to do about it, for readers of a report."""
+    said = f"{error.where}: {error.message}" if error.where else error.message
+    return f"{said}. {error.hint[0].upper()}{error.hint[1:]}." if error.hint else said
+
+
 def requested_reports(given: Mapping[str, Any]) -> RequestedReports:
     """Return the reports that the options of a run request; refuse files that cannot be written."""
     files = {kind: given[name] for name, kind in FORMATS_OF.items() if given[name] is not None}
@@ -155,8 +174,7 @@ class RequestedReports:
 
     def write_failure(self, terminal: Terminal, error: EdisonError) -> None:
         """Write reports on a run that failed to start, so that no older report is taken for it."""
-        said = f"{error.where}: {error.message}" if error.where else error.message
-        self.write_report(terminal, Report(failure=said), Sources())
+        self.write_report(terminal, Report(failure=failure_text(error)), Sources())
 
     def write_report(self, terminal: Terminal, report: Report, sources: Sources) -> bool:
         """Write a report in every format, print errors, and return whether all were written."""

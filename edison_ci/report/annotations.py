@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -71,19 +72,41 @@ def _common_prefix(old: Sequence[str], new: Sequence[str]) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(old), len(new)))
 
 
-def spot_of(view: RunResult, prompt: str | None, changed: Changed) -> FileLines:
-    """Return where a result of a prompt, or of all prompts, is shown.
+class Spots:
+    """Hands out the changed lines at which results are shown, so that not all are on one line."""
 
-    That is the changed line of the prompt, else of the experiment or of models.yaml; if nothing
-    changed, the prompt's file without a line.
-    """
-    files = view.files
-    own = [path for name, path in files.prompts.items() if prompt in (name, None)]
-    places = [path for path in (*own, files.experiment, files.models) if path]
-    for path in places:
-        if changed.get(path):
-            return FileLines(path, changed[path][0])
-    return FileLines(places[0]) if places else FileLines("")
+    def __init__(self, changed: Changed) -> None:
+        self._changed = {path: _places(hunks) for path, hunks in changed.items() if hunks}
+        self._used: Counter[str] = Counter()
+
+    def next(self, view: RunResult, prompt: str | None = None) -> FileLines:
+        """Return where the next result of a prompt, or of all prompts, is shown.
+
+        That is the next change in the prompt, else in the experiment or in models.yaml; after the
+        last change the first is used again. If nothing changed, the prompt's file without a line.
+        """
+        files = view.files
+        own = [path for name, path in files.prompts.items() if prompt in (name, None)]
+        return self._first([path for path in (*own, files.experiment, files.models) if path])
+
+    def in_experiment(self, view: RunResult) -> FileLines:
+        """Return where the next change of the eval suite is shown."""
+        return self._first([view.files.experiment])
+
+    def _first(self, paths: Sequence[str]) -> FileLines:
+        for path in paths:
+            if path in self._changed:
+                places = self._changed[path]
+                self._used[path] += 1
+                return FileLines(path, places[(self._used[path] - 1) % len(places)])
+        return FileLines(paths[0]) if paths else FileLines("")
+
+
+def _places(hunks: Sequence[Lines]) -> list[Lines]:
+    """Return each change of a file, or the lines of the only one."""
+    if len(hunks) > 1:
+        return [*hunks]
+    return [Lines(number, number) for number in range(hunks[0].first, hunks[0].last + 1)]
 
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -162,8 +185,9 @@ def annotations_of(report: Report, changed: Changed) -> list[Annotation]:
     if report.undecided:
         found.append(Annotation("notice", "not evaluated", report.undecided))
     found += [Annotation("warning", "no longer measured", each) for each in report.dropped]
+    spots = Spots(changed)
     for view in report.runs:
-        found += _run_annotations(view, changed)
+        found += _run_annotations(view, spots)
     return sorted(found, key=lambda one: _LEVELS.index(one.level))
 
 
@@ -188,26 +212,24 @@ def _command(one: Annotation, folder: str) -> str:
     return command(one.level, one.message, properties)
 
 
-def _run_annotations(view: RunResult, changed: Changed) -> Iterator[Annotation]:
+def _run_annotations(view: RunResult, spots: Spots) -> Iterator[Annotation]:
     name = view.run.experiment + "".join(f", {label}" for label in view.labels)
     on = f"{name}, with the base's eval suite" if view.on == "base" else name
-    yield from _gates(view, changed, on)
+    yield from _gates(view, spots, on)
     if view.run.status != RunStatus.COMPLETED and view.missing:
         level: Level = "error" if view.run.verdict == Verdict.ERROR else "warning"
-        yield Annotation(level, on, view.missing[0], spot_of(view, None, changed))
+        yield Annotation(level, on, view.missing[0], spots.next(view))
     if view.eval_suite:
         places = ", ".join(change.place for change in view.eval_suite[:_NAMED])
         more = ", ..." if len(view.eval_suite) > _NAMED else ""
-        spot = FileLines(view.files.experiment)
-        if changed.get(view.files.experiment):
-            spot = FileLines(view.files.experiment, changed[view.files.experiment][0])
+        spot = spots.in_experiment(view)
         yield Annotation("warning", f"{on}: eval suite changed", f"{places}{more}", spot)
     if view.on == "head":
-        yield from _broken(view, changed, name)
-        yield from _findings(view, changed, name)
+        yield from _broken(view, spots, name)
+        yield from _findings(view, spots, name)
 
 
-def _gates(view: RunResult, changed: Changed, on: str) -> Iterator[Annotation]:
+def _gates(view: RunResult, spots: Spots, on: str) -> Iterator[Annotation]:
     for row in view.gates:
         if row.verdict not in (Verdict.FAIL, Verdict.INCONCLUSIVE):
             continue
@@ -215,10 +237,10 @@ def _gates(view: RunResult, changed: Changed, on: str) -> Iterator[Annotation]:
         about = f"{on}: {row.metric} {row.verdict}"
         about += f", {row.prompt} with {row.model}" if row.model else ""
         level: Level = "error" if insists else "notice"
-        yield Annotation(level, about, row.sentence, spot_of(view, row.prompt, changed))
+        yield Annotation(level, about, row.sentence, spots.next(view, row.prompt))
 
 
-def _broken(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
+def _broken(view: RunResult, spots: Spots, name: str) -> Iterator[Annotation]:
     for one in view.changes:
         broken = one.comparison.moved[Move.NEWLY_FAILING]
         if not broken:
@@ -228,10 +250,10 @@ def _broken(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation
         title = (
             f"{name}: {counted(len(broken), 'case')} newly failing, {one.prompt} with {one.model}"
         )
-        yield Annotation("warning", title, f"{listed}{more}", spot_of(view, one.prompt, changed))
+        yield Annotation("warning", title, f"{listed}{more}", spots.next(view, one.prompt))
 
 
-def _findings(view: RunResult, changed: Changed, name: str) -> Iterator[Annotation]:
+def _findings(view: RunResult, spots: Spots, name: str) -> Iterator[Annotation]:
     def key(finding: Any) -> tuple[str, str, str]:
         return (finding.action, finding.kind, finding.prompt)
 
@@ -241,4 +263,4 @@ def _findings(view: RunResult, changed: Changed, name: str) -> Iterator[Annotati
         title = f"{name}: {kind} {'blocked' if action == 'block' else 'flagged'}, {prompt}"
         more = ", ..." if len(cases) > _NAMED else ""
         message = f"{counted(len(cases), 'case')}: {', '.join(cases[:_NAMED])}{more}"
-        yield Annotation(level, title, message, spot_of(view, prompt, changed))
+        yield Annotation(level, title, message, spots.next(view, prompt))

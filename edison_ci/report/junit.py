@@ -17,7 +17,7 @@ from junit_xml import TestCase, TestSuite
 
 from edison_ci.config.experiment import AMOUNT_METRICS
 from edison_ci.numeric import dollars, fixed, points, rate
-from edison_ci.records import Verdict
+from edison_ci.records import Move, Verdict
 from edison_ci.sanitize import clean, json_text, without_pieces
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ class _Blame:
         self._rows = [row for row in view.gates if row.fails]
         self._error = view.run.verdict == Verdict.ERROR
         self._worse = {
-            (one.prompt, one.model): {moved.case for moved in one.comparison.broken}
+            (one.prompt, one.model): {
+                moved.case for moved in one.comparison.moved.get(Move.NEWLY_FAILING, ())
+            }
             for one in view.changes
         }
 

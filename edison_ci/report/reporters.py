@@ -186,8 +186,9 @@ class HtmlPage(Reporter):
         # Imports the charts and Jinja, which other formats do not need.
         from edison_ci.report.html import PageRun, html_page
 
-        cells, runs = sources.required_cells, []
+        runs = []
         for view in report.runs:
+            cells = sources.required_cells
             failing = cells.failing(view)
             cases = sources.inputs(view, failing) if cells.texts else {}
             runs.append(PageRun(view, failing, cases))

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from edison_ci import __version__
 from edison_ci.numeric import score
 from edison_ci.records import Move, RunStatus
-from edison_ci.report.annotations import spot_of
+from edison_ci.report.annotations import Spots
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
@@ -49,14 +49,15 @@ class _Result(NamedTuple):
 
 def sarif(report: Report, changed: Changed, *, folder: str = "") -> str:
     """Return the report as SARIF; paths start in `folder` of the checkout."""
-    runs = [_run(view, changed, folder) for view in report.runs]
+    spots = Spots(changed)
+    runs = [_run(view, spots, folder) for view in report.runs]
     if report.failure or not runs:
         runs.append(_without_results(report.failure, report.dropped))
     value = {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
-def _run(view: RunResult, changed: Changed, folder: str) -> dict[str, Any]:
+def _run(view: RunResult, spots: Spots, folder: str) -> dict[str, Any]:
     found = list(islice(_results(view), MOST_RESULTS + 1))
     notes = [*view.missing, f"verdict: {view.run.verdict or 'not finished'}"]
     if len(found) > MOST_RESULTS:
@@ -66,7 +67,7 @@ def _run(view: RunResult, changed: Changed, folder: str) -> dict[str, Any]:
         "automationDetails": {"id": f"edison/{_uri(view.run.experiment)}/{view.on}/"},
         "invocations": [_invocation(notes, successful=view.run.status == RunStatus.COMPLETED)],
         "columnKind": "unicodeCodePoints",
-        "results": [_result_json(view, one, changed, folder) for one in found[:MOST_RESULTS]],
+        "results": [_result_json(view, one, spots, folder) for one in found[:MOST_RESULTS]],
         "properties": {
             "run_id": view.run.id,
             "verdict": view.run.verdict,
@@ -134,7 +135,7 @@ def _gates(view: RunResult) -> Iterator[_Result]:
             yield _Result(rules[row.verdict], message, row.prompt, (row.metric, row.model or ""))
 
 
-def _result_json(view: RunResult, one: _Result, changed: Changed, folder: str) -> dict[str, Any]:
+def _result_json(view: RunResult, one: _Result, spots: Spots, folder: str) -> dict[str, Any]:
     labels = f" ({', '.join(view.labels)})" if view.labels else ""
     identity = json.dumps([one.rule, view.run.experiment, view.on, one.prompt, *one.key])
     found: dict[str, Any] = {
@@ -144,7 +145,7 @@ def _result_json(view: RunResult, one: _Result, changed: Changed, folder: str) -
         "message": {"text": f"{line(one.message)}{labels}"},
         "partialFingerprints": {"edison/v1": hashlib.sha256(identity.encode()).hexdigest()},
     }
-    spot = spot_of(view, one.prompt, changed)
+    spot = spots.next(view, one.prompt)
     return {**found, "locations": [_location(spot, folder)]} if spot.path else found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import signal
 import subprocess
@@ -127,9 +128,18 @@ def test_a_worse_prompt_fails_and_everything_says_so(job: Job) -> None:
     report = json.loads(_read(found["report"], "report.json"))
     assert (report["verdict"], report["regressions"]) == ("fail", CASES)
     assert _read(found["report"], "junit.xml").startswith("<?xml")
+    assert_readable(_read(found["report"], "report.html"))
     obeyed = [command for command in Runner().read(done.out) if command.name == "error"]
     assert obeyed[0].properties["file"] == "prompts/hello.md"
     assert done.out.startswith("::stop-commands::")
+
+
+def assert_readable(page: str, *, texts: bool = True) -> None:
+    """The page for people is one file, in which the bad answers can be read."""
+    assert page.startswith("<!doctype html>")
+    assert not re.search(r"<script|<link|<img|src=|href=\"http", page)
+    assert (">No.<" in page) == texts
+    assert "Welcome" in page, "the reason why an answer is bad"
 
 
 def _read(folder: str, name: str) -> str:
@@ -228,6 +238,48 @@ def test_as_json_it_is_one_document(job: Job) -> None:
     assert told["outputs"] == job.outputs
     assert told["comment"]["outcome"] == "updated"
     assert told["annotations"][0]["file"] == "prompts/hello.md"
+
+
+def _workflow(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the job the workflow that `init` writes, as the runner names it."""
+    assert job.bench.repository.edison("init", "--github").code == 0
+    job.bench.base = job.bench.commit("workflow")
+    path = ".github/workflows/edison.yml"
+    monkeypatch.setenv("GITHUB_WORKFLOW_REF", f"{REPOSITORY}/{path}@refs/pull/1/merge")
+    monkeypatch.setenv("GITHUB_JOB", "evaluate")
+    monkeypatch.setenv("GITHUB_ACTION", "edison")
+
+
+def test_a_missing_secret_is_named_with_the_workflow_and_the_step(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _workflow(job, monkeypatch)
+    job.bench.propose_prompt(BAD)
+    monkeypatch.setenv("OPENAI_API_KEY", "")  # what GitHub makes of a secret that is not there
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (2, "error"), done.all
+    assert (
+        "the secret OPENAI_API_KEY of the repository is missing or empty: the step 'Evaluate' of "
+        ".github/workflows/edison.yml passes on nothing, and model small needs it"
+    ) in done.err
+    assert "with: gh secret set OPENAI_API_KEY" in done.err
+    assert job.bench.model.requests == []
+    (comment,) = job.bench.comments
+    for words in ("`OPENAI_API_KEY`", "`.github/workflows/edison.yml`", "`gh secret set"):
+        assert words.rstrip("`").lstrip("`") in comment
+
+
+def test_a_key_that_the_workflow_does_not_pass_on_is_named_with_the_line_to_add(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _workflow(job, monkeypatch)
+    job.bench.propose_prompt(BAD)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    done = job.pull_request()
+    assert (done.code, job.bench.model.requests) == (2, [])
+    step = "the step 'Evaluate' of .github/workflows/edison.yml"
+    assert f"{step} does not pass on OPENAI_API_KEY, which model small needs" in done.err
+    assert "add to env of the step: OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}" in done.err
 
 
 def test_options_come_from_variables_too(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -566,6 +618,8 @@ def test_the_results_of_a_private_project_are_not_handed_on(job: Job) -> None:
     done = job.pull_request()
     assert (done.code, job.outputs["db"]) == (1, "")
     assert not (job.bench.scratch / "temp/edison/results.db").exists()
+    page = _read(job.outputs["report"], "report.html")
+    assert ">No.<" not in page and "is not in the answer" not in page
 
 
 def test_results_that_cannot_be_used_cost_money_and_nothing_else(job: Job) -> None:

@@ -12,7 +12,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from lxml import etree
 
 from docs.gates import Graded, Results
-from edison_ci.records import CellStatus
+from edison_ci.records import CellStatus, Move
 from edison_ci.report.junit import MOST_LINE, junit, legal
 from edison_ci.results.cells import CaseResult, Repeat, cases_of
 from edison_ci.results.cells import ComponentResult as Scored
@@ -168,7 +168,7 @@ def test_only_cases_that_became_worse_fail_with_a_gate_on_the_change(shelf: Shel
     told = {name: json.loads(test.system_out) for name, test in tests.items()}
     red = {name for name, test in tests.items() if test.result}
     (change,) = shelf.report(plot.id).runs[0].changes
-    worse = {moved.case for moved in change.comparison.broken}
+    worse = {moved.case for moved in change.comparison.moved[Move.NEWLY_FAILING]}
     failed = {name for name, line in told.items() if line["outcome"] == "failed"}
     assert red == failed & worse
     assert red and failed - red, "some failed at the base already"
