@@ -18,7 +18,7 @@ from edison_ci.git.command import run_git
 from edison_ci.operate.accounts import AUTH_FILE, Accounts, sign_in_names
 from edison_ci.operate.site import open_site
 from edison_ci.review.actions import ReviewActions
-from edison_ci.store.database import open_reader
+from edison_ci.store.database import open_database, open_reader
 from edison_ci.web.databases import ServerAccess
 from edison_ci.web.serving import Serving, is_this_machine
 from edison_ci.web.serving import serve as serve_pages
@@ -78,7 +78,8 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
 
     Runs Datasette with the pages of this package: experiments, runs, answers with their grades,
     decisions and costs. Answers can be graded and suggestions reviewed, as with `edison grade` and
-    `edison review`. Running experiments are updated live. Stop it with Ctrl-C.
+    `edison review`. Running experiments are updated live; before the first run, the pages say what
+    to do. Stop it with Ctrl-C.
 
     On the loopback address no sign-in is needed. On any other address, behind a proxy, or with
     --sign-in, every page, table and export needs a member of edison.yaml with a password or a
@@ -100,6 +101,8 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         )
     if entry.sign_in:
         _require_sign_in(site, host)
+    if not site.results.exists():
+        open_database(site.results).close()  # empty pages, until the first run fills them
     with closing(open_reader(site.results)):
         pass  # problems with the file are reported before the port is opened
     person = site.actor().identity

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import mean, snap
+from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.snapshot import complete_runs, snapshot_of
 from edison_ci.stats.drift import REFERENCE_RUNS, forecast, watch
 from edison_ci.stats.intervals import Interval
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from edison_ci.results.rollups import Totals
     from edison_ci.stats.drift import DriftReport, Forecast
     from edison_ci.store.runs import Run
 
@@ -104,6 +106,25 @@ def points_of(
             found.append(replace(point, only_prompts=only) if changed else point)
             before = run
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTrend:
+    """A prompt with a model from run to run; None where a run did not have it."""
+
+    prompt: str
+    model: str
+    totals: tuple[Totals | None, ...]
+
+
+def model_trends(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> list[ModelTrend]:
+    """Return the totals of each prompt with each model in these runs, the newest names first."""
+    by_run = [
+        {(row.prompt, row.model): row for row in totals_by_model(connection, point.run.id)}
+        for point in points
+    ]
+    names = dict.fromkeys(name for rows in reversed(by_run) for name in rows)
+    return [ModelTrend(*name, tuple(rows.get(name) for rows in by_run)) for name in names]
 
 
 def with_comparability(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from edison_ci.results.decisions import GateRow
+    from edison_ci.store.runs import Run
 
 NOTHING = "\N{EN DASH}"
 
@@ -106,6 +107,15 @@ def duration(started: str, ended: str | None) -> str:
         return NOTHING
     took = dt.datetime.fromisoformat(ended) - dt.datetime.fromisoformat(started)
     return numeric.duration(max(took.total_seconds(), 0))
+
+
+def status_word(run: Run) -> str:
+    """Return the verdict of a run in a word; its status if it has none."""
+    if run.verdict:
+        return str(run.verdict)
+    if run.moving:
+        return "running"
+    return "no gates" if run.status == "COMPLETED" else str(run.status).lower()
 
 
 def text(value: str | None) -> str:

@@ -238,6 +238,7 @@ AREAS = (
     Area("suggestions", "Suggestions", ("suggestions",)),
     Area("loops", "Loops", ("loops",)),
     Area("datasets", "Datasets", ("datasets",)),
+    Area("models", "Models", ("models",)),
     Area("costs", "Costs", ("costs",)),
     Area("audit", "Audit", ("audit",)),
 )

@@ -45,8 +45,10 @@ from edison_ci.web.pages import (
     grading,
     health,
     home,
+    models,
     prompt_editor,
     run,
+    search,
     suggestions,
 )
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
@@ -113,6 +115,8 @@ PAGES = (
     _page("/loop/(?P<loop>[^/]+)", suggestions.loop),
     _page("/datasets", datasets.datasets),
     _page("/dataset/(?P<experiment>[^/]+)", datasets.dataset),
+    _page("/search", search.search),
+    _page("/models", models.models),
     _page("/audit", home.audit),
     _page("/help", home.keys),
     _page("/health", health.health)._replace(any_version=True, open=True),

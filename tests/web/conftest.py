@@ -95,6 +95,8 @@ class Stored:
         ]
         found += [f"/run/{paused}/decisions", f"/run/{paused}/criteria", f"/run/{paused}/slices"]
         found += ["/leaderboard", f"/leaderboard?experiment={showcase.EXPERIMENT}", "/costs"]
+        found += [f"/experiment/{showcase.EXPERIMENT}?days=all", "?q=support&status=paused"]
+        found += ["/models", "/search", "/search?q=re", "/search?q=%3Cscript"]
         found += ["/prompts", "/prompt/support-reply", "/datasets"]
         found += [f"/dataset/{showcase.EXPERIMENT}", "/suggestions", "/suggestions?status=refused"]
         found += [f"/suggestion/{each}" for (each,) in self.rows("select id from suggestion")]

@@ -183,6 +183,41 @@ async def test_a_run_can_be_read_by_keyboard(watched: Watched, stored: Stored) -
     assert watched.wrong == []
 
 
+async def test_ctrl_k_searches_everything_from_every_page(watched: Watched, stored: Stored) -> None:
+    page = watched.page
+    await page.goto("/-/edison/costs")
+    await page.keyboard.press("Control+k")
+    dialog = page.get_by_role("dialog", name="Search")
+    await dialog.wait_for()
+    await page.keyboard.type("return-how")
+    found = dialog.get_by_role("link", name="return-how")
+    await found.first.wait_for()
+    assert await barriers_of(page) == []
+    await page.keyboard.press("ArrowDown")
+    assert await page.evaluate("document.activeElement.textContent") == "return-how"
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/case?case=return-how")
+    await page.get_by_role("link", name="Search").click()
+    await dialog.wait_for()
+    await page.keyboard.press("Escape")
+    await dialog.wait_for(state="hidden")
+    assert watched.wrong == []
+
+
+async def test_the_search_is_a_page_where_scripts_are_off(server: Server) -> None:
+    async with async_playwright() as play:
+        browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        context = await browser.new_context(base_url=server.address, java_script_enabled=False)
+        page = await context.new_page()
+        await page.goto("/-/edison")
+        await page.get_by_role("link", name="Search").click()
+        await page.fill("input[type=search]", "return-how")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("link", name="return-how").click()
+        assert page.url.endswith("/case?case=return-how")
+        await browser.close()
+
+
 async def test_filters_apply_at_once_and_addresses_stay_short(
     watched: Watched, stored: Stored
 ) -> None:

@@ -39,6 +39,7 @@ GRIDS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 WHOLE_RUN = {
     "select distinct prompt, model, version from (": "a look at 2,000 cells of a run that goes on",
+    "select coalesce(error, 'ERROR'), model,": "the first 2,000 cells of a run without any answer",
 }
 """Beginnings of queries that may read by the run alone, and why they do not read all of it."""
 

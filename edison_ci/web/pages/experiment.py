@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci import utc
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import snap
-from edison_ci.report.charts.drawing import fluid
+from edison_ci.report.charts.drawing import Unit, fluid
 from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
 from edison_ci.report.charts.trend import Series, Trend, TrendPoint, trend
 from edison_ci.report.components import diff_view
 from edison_ci.results.leaderboard import Leaderboard, board_of
 from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.run_lists import count_of, experiments, ids_of, newest_measured, ranked_cells
+from edison_ci.results.run_result import RunResult
 from edison_ci.results.samples import CaseFilter, case_filter_of
 from edison_ci.results.slices import EstimateWithInterval
-from edison_ci.results.snapshot import complete_runs, measured_experiments, objective_of
-from edison_ci.results.trends import TrendRun, points_of
+from edison_ci.results.snapshot import (
+    complete_runs,
+    has_pairwise_judge,
+    measured_experiments,
+    objective_of,
+)
+from edison_ci.results.trends import TrendRun, model_trends, points_of
+from edison_ci.results.troubles import Trouble, troubles_of
 from edison_ci.results.versions import History, ModelScore, Version, measured_prompts, model_scores
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats.sentences import comparisons_sentence, p_words
@@ -32,28 +41,49 @@ from edison_ci.web.page_context import (
     PageContext,
     Paging,
     run_results,
+    with_liveness,
 )
 from edison_ci.web.pages.prompt_editor import may_edit
+from edison_ci.web.pages.run import judge_findings_of
 from edison_ci.web.workspace import git_state, project_of, searchable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import sqlite3
+    from collections.abc import Callable, Iterator, Sequence
 
     from markupsafe import Markup
 
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.leaderboard import LeaderboardRow
+    from edison_ci.results.pairwise import HeadToHead
+    from edison_ci.results.rollups import Totals
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
 
-_IN_TREND = 40
+RANGES = ("30", "7", "all")
+"""Days that the charts of an experiment show; the first one if none is asked for."""
+_IN_TREND = 100
+_MOST_LINES = 6
+"""Models that a chart can tell apart."""
+
+
+class WinCard(NamedTuple):
+    """The win rate of the newest complete run, by its pairwise judge."""
+
+    match: HeadToHead
+    run_id: str
 
 
 def experiment(context: PageContext) -> Page:
-    """Return an experiment: latest scores, trend, models and runs."""
-    name = requested_experiment(context)
+    """Return an experiment: latest scores, trends of the last days, models and runs."""
+    name = context.path["experiment"]
+    if name not in experiments(context.connection):
+        return _not_run(context, name)
+    days = context.args.choice("days", RANGES)
     points = points_of(context.connection, name, most=_IN_TREND)
+    since = "" if days == "all" else _since(context, int(days))
+    shown = [point for point in points if point.run.created_at >= since]
     paging = Paging.of(context.args, count_of(context.connection, name))
     newest = find_run(context.connection, name)
     last = points[-1] if points else None
@@ -68,9 +98,15 @@ def experiment(context: PageContext) -> Page:
             "before": points[-2] if len(points) > 1 else None,
             "labels": last.run.labels if last else {},
             "models": totals_by_model(context.connection, last.run.id) if last else [],
-            "trend": score_trend(points) if len(points) > 1 else None,
-            "changes": [point for point in points if point.changed and not point.only_prompts],
-            "versions": [point for point in points if point.only_prompts],
+            "win": _win_rate(context, last.run) if last else None,
+            "days": days,
+            "ranges": sorted(RANGES, key=lambda each: (each == "all", len(each))),
+            "charts": _cached_charts(context, shown) if len(shown) > 1 else [],
+            "shown": len(shown),
+            "measured": len(points),
+            "changes": [point for point in shown if point.changed and not point.only_prompts],
+            "versions": [point for point in shown if point.only_prompts],
+            "troubles": _troubles(context, newest),
             "runs": run_results(context, ids_of(context.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
             "paging": paging,
@@ -82,6 +118,41 @@ def experiment(context: PageContext) -> Page:
     )  # fmt: skip
 
 
+def _since(context: PageContext, days: int) -> str:
+    return utc.timestamp(context.now - dt.timedelta(days=days))
+
+
+def _not_run(context: PageContext, name: str) -> Page:
+    """Return what an experiment of the project would run; raises UsageError if there is none."""
+    project = project_of(context)
+    found = None if project is None else project.experiments.get(name)
+    if found is None:
+        requested_experiment(context)  # raises, with the names that are known
+        raise AssertionError("the experiment has a run")
+    return Page(
+        "not_run",
+        name,
+        {"experiment": found},
+        crumbs=(Crumb("Experiments", context.links.to()),),
+        area="home",
+    )
+
+
+def _troubles(context: PageContext, newest: Run) -> tuple[Trouble, ...]:
+    found = with_liveness(context, newest)
+    return () if found.moving else troubles_of(RunResult(context.connection, found))
+
+
+def _win_rate(context: PageContext, run: Run) -> WinCard | None:
+    """Return how often the head, or the first model, wins; None without a pairwise judge."""
+    if run.cells_planned > MOST_CELLS or not has_pairwise_judge(run):
+        return None
+    findings = judge_findings_of(context, run)
+    matches = findings.matches if findings is not None else ()
+    ordered = sorted(matches, key=lambda match: match.among_models)
+    return WinCard(ordered[0], run.id) if ordered else None
+
+
 def requested_experiment(context: PageContext) -> str:
     """Return the experiment of the address; raises UsageError if it has no run."""
     wanted, known = context.path["experiment"], experiments(context.connection)
@@ -91,21 +162,54 @@ def requested_experiment(context: PageContext) -> str:
     return wanted
 
 
-def score_trend(points: Sequence[TrendRun]) -> Drawing:
-    """Return the trend chart of runs."""
-    trend_points = tuple(_trend_point(index, point) for index, point in enumerate(points))
+def _cached_charts(context: PageContext, points: Sequence[TrendRun]) -> list[Drawing]:
+    runs = tuple((point.run.id, point.run.finished_at) for point in points)
+    key = ("charts", context.links.database, str(context.root), runs)
+    return cached(key, lambda: trend_charts(context.connection, points))
+
+
+def trend_charts(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> list[Drawing]:
+    """Return the charts of score, cost and latency from run to run, a line for each model."""
+    lines = model_trends(connection, points)
+    prompts = {each.prompt for each in lines}
+
+    def series(value: Callable[[Totals], EstimateWithInterval | float | None]) -> list[Series]:
+        return [
+            Series(
+                each.model if len(prompts) == 1 else f"{each.model}, {each.prompt}",
+                tuple(
+                    _trend_point(index, point, None if totals is None else value(totals))
+                    for index, (point, totals) in enumerate(zip(points, each.totals, strict=True))
+                ),
+            )
+            for each in lines[:_MOST_LINES]
+        ]
+
+    scores = series(lambda totals: totals.composite)
+    if len(scores) > 1:  # all models together, as on the card, come last
+        whole = tuple(_trend_point(i, each, each.composite) for i, each in enumerate(points))
+        scores = [*scores[: _MOST_LINES - 1], Series("all models", whole)]
     title = "Score of each complete run, with 95% CI"
-    return fluid(trend, Trend(title, (Series("score", trend_points),)))
+    costs = series(lambda totals: totals.answer_cost_microusd)
+    latencies = series(lambda totals: totals.p50_ms)
+    return [
+        fluid(trend, Trend(title, tuple(scores))),
+        fluid(trend, Trend("Cost per answer", tuple(costs), Unit.DOLLARS)),
+        fluid(trend, Trend("Median latency", tuple(latencies), Unit.MILLISECONDS)),
+    ]
 
 
-def _trend_point(index: int, point: TrendRun) -> TrendPoint:
-    found = point.composite
+def _trend_point(
+    index: int, point: TrendRun, found: EstimateWithInterval | Interval | float | None
+) -> TrendPoint:
+    estimate = found if isinstance(found, int | float) or found is None else found.estimate
+    interval = None if isinstance(found, int | float) else found
     return TrendPoint(
         at=float(index),  # runs come in bursts, which would overlap on a time axis
         label=point.run.created_at[:10],
-        value=None if found is None else found.estimate,
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
+        value=estimate,
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
         note="; ".join(_notes(point)),
     )
 

@@ -31,6 +31,7 @@ from edison_ci.results.spending import (
 from edison_ci.store.audit import count_audit, read_audit
 from edison_ci.store.ledger import booked as booked_of
 from edison_ci.store.suggestions import open_suggestions
+from edison_ci.web.formats import status_word
 from edison_ci.web.page_context import Page, PageContext, Paging, run_results
 from edison_ci.web.workspace import project_of
 
@@ -63,17 +64,45 @@ class ExperimentLine:
     """In the last 30 days."""
 
 
+NOT_RUN = "not run"
+STATUSES = ("", "pass", "fail", "inconclusive", "no gates", "running", "paused", "failed", NOT_RUN)
+"""Statuses by which experiments are filtered; the first is all of them."""
+
+
+class NotRun(NamedTuple):
+    """An experiment of the project without a stored run."""
+
+    name: str
+    objective: str
+
+
 def home(context: PageContext) -> Page:
-    """Return all experiments with their last run, trend and cost, and the latest runs."""
-    names = experiments(context.connection)[:_MOST_EXPERIMENTS]
+    """Return the experiments with their last run, trend and cost, and the latest runs."""
+    text, status = context.args.text("q").casefold(), context.args.choice("status", STATUSES)
+    names = experiments(context.connection)
     since = utc.timestamp(context.now - dt.timedelta(days=DAYS - 1))[:10]
-    lines = [_line(context, name, since) for name in names]
-    lines.sort(key=lambda line: line.last.run.created_at, reverse=True)
+    found = [
+        last
+        for last in run_results(context, [last_of(context.connection, name) for name in names])
+        if status in ("", status_word(last.run))
+        and _matches(text, last.run.experiment, objective_of(last.run))
+    ]
+    found.sort(key=lambda last: last.run.created_at, reverse=True)
+    lines = [_line(context, last, since) for last in found[:_MOST_EXPERIMENTS]]
+    not_run = _not_run(context, names)
+    unrun = [each for each in not_run if _matches(text, *each)]
     return Page(
         "home",
         "Experiments",
         {
             "experiments": lines,
+            "unrun": unrun if status in ("", NOT_RUN) else [],
+            "q": context.args.text("q"),
+            "status": status,
+            "statuses": STATUSES[1:],
+            "ran": bool(names),
+            "nothing": not names and not not_run,
+            "project": project_of(context),
             "recent": run_results(context, recent_ids(context.connection, _RECENT)),
             "days": DAYS,
             "waiting": open_suggestions(context.connection),
@@ -83,8 +112,24 @@ def home(context: PageContext) -> Page:
     )
 
 
-def _line(context: PageContext, name: str, since: str) -> ExperimentLine:
-    (last,) = run_results(context, [last_of(context.connection, name)])
+def _matches(text: str, *parts: str) -> bool:
+    return not text or any(text in part.casefold() for part in parts)
+
+
+def _not_run(context: PageContext, known: list[str]) -> list[NotRun]:
+    """Return the experiments in the files of the project that have no stored run."""
+    project = project_of(context)
+    if project is None:
+        return []
+    return [
+        NotRun(each.id, each.file.objective or "")
+        for each in project.experiments.values()
+        if each.id not in known
+    ]
+
+
+def _line(context: PageContext, last: RunResult, since: str) -> ExperimentLine:
+    name = last.run.experiment
     values = recent_scores(context.connection, name, _IN_LINE)
     trend = None
     if len(values) > 1:
@@ -214,6 +259,7 @@ def _value(stored: Any) -> str:
 KEYS = (
     ("?", "Show this list"),
     ("g h", "Go to the experiments"),
+    ("Ctrl+K", "Search experiments, prompts, cases and runs"),
     ("/", "Go to the search field"),
     ("j, k", "Next, previous row of the table"),
     ("Enter", "Open the row, or press the focused button"),

@@ -25,6 +25,7 @@ from edison_ci.results.scores import (
     combined_spread,
     examples_of,
 )
+from edison_ci.results.troubles import troubles_of
 from edison_ci.store.runs import count_events, newest_events
 from edison_ci.web import formats
 from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
@@ -179,6 +180,7 @@ def run(context: PageContext) -> Page:
         f"{found.experiment}, run {found.id}",
         {
             **head_of(context, found, ""),
+            "troubles": troubles_of(RunResult(context.connection, found)),
             "grid": grid,
             "paging": paging,
             "amount": partial(_amount, query),
@@ -409,7 +411,7 @@ def judges(context: PageContext) -> Page:
     run = requested_run(context, context.path["run"])
     small = run.cells_planned <= MOST_CELLS
     wanted = small and not run.moving
-    findings = _judge_findings(context, run) if wanted else None
+    findings = judge_findings_of(context, run) if wanted else None
     waiting = wanted and findings is None
     page = tab_page(
         context,
@@ -427,7 +429,8 @@ def judges(context: PageContext) -> Page:
     return replace(page, refresh_s=REFRESH_S if waiting else None)
 
 
-def _judge_findings(context: PageContext, run: Run) -> JudgeFindings | None:
+def judge_findings_of(context: PageContext, run: Run) -> JudgeFindings | None:
+    """Return what the judges of a run say beside its scores; None while it is computed."""
     # A regrade changes finished_at.
     key = ("judges", context.links.database, str(context.root), run.id, run.finished_at)
     if context.synchronous or run.cells_planned <= INLINE_CELLS:

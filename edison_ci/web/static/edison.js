@@ -61,6 +61,66 @@
   // What is folded has no width until it is opened.
   document.addEventListener("toggle", fit, true);
 
+  // The search over everything: the same page as without scripts, in a dialog.
+  const opener = document.querySelector("[data-search]");
+  let dialog = null;
+  const open = async () => {
+    if (!dialog) {
+      dialog = document.createElement("dialog");
+      dialog.className = "search-dialog";
+      dialog.setAttribute("aria-label", "Search");
+      const form = document.createElement("form");
+      form.action = opener.href.split("?")[0];
+      form.setAttribute("role", "search");
+      const field = document.createElement("input");
+      Object.assign(field, { type: "search", name: "q", autocomplete: "off", placeholder: "Experiments, prompts, cases, runs" });
+      field.setAttribute("aria-label", "Search experiments, prompts, cases and runs");
+      const results = document.createElement("div");
+      results.setAttribute("aria-live", "polite");
+      form.append(field);
+      dialog.append(form, results);
+      let asked = 0;
+      const show = async () => {
+        const mine = ++asked;
+        const address = new URL(opener.href);
+        address.searchParams.set("q", field.value);
+        const text = field.value.trim() ? await (await fetch(address)).text() : "";
+        if (mine !== asked) return; // a newer text was typed meanwhile
+        const found = new DOMParser().parseFromString(text, "text/html").querySelector("#found");
+        results.replaceChildren(...(found ? found.childNodes : []));
+      };
+      let waiting = 0;
+      field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(show, 120); });
+      dialog.addEventListener("keydown", (event) => {
+        const links = [...results.querySelectorAll("a")];
+        const now = links.indexOf(document.activeElement);
+        if (event.key === "ArrowDown" && links.length) links[Math.min(now + 1, links.length - 1)].focus();
+        else if (event.key === "ArrowUp") (now > 0 ? links[now - 1] : field).focus();
+        else return;
+        event.preventDefault();
+      });
+      // A click beside the dialog closes it, as Escape does.
+      dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+      body.append(dialog);
+    }
+    dialog.showModal();
+    dialog.querySelector("input").select();
+  };
+  if (opener && window.HTMLDialogElement) {
+    opener.addEventListener("click", (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      open();
+    });
+    document.addEventListener("keydown", (event) => {
+      if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        if (dialog?.open) dialog.close();
+        else open();
+      }
+    });
+  }
+
   // Rows by keyboard.
   const rows = () => [...document.querySelectorAll("main tbody tr")].filter((row) => row.querySelector("a"));
   const step = (by) => {
@@ -83,7 +143,7 @@
   let before = "";
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && typing(event.target)) event.target.blur();
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || dialog?.open) return;
     const key = event.key;
     if (before !== "g" && !event.repeat && key.length === 1 && named(key)) event.preventDefault();
     else if (before === "g" && key === "h") go(body.dataset.home);

@@ -1,0 +1,205 @@
+"""Pages of the whole project: home, search, models, an experiment, and pages without results."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from html import unescape
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+
+from tests import showcase
+from tests.conftest import MINIMAL, Folder
+from tests.web.conftest import LINES, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.web.conftest import Server, Stored
+
+EDISON = "/-/edison"
+EXPERIMENT = f"{EDISON}/experiment/{showcase.EXPERIMENT}"
+
+
+def text_of(server: Server, path: str, **args: str) -> str:
+    """Return a page as its readers see it, without markup."""
+    response = server.get(f"{EDISON}{path}", params=args)
+    assert response.status_code == 200, response.text
+    _, _, content = response.text.partition("<main")
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", content.partition("</main>")[0])).split())
+
+
+# --- before the first run -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of a project that was never run."""
+    folder = Folder(tmp_path_factory.mktemp("fresh"))
+    for name, text in MINIMAL.items():
+        folder.write(name, text)
+    assert not (folder.path / ".edison" / "results.db").exists()
+    yield from started(folder.path, LINES[0], "--offline")
+
+
+def test_serving_before_the_first_run_says_how_to_start_it(fresh: Server) -> None:
+    shown = text_of(fresh, "")
+    assert "No runs yet Start one with edison run hello" in shown
+    assert "hello not run yet: edison run hello" in shown
+    assert "What it will run" in text_of(fresh, "/experiment/hello")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["leaderboard", "prompts", "suggestions", "loops", "datasets", "costs", "audit", "search"],
+)
+def test_a_page_without_results_says_what_to_do(fresh: Server, path: str) -> None:
+    response = fresh.get(f"{EDISON}/{path}")
+    assert response.status_code == 200
+    assert 'class="empty"' in response.text
+
+
+def test_an_unknown_experiment_is_not_found(fresh: Server) -> None:
+    assert fresh.get(f"{EDISON}/experiment/nothing").status_code == 404
+
+
+# --- home -----------------------------------------------------------------------------------------
+
+
+def test_experiments_are_found_by_name_and_status(server: Server) -> None:
+    assert "unreliable" in text_of(server, "", q="unrel")
+    assert "support-reply" not in text_of(server, "", q="unrel")
+    paused = text_of(server, "", status="paused")
+    assert "support-reply" in paused
+    assert "unreliable" not in paused
+    assert "No experiment matches" in text_of(server, "", q="nothing like it")
+
+
+# --- search ---------------------------------------------------------------------------------------
+
+
+def test_a_search_finds_experiments_prompts_cases_runs_and_models(
+    server: Server, stored: Stored
+) -> None:
+    assert "Experiments support-reply" in text_of(server, "/search", q="support")
+    assert "Prompts support-reply" in text_of(server, "/search", q="support")
+    assert "return-how of support-reply" in text_of(server, "/search", q="turn-how")
+    assert f"Runs {stored.against}" in text_of(server, "/search", q=stored.against)
+    assert "Models faulty" in text_of(server, "/search", q="faul")
+    assert "Nothing found for" in text_of(server, "/search", q="no such thing")
+
+
+def test_signs_of_a_search_have_no_meaning(server: Server) -> None:
+    assert "Nothing found for" in text_of(server, "/search", q="%_%")
+    hostile = server.get(f"{EDISON}/search?{urlencode({'q': '<script>alert(1)</script>'})}")
+    assert "<script>alert" not in hostile.text
+    assert "&lt;script&gt;alert(1)" in hostile.text
+
+
+# --- models ---------------------------------------------------------------------------------------
+
+
+def test_the_models_page_shows_prices_limits_and_uses_and_no_keys(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path_factory.mktemp("models"))
+    for name, text in MINIMAL.items():
+        folder.write(name, text)
+    folder.write(
+        "models.yaml",
+        folder.read("models.yaml")
+        + "far: {provider: openai_compatible, model: m-1, base_url: 'http://127.0.0.1:9/v1',\n"
+        "  key_env: FAR_KEY, price: {in: 1.5, out: 6}, limits: {rpm: 500, attempts: 1}}\n"
+        "near: {provider: openai_compatible, model: m-2, base_url: 'http://127.0.0.1:9/v1',\n"
+        "  key_env: NEAR_KEY, price: free, limits: {attempts: 1}}\n",
+    )
+    hosts = "hosts: ['http://127.0.0.1:9']"
+    keys = f"version: 1\nkeys: [{{env: FAR_KEY, {hosts}}}, {{env: NEAR_KEY, {hosts}}}]\n"
+    folder.write(".edison/trust.yaml", keys)
+    monkeypatch.setenv("FAR_KEY", "sk-this-is-the-secret-0123456789")
+    monkeypatch.delenv("NEAR_KEY", raising=False)
+    tested = folder.edison("models", "test", "far")
+    assert "NETWORK" in tested.all, tested.all
+    for server in started(folder.path, LINES[0], "--offline"):
+        page = text_of(server, "/models")
+        assert "m-1 http://127.0.0.1:9/v1 $1.5 in, $6 out models.yaml" in page
+        assert "500 requests per minute" in page
+        assert "FAR_KEY set" in page
+        assert "NEAR_KEY not set" in page
+        assert "hello generates" in page
+        assert "NETWORK: the host was not reached" in page
+        assert "sk-this" not in server.get(f"{EDISON}/models").text
+
+
+# --- an experiment --------------------------------------------------------------------------------
+
+
+def test_the_charts_of_an_experiment_have_a_line_for_each_model(server: Server) -> None:
+    page = server.get(EXPERIMENT).text
+    for title in ("Score of each complete run", "Cost per answer", "Median latency"):
+        (chart,) = re.findall(rf"<figure[^>]*><figcaption>{title}.*?</figure>", page, re.S)
+        assert {"large", "small"} <= set(re.findall(r"<bdi>(\w+)</bdi>", chart))
+    assert "all models" in page
+
+
+def test_the_range_of_the_charts_can_be_switched(server: Server) -> None:
+    assert 'aria-current="true">30 days<' in server.get(EXPERIMENT).text
+    assert 'aria-current="true">7 days<' in server.get(EXPERIMENT, params={"days": "7"}).text
+    every = server.get(EXPERIMENT, params={"days": "all", "page": "1"}).text
+    assert 'aria-current="true">all<' in every
+
+
+def test_runs_before_the_range_are_left_out(server: Server, stored: Stored) -> None:
+    with closing(sqlite3.connect(stored.project / ".edison" / "results.db")) as connection:
+        before = connection.execute("select id, created_at from run").fetchall()
+        connection.execute(
+            "update run set created_at = '2020-01-0' || (rowid % 9 + 1) || substr(created_at, 11)"
+        )
+        connection.commit()
+        try:
+            assert "No complete run in the last 7 days" in text_of(
+                server, f"/experiment/{showcase.EXPERIMENT}", days="7"
+            )
+            page = server.get(EXPERIMENT, params={"days": "all"}).text
+            assert "<figcaption>Score of each complete run" in page
+        finally:
+            connection.executemany("update run set created_at = ?2 where id = ?1", before)
+            connection.commit()
+
+
+def test_the_win_rate_of_the_pairwise_judge_is_a_card(server: Server) -> None:
+    page = text_of(server, f"/experiment/{showcase.EXPERIMENT}")
+    assert re.search(r"Win rate of head over base \d+% \d+ to \d+ \d+ wins?, \d+ lost", page)
+
+
+# --- everything failed ----------------------------------------------------------------------------
+
+
+def test_a_run_without_answers_says_what_went_wrong_and_what_to_check(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = Folder(tmp_path_factory.mktemp("broken"))
+    for name, text in MINIMAL.items():
+        folder.write(name, text)
+    folder.write(
+        "models.yaml",
+        "version: 1\nsmall: {provider: openai_compatible, model: m,\n"
+        "  base_url: 'http://127.0.0.1:9/v1', price: free, limits: {attempts: 1}}\n"
+        "judge: {provider: sim, model: judge}\n",
+    )
+    folder.edison("run", "--yes")
+    for server in started(folder.path, LINES[0], "--offline"):
+        for path in ("/run/latest", "/experiment/hello"):
+            page = text_of(server, path)
+            assert "No answer came back" in page
+            assert "network in" in page
+            assert "the host was not reached: check that it runs" in page
+            assert "edison models test" in page
+
+
+def test_a_run_with_some_answers_has_no_such_panel(server: Server, stored: Stored) -> None:
+    unreliable = stored.one("select id from run where experiment = 'unreliable'")
+    assert "No answer came back" not in text_of(server, f"/run/{unreliable}")
