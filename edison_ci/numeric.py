@@ -69,15 +69,17 @@ def snap(value: float) -> float:
 def fixed(value: float, digits: int = 0, *, signed: bool = False, grouped: bool = False) -> str:
     """Return the number with `digits` decimals, halves away from zero and never as -0."""
     form = f"{'+' if signed else ''}{',' if grouped else ''}.{digits}f"
-    text = format(_off_the_edge(value), form)
-    if text[0] == "-" and not text.strip("-0."):
-        return f"+{text[1:]}" if signed else text[1:]
-    return text
+    return _without_minus_zero(format(_off_the_edge(value), form), "+" if signed else "")
 
 
 def significant(value: float, digits: int, *, grouped: bool = False) -> str:
     """Return the number with at most `digits` significant digits, halves away from zero."""
-    return format(value * (1 + NOISE), f"{',' if grouped else ''}.{digits}g")
+    text = format(value * (1 + NOISE), f"{',' if grouped else ''}.{digits}g")
+    return _without_minus_zero(text)
+
+
+def _without_minus_zero(text: str, sign: str = "") -> str:
+    return f"{sign}{text[1:]}" if text[0] == "-" and not text.strip("-0.") else text
 
 
 def rounded(value: float, digits: int = 0) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
@@ -16,8 +17,10 @@ from edison_ci.numeric import (
     fixed,
     mean,
     mean_or_none,
+    percent,
     reaches,
     rounded,
+    signed_score,
     significant,
     snap,
     weighted_mean,
@@ -77,6 +80,20 @@ def test_numbers_are_written(
     value: float, digits: int, signed: bool, grouped: bool, text: str
 ) -> None:
     assert fixed(value, digits, signed=signed, grouped=grouped) == text
+
+
+@given(st.floats(-1e-3, 1e-3), st.integers(0, 4), st.booleans())
+def test_zero_has_no_minus(value: float, digits: int, signed: bool) -> None:
+    minus_zero = re.compile(r"-0*\.?0*%?")
+    texts = [
+        fixed(value, digits, signed=signed),
+        significant(value if abs(value) > 1e-9 else -0.0, digits + 1),
+        f"{rounded(value, digits):g}",
+        json.dumps(snap(value if abs(value) > 1e-9 else -0.0)),
+        percent(value, digits),
+        signed_score(value),
+    ]
+    assert not [text for text in texts if minus_zero.fullmatch(text)]
 
 
 @given(SCORES, st.randoms(use_true_random=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, simulated_label
-from edison_ci.numeric import counted, dollars, score
+from edison_ci.numeric import counted, dollars, rounded, score
 from edison_ci.records import Move
 from edison_ci.stats.sentences import signed
 from edison_ci.store.suggestions import SuggestionStatus
@@ -143,7 +143,7 @@ def _show_cost(terminal: Terminal, one: Suggestion) -> None:
     growth, cost = one.evidence.get("growth") or {}, one.evidence.get("cost_microusd") or {}
     said = []
     if growth:
-        said.append(f"prompt {growth['chars']:+,} characters ({growth['percent']:+g}%)")
+        said.append(f"prompt {growth['chars']:+,} characters ({rounded(growth['percent'], 1):+g}%)")
     before, after = cost.get("before"), cost.get("after")
     if before and after is not None:
         said.append(f"an answer {dollars(before)} to {dollars(after)}")

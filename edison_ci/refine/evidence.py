@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.errors import UsageError
-from edison_ci.numeric import exceeds, mean_or_none
+from edison_ci.numeric import exceeds, mean_or_none, rounded
 from edison_ci.records import Move, Side
 from edison_ci.refine.weaknesses import quarantined_cases, split_of
 from edison_ci.results.comparison import ComparisonSettings, compare_choices
@@ -79,7 +79,7 @@ class Growth:
         before = len(change.target.text)
         chars = len(change.text) - before
         added, removed = len(change.patch.added), len(change.patch.removed)
-        return cls(chars, round(100 * chars / before, 1), added, removed)
+        return cls(chars, rounded(100 * chars / before, 1), added, removed)
 
     def as_json(self) -> dict[str, float]:
         """Return the growth as a JSON value."""

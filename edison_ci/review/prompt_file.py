@@ -17,6 +17,7 @@ from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.numeric import rounded
 from edison_ci.operate.site import Role
 from edison_ci.plan.versions import short
 from edison_ci.refine.candidate import RefineTarget, with_prompt
@@ -175,7 +176,7 @@ def _suggestion(review: ReviewContext, one: Suggestion, candidate: Candidate) ->
         "sentence": UNMEASURED,
         "growth": {
             "chars": grown,
-            "percent": round(100 * grown / length, 1) if length else 0.0,
+            "percent": rounded(100 * grown / length, 1) if length else 0.0,
             "lines_added": len(change.patch.added),
             "lines_removed": len(change.patch.removed),
         },

@@ -20,6 +20,7 @@ from edison_ci.operate.site import Role
 from edison_ci.report import components
 from edison_ci.results.run_lists import Progress, progress_of
 from edison_ci.review.try_grid import find_try
+from edison_ci.sanitize import json_text
 from edison_ci.store.database import is_current, one_state
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
@@ -283,7 +284,7 @@ def _data_response(value: Any, route: Route) -> Any:
     headers = dict(PAGE_HEADERS)
     if isinstance(value, dict):
         status = int(value.pop("_status", 200))
-        body = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        body = f"{json_text(value)}\n"
         return Response(
             body, status=status, content_type="application/json; charset=utf-8", headers=headers
         )
