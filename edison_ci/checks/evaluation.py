@@ -14,7 +14,7 @@ from edison_ci.extras import install_command
 from edison_ci.templating.templates import MissingValueError, RenderError, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from edison_ci.extras import Library
@@ -127,6 +127,14 @@ def shorten(reason: str) -> str:
     """Return a reason that is short enough for a report."""
     reason = single_line(reason[: LONGEST_REASON + 1])
     return reason if len(reason) <= LONGEST_REASON else reason[: LONGEST_REASON - 3] + "..."
+
+
+def check_named(wanted: str, names: Collection[str]) -> str | None:
+    """Return the check of a name, or the only one of a kind such as `regex`; None otherwise."""
+    if wanted in names:
+        return wanted
+    found = [name for name in names if name.startswith(f"{wanted} ")]
+    return found[0] if len(found) == 1 else None
 
 
 def refuse_long(answered: ParsedAnswer, check: str, longest: int) -> None:

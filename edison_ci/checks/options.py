@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, WithJsonSchema
 
+from edison_ci.checks.evaluation import single_line
 from edison_ci.errors import UsageError
 from edison_ci.extras import Library
 from edison_ci.plugins import Registry
@@ -68,7 +70,9 @@ class Check(Shape):
     needs: ClassVar[tuple[Library, ...]] = ()
     """Libraries of extras that it needs."""
 
-    name: Name | None = Field(None, description="Name in reports; the check's own by default.")
+    name: Name | None = Field(
+        None, description="Name in reports; by default the check with its argument."
+    )
     weight: float | None = Field(
         None,
         ge=0,
@@ -88,6 +92,29 @@ class Check(Shape):
         if self.threshold is not None:
             return self.threshold
         return 0.5 if self.graded else 1.0
+
+    @property
+    def title(self) -> str:
+        """The check with its options on one line: `words max 120`, `not regex "as an ai"`.
+
+        It depends on nothing but the check, so the same check has the same name in every run.
+        """
+        inner = [part.title for part in self.inner_checks()]
+        words = [self.check, ", ".join(inner)] if inner else [self.check, *self._shown_options()]
+        text = " ".join(filter(None, words)).replace("`", "'")
+        return text if len(text) <= _LONGEST_TITLE else f"{text[: _LONGEST_TITLE - 3]}..."
+
+    def _shown_options(self) -> Iterator[str]:
+        """Yield the options that are written, the main one without its name."""
+        for option in type(self).model_fields:
+            value = getattr(self, option)
+            default = option in Check.model_fields or option not in self.model_fields_set
+            if default or value is None or isinstance(value, dict):
+                continue
+            if isinstance(value, bool):
+                yield option if value else f"no {option}"
+            else:
+                yield _shown(value) if option == self.main else f"{option} {_shown(value)}"
 
     @classmethod
     def expand(cls, argument: Any) -> dict[str, Any]:
@@ -137,6 +164,25 @@ class Check(Shape):
         exception if the check cannot grade the answer.
         """
         raise NotImplementedError(f"the check {self.check!r} has no evaluate()")
+
+
+_LONGEST_TITLE = 60
+_LONGEST_TEXT = 30
+_FLAGS = re.compile(r"^\(\?[aimsux]+\)")
+
+
+def _shown(value: Any) -> str:
+    """Return an option in a title: a text in quotes, a single variable by its name."""
+    if isinstance(value, Template):
+        if value.single is not None:
+            return value.single
+        value = value.source
+    if isinstance(value, str):
+        text = single_line(_FLAGS.sub("", value))
+        return f'"{text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."}"'
+    if isinstance(value, tuple | list):
+        return ", ".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _templates(value: Any) -> Iterator[Template]:

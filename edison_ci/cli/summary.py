@@ -539,7 +539,7 @@ def _components(terminal: Terminal, summary: RunResult) -> None:
     weak = [
         component
         for component in summary.components
-        if component.passed < component.answers or component.errors
+        if component.failed or component.errors or component.kind in ("safety", "flag")
     ]
     rows = [_component_row(component) for component in weak if component.kind != "criterion"]
     criteria = [component for component in summary.components if component.kind == "criterion"]
@@ -557,11 +557,9 @@ def _components(terminal: Terminal, summary: RunResult) -> None:
 
 
 def _component_row(component: ComponentTotal) -> tuple[str, ...]:
-    failed = (
-        f"{component.answers - component.passed:,} of {component.answers:,} fail"
-        if component.answers
-        else "-"
-    )
+    failed = "-"
+    if component.answers and component.failed is not None:
+        failed = f"{component.failed:,} of {component.answers:,} fail"
     if component.kind in ("safety", "flag"):
         flagged = component.answers - component.blocked
         told = ((flagged, "flagged"), (component.blocked, "blocked"))

@@ -804,13 +804,13 @@ class ExperimentFile(Shape):
         return self.datasets or ()
 
     def named_checks(self) -> dict[str, Check]:
-        """Return the checks by their names in reports: as written, or NAME-2, ..."""
+        """Return the checks by their names in reports: as written, or by what they check."""
         written = {check.name for check in self.checks}
         named: dict[str, Check] = {}
         for check in self.checks:
-            name, number = check.name or check.check, 2
+            name, number = check.name or check.title, 2
             while name in named or (check.name is None and name in written):
-                name, number = f"{check.check}-{number}", number + 1
+                name, number = f"{check.title} ({number})", number + 1
             named[name] = check
         return named
 

@@ -173,6 +173,11 @@ class RubricFile(Shape):
                 at=("criteria",),
             )
 
+    @property
+    def can_fail(self) -> bool:
+        """Whether an answer can fail by the scores of judges: whether there is a threshold."""
+        return self.pass_at is not None or any(c.min is not None for c in self.criteria)
+
     def weights(self) -> dict[str, float]:
         """Return the weights, summing to 1, by criterion."""
         total = math.fsum(criterion.weight for criterion in self.criteria)

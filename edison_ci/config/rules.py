@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.evaluation import check_named
 from edison_ci.config.capabilities import left_out_message, problems_with, vendor_of
 from edison_ci.config.experiment import JUDGES, NAMED_METRICS, ExperimentFile, ModelUse
 from edison_ci.config.model_entry import LITELLM_VENDORS
@@ -329,7 +330,7 @@ class GradingRules:
 
     def _gates(self, file: ExperimentFile, document: Document, rubric: RubricFile | None) -> None:
         known: dict[str, list[str]] = {
-            "check": list(file.named_checks()),
+            "check": _check_names(file),
             "grader": [grader.report_name for grader in file.judges.graders],
             "safety": sorted(file.safety.active()),
         }
@@ -340,6 +341,8 @@ class GradingRules:
         for index, gate in enumerate(file.gates):
             family, _, name = gate.metric.partition(".")
             place: Path = ("gates", index, "metric")
+            if family == "check" and name in file.named_checks():
+                continue
             if family in NAMED_METRICS and family in known and name not in known[family]:
                 message, hint = f"there is no {family} {name!r}", ""
                 if family == "safety":  # the name is right, or the file would not have been read
@@ -465,6 +468,13 @@ _HOW = {
 
 def _graded(file: ExperimentFile) -> bool:
     return bool(file.checks or file.rubric or file.judges.graders)
+
+
+def _check_names(file: ExperimentFile) -> list[str]:
+    """Return what a gate may call each check: its kind where that is unique, else its name."""
+    names = [*file.named_checks()]
+    kinds = [(name, name.partition(" ")[0]) for name in names]
+    return [kind if check_named(kind, names) == name else name for name, kind in kinds]
 
 
 def _needed(file: ExperimentFile, metric: str) -> tuple[str, str] | None:

@@ -248,16 +248,22 @@ class CellGrader:
                 for judge_score in judged.judge_scores
                 for criterion in judged.criteria
             )
-        components = tuple(found)
         return CellGrade(
             CellStatus.OK,
             composite_of(found),
             passes(found),
-            components,
+            tuple(map(self._as_stored, found)),
             "",
             tuple(judgments),
             judge_scores,
         )
+
+    def _as_stored(self, component: Component) -> Component:
+        """Return the component; a rubric without a threshold does not pass, it is only scored."""
+        rubric = self.experiment.rubric
+        if component.kind != "rubric" or rubric is None or rubric.can_fail:
+            return component
+        return dataclasses.replace(component, passed=None)
 
     async def _screen(self, output: Output) -> tuple[list[Component], list[str]]:
         """Return the findings of the screens, and the kinds for which the answer is blocked."""

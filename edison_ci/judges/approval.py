@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from edison_ci.config.calibration import ApprovalEntry
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.rubric import Calibration, RubricFile
+    from edison_ci.config.rubric import Calibration
     from edison_ci.judges.panel import Panel
 
 
@@ -195,13 +195,8 @@ def depends_on_judges(gate: Gate, experiment: Experiment) -> bool:
     if gate.metric == "composite":
         return use.weight > 0
     if gate.metric in ("pass_rate", "flips"):
-        return can_fail(rubric)
+        return rubric.can_fail
     return gate.metric.startswith("criterion.")
-
-
-def can_fail(rubric: RubricFile) -> bool:
-    """Whether an answer can fail by the scores of judges."""
-    return rubric.pass_at is not None or any(c.min is not None for c in rubric.criteria)
 
 
 def _digest(value: object) -> str:

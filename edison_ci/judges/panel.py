@@ -99,7 +99,7 @@ class CriterionGrade:
     weight: float
     """Share of the rubric."""
     passed: bool | None
-    """Whether it reaches its `min`; None if it is unknown."""
+    """Whether it reaches its `min`; None if that is unknown, or if it has none."""
     reason: str
     by_judge: Mapping[str, float]
     spread: Spread | None = None
@@ -198,9 +198,9 @@ def _criterion(
 
 
 def _reaches_min(criterion: Criterion, score: float | None) -> bool | None:
-    if criterion.min is None:
-        return True
-    return None if score is None else reaches(score, criterion.min)
+    if criterion.min is None or score is None:
+        return None
+    return reaches(score, criterion.min)
 
 
 def _join_reasons(reasons: Iterable[tuple[str, str]], *, alone: bool) -> str:
@@ -240,7 +240,8 @@ def _decide_pass(rubric: RubricFile, criteria: Sequence[CriterionGrade]) -> bool
             return False
         if not reaches(scored, rubric.pass_at):
             return None if unknown else False
-    return None if any(criterion.passed is None for criterion in criteria) else True
+    floors = {criterion.name for criterion in rubric.criteria if criterion.min is not None}
+    return None if any(c.passed is None for c in criteria if c.name in floors) else True
 
 
 _WORDS = {"yes": 1.0, "pass": 1.0, "true": 1.0, "no": 0.0, "fail": 0.0, "false": 0.0}
@@ -363,7 +364,7 @@ class JudgeComponent:
     """rubric, criterion or grader."""
     score: float | None
     passed: bool | None
-    """None also with a score: a missing criterion could still change the pass."""
+    """None also with a score: without a threshold, or if a missing criterion could change it."""
     weight: float
     status: str
     """ok, error or skipped."""

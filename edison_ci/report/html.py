@@ -459,9 +459,7 @@ def _components(view: RunResult) -> DataTable | None:
             component.name,
             component.kind,
             score(component.mean),
-            NOTHING
-            if component.kind == "criterion"
-            else f"{component.answers - component.passed:,}",
+            NOTHING if component.failed is None else f"{component.failed:,}",
             f"{component.answers:,}",
             f"{component.errors:,}",
         )

@@ -281,8 +281,8 @@ def _is_listed(component: ComponentTotal) -> bool:
 
 def _component_row(component: ComponentTotal) -> tuple[str, ...]:
     fails = NOTHING
-    if component.kind != "criterion":
-        fails = f"{component.answers - component.passed:,} of {component.answers:,}"
+    if component.failed is not None:
+        fails = f"{component.failed:,} of {component.answers:,}"
     return (
         f"{component.kind} {code(component.name)}",
         score(component.mean),

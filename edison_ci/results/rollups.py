@@ -176,11 +176,17 @@ class ComponentTotal(NamedTuple):
     kind: str
     answers: int
     """Answers that it scored."""
-    passed: int
+    passed: int | None
+    """Answers that it passed; None if it has no threshold."""
     mean: float | None
     errors: int
     blocked: int
     """Answers that a screen withheld."""
+
+    @property
+    def failed(self) -> int | None:
+        """Answers that fail it; None without a threshold."""
+        return None if self.passed is None else self.answers - self.passed
 
 
 @dataclass(slots=True)
@@ -191,7 +197,7 @@ class _Total:
     """The first cell that has it."""
     n: int = 0
     total: float = 0.0
-    passed: int = 0
+    passed: int | None = None
     errors: int = 0
     blocked: int = 0
 
@@ -201,7 +207,8 @@ class _Total:
         scores = [row[_SCORE] for row in rows if row[_SCORE] is not None]
         self.n += len(scores)
         self.total += math.fsum(scores)
-        self.passed += sum([row[_PASSED] for row in rows if row[_PASSED]])
+        if passes := [row[_PASSED] for row in rows if row[_PASSED] is not None]:
+            self.passed = (self.passed or 0) + sum(passes)
         self.errors += sum([row[_STATUS] == "error" for row in rows])
         self.blocked += sum([row[_BLOCKED] for row in rows])
 

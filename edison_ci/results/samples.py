@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.evaluation import check_named
 from edison_ci.numeric import snap, weighted_mean
 from edison_ci.records import Side
 from edison_ci.results.shared_judges import combine_of, judge_scores_of, shared_scores
@@ -193,7 +194,7 @@ _COMPONENT = "left join component p on p.cell_id = c.id and p.kind = :kind and p
 _ANSWER = "left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no"
 _ANSWERED = "c.status in ('ok', 'malformed', 'blocked')"
 _CELLS_READ = 20
-"""Graded cells that are read for the names of criteria: each cell has all of them."""
+"""Graded cells that are read for the names of components: each cell has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +222,7 @@ def metric_of(sample: TwoSidedSample, name: str) -> Metric:
     family, _, rest = name.partition(".")
     if family == "safety":
         return Metric(name, "share", rest)
-    component = _criterion(sample, rest) if family == "criterion" else rest
+    component = rest if family == "grader" else _full_name(sample, family, rest)
     return Metric(
         name,
         "score",
@@ -267,15 +268,16 @@ _PLAIN = {
 }
 
 
-def _criterion(sample: TwoSidedSample, wanted: str) -> str:
-    """Return the full name of a criterion that is written by name or by slug."""
+def _full_name(sample: TwoSidedSample, kind: str, wanted: str) -> str:
+    """Return the name of a criterion written by slug, or of a check written by its kind."""
     rows = sample.connection.execute(
         "select distinct p.name from (select id from cell where run_id in (?, ?) "
-        "and status = 'ok' limit ?) c join component p on p.cell_id = c.id and p.kind = "
-        "'criterion'",
-        (sample.head.run_id, sample.base.run_id, _CELLS_READ),
+        "and status = 'ok' limit ?) c join component p on p.cell_id = c.id and p.kind = ?",
+        (sample.head.run_id, sample.base.run_id, _CELLS_READ, kind),
     )
     names = [name for (name,) in rows]
+    if kind == "check":
+        return check_named(wanted, names) or wanted
     if wanted in names:
         return wanted
     return next((name for name in names if _slug(name) == _slug(wanted)), wanted)

@@ -152,7 +152,94 @@ def observe(sample: AnswerSample) -> dict[str, Observation]:
     if observer is None:
         return {}
     shortened = replace(sample, output=sample.output[:_READ_CHARS])
-    return observer(shortened)
+    seen = observer(shortened)
+    if sample.task not in _WRITTEN_FOR_SOMEBODY or _is_on_topic(shortened):
+        return seen
+    return {name: Observation(_OFF_TOPIC * one.value, _STRAY) for name, one in seen.items()}
+
+
+_WRITTEN_FOR_SOMEBODY = (Task.SUPPORT, Task.STORY)
+"""Tasks whose observers look at the form of a text, which nonsense has as well."""
+_OFF_TOPIC = 0.15
+_STRAY = "has nothing to do with what was asked"
+_ROOT = 5
+"""Letters by which two words count as the same."""
+_COMMON = frozenset(
+    [
+        "about",
+        "after",
+        "again",
+        "also",
+        "because",
+        "been",
+        "before",
+        "being",
+        "between",
+        "both",
+        "cannot",
+        "could",
+        "does",
+        "each",
+        "every",
+        "from",
+        "have",
+        "help",
+        "here",
+        "into",
+        "just",
+        "like",
+        "made",
+        "many",
+        "more",
+        "most",
+        "much",
+        "must",
+        "only",
+        "other",
+        "over",
+        "please",
+        "should",
+        "some",
+        "such",
+        "than",
+        "thank",
+        "thanks",
+        "that",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "very",
+        "want",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "while",
+        "will",
+        "with",
+        "would",
+        "your",
+        "yours",
+    ]
+)
+
+
+def _is_on_topic(sample: AnswerSample) -> bool:
+    """Whether an answer has a word in common with its case; an unwritten case has none."""
+    inputs = sample.inputs
+    given = _roots(" ".join(strings_in(inputs))) | {*split_words(sample.text("customer_name"))}
+    return not given or bool(given & (_roots(sample.output) | {*split_words(sample.output)}))
+
+
+def _roots(text: str) -> set[str]:
+    words = split_words(text[:MAX_CHARS])
+    return {word[:_ROOT] for word in words if len(word) > 3 and word not in _COMMON}
 
 
 def score(

@@ -224,18 +224,28 @@ def test_a_combinator_needs_checks(line: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "names"),
     [
-        (["contains: a", "regex: b"], ["contains", "regex"]),
-        (["contains: a", "contains: b", "contains: c"], ["contains", "contains-2", "contains-3"]),
-        (["contains: a", "contains: {value: b, name: b}"], ["contains", "b"]),
-        (["not: {regex: a}", "not: {regex: b}"], ["not", "not-2"]),
+        (["contains: a", "regex: '(?i)b'"], ['contains "a"', 'regex "b"']),
+        (["contains: a", "contains: {value: b, name: b}"], ['contains "a"', "b"]),
         (
-            ["contains: a", "contains: b", "regex: {value: c, name: contains-2}"],
-            ["contains", "contains-3", "contains-2"],
+            ["not: {regex: '(?i)as an ai'}", "not: {not: {regex: b}}"],
+            ['not regex "as an ai"', 'not not regex "b"'],
         ),
-        (["regex: {value: a, name: contains}", "contains: b"], ["contains", "contains-2"]),
+        (['icontains: "{{ expected }}"', "equals:"], ["icontains expected", "equals"]),
+        (["contains: 'Dear {{ name }}'"], ['contains "Dear {{ name }}"']),
+        (["words: {min: 5, max: 120, weight: 2}"], ["words min 5 max 120"]),
+        (["one_of: {value: [a, b], ignore_case: true}"], ['one_of "a", "b" ignore_case']),
+        (
+            ["any_of: [{contains: 'yes'}, {is_json: {}}]"],
+            ['any_of contains "yes", is_json'],
+        ),
+        (["contains: a", "contains: a"], ['contains "a"', 'contains "a" (2)']),
+        (["regex: '(?i)a'", "regex: a"], ['regex "a"', 'regex "a" (2)']),
+        (["contains: 'a`b\u202ec'"], ['contains "a\'b c"']),
+        (["regex: {value: a, name: contains}", "contains: b"], ["contains", 'contains "b"']),
+        ([f"contains: {'x' * 200}"], [f'contains "{"x" * 27}..."']),
     ],
 )
-def test_names_default_to_the_check_s_and_are_numbered(lines: list[str], names: list[str]) -> None:
+def test_names_say_what_is_checked(lines: list[str], names: list[str]) -> None:
     file = experiment(*lines)
     named = file.named_checks()
     assert list(named) == names

@@ -341,13 +341,6 @@ def test_a_broken_check_makes_both_missing() -> None:
     assert weighed("levenshtein: {}", "regex: '(a+)+$'", text="a" * 5_000 + "b") == (None, None)
 
 
-def test_names_are_the_checks_then_numbered() -> None:
-    named = experiment(
-        "contains: a", "contains: b", "not: {contains: c}", "words: {max: 3, name: n}"
-    )
-    assert list(named.named_checks()) == ["contains", "contains-2", "not", "n"]
-
-
 def test_arguments_are_templates_over_the_case_and_never_over_the_answer() -> None:
     assert one("contains: '{{ expected }}'", "{{ expected }}", {"expected": "Oslo"}).passed is False
     assert one("contains: '{{ city }}'", "{{ city }}", {"city": "{{ city }}"}).passed is True

@@ -40,7 +40,7 @@ def test_a_failure_is_explained_by_the_parts_that_fail(edison: Edison, project: 
     lines = done.out.splitlines()
     assert lines[0].startswith("ada@small#0  ")
     assert lines[1].startswith("hello v1 (")
-    assert lines[2].startswith("fails: check words has 0 of 100 (the answer has ")
+    assert lines[2].startswith("fails: check words max 3 has 0 of 100 (the answer has ")
     assert "name: Ada" in lines
     assert "--- reply of judge, answer 0" in lines
     assert "answer 0: $0" in done.err
@@ -50,7 +50,7 @@ def test_the_arithmetic_gives_the_score(edison: Edison, project: Folder) -> None
     edison(project, "run", "-q")
     found = told(edison, project, "ada@small#0")
     parts = {(part["kind"], part["name"]): part for part in found["components"]}
-    rubric, words = parts["rubric", "tone"], parts["check", "words"]
+    rubric, words = parts["rubric", "tone"], parts["check", "words max 3"]
     assert (rubric["threshold"], rubric["weight"]) == (0.4, 1)
     assert (words["threshold"], words["score"], words["passed"]) == (1.0, 0.0, False)
     score = 100 * rubric["score"]
@@ -80,7 +80,7 @@ def test_thresholds_are_those_of_then(edison: Edison, project: Folder) -> None:
     project.edit("rubrics/tone.yaml", "pass_at: 0.4", "pass_at: 0.9")
     parts = {part["name"]: part for part in told(edison, project, "ada@small")["components"]}
     assert parts["tone"]["threshold"] == 0.4
-    assert parts["words"]["threshold"] is None, "nobody knows any more what it was"
+    assert parts["words max 3"]["threshold"] is None, "nobody knows any more what it was"
 
 
 def test_further_takes_are_listed_and_a_changed_case_is_not_shown(
@@ -100,7 +100,7 @@ def test_what_looks_like_a_key_is_cut_short(edison: Edison, project: Folder) -> 
     edison(project, "run", "-q")
     with opened(project.path / ".edison/results.db") as connection:
         connection.execute(
-            "update component set reason = ? where name = 'words'", (f"saw {SECRET}",)
+            "update component set reason = ? where name = 'words max 3'", (f"saw {SECRET}",)
         )
     done = edison(project, "explain", "ada@small")
     assert "sk-p..." in done.out
@@ -178,3 +178,27 @@ def test_a_wrong_prompt_or_model_of_ab_is_told(edison: Edison, project: Folder) 
         in edison(project, "compare", "--prompts", "hello", "other", "--model", "smal").err
     )
     assert "did you mean 'latest'?" in edison(project, "explain", "ada@small", "--run", "lates").err
+
+
+def test_what_has_no_threshold_shows_no_pass(edison: Edison, mini: Folder) -> None:
+    mini.edit(
+        "experiments/hello.yaml", "gates:\n", "gates:\n  - {metric: check.contains, at_least: 1%}\n"
+    )
+    mini.edit("rubrics/tone.yaml", "name: Brevity,", "name: Brevity, min: 0.01,")
+    for floor, rubric in (("min: 0.01", True), ("", None)):
+        mini.edit("rubrics/tone.yaml", "min: 0.01,", f"{floor},".removeprefix(","))
+        run = json.loads(edison(mini, "run", "--json").out)["runs"][0]
+        passes = {(one["kind"], one["name"]): one["passed"] for one in run["components"]}
+        assert passes["check", "contains expected"] is not None
+        assert passes["criterion", "Warmth"] is None
+        assert passes["criterion", "Brevity"] == (run["cells"]["ok"] if rubric else None)
+        assert passes["rubric", "tone"] == (run["cells"]["ok"] if rubric else None)
+        assert run["pass_rate"]["n"] == run["cells"]["ok"]
+        gate = next(one for one in run["gates"] if one["metric"] == "check.contains")
+        assert gate["n"] == run["cells"]["ok"], "the kind of the check is enough"
+    parts = {one["name"]: one["passed"] for one in told(edison, mini, "bo@small")["components"]}
+    assert (parts["Warmth"], parts["tone"]) == (None, None)
+    lines = edison(mini, "explain", "bo@small").out.splitlines()
+    assert [line.split()[0] for line in lines if "criterion" in line or "rubric" in line] == [
+        "-"
+    ] * 3

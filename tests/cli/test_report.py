@@ -220,7 +220,7 @@ def test_reasons_stay_in_a_private_project(edison: Edison, measured: Folder) -> 
     measured.edit("edison.yaml", "defaults:", "settings: {private: true}\ndefaults:")
     text = edison(measured, "report", "--format", "junit").out
     assert said not in text
-    assert "check icontains failed" in text
+    assert "check icontains expected failed" in text
 
 
 # --- pages and tables -----------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def test_the_example_of_the_contract_is_an_experiment() -> None:
         "alerts: {drop: 10%, p: 0.001, predicted_below: 0.7, error_rate: 5%}\n"
         "tags: [support]\n"
     )
-    assert list(file.named_checks()) == ["contains", "not", "words"]
+    names = ["contains expected", 'not regex "as an ai"', "words max 120"]
+    assert list(file.named_checks()) == names
     assert file.rubric == RubricUse(path="rubrics/support.yaml", weight=1)
     assert (file.models or ())[0] == ModelUse(use="small")
     assert (file.models or ())[1].params.temperature == (0.2, 1.0)

@@ -417,7 +417,7 @@ def test_a_score_below_its_min_fails_whatever_the_composite() -> None:
     assert passes(two, A=1.0, B=0.5) is True
     result = grade_rubric(two, [judge_score(A=1.0, B=0.4)])
     assert result.composite == pytest.approx(0.94)
-    assert [c.passed for c in result.criteria] == [True, False]
+    assert [c.passed for c in result.criteria] == [None, False]
 
 
 def test_min_is_compared_after_low_is_good_was_turned_round() -> None:

@@ -538,7 +538,7 @@ create table rollup_component_total (       -- a check, criterion or grader over
   kind    text not null,
   place   integer not null,                 -- the order in which components first came in
   n       integer not null,                 -- cells with a score
-  passed  integer not null,
+  passed  integer,                          -- null without a threshold
   mean    real,
   errors  integer not null,
   blocked integer not null,                 -- answers that a safety screen kept back
