@@ -186,7 +186,11 @@ IMPORTED_IN_FUNCTIONS = {
     "__main__.py": {"edison_ci", "edison_ci.cli.app"},
     "cli/app.py": {"edison_ci.store.database"},
     "cli/explain.py": {"edison_ci.decide.conclusion"},
-    "cli/lookup.py": {"edison_ci.results.snapshot", "edison_ci.store.database"},
+    "cli/lookup.py": {
+        "edison_ci.results.snapshot",
+        "edison_ci.store.database",
+        "edison_ci.store.runs",
+    },
     "cli/options.py": {"edison_ci.operate.own_results"},
     "cli/plan.py": {"edison_ci.decide.past_spread", "edison_ci.execute.reuse_forecast"},
     "cli/progress.py": {"edison_ci.cli.bars"},

@@ -10,7 +10,7 @@ import click
 
 from edison_ci import utc
 from edison_ci.cli import sessions
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli.lookup import find_experiment, open_project
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
@@ -33,7 +33,7 @@ _COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("experiment")
+@click.argument("experiment", required=False)
 @click.option("--case", "case_id", required=True, metavar="ID", help="Id of the broken case.")
 @click.option("--good", metavar="REF", help="Commit at which it passed; default: searched for.")
 @click.option(
@@ -44,20 +44,21 @@ _COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
 )
 @sessions.budget
 @click.pass_obj
-def bisect(state: CliState, /, experiment: str, **given: Any) -> None:
+def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Find the commit that broke a case.
 
     Prompts and models come from each tested commit; cases, checks and judges from the current
     files. It is a binary search over the first-parent history, so a thousand commits need about ten
     tests, and stored answers are reused. With several repeats a case passes if most of them pass.
+    EXPERIMENT may be left out if there is one.
 
     Examples:
-      edison bisect support-reply --case return-how
+      edison bisect --case return-how
       edison bisect support-reply --case return-how --good v1.2 --budget 0.50
     """
     terminal = Terminal(state)
     project = open_project(state)
-    chosen = project.experiment(experiment)
+    chosen = find_experiment(project, experiment)
     case_id = given["case_id"]
     case = STATIC
     if chosen.file.data or case_id != STATIC.id:

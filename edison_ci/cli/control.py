@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
+from edison_ci.cli.lookup import find_run_or_newest
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.status import current_run
 from edison_ci.cli.summary import STATUS_COLORS, show_run
@@ -36,12 +37,12 @@ _PATIENCE_S = 30.0
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @click.option(
     "--since", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Start after this event."
 )
 @click.pass_obj
-def watch(state: CliState, wanted: str, since: int) -> None:
+def watch(state: CliState, wanted: str | None, since: int) -> None:
     """Follow a run of another process.
 
     Prints the events of the run until it ends. With --json each event is one line: seq, time,
@@ -55,7 +56,7 @@ def watch(state: CliState, wanted: str, since: int) -> None:
     project = open_site(state.enter_project(find_root(state.folder)))
     reader = open_reader(project.results)
     try:
-        run = find_run(reader, wanted)
+        run = find_run_or_newest(terminal, reader, wanted)
         for event in _follow(project, reader, run, since):
             if terminal.json:
                 terminal.compact(_event(event))
@@ -112,9 +113,9 @@ def _show_event(terminal: Terminal, event: Event) -> None:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @click.pass_obj
-def pause(state: CliState, wanted: str) -> None:
+def pause(state: CliState, wanted: str | None) -> None:
     """Pause a run; it can be resumed.
 
     Calls in flight are finished first. Continue with `edison resume`.
@@ -127,9 +128,9 @@ def pause(state: CliState, wanted: str) -> None:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @click.pass_obj
-def cancel(state: CliState, wanted: str) -> None:
+def cancel(state: CliState, wanted: str | None) -> None:
     """Cancel a run for good.
 
     Its answers are kept for reuse, but the run cannot be resumed.
@@ -141,14 +142,14 @@ def cancel(state: CliState, wanted: str) -> None:
     _stop(state, wanted, "cancel", RunStatus.CANCELLED)
 
 
-def _stop(state: CliState, wanted: str, asked: str, aim: str) -> None:
+def _stop(state: CliState, wanted: str | None, asked: str, aim: str) -> None:
     terminal = Terminal(state)
     project = open_site(state.enter_project(find_root(state.folder)))
     project.require(Role.EDITOR, asked)
     path = project.results
     reader = open_reader(project.results)
     try:
-        run = find_run(reader, wanted)
+        run = find_run_or_newest(terminal, reader, wanted)
         if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED, aim) or (
             aim == RunStatus.PAUSED and run.status == RunStatus.FAILED
         ):

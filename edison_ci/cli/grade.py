@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli.lookup import find_run_or_newest, open_project
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.calibration import ALLOWED, ScaleName, fits
@@ -27,7 +27,6 @@ from edison_ci.spelling import did_you_mean
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -328,7 +327,7 @@ _LISTED = 10
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @click.option("--scale", type=click.Choice(get_args(ScaleName)), help="Scale; default thumbs.")
 @click.option(
     "--cell", metavar="CELL", help="Grade this cell: 12 hex digits, or CASE@MODEL#REPEAT."
@@ -358,7 +357,7 @@ _LISTED = 10
     "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Random seed of the order."
 )
 @click.pass_obj
-def grade(state: CliState, /, wanted: str, **given: Any) -> None:
+def grade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     """Grade answers by hand.
 
     On a terminal it shows the answers of a run that you have not graded yet, one by one: cases in
@@ -381,7 +380,7 @@ def grade(state: CliState, /, wanted: str, **given: Any) -> None:
     project = open_project(state)
     reader = open_reader(project.root / project.file.results)
     try:
-        run = find_run(reader, wanted)
+        run = find_run_or_newest(terminal, reader, wanted)
         experiment = project.experiment(run.experiment)
         book = GradeBook.of(Site(project.root, project.file), labels_of(experiment))
         queue = GradingQueue(project, run, reader, book, seed=given["seed"])

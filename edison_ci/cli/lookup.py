@@ -20,19 +20,52 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.spelling import did_you_mean
 
+_MOST_NAMED = 10
+
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from edison_ci.cli.options import CliState
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.records import Json
+    from edison_ci.store.runs import Run
 
 
-def find_prompt(project: Project, wanted: str, folder: Path) -> Prompt:
-    """Return a prompt by id or path; raises UsageError with the nearest name."""
+def find_experiment(project: Project, name: str | None) -> Experiment:
+    """Return the named experiment, or the only one; raises UsageError that names them."""
+    if name is not None:
+        return project.experiment(name)
+    found = [each for each in project.experiments.values() if not each.file.archived]
+    if len(found) != 1:
+        raise _which("experiment", [each.id for each in found])
+    return found[0]
+
+
+def _which(noun: str, names: Sequence[str]) -> UsageError:
+    """Return the error about a name that may be left out only if there is one to choose from."""
+    if not names:
+        return UsageError(f"the project has no {noun}", hint=f"add one to the folder {noun}s")
+    more = f", ... ({len(names) - _MOST_NAMED:,} more)" if len(names) > _MOST_NAMED else ""
+    return UsageError(
+        f"which {noun}? The project has {len(names):,}",
+        hint=f"name one: {', '.join(names[:_MOST_NAMED])}{more}",
+    )
+
+
+def find_prompt(project: Project, wanted: str | None, folder: Path) -> Prompt:
+    """Return a prompt by id or path, or the only one; raises UsageError with the names there are.
+
+    Graders are not counted if there is one generator.
+    """
+    if wanted is None:
+        prompts = list(project.prompts.values())
+        found = [prompt for prompt in prompts if prompt.header.type != "grader"] or prompts
+        if len(found) != 1:
+            raise _which("prompt", [prompt.id for prompt in found])
+        return found[0]
     place = Path(os.path.relpath((folder / wanted).resolve(), project.root)).as_posix()
     for path, prompt in project.prompts.items():
         if wanted == prompt.id or path in (wanted, place, f"{place}.md"):
@@ -117,6 +150,18 @@ def results_of(project: Project) -> Iterator[sqlite3.Connection]:
 
     with open_for_reading(project.root / project.file.results) as connection:
         yield connection
+
+
+def find_run_or_newest(
+    terminal: Terminal, connection: sqlite3.Connection, wanted: str | None
+) -> Run:
+    """Return a run by id, `latest` or experiment; without a name the newest, and say which."""
+    from edison_ci.store.runs import find_run
+
+    run = find_run(connection, wanted or "latest")
+    if wanted is None:
+        terminal.note(f"newest run: {run.id} of {run.experiment}")
+    return run
 
 
 def measured_names(connection: sqlite3.Connection, project: Project, name: str | None) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.leaderboard import sentences
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli.lookup import find_experiment, open_project
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.refine import RefineForecast, announce, prompt_option
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("experiment")
+@click.argument("experiment", required=False)
 @prompt_option
 @click.option(
     "--iterations", type=click.IntRange(1, 100), metavar="N", help="Maximum number of iterations."
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @click.option("--pdf", is_flag=True, help="Also write the final report as a PDF.")
 @cost_options
 @click.pass_obj
-def loop(state: CliState, /, experiment: str, **given: Any) -> None:
+def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Run and refine repeatedly until the score converges.
 
     An iteration is a run, the stop rules, and a suggested change that is tested. Then the loop
@@ -65,16 +65,19 @@ def loop(state: CliState, /, experiment: str, **given: Any) -> None:
     require_review_approval to false.
 
     After an interruption the same command continues. In the end the best prompt is compared with
-    the first one on held-out cases, and a report is written to .edison/loops/.
+    the first one on held-out cases, and a report is written to .edison/loops/. EXPERIMENT may be
+    left out if there is one.
 
     Examples:
-      edison loop support-reply
+      edison loop
       edison loop support-reply --iterations 5 --budget 2
       edison loop support-reply --auto-approve
       edison loop support-reply --restart --json
     """
     terminal = Terminal(state)
-    request = refine_request(open_project(state), "loop", experiment, given["prompt"])
+    project = open_project(state)
+    chosen = find_experiment(project, experiment)
+    request = refine_request(project, "loop", chosen.id, given["prompt"])
     confirmation = PlanConfirmation(terminal, yes=given["yes"])
     place = _place(state, confirmation, request, allow_code=given["allow_code"])
     if given["pdf"]:

@@ -20,7 +20,7 @@ from edison_ci.sanitize import json_text, line
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 COMPLETE = "_EDISON_COMPLETE"
@@ -257,6 +257,21 @@ class EdisonGroup(Helpful, click.Group):
         """Write the commands before the options."""
         self.format_commands(ctx, formatter)
         super().format_options(ctx, formatter)
+
+
+def optional_first(first: str, second: str) -> Callable[[Any], Any]:
+    """Return a decorator that adds two arguments as `names`, of which the first may be left out."""
+
+    def split(
+        ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
+    ) -> tuple[str | None, str]:
+        if not value and not ctx.resilient_parsing:
+            raise click.UsageError(f"Missing argument '{second}'.", ctx=ctx)
+        if len(value) > 2:
+            raise click.UsageError(f"Got unexpected extra argument ({value[2]})", ctx=ctx)
+        return (value[0] if len(value) > 1 else None, value[-1] if value else "")
+
+    return click.argument("names", nargs=-1, metavar=f"[{first}] {second}", callback=split)
 
 
 def unknown_command(name: str, known: Iterable[str]) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_project, results_of
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.lookup import find_experiment, open_project, results_of
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.load import find_root
 from edison_ci.numeric import counted, fixed
@@ -37,8 +37,9 @@ def quarantine() -> None:
 
     Examples:
       edison quarantine suggest
-      edison quarantine add support-reply refund-1 --reason "judges disagree"
+      edison quarantine add refund-1 --reason "judges disagree"
       edison quarantine list
+      edison quarantine remove refund-1
       edison quarantine remove support-reply refund-1
     """
 
@@ -79,8 +80,7 @@ def list_cases(state: CliState) -> None:
 
 
 @quarantine.command(cls=EdisonCommand)
-@click.argument("experiment")
-@click.argument("case")
+@optional_first("EXPERIMENT", "CASE")
 @click.option("--reason", required=True, metavar="TEXT", help="Reason for the quarantine.")
 @click.option(
     "--until",
@@ -90,19 +90,22 @@ def list_cases(state: CliState) -> None:
 )
 @click.pass_obj
 def add(
-    state: CliState, experiment: str, case: str, reason: str, until: dt.datetime | None
+    state: CliState, names: tuple[str | None, str], reason: str, until: dt.datetime | None
 ) -> None:
     """Put a case in quarantine.
 
     The entry is added at the end of quarantine.yaml; comments and the rest of the file stay as they
-    are. Its owner is the current user.
+    are. Its owner is the current user. EXPERIMENT may be left out if there is one.
 
     Examples:
-      edison quarantine add support-reply refund-1 --reason "judges disagree"
+      edison quarantine add refund-1 --reason "judges disagree"
       edison quarantine add support-reply refund-1 --reason new --until 2027-01-31
     """
     terminal, project = Terminal(state), open_project(state)
-    find_case(project, project.experiment(experiment), case)
+    wanted, case = names
+    chosen = find_experiment(project, wanted)
+    experiment = chosen.id
+    find_case(project, chosen, case)
     last = None if until is None else until.date()
     entry = quarantine_case(open_site(project.root), experiment, case, reason=reason, until=last)
     if terminal.json:
@@ -113,24 +116,25 @@ def add(
 
 
 @quarantine.command(cls=EdisonCommand)
-@click.argument("experiment")
-@click.argument("case")
+@optional_first("EXPERIMENT", "CASE")
 @click.pass_obj
-def remove(state: CliState, experiment: str, case: str) -> None:
+def remove(state: CliState, names: tuple[str | None, str]) -> None:
     """Remove a case from quarantine.
 
-    Works even if other files are invalid or the entry has expired.
+    EXPERIMENT may be left out if one experiment has the case in quarantine. Works even if other
+    files are invalid or the entry has expired.
 
     Examples:
+      edison quarantine remove refund-1
       edison quarantine remove support-reply refund-1
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))
-    entry = release_case(site, experiment, case)
+    entry = release_case(site, *names)
     if terminal.json:
         terminal.document({"removed": _entry(entry, _today())})
         return
-    terminal.result(f"{case} of {experiment} is no longer in quarantine")
+    terminal.result(f"{entry.case} of {entry.experiment} is no longer in quarantine")
 
 
 @quarantine.command(cls=EdisonCommand)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli.lookup import find_experiment, open_project
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.suggestion import show_suggestion
@@ -75,7 +75,7 @@ def announce(
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("experiment")
+@click.argument("experiment", required=False)
 @prompt_option
 @click.option(
     "--candidates", type=click.IntRange(1, 5), metavar="N", help="Number of diffs to request, 1-5."
@@ -85,21 +85,23 @@ def announce(
 )
 @cost_options
 @click.pass_obj
-def refine(state: CliState, /, experiment: str, **given: Any) -> None:
+def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Suggest a small change to a prompt, tested on held-out cases.
 
     A model gets the weakest criteria of the prompt and failed training cases, and writes a diff. A
     diff that keeps every guardrail is tested on all cases, including held-out cases that the model
     has not seen, and stored with the results. No file changes. Stop it with Ctrl-C; the same
-    command continues, and no answer is paid for twice.
+    command continues, and no answer is paid for twice. EXPERIMENT may be left out if there is one.
 
     Examples:
-      edison refine support-reply
+      edison refine
       edison refine support-reply --candidates 3 --budget 2
       edison refine support-reply --prompt support-reply --json
     """
     terminal = Terminal(state)
-    request = refine_request(open_project(state), "refine", experiment, given["prompt"])
+    project = open_project(state)
+    chosen = find_experiment(project, experiment)
+    request = refine_request(project, "refine", chosen.id, given["prompt"])
     target = request.target
     candidates = given["candidates"] or target.limits.candidates
     confirmation = PlanConfirmation(terminal, yes=given["yes"])
@@ -225,7 +227,7 @@ _STOPPED = {
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("experiment")
+@click.argument("experiment", required=False)
 @prompt_option
 @click.option(
     "--population",
@@ -252,7 +254,7 @@ _STOPPED = {
 )
 @cost_options
 @click.pass_obj
-def optimize(state: CliState, /, experiment: str, **given: Any) -> None:
+def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Search for a better prompt over several generations.
 
     Each generation creates new versions of the prompt: small diffs by a model that gets failed
@@ -263,15 +265,18 @@ def optimize(state: CliState, /, experiment: str, **given: Any) -> None:
     they show a gain. No file changes.
 
     Stop it with Ctrl-C; the same command continues, and no answer is paid for twice. --budget
-    applies to the whole search, including what it spent before.
+    applies to the whole search, including what it spent before. EXPERIMENT may be left out if there
+    is one.
 
     Examples:
-      edison optimize support-reply --budget 5
+      edison optimize --budget 5
       edison optimize support-reply --population 4 --generations 5 --target 85
       edison optimize support-reply --seed 1 --json
     """
     terminal = Terminal(state)
-    request = refine_request(open_project(state), "optimize", experiment, given["prompt"])
+    project = open_project(state)
+    chosen = find_experiment(project, experiment)
+    request = refine_request(project, "optimize", chosen.id, given["prompt"])
     target = request.target
     limits = SearchLimits(given["population"], given["generations"], given["target"], given["seed"])
     options = OptimizeOptions(

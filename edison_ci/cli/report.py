@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.reporting import run_as_seen, sources_of
 from edison_ci.cli.terminal import Terminal
@@ -60,7 +60,7 @@ class _Format(click.ParamType[str]):
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @click.option(
     "--format",
     "kind",
@@ -74,7 +74,9 @@ class _Format(click.ParamType[str]):
 )
 @click.option("--raw", is_flag=True, help="In CSV, do not escape texts that look like formulas.")
 @click.pass_obj
-def report(state: CliState, wanted: str, kind: str | None, out: str | None, raw: bool) -> None:
+def report(
+    state: CliState, wanted: str | None, kind: str | None, out: str | None, raw: bool
+) -> None:
     """Write a report on a run: HTML, Markdown, CSV, PDF and others.
 
     Reports are made from stored results; no model is called. HTML is one file with charts that
@@ -104,7 +106,8 @@ def report(state: CliState, wanted: str, kind: str | None, out: str | None, raw:
     writing = _Writing(terminal, project, chosen, file, raw, folder=(out or "").endswith("/"))
     writing.refuse()
     with results_of(project) as connection:
-        found = report_of(connection, [run_as_seen(connection, project, wanted)])
+        run = find_run_or_newest(terminal, connection, wanted)
+        found = report_of(connection, [run_as_seen(connection, project, run.id)])
         writing.write(connection, found)
 
 

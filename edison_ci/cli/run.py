@@ -20,7 +20,7 @@ from edison_ci.api.evaluation import (
 )
 from edison_ci.cli import sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
-from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
 from edison_ci.cli.summary import document, show_run
@@ -310,14 +310,16 @@ def evaluate_order(
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", default="latest", metavar="[RUN]")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @sessions.budget
 @click.option(
     "--wait", is_flag=True, help="Wait until batches, or another run of the experiment, have ended."
 )
 @click.option("--no-batch", is_flag=True, help="Ask one by one what no batch has answered.")
 @click.pass_obj
-def resume(state: CliState, wanted: str, budget: float | None, wait: bool, no_batch: bool) -> None:
+def resume(
+    state: CliState, wanted: str | None, budget: float | None, wait: bool, no_batch: bool
+) -> None:
     """Resume a run that stopped.
 
     The run may have been paused, have failed or have been killed. RUN is an id, `latest` or the
@@ -339,7 +341,7 @@ def resume(state: CliState, wanted: str, budget: float | None, wait: bool, no_ba
     project = open_project(state)
     reader = open_reader(project.root / project.file.results)
     try:
-        stored = find_run(reader, wanted)
+        stored = find_run_or_newest(terminal, reader, wanted)
     finally:
         reader.close()
     factory = session_factory(state, PlanConfirmation(terminal))
@@ -395,13 +397,13 @@ def most_important(codes: Any) -> int:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", metavar="RUN")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @sessions.budget
 @sessions.yes
 @sessions.allow_code
 @click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.pass_obj
-def regrade(state: CliState, /, wanted: str, **given: Any) -> None:
+def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     """Grade the stored answers of a run again.
 
     Uses the current checks, rubric, judges and gates. No new answers are requested; judges are
@@ -410,7 +412,7 @@ def regrade(state: CliState, /, wanted: str, **given: Any) -> None:
     since are left out.
 
     Examples:
-      edison regrade latest
+      edison regrade
       edison regrade support-reply --budget 1 --json
     """
     terminal = Terminal(state)
@@ -421,7 +423,9 @@ def regrade(state: CliState, /, wanted: str, **given: Any) -> None:
         wait=given["wait"],
     )
     factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
-    ended = regrade_run(project, wanted, options, factory)
+    with results_of(project) as reader:
+        stored = find_run_or_newest(terminal, reader, wanted)
+    ended = regrade_run(project, stored.id, options, factory)
     _finish_regrade(terminal, project, ended)
 
 

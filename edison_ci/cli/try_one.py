@@ -12,6 +12,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import (
     experiment_of,
     find_prompt,
+    find_run_or_newest,
     open_project,
     parse_variables,
 )
@@ -33,7 +34,6 @@ from edison_ci.records import CellStatus
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_run
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _WORDS = {True: "pass", False: "fail", None: "-"}
 
 
 @click.command("try", cls=EdisonCommand)
-@click.argument("prompt")
+@click.argument("prompt", required=False)
 @click.option("--case", "case_id", metavar="ID", help="Id of the case; default: the first.")
 @click.option("--experiment", metavar="NAME", help="Experiment with the cases and models.")
 @click.option("--model", metavar="NAME", help="Model configuration; default: the first.")
@@ -66,17 +66,17 @@ _WORDS = {True: "pass", False: "fail", None: "-"}
     help="With --dry-run: set a variable; repeatable.",
 )
 @click.pass_obj
-def try_one(state: CliState, /, prompt: str, **options: Any) -> None:
+def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
     """Send one case to a model and show the answer.
 
-    Shows the answer with its checks, grade and cost. PROMPT is a path or an id. A stored answer of
-    the last hour is used again.
+    Shows the answer with its checks, grade and cost. PROMPT is a path or an id; it may be left
+    out if there is one. A stored answer of the last hour is used again.
 
     --dry-run shows the messages that would be sent, with the number of tokens of each. A variable
     whose declared type is not a string takes JSON. Texts that look like keys are redacted.
 
     Examples:
-      edison try support-reply
+      edison try
       edison try prompts/support-reply.md --case return-how --model small --no-cache
       edison try support-reply --dry-run --case return-green-blanket
       edison try support-reply --dry-run --var message="Where is my order?" --json
@@ -107,25 +107,25 @@ def try_one(state: CliState, /, prompt: str, **options: Any) -> None:
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", metavar="RUN")
+@click.argument("wanted", required=False, metavar="[RUN]")
 @click.option(
     "--cell", required=True, metavar="CELL", help="The cell: 12 hex digits, or CASE@MODEL#REPEAT."
 )
 @click.pass_obj
-def rerun(state: CliState, wanted: str, cell: str) -> None:
+def rerun(state: CliState, wanted: str | None, cell: str) -> None:
     """Request another answer for one cell.
 
     Shows it next to the answer of the run. The results of the run do not change; the new answer is
     stored as a further answer.
 
     Examples:
-      edison rerun latest --cell return-how@small#0
+      edison rerun --cell return-how@small#0
     """
     terminal = Terminal(state)
     project = open_project(state)
     reader = open_reader(project.root / project.file.results)
     try:
-        run = find_run(reader, wanted)
+        run = find_run_or_newest(terminal, reader, wanted)
         row = find_cell(reader, run.id, cell)
         before = answer_at(reader, row.request_hash, row.answer_no)
     finally:

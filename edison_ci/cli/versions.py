@@ -8,7 +8,7 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import find_prompt, open_project, open_readable_project, results_of
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, sparkline
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.decoding import decode
@@ -50,19 +50,19 @@ _MOST_MODELS = 2
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("prompt")
+@click.argument("prompt", required=False)
 @click.pass_obj
-def history(state: CliState, prompt: str) -> None:
+def history(state: CliState, prompt: str | None) -> None:
     """List the versions of a prompt with their scores.
 
-    PROMPT is a path or an id. Newest first: merged versions, those of this branch, and the current
-    file, each with author and date, and with score, confidence interval and cost per answer in its
-    newest complete run. Versions measured with other models, cases or grading than the newest one
-    are marked and left out of the line of scores. Renames of the prompt are followed; open
-    suggestions are listed below.
+    PROMPT is a path or an id, and may be left out if there is one. Newest first: merged versions,
+    those of this branch, and the current file, each with author and date, and with score,
+    confidence interval and cost per answer in its newest complete run. Versions measured with
+    other models, cases or grading than the newest one are marked and left out of the line of
+    scores. Renames of the prompt are followed; open suggestions are listed below.
 
     Examples:
-      edison history support-reply
+      edison history
       edison history prompts/support-reply.md --json
     """
     terminal = Terminal(state)
@@ -447,24 +447,24 @@ def _document(
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("prompt")
-@click.argument("version")
+@optional_first("PROMPT", "VERSION")
 @click.pass_obj
-def promote(state: CliState, prompt: str, version: str) -> None:
+def promote(state: CliState, names: tuple[str | None, str]) -> None:
     """Mark a prompt version as the one in production.
 
-    PROMPT is a path or an id; VERSION a label (v2), a hash, a Git ref, or `current` for the current
-    file. Writes the key `production` to the front matter of the prompt, which does not change its
-    version; commit the file like any change. `edison compare production latest` and `edison
-    history` use the mark. Needs the role editor.
+    PROMPT is a path or an id, and may be left out if there is one; VERSION is a label (v2), a hash,
+    a Git ref, or `current` for the current file. Writes the key `production` to the front
+    matter of the prompt, which does not change its version; commit the file like any change.
+    `edison compare production latest` and `edison history` use the mark. Needs the role editor.
 
     Examples:
-      edison promote support-reply v2
+      edison promote v2
       edison promote support-reply current
       edison promote prompts/support-reply.md 3f9a41c2 --json
     """
     terminal = Terminal(state)
     project = open_project(state)
+    prompt, version = names
     found = find_prompt(project, prompt, state.folder)
     history = History.of(found, project)
     chosen = _version_named(history, version)

@@ -91,9 +91,15 @@ def quarantine_case(
     return entry
 
 
-def release_case(site: Site, experiment: str, case: str) -> QuarantinedCase:
-    """Remove a case from quarantine.yaml."""
+def release_case(site: Site, experiment: str | None, case: str) -> QuarantinedCase:
+    """Remove a case from quarantine.yaml; without an experiment, the only entry of the case."""
     known = site.quarantine().cases
+    if experiment is None:
+        homes = [entry.experiment for entry in known if entry.case == case]
+        if len(homes) > 1:
+            hint = f"name one: {', '.join(homes)}"
+            raise UsageError(f"{case!r} of several experiments is in quarantine", hint=hint)
+        experiment = homes[0] if homes else "any experiment"
     actor = site.require(Role.EDITOR, "quarantine remove", f"{experiment}/{case}")
     found = _find_case(known, experiment, case)
     if found is None:

@@ -143,7 +143,7 @@ def test_a_former_name_tells_the_command_of_today(
         (["admin", "completion", "tcsh"], "'tcsh' is not one of"),
         (["admin", "completion"], "Missing argument 'SHELL'. Choose from: bash, zsh, fish"),
         (["plan", "--shards"], "Option '--shards' requires an argument."),
-        (["try", "--dry-run"], "Missing argument 'PROMPT'"),
+        (["explain"], "Missing argument 'CELL'"),
         (["admin", "prices", "update"], "Missing option '--from'"),
         (["init", "--template", "nope"], "'nope' is not one of"),
     ],

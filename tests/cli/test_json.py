@@ -221,7 +221,7 @@ FAILURES = {
     "unknown command": ["valdate"],
     "unknown option": ["validate", "--foo"],
     "bad value": ["plan", "--shards", "0"],
-    "missing argument": ["try", "--dry-run"],
+    "missing argument": ["explain"],
     "not a folder": ["-C", "nowhere", "validate"],
     "no such path": ["validate", "nowhere"],
     "no such model": ["admin", "prices", "show", "zzzzzz"],
