@@ -18,14 +18,15 @@ from rich.progress_bar import ProgressBar
 from rich.segment import ControlType, Segment, Segments
 from rich.style import Style
 
-from edison_ci.cli.progress import facts, most
+from edison_ci.cli.progress import facts
+from edison_ci.execute.progress_meter import most
 from edison_ci.numeric import counted, duration, fixed
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.cli.progress import ProgressMeter, ProgressRow
+    from edison_ci.execute.progress_meter import ProgressMeter, ProgressRow
 
 _A_SECOND = 5
 """Redraws per second."""

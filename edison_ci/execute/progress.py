@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import run_limit, share_used, token_cap
+from edison_ci.execute.progress_meter import ProgressMeter
 from edison_ci.providers.client import BudgetUsage
 from edison_ci.records import RunStatus
 from edison_ci.store.cells import done_cells
@@ -95,6 +96,7 @@ class ProgressReporter:
         self._next = 0.0
         self._closed: set[str] = set()
         self._begun = context.clock.monotonic()
+        self._meter: ProgressMeter | None = None
         past = events(reader, budget.run_id)
         self._alerted = {e.data.get("budget") for e in past if e.type == "cost:alert"}
 
@@ -109,18 +111,39 @@ class ProgressReporter:
             self._next = now + EVERY_S
             self._alert()
             self._count_tokens(progress)
-            self._write("run:progress", {**_progress_json(progress), "seconds": self._seconds()})
+            self._write_progress(progress)
 
     def write_last(self, progress: Progress) -> None:
         """Write how far the session came."""
         self._alert()
-        self._write("run:progress", {**_progress_json(progress), "seconds": self._seconds()})
+        self._write_progress(progress)
+
+    def _write_progress(self, progress: Progress) -> None:
+        self._write("run:progress", {**self._figures(progress), "seconds": self._seconds()})
+
+    def _figures(self, progress: Progress) -> dict[str, Any]:
+        """Return the figures that a terminal shows, for watchers in other processes."""
+        now = self._context.clock.monotonic()
+        if self._meter is None:
+            self._meter = ProgressMeter(progress, now)
+        return {
+            "done": progress.done,
+            "total": progress.total,
+            "cells": dict(progress.cells),
+            "models": [row.as_json() for row in self._meter.rows(now)],
+            "left_s": self._meter.left_s(now),
+            "in_batch": progress.in_batch,
+            "budget_microusd": progress.budget_microusd,
+            "budget_tokens": progress.budget_tokens,
+            "booked_tokens": progress.booked_tokens,
+            **asdict(progress.usage),
+        }
 
     async def end(self, status: RunStatus, progress: Progress) -> None:
         """Write the last events of a session."""
         if status is RunStatus.COMPLETED:
             self._write("aggregate:completed", {"cells": dict(progress.cells)})
-            self._write("run:completed", _progress_json(progress))
+            self._write("run:completed", self._figures(progress))
         ended = {"status": status, "seconds": self._seconds()}
         await self._budget.writer.write(
             note_event(self._budget.run_id, "iteration:completed", ended, self._budget.now())
@@ -186,14 +209,3 @@ def add_earlier_sessions(
     for status, side, model, cells in done_cells(reader, run_id):
         progress.cells[status] += cells
         progress.done_by_client[names[side, model]] += cells
-
-
-def _progress_json(progress: Progress) -> dict[str, Any]:
-    """Return progress as it is written to the `event` table."""
-    return {
-        "done": progress.done,
-        "total": progress.total,
-        "cells": dict(progress.cells),
-        "by_model": dict(progress.done_by_client),
-        **asdict(progress.usage),
-    }

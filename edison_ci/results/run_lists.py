@@ -1,68 +1,16 @@
-"""Lists of stored experiments and runs with their sizes, and the progress of a running run."""
+"""Lists of stored experiments and runs, with their sizes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from edison_ci._dataclass import dataclass
 from edison_ci.results.snapshot import MOST_RUNS, has_pairwise_judge, measured_experiments
-from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, last_event, newest_events
+from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
 
     from edison_ci.store.runs import Run
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Progress of a run by its newest event."""
-
-    seq: int
-    """Number of the newest event."""
-    time: str
-    done: int
-    total: int
-    cells: Mapping[str, int]
-    by_model: Mapping[str, int]
-    cost_microusd: int
-    seconds: float | None
-
-    @property
-    def share(self) -> float:
-        """Share of the cells that are done."""
-        return self.done / self.total if self.total else 0.0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for a page that follows the run."""
-        return {
-            "seq": self.seq,
-            "time": self.time,
-            "done": self.done,
-            "total": self.total,
-            "cells": dict(self.cells),
-            "by_model": dict(self.by_model),
-            "cost_microusd": self.cost_microusd,
-            "seconds": self.seconds,
-        }
-
-
-def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
-    """Return the progress of a run by its newest events."""
-    newest = next(iter(newest_events(connection, run.id, limit=1)), None)
-    last = last_event(connection, run.id, "run:progress", "run:completed")
-    data = last.data if last is not None else {}
-    return Progress(
-        seq=newest.seq if newest is not None else 0,
-        time=newest.time if newest is not None else run.created_at,
-        done=int(data.get("done", 0)),
-        total=int(data.get("total", run.cells_planned)),
-        cells=data.get("cells", {}),
-        by_model=data.get("by_model", {}),
-        cost_microusd=int(data.get("cost_microusd", 0)),
-        seconds=data.get("seconds"),
-    )
 
 
 def experiments(connection: sqlite3.Connection) -> list[str]:

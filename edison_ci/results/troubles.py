@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.contracts import WHAT_TO_CHECK
-from edison_ci.results.run_lists import progress_of
+from edison_ci.results.live_progress import progress_of
 from edison_ci.store.runs import last_event
 
 if TYPE_CHECKING:

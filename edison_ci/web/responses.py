@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Forbidden, NotFound, Response
@@ -18,7 +19,7 @@ from edison_ci import utc
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.site import Role
 from edison_ci.report import components
-from edison_ci.results.run_lists import Progress, progress_of
+from edison_ci.results.live_progress import PhaseChange, phase_changes, progress_of
 from edison_ci.review.try_grid import find_try
 from edison_ci.sanitize import json_text
 from edison_ci.store.database import is_current, one_state
@@ -52,6 +53,7 @@ from edison_ci.web.pages import (
     search,
     suggestions,
 )
+from edison_ci.web.pages.live import live_view
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
 from edison_ci.web.sign_in import sign_in, sign_out, you
@@ -364,56 +366,67 @@ def forbidden_response(
 # A stream of server-sent events with the progress of a run. It ends with the run, or after a while;
 # the browser then reconnects with the number of the last event.
 EVERY_S = 0.25
-_QUIET_S = 15.0
+_QUIET_S = 5.0
 _LONGEST_S = 300.0
 
 
 async def _events(datasette: Any, request: Any, send: Any, receive: Any) -> None:
-    place, _ = await _database(datasette, request, Args(dict(_pairs(request))))
+    place, links = await _database(datasette, request, Args(dict(_pairs(request))))
     last = request.headers.get("last-event-id") or request.args.get("since") or "0"
     since = int(last) if last.isascii() and last.isdigit() else 0
     database = datasette.get_database(place.name)
-    chunks = stream_progress(database, place, request.url_vars["run"], since)
+    follower = ProgressFollower(place, request.url_vars["run"], links)
+    chunks = stream_progress(database, follower, since)
     await _send_stream(send, receive, chunks)
 
 
+class ProgressFollower:
+    """Reads the progress of a run again and again; changes of its status are read once."""
+
+    def __init__(self, place: ResultsDatabase, wanted: str, links: Links) -> None:
+        self._place, self._wanted, self._links = place, wanted, links
+        self._changes: list[PhaseChange] = []
+
+    def read(self, connection: sqlite3.Connection, since: int) -> dict[str, Any] | None:
+        """Return the progress of the run, with the texts of its page; None if nothing happened."""
+        if not is_current(connection):
+            raise NotFound("results of another version")
+        found = find_run(connection, self._wanted)
+        if self._place.root is not None:
+            locks = self._place.root / ".edison" / "locks"
+            found = found.as_seen(alive=found.owner is not None and is_alive(locks, found.owner))
+        progress = progress_of(connection, found)
+        if progress.seq <= since and found.moving:
+            return None
+        after = self._changes[-1].seq if self._changes else 0
+        self._changes += phase_changes(connection, found.id, after=after)
+        return {
+            **progress.as_json(),
+            "status": found.status,
+            "moving": found.moving,
+            "view": live_view(connection, found, progress, self._changes, self._links),
+        }
+
+
 async def stream_progress(
-    database: Any, place: ResultsDatabase, wanted: str, since: int
+    database: Any, follower: ProgressFollower, since: int
 ) -> AsyncIterator[bytes]:
-    """Yield the progress of a run as events; comments keep the connection open."""
+    """Yield the progress of a run as events, also now and then while nothing happens."""
     loop = asyncio.get_running_loop()
     end, quiet = loop.time() + _LONGEST_S, loop.time() + _QUIET_S
     yield b"retry: 1000\n\n"
     while loop.time() < end:
         try:
-            progress, status, moving = await database.execute_fn(
-                lambda connection: read_progress(connection, place, wanted)
-            )
+            known = since if loop.time() < quiet else -1
+            found = await database.execute_fn(partial(follower.read, since=known))
         except EdisonError:
             return
-        if progress.seq > since or not moving:
-            since, quiet = progress.seq, loop.time() + _QUIET_S
-            data = json.dumps({**progress.as_json(), "status": status, "moving": moving})
-            yield f"id: {since}\nevent: progress\ndata: {data}\n\n".encode()
-        elif loop.time() > quiet:
-            quiet = loop.time() + _QUIET_S
-            yield b": keep-alive\n\n"
-        if not moving:
-            return
+        if found is not None:
+            since, quiet = found["seq"], loop.time() + _QUIET_S
+            yield f"id: {since}\nevent: progress\ndata: {json.dumps(found)}\n\n".encode()
+            if not found["moving"]:
+                return
         await asyncio.sleep(EVERY_S)
-
-
-def read_progress(
-    connection: sqlite3.Connection, place: ResultsDatabase, wanted: str
-) -> tuple[Progress, str, bool]:
-    """Return progress and status of a run, and whether it is active."""
-    if not is_current(connection):
-        raise NotFound("results of another version")
-    found = find_run(connection, wanted)
-    if place.root is not None:
-        locks = place.root / ".edison" / "locks"
-        found = found.as_seen(alive=found.owner is not None and is_alive(locks, found.owner))
-    return progress_of(connection, found), found.status, found.moving
 
 
 async def _try_events(datasette: Any, request: Any, send: Any, receive: Any) -> None:

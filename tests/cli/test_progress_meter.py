@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from edison_ci.cli.progress import ProgressMeter
 from edison_ci.execute.clients import PhaseCalls
 from edison_ci.execute.progress import Progress
+from edison_ci.execute.progress_meter import ProgressMeter
 
 
 def fresh(**planned: int) -> Progress:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.results.live_progress import progress_of
 from edison_ci.results.run_lists import (
     experiments,
     last_of,
     last_run_at,
     last_whole,
     newest_measured,
-    progress_of,
     runs_by_status,
 )
 from edison_ci.store.runs import find_run

@@ -15,7 +15,7 @@ from edison_ci.results import case_grid
 from edison_ci.web.databases import ResultsDatabase
 from edison_ci.web.page_context import Args, Links, PageContext
 from edison_ci.web.pages import datasets, experiment, run
-from edison_ci.web.responses import PAGES, read_progress
+from edison_ci.web.responses import PAGES, ProgressFollower
 from tests import showcase
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ def test_following_a_run_goes_through_no_large_table(stored: Stored) -> None:
     with closing(sqlite3.connect(stored.project / ".edison" / "results.db")) as connection:
         traced = Traced(connection)
         place = ResultsDatabase("results", None, stored.project)
-        read_progress(traced, place, stored.against)  # type: ignore[arg-type]
-        assert traced.asked
+        links = Links(str, "results", several=False)
+        found = ProgressFollower(place, stored.against, links).read(traced, 0)  # type: ignore[arg-type]
+        assert found is not None
+        assert len(traced.asked) > 5
         assert not [
             step for sql, values in traced.asked.items() for step in scans(connection, sql, values)
         ]

@@ -15,7 +15,8 @@ from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
 from edison_ci.results.decisions import count_rounds, decisions_of
 from edison_ci.results.judges import JudgeFindings, approval_of, cells_apart, judge_findings
-from edison_ci.results.run_lists import cases_of, progress_of
+from edison_ci.results.live_progress import phase_changes, progress_of
+from edison_ci.results.run_lists import cases_of
 from edison_ci.results.run_result import STATUSES, RunResult
 from edison_ci.results.score_levels import level_examples
 from edison_ci.results.scores import (
@@ -40,6 +41,7 @@ from edison_ci.web.page_context import (
     Paging,
     requested_run,
 )
+from edison_ci.web.pages.live import live_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -69,11 +71,16 @@ def head_of(context: PageContext, found: Run, tab: str) -> dict[str, Any]:
     result = RunResult(context.connection, found)
     unfinished = result.totals is None or found.moving
     progress = progress_of(context.connection, found) if unfinished else None
+    live = None
+    if progress is not None and found.moving:
+        changes = phase_changes(context.connection, found.id)
+        live = live_view(context.connection, found, progress, changes, context.links)
     return {
         "run": found,
         "result": result,
         "cell_counts": "" if result.totals is None else _counts(result),
         "progress": progress,
+        "live": live,
         "tabs": TABS,
         "tab": tab,
     }
@@ -102,6 +109,8 @@ def tab_page(context: PageContext, run: Run, tab: str, title: str, values: dict[
 # --- cases ----------------------------------------------------------------------------------------
 
 
+_REFRESH_S = 5
+"""Seconds after which the page of an active run is reloaded in a browser without scripts."""
 SORT_NAMES = dict(
     zip(
         SORTS,
@@ -198,6 +207,7 @@ def run(context: PageContext) -> Page:
         },
         crumbs=crumbs_of(context, found),
         area="home",
+        refresh_s=_REFRESH_S if found.moving else None,
     )
 
 

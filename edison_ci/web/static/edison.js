@@ -161,20 +161,64 @@
   });
 
   // A run that goes on is followed; when it ends, the page is shown anew.
+  const make = (tag, values, ...inside) => {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(values)) node.setAttribute(name, value);
+    node.append(...inside);
+    return node;
+  };
+  const list = (name, items) => {
+    const target = document.querySelector(`[data-live-${name}]`);
+    // What has the focus stays, so that nobody is thrown out of a list.
+    if (target && items && !target.contains(document.activeElement)) target.replaceChildren(...items);
+  };
+  const show = (view) => {
+    for (const [name, text] of Object.entries(view.texts)) {
+      for (const node of document.querySelectorAll(`[data-live="${name}"]`)) {
+        node.textContent = text || "none";
+      }
+    }
+    list("bars", view.bars.map((bar) => make("li", {},
+      make("span", { class: "name" }, bar.name), " ",
+      make("progress", { max: bar.max, value: bar.value, "aria-label": bar.name }), " ",
+      make("span", { class: "quiet small" }, bar.text))));
+    list("phases", view.phases.map((phase) => make("li", phase.current ? { "aria-current": "step" } : {},
+      make("span", {}, phase.name), " ", make("span", { class: "quiet small" }, phase.time))));
+    list("newest", view.newest.length ? view.newest.map((each) => make("li", {},
+      make("a", { class: "name", href: each.address }, each.case), " ",
+      make("span", { class: "quiet small" }, make("span", { class: "name" }, each.model), `, ${each.word} ${each.score}`),
+      make("p", { dir: "auto" }, each.text))) : null);
+  };
   const following = document.querySelector("[data-follow]");
   if (following && window.EventSource) {
-    const events = new EventSource(following.dataset.follow);
-    events.addEventListener("progress", (event) => {
-      const told = JSON.parse(event.data);
-      following.querySelector("[data-done]").textContent = told.done.toLocaleString("en");
-      const bar = following.querySelector("progress");
-      bar.max = told.total;
-      bar.value = told.done;
-      if (!told.moving) {
-        events.close();
-        window.location.reload();
-      }
-    });
+    const bar = following.querySelector("progress");
+    const connection = following.querySelector("[data-connection]");
+    const connected = (yes) => {
+      connection.hidden = yes;
+      connection.textContent = yes ? "" : "reconnecting";
+    };
+    let lost = 0;
+    const connect = () => {
+      const events = new EventSource(following.dataset.follow);
+      events.addEventListener("open", () => { window.clearTimeout(lost); lost = 0; connected(true); });
+      events.addEventListener("error", () => {
+        // A stream also ends by itself now and then, and is open again after a second.
+        if (!lost) lost = window.setTimeout(() => connected(false), 1500);
+        // A browser does not try again by itself after an answer that is no stream.
+        if (events.readyState === EventSource.CLOSED) window.setTimeout(connect, 2000);
+      });
+      events.addEventListener("progress", (event) => {
+        const told = JSON.parse(event.data);
+        show(told.view);
+        bar.max = told.total;
+        bar.value = told.done;
+        if (!told.moving) {
+          events.close();
+          window.location.reload();
+        }
+      });
+    };
+    connect();
   }
 
   // What is being worked out is shown once it is.
