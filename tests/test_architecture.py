@@ -191,7 +191,7 @@ IMPORTED_IN_FUNCTIONS = {
         "edison_ci.store.database",
         "edison_ci.store.runs",
     },
-    "cli/options.py": {"edison_ci.operate.own_results"},
+    "cli/options.py": {"edison_ci.cli.names", "edison_ci.operate.own_results"},
     "cli/plan.py": {"edison_ci.decide.past_spread", "edison_ci.execute.reuse_forecast"},
     "cli/progress.py": {"edison_ci.cli.bars"},
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},

@@ -14,9 +14,9 @@ import threading
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from click.shell_completion import shell_complete
 
 from edison_ci import __version__
+from edison_ci.cli.completion import answer
 from edison_ci.cli.groups import COMMANDS, EVERYDAY, RENAMED, TABLES, LazyGroup
 from edison_ci.cli.options import COMPLETE, CliState
 from edison_ci.cli.terminal import Terminal, flush
@@ -88,7 +88,7 @@ def edison() -> None:
 def run(args: list[str] | None = None) -> NoReturn:
     """Run a command and exit with its exit code."""
     if instruction := os.environ.get(COMPLETE):
-        sys.exit(shell_complete(edison, {}, "edison", COMPLETE, instruction))
+        sys.exit(answer(edison, instruction))
     learn(os.environ)
     with _redacted_streams():
         _run(list(sys.argv[1:] if args is None else args))

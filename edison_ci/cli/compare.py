@@ -9,7 +9,7 @@ import click
 
 from edison_ci.api import decisions as library
 from edison_ci.cli.lookup import open_project, results_of
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, NameType
 from edison_ci.cli.summary import show_preference
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ExitCode, UsageError
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from edison_ci.results.decisions import GateRow
     from edison_ci.store.runs import Run
 
+_OPERAND = NameType(("runs", "prompts"))
 _LISTED = 10
 _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("a", required=False, metavar="[A]")
-@click.argument("b", required=False, metavar="[B]")
+@click.argument("a", required=False, metavar="[A]", type=_OPERAND)
+@click.argument("b", required=False, metavar="[B]", type=_OPERAND)
 @click.option("--prompts", is_flag=True, help="A and B are prompts of one run: compare the two.")
 @click.option("--gates", is_flag=True, help="Re-evaluate the stored run A with the current gates.")
 @click.option("--experiment", metavar="NAME", help="Experiment, if a commit has runs of several.")

@@ -18,27 +18,45 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A command in a table: its section of the help, where it is defined, and its description."""
+    """A command in a table: its section of the help, where it is defined, and its line."""
 
     section: str
     place: str
     line: str
+    takes: str = ""
+    """The kind of names that its first argument takes; see `NAMED_BY`."""
 
 
 COMMANDS = {
     "init": Entry("Everyday", "init:init", "Create a project that runs offline."),
     "validate": Entry("Everyday", "validate:validate", "Check every file of the project."),
-    "plan": Entry("Everyday", "plan:plan", "Show what a run would do and cost."),
-    "try": Entry("Everyday", "try_one:try_one", "Send one case to a model and show the answer."),
-    "run": Entry("Everyday", "run:run", "Evaluate experiments and store every answer."),
-    "status": Entry("Everyday", "status:status", "List recent runs, or show one in detail."),
-    "explain": Entry("Everyday", "explain:explain_cell", "Explain why a cell passed or failed."),
-    "compare": Entry("Everyday", "compare:compare", "Compare two runs, refs or prompt versions."),
+    "plan": Entry("Everyday", "plan:plan", "Show what a run would do and cost.", "experiments"),
+    "try": Entry(
+        "Everyday", "try_one:try_one", "Send one case to a model and show the answer.", "prompts"
+    ),
+    "run": Entry(
+        "Everyday", "run:run", "Evaluate experiments and store every answer.", "experiments"
+    ),
+    "status": Entry(
+        "Everyday", "status:status", "List recent runs, or show one in detail.", "runs"
+    ),
+    "explain": Entry(
+        "Everyday", "explain:explain_cell", "Explain why a cell passed or failed.", "cells"
+    ),
+    "compare": Entry(
+        "Everyday", "compare:compare", "Compare two runs, refs or prompt versions.", "runs"
+    ),
     "report": Entry(
-        "Everyday", "report:report", "Write a report on a run: HTML, Markdown, CSV, PDF and others."
+        "Everyday",
+        "report:report",
+        "Write a report on a run: HTML, Markdown, CSV, PDF and others.",
+        "runs",
     ),
     "refine": Entry(
-        "Everyday", "refine:refine", "Suggest a small change to a prompt, tested on held-out cases."
+        "Everyday",
+        "refine:refine",
+        "Suggest a small change to a prompt, tested on held-out cases.",
+        "experiments",
     ),
     "serve": Entry("Everyday", "serve:serve", "Serve the results as web pages."),
     "models": Entry("Everyday", "models:models", "List or test the models of the project."),
@@ -54,39 +72,60 @@ COMMANDS = {
         "Set up", "github:github", "Report on a pull request from a GitHub Actions job."
     ),
     "roles": Entry("Set up", "roles:roles", "Manage who may sign in to the pages."),
-    "resume": Entry("Runs", "run:resume", "Resume a run that stopped."),
-    "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell."),
+    "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
+    "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, pause, cancel, resume and merge runs."),
-    "regrade": Entry("Grades", "run:regrade", "Grade the stored answers of a run again."),
-    "grade": Entry("Grades", "grade:grade", "Grade answers by hand."),
+    "regrade": Entry("Grades", "run:regrade", "Grade the stored answers of a run again.", "runs"),
+    "grade": Entry("Grades", "grade:grade", "Grade answers by hand.", "runs"),
     "calibrate": Entry(
-        "Grades", "calibrate:calibrate", "Compare judges with human grades, and approve them."
+        "Grades",
+        "calibrate:calibrate",
+        "Compare judges with human grades, and approve them.",
+        "experiments",
     ),
     "quarantine": Entry(
         "Grades", "quarantine:quarantine", "Exclude flaky cases from the gates until a date."
     ),
     "leaderboard": Entry(
-        "Results", "leaderboard:leaderboard", "Rank models and prompt versions, or recommend one."
+        "Results",
+        "leaderboard:leaderboard",
+        "Rank models and prompt versions, or recommend one.",
+        "experiments",
     ),
-    "trends": Entry("Results", "trends:trends", "Show score, cost and latency over runs."),
+    "trends": Entry(
+        "Results", "trends:trends", "Show score, cost and latency over runs.", "experiments"
+    ),
     "costs": Entry("Results", "costs:costs", "Show spending and how much of each budget is used."),
-    "bisect": Entry("Results", "bisect:bisect", "Find the commit that broke a case."),
+    "bisect": Entry(
+        "Results", "bisect:bisect", "Find the commit that broke a case.", "experiments"
+    ),
     "history": Entry(
-        "Results", "versions:history", "List the versions of a prompt with their scores."
+        "Results", "versions:history", "List the versions of a prompt with their scores.", "prompts"
     ),
     "diff": Entry(
-        "Results", "versions:diff", "Compare the text and the scores of two prompt versions."
+        "Results",
+        "versions:diff",
+        "Compare the text and the scores of two prompt versions.",
+        "prompts",
     ),
     "review": Entry("Improve", "review:review", "Review suggested prompt changes."),
     "propose": Entry(
         "Improve", "review:propose", "Push a suggestion to a branch and open a pull request."
     ),
-    "loop": Entry("Improve", "loop:loop", "Run and refine repeatedly until the score converges."),
+    "loop": Entry(
+        "Improve",
+        "loop:loop",
+        "Run and refine repeatedly until the score converges.",
+        "experiments",
+    ),
     "optimize": Entry(
-        "Improve", "refine:optimize", "Search for a better prompt over several generations."
+        "Improve",
+        "refine:optimize",
+        "Search for a better prompt over several generations.",
+        "experiments",
     ),
     "promote": Entry(
-        "Improve", "versions:promote", "Mark a prompt version as the one in production."
+        "Improve", "versions:promote", "Mark a prompt version as the one in production.", "prompts"
     ),
     "admin": Entry("Admin", "admin:admin", "Look after stored results, prices and the shell."),
 }
@@ -111,11 +150,13 @@ RENAMED = {
 
 TABLES = {
     "runs": {
-        "status": Entry("Commands", "status:status", "List recent runs, or show one in detail."),
-        "watch": Entry("Commands", "control:watch", "Follow a run of another process."),
-        "pause": Entry("Commands", "control:pause", "Pause a run; it can be resumed."),
-        "resume": Entry("Commands", "run:resume", "Resume a run that stopped."),
-        "cancel": Entry("Commands", "control:cancel", "Cancel a run for good."),
+        "status": Entry(
+            "Commands", "status:status", "List recent runs, or show one in detail.", "runs"
+        ),
+        "watch": Entry("Commands", "control:watch", "Follow a run of another process.", "runs"),
+        "pause": Entry("Commands", "control:pause", "Pause a run; it can be resumed.", "runs"),
+        "resume": Entry("Commands", "run:resume", "Resume a run that stopped.", "runs"),
+        "cancel": Entry("Commands", "control:cancel", "Cancel a run for good.", "runs"),
         "merge": Entry(
             "Commands", "merge:merge", "Merge the shards of a run and evaluate its gates."
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import re
 import sys
 import time
 from dataclasses import field
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
@@ -189,6 +191,60 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
 
 SHARED_NAMES = frozenset(option.name for option in shared_options())
 
+# --- completion -----------------------------------------------------------------------------------
+
+NAMED_BY = {
+    "--model": "models",
+    "--judge": "models",
+    "--by": "models",
+    "--case": "cases",
+    "--cell": "cells",
+    "--experiment": "experiments",
+    "--prompt": "prompts",
+    "--run": "runs",
+}
+"""Options whose value is a name of the project, with the kind of name."""
+
+_ARGUMENTS = {
+    "EXPERIMENT": "experiments",
+    "PROMPT": "prompts",
+    "CASE": "cases",
+    "CELL": "cells",
+    "RUN": "runs",
+}
+
+
+def kinds_of(param: click.Parameter) -> tuple[str, ...]:
+    """Return the kinds of names that an argument or an option takes."""
+    if isinstance(param, click.Option):
+        return tuple(NAMED_BY[option] for option in param.opts if option in NAMED_BY)
+    words = re.findall(r"[A-Z]+", param.metavar or str(param.name).upper())
+    return tuple(_ARGUMENTS[word] for word in words if word in _ARGUMENTS)
+
+
+def complete_name(kinds: tuple[str, ...], folder: Path, incomplete: str) -> list[CompletionItem]:
+    """Return the names of these kinds that begin so, in the project of a folder."""
+    # Reads YAML and SQLite, which only a completion of names needs.
+    from edison_ci.cli.names import names_of
+
+    found = (name for kind in kinds for name in names_of(kind, folder, incomplete))
+    return [CompletionItem(name) for name in dict.fromkeys(found)]
+
+
+class NameType(click.types.StringParamType):
+    """A text that is a name of the project, which a shell can complete."""
+
+    def __init__(self, kinds: tuple[str, ...]) -> None:
+        self.kinds = kinds
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin so."""
+        state = ctx.find_object(CliState)
+        return complete_name(self.kinds, (state and state.directory) or Path(), incomplete)
+
+
 # --- help -----------------------------------------------------------------------------------------
 
 _EXAMPLES = "Examples:\n"
@@ -199,6 +255,9 @@ class Helpful(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for param in self.params:
+            if param.type is click.STRING and (kinds := kinds_of(param)):
+                param.type = NameType(kinds)
         self.help = inspect.cleandoc(self.help or "")
         self.params.extend(shared_options())
 

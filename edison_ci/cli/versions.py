@@ -8,7 +8,7 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import find_prompt, open_project, open_readable_project, results_of
-from edison_ci.cli.options import CliState, EdisonCommand, optional_first
+from edison_ci.cli.options import CliState, EdisonCommand, NameType, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, sparkline
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.decoding import decode
@@ -206,8 +206,8 @@ class _NamedVersion:
 
 
 @click.command("diff", cls=EdisonCommand)
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=NameType(("prompts",)))
+@click.argument("b", type=NameType(("prompts",)))
 @click.option(
     "--prompt", metavar="PROMPT", help="Path or id of the prompt, if the project has several."
 )
