@@ -32,6 +32,7 @@ DOCS := $(wildcard README.md docs/*.md)
 ACTION := $(wildcard action.yml)
 WORKFLOWS := $(wildcard .github/workflows/*.yml examples/workflows/*.yml)
 DEPENDABOT := $(wildcard .github/dependabot.yml)
+FORMS := $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
 
 .PHONY: help
 help: ## list the targets
@@ -74,6 +75,7 @@ workflows: venv node ## check the workflows and the action
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows $(WORKFLOWS)
 	$(if $(ACTION),$(BIN)/check-jsonschema --builtin-schema vendor.github-actions $(ACTION))
 	$(if $(DEPENDABOT),$(BIN)/check-jsonschema --builtin-schema vendor.dependabot $(DEPENDABOT))
+	$(if $(FORMS),$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms $(FORMS))
 	$(BIN)/zizmor --offline --persona=pedantic --quiet $(WORKFLOWS) $(ACTION) $(DEPENDABOT)
 	$(NODE) .tools/node/lint-workflows.mjs $(WORKFLOWS)
 
@@ -117,6 +119,11 @@ schemas: venv ## write the JSON Schemas of every file kind
 wheel: venv ## build the wheel that people install, into dist
 	rm -rf dist
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist >/dev/null
+
+.PHONY: dist
+dist: venv ## build what a release consists of, source and the wheel from it, into dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist >/dev/null
 
 .PHONY: wheel-smoke
 wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it outside the repository

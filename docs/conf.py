@@ -52,7 +52,8 @@ _START = '<!doctype html><meta charset="utf-8"><title>edison-ci</title>'
 
 def setup(app: Sphinx) -> None:
     """Tell Sphinx what our Markdown has beyond its own."""
-    app.add_lexer("mermaid", TextLexer)
+    for name in ("csv", "mermaid"):
+        app.add_lexer(name, TextLexer)
     app.connect("source-read", _prepare)
     app.connect("build-finished", _start_page)
 

@@ -173,7 +173,7 @@ def page() -> Markup:
                 ui.section("Texts", _texts()), ui.section("Charts", element("div", *figures,
                 class_="columns")), class_="page", id="main",
             ),
-            element("footer", "edison 0.1.0. Nothing on this page is real.", class_="footer"),
+            element("footer", "Nothing on this page is real.", class_="footer"),
         ]
     )  # fmt: skip
     head = element(

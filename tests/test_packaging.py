@@ -125,8 +125,7 @@ def test_the_machines_and_pythons_that_are_promised_are_those_of_ci() -> None:
 def test_the_wheel_that_the_readme_installs_is_the_one_that_make_builds() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"dist/[\w.-]+\.whl", readme))
-    assert named == {f"dist/edison_ci-{project['version']}-py3-none-any.whl"}
+    assert set(re.findall(r"dist/\S*?\.whl", readme)) == {"dist/*.whl"}
     assert project["scripts"].keys() == {"edison", project["name"]}, "uvx runs the latter by itself"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci import __version__
 from edison_ci.cli.init import TEMPLATES
 from tests.conftest import EXAMPLES, ROOT
 
@@ -143,7 +144,7 @@ def test_workflows_go_to_the_root_of_the_repository(edison: Edison, folder: Fold
     assert 'PROJECT: "prompts/support" #' in folder.read(".github/workflows/edison.yml")
     assert (folder.path / "prompts/support/edison.yaml").is_file()
     assert sorted(path.name for path in (folder.path / ".github/edison").iterdir()) == [
-        "edison_ci-0.1.0-py3-none-any.whl",
+        f"edison_ci-{__version__}-py3-none-any.whl",
         "install.sh",
         "run.txt",
     ]
