@@ -70,7 +70,7 @@ def explain_cell(state: CliState, cell: str, wanted: str | None) -> None:
     if terminal.json:
         terminal.document({**_document(found), "interim": interim.as_json() if interim else None})
         return
-    _show(terminal, found)
+    show_explanation(terminal, found)
     if interim is not None:
         terminal.result(
             f"asked for before interim analysis {interim.number} of {interim.of} that the gates "
@@ -235,7 +235,8 @@ def _clean(value: Json) -> Json:
 # --- as text --------------------------------------------------------------------------------------
 
 
-def _show(terminal: Terminal, found: CellExplanation) -> None:
+def show_explanation(terminal: Terminal, found: CellExplanation) -> None:
+    """Print everything that is known about a cell."""
     run, cell = found.run, found.cell
     mark = simulated_label(run.simulated)
     label = (
@@ -298,7 +299,7 @@ def _answer(terminal: Terminal, found: CellExplanation) -> None:
 
 def _text(terminal: Terminal, text: str) -> None:
     for line in redacted(text).split("\n"):
-        terminal.result(line)
+        terminal.result(line, hang=0)
 
 
 def _grade(terminal: Terminal, found: CellExplanation) -> None:
@@ -310,11 +311,8 @@ def _grade(terminal: Terminal, found: CellExplanation) -> None:
         aligned(rows, right=frozenset({2, 3, 4})), (None, *cell.components), strict=True
     ):
         counts = component is not None and component in found.counted
-        terminal.result(
-            StyledText(
-                line, _COLORS[component.passed] if counts and component is not None else None
-            )
-        )
+        color = _COLORS[component.passed] if counts and component is not None else None
+        terminal.result(StyledText(line, color), hang=len(line) - len(line.lstrip()) + 6)
     passed = {True: "pass", False: "fail", None: "neither pass nor fail"}[cell.passed]
     terminal.result(f"score {found.arithmetic}; {passed}")
 

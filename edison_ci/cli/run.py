@@ -22,6 +22,7 @@ from edison_ci.cli import sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.pick import pick_option, require_terminal, walk
 from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
 from edison_ci.cli.summary import document, show_run
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
@@ -139,6 +140,7 @@ class _ShardType(click.ParamType[Shard]):
 @sessions.allow_code
 @click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file changes.")
+@pick_option
 @click.pass_obj
 def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     """Evaluate experiments and store every answer.
@@ -165,6 +167,9 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
       edison run support-reply --replay answers.jsonl
     """
     terminal = Terminal(state)
+    if given["pick"]:
+        _evaluate_and_pick(state, terminal, experiments, given)
+        return
     if not given["watch"]:
         _evaluate(state, terminal, experiments, given)
         return
@@ -184,6 +189,21 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
                 raise
         terminal.note("waiting for a change; stop with Ctrl-C")
         _wait_for_change(project.root, project.file, seen)
+
+
+def _evaluate_and_pick(
+    state: CliState, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
+) -> None:
+    """Run the experiments, then walk through the failing cases of the last one."""
+    require_terminal()
+    code = 0
+    try:
+        _evaluate(state, terminal, experiments, given)
+    except click.exceptions.Exit as ended:
+        code = ended.exit_code
+    walk(state, "latest")
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 def _requested_reports(given: dict[str, Any]) -> RequestedReports | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.pick import pick_option, require_terminal, walk
 from edison_ci.cli.summary import cost_text, document, show_run, show_slices
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
@@ -26,34 +27,44 @@ from edison_ci.store.runs import TRIAL, Run, find_run, recent_runs
     "--slices", is_flag=True, help="With RUN: show results by tag, length, difficulty and kind."
 )
 @click.option("--failed", is_flag=True, help="With RUN: list all failing cases.")
+@pick_option
 @click.option("--trials", is_flag=True, help="List trials of suggestions too.")
 @click.pass_obj
-def status(state: CliState, wanted: str | None, slices: bool, failed: bool, trials: bool) -> None:
+def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
     """List recent runs, or show one in detail.
 
     Without RUN it lists the last 20 runs. RUN is an id, `latest` or the name of an experiment. A
     run whose process died is shown as PAUSED and can be resumed. A trial is a run in which `edison
     refine` tested a suggestion; `--trials` lists these too.
 
+    With --pick, j and k walk through the failing cases of RUN with their explanations; e opens the
+    prompt in $EDITOR and runs these cases again.
+
     Examples:
       edison status
       edison status latest
       edison status latest --slices
       edison status latest --failed
+      edison status latest --pick
       edison status support-reply --json
     """
     terminal = Terminal(state)
-    for option, on in (("--slices", slices), ("--failed", failed)):
-        if on and wanted is None:
-            raise UsageError(f"{option} needs a RUN", hint=f"edison status latest {option}")
+    for option in ("slices", "failed", "pick"):
+        if given[option] and wanted is None:
+            raise UsageError(f"--{option} needs a RUN", hint=f"edison status latest --{option}")
+    if given["pick"]:
+        require_terminal()
     project = open_site(state.enter_project(find_root(state.folder)))
     reader = open_reader(project.results)
     try:
+        if wanted is not None and given["pick"]:
+            walk(state, find_run(reader, wanted).id)
+            return
         if wanted is not None:
             result = RunResult(reader, current_run(project, find_run(reader, wanted)))
-            _show_one(terminal, result, slices=slices, failed=failed)
+            _show_one(terminal, result, slices=given["slices"], failed=given["failed"])
             return
-        runs = recent_runs(reader, trials=trials)
+        runs = recent_runs(reader, trials=given["trials"])
         results = [RunResult(reader, current_run(project, run)) for run in runs]
         if terminal.json:
             terminal.document({"runs": [{**as_json(one), "gates": []} for one in results]})

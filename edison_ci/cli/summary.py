@@ -379,6 +379,8 @@ def what_now(summary: RunResult) -> str:
     if found.failing and summary.cells["error"] == summary.cells["total"]:
         return "Every call failed; find the cause with: edison models test"
     prompt = next(iter(summary.files.prompts.values()), "the prompt")
+    if run.partial and run.shard is None:
+        return f"All cases decide the gates: {again}"
     if run.verdict == Verdict.INCONCLUSIVE:
         return f"More cases, or more repeats (--repeats N), would decide it; then: {again}"
     if found.failing and run.verdict != Verdict.PASS:

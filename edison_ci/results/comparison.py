@@ -7,7 +7,7 @@ the margin, and otherwise not yet known, with the number of further cases it wou
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -229,7 +229,9 @@ def change_of(
         CellChoice(side, result.run, side=side, prompt=prompt, models=(model,)) for side in SIDES
     )
     setting = ComparisonSettings(gates, result.clusters, result.quarantined)
-    return compare_choices(result.connection, base, head, setting)
+    found = compare_choices(result.connection, base, head, setting)
+    # Where a gate decides it, the gate says how many more cases it takes: one number a question.
+    return replace(found, n_more=None) if any(map(_on_score, gates)) else found
 
 
 def require_same_suite(a: CellChoice, b: CellChoice) -> None:
@@ -302,13 +304,18 @@ def _paired(
 def _margin(gates: Sequence[Gate], pairs: Pairs) -> float:
     """Return the difference that matters: that of the gate on the composite, else 5 points."""
     for gate in gates:
-        if gate.metric == "composite" and gate.no_worse_than is not None:
+        if _on_score(gate):
             margin = gate.effective_margin
             value = margin.value
             if margin.relative and pairs.n:
                 value = points_margin(margin.value, pairs.means("base"))
             return min(max(value, _SMALLEST_MARGIN), 1 - _SMALLEST_MARGIN)
     return GateRule().margin
+
+
+def _on_score(gate: Gate) -> bool:
+    """Whether a gate compares the composite with its base."""
+    return gate.metric == "composite" and gate.no_worse_than is not None
 
 
 def _doubts(*choices: CellChoice) -> list[str]:

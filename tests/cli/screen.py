@@ -93,6 +93,10 @@ class Screen:
             self.rows[self.row] = ""
         elif letter in "hl" and numbers == "?25":
             self.cursor = letter == "h"
+        elif (letter, numbers) == ("J", "2"):
+            self.rows, self.row = [""], 0
+        elif letter == "H":
+            self.row = 0
         elif letter == "m":
             self.styles.add(numbers)
         else:
