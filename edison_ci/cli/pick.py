@@ -7,7 +7,7 @@ import os
 import sys
 import termios
 import tty
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -94,12 +94,12 @@ def _edited(prompt: Path) -> bool:
 
 def _run_again(terminal: Terminal, experiment: str, cases: Sequence[FailingCase]) -> None:
     """Run the cases again, and show the result until a key is pressed."""
-    # A walk that edits nothing needs no run, which is slow to import.
-    from edison_ci.cli.run import run
-
     names = tuple(dict.fromkeys(one.case for one in cases))
+    context = click.get_current_context().find_root()
+    run = cast("click.Group", context.command).get_command(context, "run")
+    assert run is not None
     with contextlib.suppress(click.exceptions.Exit):  # the result is on the screen
-        click.get_current_context().invoke(run, experiments=(experiment,), cases=names)
+        context.invoke(run, experiments=(experiment,), cases=names)
     terminal.note("Any key shows what still fails.")
     with _key_by_key():
         _keys()
