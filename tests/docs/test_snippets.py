@@ -260,7 +260,7 @@ def misread(text: str) -> str:
     except click.BadOptionUsage as error:
         return "" if error.message.endswith("requires an argument.") else f"{text}: {error.message}"
     except click.UsageError as error:
-        missing = error.message.startswith("Missing argument")  # of a command with a rule of its own
+        missing = error.message.startswith("Missing argument")  # by a rule of its own
         return "" if missing else f"{text}: {error.message}"
 
 
