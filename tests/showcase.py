@@ -209,7 +209,7 @@ def _suggestions(made: Showcase) -> None:
             note=PROBE,
             status=SuggestionStatus.REJECTED,
             created_at="2026-11-15T09:00:00.000Z",
-            targets=("Empathy", "check icontains"),
+            targets=("Empathy", "check icontains expected"),
             guardrails=(Guardrail("one_file", True, "changes one file"),),
             evidence={**_EVIDENCE, "examples": examples},
             reason=PROBE,

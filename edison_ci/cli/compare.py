@@ -157,7 +157,7 @@ def _re_evaluate(terminal: Terminal, project: Project, wanted: str, against: str
 def _show_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateRow]) -> None:
     before = f"; stored verdict: {run.verdict}" if run.verdict is not None else ""
     color = {"pass": GOOD, "fail": BAD, "error": BAD}.get(verdict, ODD)
-    mark = simulated_label(run.simulated)
+    mark = simulated_label(run.simulation)
     terminal.result(
         f"{run.experiment}  ", StyledText(verdict.upper(), color), f"  run {run.id}{before}", *mark
     )
@@ -175,7 +175,8 @@ def _show_comparison(terminal: Terminal, found: ComparisonEstimate) -> None:
     if terminal.json:
         terminal.document(found.as_json())
         return
-    mark = simulated_label(found.a.run.simulated or found.b.run.simulated)
+    labels = {found.a.run.simulation, found.b.run.simulation}
+    mark = simulated_label(labels.pop() if len(labels) == 1 else "partly simulated")
     rows = [
         (name, _operand(choice), "-" if score is None else fixed(100 * score, 1))
         for name, choice, score in zip("AB", (found.a, found.b), found.scores, strict=True)

@@ -238,7 +238,7 @@ def _clean(value: Json) -> Json:
 def show_explanation(terminal: Terminal, found: CellExplanation) -> None:
     """Print everything that is known about a cell."""
     run, cell = found.run, found.cell
-    mark = simulated_label(run.simulated)
+    mark = simulated_label(run.simulation)
     label = (
         f" {run.labels[cell.prompt]}"
         if cell.side == Side.HEAD and cell.prompt in run.labels

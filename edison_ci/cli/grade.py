@@ -43,7 +43,7 @@ def show_cell(
 ) -> None:
     """Print a case with its answer; with `reveal`, also the model and its automatic grade."""
     seen = queue.answer(cell)
-    mark = simulated_label(queue.run.simulated)
+    mark = simulated_label(queue.run.simulation)
     terminal.result("")
     terminal.result(
         StyledText(f"=== {place}  {cell.case_id}", bold=True), f"  {cell.id[:12]}", *mark
@@ -511,7 +511,7 @@ def _grade_one(
     score = "flagged for a second look" if entered.flagged else "no longer flagged"
     if entered.score is not None:
         score = f"{fixed(100 * entered.score)} out of 100{', flagged' if entered.flagged else ''}"
-    mark = simulated_label(queue.run.simulated)
+    mark = simulated_label(queue.run.simulation)
     terminal.result(f"{cell.case_id}  {cell.id[:12]}: {score}", *mark)
     terminal.note(_sample_sentence(sample))
 

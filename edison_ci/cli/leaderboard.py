@@ -230,7 +230,7 @@ def _show(terminal: Terminal, board: Leaderboard) -> None:
 def _row(row: LeaderboardRow, *, several: bool) -> tuple[str, ...]:
     place, marks = row.place, []
     if place.run.simulated:
-        marks.append("simulated")
+        marks.append(place.run.simulation)
     if place.run.partial:
         marks.append("part of the cases")
     if row.scores.missing:

@@ -19,6 +19,7 @@ from edison_ci.git.repository import commit_names
 from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.operate.sessions import SessionFactory
 from edison_ci.records import Side
+from edison_ci.store.runs import simulation_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,7 +66,7 @@ class PlanConfirmation:
             raise UsageError(
                 said, hint="complete the cases, or use the filter default in the prompt"
             )
-        mark = simulated_label(plan.simulated)
+        mark = simulated_label(simulation_label(plan.models))
         terminal.note(
             StyledText(plan.experiment, bold=True),
             f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",

@@ -115,7 +115,7 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
 def _marks(run: Run) -> str:
     """Return why a run does not count as evidence."""
     part = "part" if run.shard is None else f"shard {run.shard}"
-    told = (("simulated", run.simulated), (part, run.partial), ("trial", run.trigger == TRIAL))
+    told = ((run.simulation, run.simulated), (part, run.partial), ("trial", run.trigger == TRIAL))
     marks = [word for word, on in told if on]
     if eval_suite_of(run) == "base":
         marks.append(f"eval suite of {run.base_ref}")

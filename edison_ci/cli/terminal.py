@@ -447,6 +447,8 @@ def simulated_mark(simulated: int, of: int) -> str:
     return "simulated" if simulated >= of else "partly simulated"
 
 
-def simulated_label(simulated: bool) -> tuple[StyledText, ...]:
-    """Return the label of a line whose numbers come from a simulated model, if they do."""
-    return (StyledText("  simulated", ODD),) if simulated else ()
+def simulated_label(simulated: bool | str) -> tuple[StyledText, ...]:
+    """Return the label of a line whose numbers come from a simulator, or in the parts named."""
+    if not simulated:
+        return ()
+    return (StyledText(f"  {simulated if isinstance(simulated, str) else 'simulated'}", ODD),)

@@ -107,7 +107,7 @@ def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
 
 
 def _row(point: TrendRun) -> tuple[str, ...]:
-    marks = ["simulated"] if point.run.simulated else []
+    marks = [point.run.simulation] if point.run.simulated else []
     if point.stopped is not None:
         marks.append(point.stopped.sentence)
     if point.changed:

@@ -34,6 +34,7 @@ from edison_ci.records import CellStatus
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
+from edison_ci.store.runs import ANSWERS, JUDGES, simulation_label
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
     from edison_ci.records import Case, Json, Message
     from edison_ci.store.cells import Component
+    from edison_ci.store.runs import RunModels
 
 _REUSE = dt.timedelta(hours=1)
 _WORDS = {True: "pass", False: "fail", None: "-"}
@@ -101,9 +103,9 @@ def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
     age = dt.timedelta() if options["no_cache"] else _REUSE
     tried = _try_task(state, project, home, task, newer_than=utc.timestamp(utc.now() - age))
     if terminal.json:
-        terminal.document(_document(task, tried))
+        terminal.document(_document(project, task, tried))
     else:
-        _show(terminal, task, tried)
+        _show(terminal, project, task, tried)
 
 
 @click.command(cls=EdisonCommand)
@@ -140,13 +142,13 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
             "passed": row.passed,
         }
         old["text"] = before.completion.text if before else None
-        terminal.document({"cell": row.id[:12], "before": old, **_document(task, tried)})
+        terminal.document({"cell": row.id[:12], "before": old, **_document(project, task, tried)})
         return
     if before is not None:
         terminal.result(StyledText(f"--- answer {row.answer_no}", bold=True))
         _text(terminal, before.completion.text)
         _verdicts(terminal, row.components, row.composite, row.passed)
-    _show(terminal, task, tried)
+    _show(terminal, project, task, tried)
 
 
 def _try_task(
@@ -175,12 +177,26 @@ def _try_task(
         raise CallFailed(str(error)) from None
 
 
-def _document(task: Task, tried: TrialAnswer) -> dict[str, Any]:
+def _models(project: Project, task: Task, tried: TrialAnswer) -> RunModels:
+    """Return which models answered and judged, and whether each is simulated."""
+    model = task.configuration.model
+    judges = {
+        one.model: project.models[one.model].simulated
+        for one in tried.grade.judgments
+        if one.model in project.models
+    }
+    return {ANSWERS: {model.name: model.simulated}, **({JUDGES: judges} if judges else {})}
+
+
+def _document(project: Project, task: Task, tried: TrialAnswer) -> dict[str, Any]:
     completion, grade = tried.answer.completion, tried.grade
+    models = _models(project, task, tried)
+    parts = [part for part, known in models.items() if any(known.values())]
     return {
         "prompt": task.prompt.id,
         "model": task.configuration.name,
-        "simulated": task.configuration.model.simulated,
+        "simulated": bool(parts),
+        "simulated_parts": parts,
         "case": task.case.id,
         "answer_no": tried.answer.answer_no,
         "reused": not tried.answer.bought,
@@ -209,9 +225,9 @@ def _document(task: Task, tried: TrialAnswer) -> dict[str, Any]:
     }
 
 
-def _show(terminal: Terminal, task: Task, tried: TrialAnswer) -> None:
-    completion, model = tried.answer.completion, task.configuration.model
-    mark = simulated_label(model.simulated)
+def _show(terminal: Terminal, project: Project, task: Task, tried: TrialAnswer) -> None:
+    completion = tried.answer.completion
+    mark = simulated_label(simulation_label(_models(project, task, tried)))
     title = f"--- {task.configuration.name}, case {task.case.id}, answer {tried.answer.answer_no}"
     terminal.result(StyledText(title, bold=True), *mark)
     _text(terminal, completion.text)

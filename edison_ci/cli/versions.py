@@ -136,7 +136,7 @@ def _marks(life: VersionHistory, prompt: Prompt) -> list[str]:
     marks += [f"suggestion {life.suggestion.id}"] if life.suggestion is not None else []
     if result is None:
         return marks
-    marks += ["simulated"] if result.run.simulated else []
+    marks += [result.run.simulation] if result.run.simulated else []
     marks += ["part of the cases"] if result.run.partial else []
     if result.prompt != (version.former or prompt.id):
         marks.append(f"measured as {result.prompt}")

@@ -253,7 +253,9 @@ def _unfit(run: Run) -> str:
     if run.partial:
         return "has only some of the cases, and such runs never serve as base"
     if run.simulated:
-        return "is simulated, and such runs never serve as base"
+        what = run.simulation.removeprefix("simulated").strip()
+        said = f"has simulated {what}" if what else "is simulated"
+        return f"{said}, and such runs never serve as base"
     reasons = {
         "replay": "answers from a recording",
         IMPORT: "came in with a bundle",

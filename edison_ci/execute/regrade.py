@@ -23,7 +23,7 @@ from edison_ci.providers.replay import MissingRecording
 from edison_ci.records import CellStatus, Side
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import CellState, cell_state, count_cells, count_repeats
-from edison_ci.store.runs import OUTPUTS, find_run
+from edison_ci.store.runs import ANSWERS, OUTPUTS, find_run
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -119,7 +119,11 @@ class StoredAnswers:
         """Return the new run, simulated if its answers are, and partial if some are left out."""
         return dataclasses.replace(
             new,
-            simulated=new.simulated or self.run.simulated,
+            simulated=new.simulated or ANSWERS in self.run.simulated_parts,
+            models={
+                **{part: one for part, one in self.run.models.items() if part == ANSWERS},
+                **new.models,
+            },
             partial=new.partial or self.run.partial or self.gradable.left_out > 0,
         )
 

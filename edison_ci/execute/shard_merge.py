@@ -225,6 +225,7 @@ class MergeSession(Session):
             new,
             snapshot=json.dumps(snapshot, sort_keys=True),
             simulated=any(piece.run.simulated for piece in pieces.all),
+            models=pieces.all[0].run.models,
             now=min(piece.run.created_at for piece in pieces.all),
         )
 

@@ -43,6 +43,7 @@ from edison_ci.stats.power import (
 )
 from edison_ci.store.answers import token_counts
 from edison_ci.store.database import open_reader
+from edison_ci.store.runs import ANSWERS, JUDGES
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -525,6 +526,16 @@ class Plan:
     def simulated(self) -> bool:
         """Whether a simulated model takes part."""
         return any(load.model.simulated for load in self.loads)
+
+    @property
+    def models(self) -> dict[str, dict[str, bool]]:
+        """The models that answer and those that judge, and whether each is simulated."""
+        found: dict[str, dict[str, bool]] = {}
+        for load in self.loads:
+            if load.phase != "refine":
+                part = found.setdefault(ANSWERS if load.phase == "generate" else JUDGES, {})
+                part[load.model.name] = part.get(load.model.name, False) or load.model.simulated
+        return found
 
 
 def plan_run(

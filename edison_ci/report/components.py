@@ -96,7 +96,8 @@ def icon(shape: str) -> Markup:
 
 def status_of(word: str) -> Status:
     """Return icon and color class of a status."""
-    return STATUSES.get(word.lower(), STATUSES["pending"])
+    known = "simulated" if word.lower().startswith("simulated ") else word.lower()
+    return STATUSES.get(known, STATUSES["pending"])
 
 
 def badge(word: str, *, large: bool = False) -> Markup:

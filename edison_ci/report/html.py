@@ -50,7 +50,7 @@ from edison_ci.report.charts.estimates import (
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.report.charts.trend import Series, Trend, TrendPoint, trend
 from edison_ci.report.components import Card, text_box
-from edison_ci.report.markdown_report import DECISIONS, SIMULATED, eval_suite_sentence
+from edison_ci.report.markdown_report import DECISIONS, eval_suite_sentence
 from edison_ci.report.markup import escape
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def html_page(report: Report, runs: Sequence[PageRun], *, unfolded: bool = False
         "report.html",
         **_page_values(f"{names}: {report.verdict or 'not finished'}"),
         failure=report.failure,
-        simulated=SIMULATED if report.simulated else "",
+        simulation=report.simulation,
         nothing=not report.runs and not report.failure,
         links=[(view.run.id, _run_name(view)) for view in report.runs],
         suites=[_eval_suite(view) for view in report.runs if view.eval_suite],
@@ -543,7 +543,7 @@ def _trend(view: RunResult) -> Drawing | None:
     for place, point in enumerate(p for p in view.history if p.composite is not None):
         assert point.composite is not None
         notes = [point.run.id]
-        notes += ["simulated"] if point.run.simulated else []
+        notes += [point.run.simulation] if point.run.simulated else []
         notes += [point.stopped.sentence] if point.stopped is not None else []
         notes += [f"{what} changed" for what in point.changed]
         points.append(

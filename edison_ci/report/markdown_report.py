@@ -45,7 +45,6 @@ DECISIONS = {
 }
 """Result of a comparison of base (A) and head (B), about head."""
 _PASSES = {True: "yes", False: "no", None: NOTHING}
-SIMULATED = "Answers and grades come from a simulator and say nothing about real models."
 
 
 def markdown(report: Report) -> str:
@@ -88,8 +87,8 @@ def _opening(report: Report) -> Iterator[str]:
         yield prose(report.failure)
     if report.undecided:
         yield prose(report.undecided)
-    if report.simulated:
-        yield f"> **Simulated.** {SIMULATED}"
+    if (simulation := report.simulation) is not None:
+        yield f"> **{simulation.label}.** {simulation.sentence}"
     if not report.runs and report.verdict == Verdict.SKIPPED:
         yield "No experiment is affected, so nothing was run."
     if len(report.runs) > 1:

@@ -30,6 +30,24 @@ _BEFORE_UNFINISHED = (Verdict.ERROR, Verdict.FAIL)
 _AFTER_UNFINISHED = (Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIPPED)
 
 
+_SIMULATED = {
+    "simulated": "Answers and grades come from a simulator and say nothing about real models.",
+    "simulated answers": "The answers come from a simulator and say nothing about real models.",
+    "simulated judge": "The answers are real; the judge is simulated, so that the scores it gives "
+    "say nothing about them.",
+    "simulated judges": "The answers are real; the judges are simulated, so that the scores they "
+    "give say nothing about them.",
+}
+_SOME_SIMULATED = "Some answers or grades come from a simulator and say nothing about real models."
+
+
+class Simulation(NamedTuple):
+    """What is simulated in a report."""
+
+    label: str
+    sentence: str
+
+
 class PlannedRun(NamedTuple):
     """The planned run of an experiment, where none could be made."""
 
@@ -88,6 +106,15 @@ class Report:
         return any(view.run.simulated for view in self.runs)
 
     @property
+    def simulation(self) -> Simulation | None:
+        """What is simulated in the runs, as a heading and a sentence; None if nothing is."""
+        labels = dict.fromkeys(view.run.simulation for view in self.runs)
+        if not any(labels):
+            return None
+        label = next(iter(labels)) if len(labels) == 1 else "partly simulated"
+        return Simulation(label.capitalize(), _SIMULATED.get(label, _SOME_SIMULATED))
+
+    @property
     def head_runs(self) -> tuple[RunResult, ...]:
         """The runs on the eval suite of head, without their companions on that of the base."""
         return tuple(view for view in self.runs if view.on == Side.HEAD) or self.runs
@@ -142,6 +169,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "status": run.status,
         "verdict": run.verdict,
         "simulated": run.simulated,
+        "simulated_parts": run.simulated_parts,
         "partial": run.partial,
         "shard": run.shard,
         "stopped_by": run.stopped_by,

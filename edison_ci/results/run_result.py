@@ -493,7 +493,7 @@ class RunResult:
 def labels_of(run: Run) -> tuple[str, ...]:
     """Return what keeps the numbers of a run from being evidence."""
     marks = (
-        ("simulated", run.simulated),
+        (run.simulation, run.simulated),
         ("personal data redacted", is_redacted(run)),
         ("replayed", run.trigger == "replay"),
         ("imported", run.trigger == IMPORT),

@@ -324,7 +324,7 @@ class RunSpending(NamedTuple):
     tokens_in: int
     tokens_out: int
     simulated: int
-    """Of the cost, what belongs to simulated runs."""
+    """Of the cost, what belongs to simulated models."""
 
 
 _STORED_KEYS: dict[By, str] = {
@@ -343,7 +343,9 @@ def run_spending_by(connection: sqlite3.Connection, by: By, since: str) -> list[
     rows = connection.execute(
         f"select {_STORED_KEYS[by]}, sum(s.calls), sum(s.released), sum(s.unknown), "
         "sum(s.cost_microusd), sum(s.tokens_in), sum(s.tokens_out), "
-        "sum(s.cost_microusd * r.simulated) from rollup_spending s join run r on r.id = s.run_id "
+        "sum(s.cost_microusd * exists (select 1 from json_each(r.models) part, "
+        "json_each(part.value) model where model.key = s.model and model.value)) "
+        "from rollup_spending s join run r on r.id = s.run_id "
         "where s.day >= ? group by 1",
         (since,),
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden_in
@@ -48,6 +48,27 @@ RESTING = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.FAILED,
 """Statuses in which no process works on a run."""
 
 
+ANSWERS, JUDGES = "answers", "judges"
+"""The parts of a run that models have."""
+RunModels: TypeAlias = dict[str, dict[str, bool]]
+"""By part and name of a model, whether it is simulated."""
+
+
+def simulation_label(models: RunModels) -> str:
+    """Return which parts are simulated: `simulated`, or `simulated judge`; empty if none is."""
+    flags_of_all = [simulated for part in models.values() for simulated in part.values()]
+    if models.get(ANSWERS) and all(flags_of_all):
+        return "simulated"
+    found = []
+    for part, flags in models.items():
+        names = [name for name, simulated in flags.items() if simulated]
+        if names:
+            word = "judge" if part == JUDGES and len(flags) == 1 else part
+            who = "" if len(names) == len(flags) else f" of {', '.join(names)}"
+            found.append(f"{word}{who}")
+    return f"simulated {' and '.join(found)}" if found else ""
+
+
 @dataclass(frozen=True, slots=True)
 class NewRun:
     """A run that is about to start."""
@@ -72,6 +93,8 @@ class NewRun:
     """I/N, if it is one of N shards."""
     loop: str | None = None
     """The loop that it is for."""
+    models: RunModels = field(default_factory=dict)
+    """The models that answer and that judge, and whether each is simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +123,17 @@ class Run:
     commit_id: str | None = None
     shard: str | None = None
     loop: str | None = None
+    models: RunModels = field(default_factory=dict)
+
+    @property
+    def simulation(self) -> str:
+        """Which parts of it are simulated, as a label; empty if none is."""
+        return simulation_label(self.models) or "simulated" if self.simulated else ""
+
+    @property
+    def simulated_parts(self) -> list[str]:
+        """The parts of it that are simulated, some of which may be only in part."""
+        return [part for part, models in self.models.items() if any(models.values())]
 
     @property
     def moving(self) -> bool:
@@ -119,7 +153,7 @@ class Run:
 _COLUMNS = (
     "id, experiment, trigger, status, verdict, plan_hash, snapshot, labels, cells_planned, "
     "complete, simulated, partial, stopped_by, reused, base_ref, base_commit, owner, created_at, "
-    "finished_at, commit_id, shard, loop"
+    "finished_at, commit_id, shard, loop, models"
 )
 
 
@@ -130,8 +164,8 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
         connection.execute(
             "insert into run (id, experiment, trigger, status, plan_hash, snapshot, labels, "
             "cells_planned, simulated, partial, owner, base_ref, base_commit, commit_id, "
-            "shard, loop, created_at) "
-            "values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "shard, loop, models, created_at) "
+            "values (?, ?, ?, 'PENDING', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run.id,
                 run.experiment,
@@ -148,6 +182,7 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
                 run.commit_id,
                 run.shard,
                 run.loop,
+                json.dumps(run.models, sort_keys=True),
                 run.now,
             ),
         )
@@ -241,7 +276,7 @@ def _run(row: tuple[Any, ...]) -> Run:
     values = list(row)
     values[3] = RunStatus(values[3])
     values[4] = None if values[4] is None else Verdict(values[4])
-    values[7] = json.loads(values[7])
+    values[7], values[-1] = json.loads(values[7]), json.loads(values[-1])
     for index in (9, 10, 11):
         values[index] = bool(values[index])
     return Run(*values)

@@ -83,7 +83,11 @@ def test_answers_are_graded_as_a_run_and_no_model_is_asked_for_one(
     assert (run["cells"]["ok"], run["pass_rate"]["estimate"]) == (CASES, 1.0)
     assert run["composite"]["n"] == CASES
     assert run["models"][0]["latency_ms"]["p50"] == 250
-    assert {part["name"] for part in run["components"]} >= {"contains", "Warmth", "Brevity"}
+    assert {part["name"] for part in run["components"]} >= {
+        "contains expected",
+        "Warmth",
+        "Brevity",
+    }
     spent = ask(project, "select phase, sum(cost_microusd) > 0 from attempt group by 1 order by 1")
     assert spent == [("judge", 1), ("replay", 0)], "judges are paid, answers were elsewhere"
     costs = ask(project, "select distinct cost_kind, cost_microusd, tokens_in, tokens_out "

@@ -116,7 +116,7 @@ def test_an_expected_output_may_change(edison: Edison, project: Folder) -> None:
     text = project.read("datasets/names.jsonl").replace('"expected": "P7"', '"expected": "Nobody"')
     project.write("datasets/names.jsonl", text)
     (run,) = regraded(edison, project)["runs"]
-    (part,) = (part for part in run["components"] if part["name"] == "contains")
+    (part,) = (part for part in run["components"] if part["name"] == "contains expected")
     assert part["graded"] - part["passed"] == 1
 
 

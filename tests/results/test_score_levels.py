@@ -67,7 +67,7 @@ def test_a_check_has_only_levels_with_an_answer(
     connection: sqlite3.Connection, stored: Stored
 ) -> None:
     run = find_run(connection, stored.against)
-    found = level_examples(connection, run, ComponentName("check", "words"))
+    found = level_examples(connection, run, ComponentName("check", "words max 120"))
     assert found.description == ""
     assert [each.level.label for each in found.levels] == ["80 to 100", "0 to 20"]
     assert all(each.example for each in found.levels)

@@ -16,7 +16,8 @@ create table run (                          -- one evaluation of one experiment
   cells_planned integer not null,
   reused        integer not null default 0, -- answers that were in store already
   complete      integer not null default 0 check (complete in (0, 1)),
-  simulated     integer not null default 0 check (simulated in (0, 1)),
+  simulated     integer not null default 0 check (simulated in (0, 1)), -- any of its models
+  models        text not null default '{}', -- JSON: of answers and of judges, and which are simulated
   partial       integer not null default 0 check (partial in (0, 1)),
   stopped_by    text,                       -- budget, signal or person, if it was stopped
   base_ref      text,                       -- what it is compared with
