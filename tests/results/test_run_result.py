@@ -85,11 +85,11 @@ class Writing:
     def run(self) -> None:
         """Write all of it, and its sums."""
         plot = self.plot
-        against = {"base_ref": "main", "base_commit": "b" * 40} if "base" in plot.sides else {}
+        ref, commit = ("main", "b" * 40) if "base" in plot.sides else (None, None)
         start_run(
             NewRun(
                 RUN, "support-reply", "cli", "h", "{}", {}, 0, simulated=False, partial=False,
-                owner="1-sample", now=TIME, **against,
+                owner="1-sample", now=TIME, base_ref=ref, base_commit=commit,
             )
         )(self.connection)  # fmt: skip
         self._move("EXECUTING")
