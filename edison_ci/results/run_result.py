@@ -59,7 +59,7 @@ from edison_ci.store.runs import IMPORT, OUTPUTS
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from edison_ci.results.cells import Grid
     from edison_ci.results.comparison import BaseComparison, ComparisonEstimate
@@ -335,11 +335,9 @@ class RunResult:
         """Return which cases fail, and why; None before it ended."""
         return triage_of(self, most=most) if self.ended else None
 
-    def changed_cases(
-        self, *, most: int | None = None, moves: Collection[Move] = tuple(Move)
-    ) -> tuple[ChangedCase, ...]:
+    def changed_cases(self, *, most: int | None = None) -> tuple[ChangedCase, ...]:
         """Return the cases that changed since the base, with an answer of each side."""
-        return changed_cases(self, most=most, moves=moves)
+        return changed_cases(self, most=most)
 
     @cached_property
     def headline(self) -> Headline:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.numeric import mean
 from edison_ci.records import CellStatus, Move, Side
+from edison_ci.results.case_grid import answers_to
 from edison_ci.results.explanation import explain
 from edison_ci.results.samples import TwoSidedSample
 from edison_ci.store.cells import find_cell
@@ -133,22 +135,37 @@ def reason_of(found: CellExplanation) -> str:
     return why + (f" (and {more:,} more)" if more else "")
 
 
-def changed_cases(
-    result: RunResult, *, most: int | None = None, moves: Collection[Move] = tuple(Move)
-) -> tuple[ChangedCase, ...]:
+def changed_cases(result: RunResult, *, most: int | None = None) -> tuple[ChangedCase, ...]:
     """Return the cases that changed: newly failing ones, then fixed ones, then scores."""
     order = [*Move]
     moved = [
         (order.index(move), -abs(case.b - case.a), case.case, change.prompt, change.model)
         for change in result.changes
         for move, cases in change.comparison.moved.items()
-        if move in moves
         for case in cases
     ]
     return tuple(
         _changed(result, order[place], case, prompt, model)
         for place, _, case, prompt, model in sorted(moved)[:most]
     )
+
+
+def changed_case(result: RunResult, case: str, move: Move) -> ChangedCase | None:
+    """Return a case that is known to have changed, by the model with which it changed most."""
+    sides: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for each in answers_to(result.connection, result.run.id, case):
+        scores = sides.setdefault((each.prompt, each.model), {}).setdefault(each.side, [])
+        scores.append(each.composite or 0.0)
+    gains = {
+        variant: mean(found[Side.HEAD]) - mean(found[Side.BASE])
+        for variant, found in sides.items()
+        if {Side.HEAD, Side.BASE} <= found.keys()
+    }
+    if not gains:
+        return None
+    sign = 1 if move.better else -1
+    prompt, model = max(gains, key=lambda variant: sign * gains[variant])
+    return _changed(result, move, case, prompt, model)
 
 
 def _changed(result: RunResult, move: Move, case: str, prompt: str, model: str) -> ChangedCase:

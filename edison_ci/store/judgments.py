@@ -5,6 +5,7 @@ Also whether the judges of a run were approved to decide its gates.
 
 from __future__ import annotations
 
+import json
 from dataclasses import astuple
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,7 @@ from edison_ci.store.ledger import OnTotals
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from edison_ci.store.ledger import Totals
 
@@ -66,6 +67,16 @@ def judge_scores_of(connection: sqlite3.Connection, cell_id: str) -> tuple[Judge
         (cell_id,),
     )
     return tuple(JudgeScoreRow(*row) for row in rows)
+
+
+def judged_cells(connection: sqlite3.Connection, cells: Collection[str]) -> frozenset[str]:
+    """Return which of some cells have a reply of a judge or grader."""
+    rows = connection.execute(
+        "select value from json_each(?) "
+        "where exists (select 1 from judgment where cell_id = value)",
+        (json.dumps([*cells]),),
+    )
+    return frozenset(cell for (cell,) in rows)
 
 
 def several_judges(connection: sqlite3.Connection, run_id: str) -> bool:

@@ -17,7 +17,7 @@ from edison_ci.store.database import open_for_change
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from edison_ci.store.audit import AuditEntry
@@ -122,6 +122,21 @@ def grades_of(connection: sqlite3.Connection, experiment: str, cell: CellRow) ->
         (experiment, cell.case_id, cell.request_hash, cell.answer_no),
     )
     return [_grade(*row) for row in rows]
+
+
+def own_grades(
+    connection: sqlite3.Connection, actor: str, cells: Collection[str]
+) -> dict[str, ManualGrade]:
+    """Return a person's last grades of the answers of some cells, by cell."""
+    columns = ", ".join(f"g.{name.strip()}" for name in _COLUMNS.split(","))
+    rows = connection.execute(
+        f"select c.id, {columns} from cell c join run r on r.id = c.run_id join manual_grade g "
+        "on g.experiment = r.experiment and g.case_id = c.case_id and g.actor = ? "
+        "and g.request_hash = c.request_hash and g.answer_no = c.answer_no "
+        "where c.id in (select value from json_each(?)) order by g.id",
+        (actor, json.dumps([*cells])),
+    )
+    return {cell: _grade(*row) for cell, *row in rows}
 
 
 def has_human_grades(connection: sqlite3.Connection, run: Run) -> bool:

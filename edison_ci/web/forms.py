@@ -27,6 +27,7 @@ from edison_ci.web.cache import store_messages
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_site, require
 from edison_ci.web.page_context import Args, Links, PageInstead
+from edison_ci.web.pages.run import case_query, list_args
 from edison_ci.web.pages.suggestions import edit_page
 from edison_ci.web.rendering import render_error
 from edison_ci.web.security import PAGE_HEADERS
@@ -192,6 +193,10 @@ def _next_address(sent: FormRequest) -> str:
         scale, only = form.text("scale"), form.text("only")
         kept = {"scale": scale if scale != "1-5" else "", "only": only if only != "new" else ""}
         return links.to("run", run, "grade", done=cell, **kept)
+    if form.text("to") == "run":
+        page = form.whole("page", 1)
+        listed = {**list_args(case_query(form)), "page": page if page > 1 else ""}
+        return f"{links.to('run', run, **listed)}#b-{cell}"
     if form.text("to") == "case":
         return f"{links.to('run', run, 'case', case=case, pick=form.texts('pick'))}#a-{cell}"
     return f"{links.to('cell', cell)}#people"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from edison_ci._dataclass import dataclass
-from edison_ci.errors import EdisonError
+from edison_ci.errors import EdisonError, UsageError
 from edison_ci.results.run_result import RunResult
+from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from edison_ci.operate.site import Actor
+    from edison_ci.operate.site import Actor, Role
     from edison_ci.review.actions import ReviewActions
+    from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
 
 
@@ -47,6 +49,15 @@ _LONGEST = 500
 def requested_run(context: PageContext, wanted: str) -> Run:
     """Return a run by id, `latest` or experiment; paused if its process has died."""
     return with_liveness(context, find_run(context.connection, wanted))
+
+
+def requested_cell(context: PageContext, wanted: str) -> tuple[Run, CellRow]:
+    """Return the run and the cell of the address, by the start of the cell's id."""
+    known = len(wanted) >= SHOWN_ID and all(digit in "0123456789abcdef" for digit in wanted)
+    run_id = run_of_cell(context.connection, wanted) if known else None
+    if run_id is None:
+        raise UsageError(f"there is no cell {wanted!r}", hint="open it from the page of its run")
+    return requested_run(context, run_id), find_cell(context.connection, run_id, wanted)
 
 
 def with_liveness(context: PageContext, run: Run) -> Run:
@@ -168,6 +179,10 @@ class PageContext:
     """Carries out review actions; None if pages are read-only."""
     synchronous: bool = True
     """Whether slow results are computed at once; else in the background."""
+
+    def may(self, needed: Role) -> bool:
+        """Whether the visitor may act on these pages as somebody with this role."""
+        return self.actions is not None and self.actor is not None and self.actor.may(needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -290,3 +290,46 @@ def test_named_cases_that_a_suggestion_fixed_are_shown_before_and_after(
     changed = page[page.index('id="changed"') : page.index('id="examples"')]
     assert changed.count("<strong>before</strong>") == changed.count("<strong>after</strong>") > 0
     assert "<script>" not in changed
+
+
+# --- the grid -------------------------------------------------------------------------------------
+
+
+def test_a_thumb_in_the_grid_is_a_grade_and_leads_back_to_its_cell(desk: ReviewSite) -> None:
+    cell, listed = desk.cell("c1"), f"/run/{desk.run}?sort=name&failed=&q=c1"
+    action = f"/cell/{cell}/grade"
+    form = desk.form(listed, action)
+    assert form.text.count('aria-pressed="true"') == 0
+    answer = desk.client.post(form.action, data={**form.fields, "grade": "down"})
+    assert place(answer) == f"/-/edison/run/{desk.run}"
+    where = answer.headers["location"]
+    assert "sort=name" in where
+    assert "q=c1" in where
+    assert where.endswith(f"#b-{cell}")
+    assert desk.grades("c1", "scale, score, passed, actor") == [("thumbs", 0, 0, ADA)]
+    assert [(row[2], row[3]) for row in desk.audit()] == [("grade", f"cell {cell}")]
+    pressed = desk.form(listed, action).text
+    assert re.search(r'value="down"[^>]*aria-pressed="true"', pressed)
+    desk.client.post(form.action, data={**form.fields, "grade": "up"})
+    assert re.search(r'value="up"[^>]*aria-pressed="true"', desk.form(listed, action).text)
+    desk.role("viewer")
+    assert "/grade" not in desk.get(listed).text[desk.get(listed).text.index("<tbody>") :]
+
+
+def test_a_note_survives_a_thumb(desk: ReviewSite) -> None:
+    desk.grade("c2", grade="4", note="kind words")
+    cell = desk.cell("c2")
+    desk.send(f"/run/{desk.run}?q=c2", f"/cell/{cell}/grade", grade="up")
+    assert desk.grades("c2", "scale, note") == [("1-5", "kind words"), ("thumbs", "kind words")]
+
+
+def test_the_whole_reply_of_a_grader_is_a_page_that_unfolds(desk: ReviewSite) -> None:
+    cell = desk.cell("c0")
+    assert f'href="/-/edison/cell/{cell}/reply" data-unfold' in desk.get(f"/run/{desk.run}").text
+    page = desk.get(f"/cell/{cell}/reply").text
+    replies = desk.ask(
+        "select t.text from judgment j join answer_text t on t.request_hash = j.request_hash "
+        "and t.answer_no = j.answer_no where j.cell_id like ?", f"{cell}%")  # fmt: skip
+    assert replies
+    for (text,) in replies:
+        assert " ".join(text.split()) in " ".join(Read(page).text.split())

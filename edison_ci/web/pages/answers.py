@@ -23,9 +23,16 @@ from edison_ci.results.case_grid import (
 )
 from edison_ci.results.explanation import CellExplanation, explain
 from edison_ci.results.run_result import labels_of
-from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.store.cells import find_cell
 from edison_ci.web.cache import stored_messages
-from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, PageContext, requested_run
+from edison_ci.web.page_context import (
+    SHOWN_ID,
+    Crumb,
+    Page,
+    PageContext,
+    requested_cell,
+    requested_run,
+)
 from edison_ci.web.pages.grading import PersonalGrade, personal_grade
 from edison_ci.web.pages.rerun import requested_rerun
 from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_args
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from edison_ci.store.cells import CellRow, Component
+    from edison_ci.store.cells import Component
     from edison_ci.store.judgments import JudgeScoreRow
     from edison_ci.store.runs import Run
 
@@ -123,15 +130,6 @@ def _crumbs(context: PageContext, run: Run, way: _Way) -> tuple[Crumb, ...]:
     """Return the breadcrumbs of a page about a case; the last one leads back to the list."""
     back = context.links.to("run", run.id, **way.args()) + ("#cases" if way.page else "")
     return crumbs_of(context, run, Crumb(f"run {run.id}", back))
-
-
-def requested_cell(context: PageContext, wanted: str) -> tuple[Run, CellRow]:
-    """Return the run and the cell of the address, by the start of the cell's id."""
-    known = len(wanted) >= SHOWN_ID and all(digit in "0123456789abcdef" for digit in wanted)
-    run_id = run_of_cell(context.connection, wanted) if known else None
-    if run_id is None:
-        raise UsageError(f"there is no cell {wanted!r}", hint="open it from the page of its run")
-    return requested_run(context, run_id), find_cell(context.connection, run_id, wanted)
 
 
 class Reason(NamedTuple):

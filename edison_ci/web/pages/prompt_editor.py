@@ -81,12 +81,7 @@ def edit(context: PageContext) -> Page:
 
 def may_edit(context: PageContext) -> bool:
     """Whether the visitor may edit prompts here."""
-    return (
-        context.actions is not None
-        and context.actor is not None
-        and context.actor.may(Role.EDITOR)
-        and project_of(context) is not None
-    )
+    return context.may(Role.EDITOR) and project_of(context) is not None
 
 
 def _project(context: PageContext) -> Project:

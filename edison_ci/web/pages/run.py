@@ -41,6 +41,7 @@ from edison_ci.web.page_context import (
     Paging,
     requested_run,
 )
+from edison_ci.web.pages.cell_actions import cell_actions
 from edison_ci.web.pages.live import live_view
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ def run(context: PageContext) -> Page:
             **head_of(context, found, ""),
             "troubles": troubles_of(RunResult(context.connection, found)),
             "grid": grid,
+            "acts": cell_actions(context, grid),
             "paging": paging,
             "amount": partial(_amount, query),
             "tokens_of": tokens_of,

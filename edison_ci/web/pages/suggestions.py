@@ -13,6 +13,7 @@ from edison_ci.report.charts.trend import Sparkline, sparkline
 from edison_ci.results.explanation import CellExplanation, explain, unchanged_cases
 from edison_ci.results.run_lists import experiments
 from edison_ci.results.spending import booked
+from edison_ci.results.triage import ChangedCase, changed_case
 from edison_ci.stats.convergence import verified
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.loops import (
@@ -37,7 +38,6 @@ from edison_ci.store.suggestions import (
 from edison_ci.web import formats
 from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import (
-    MOST_CELLS,
     Crumb,
     Links,
     Page,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from edison_ci.records import Case
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.run_result import RunResult
-    from edison_ci.results.triage import ChangedCase
     from edison_ci.review.actions import Permissions
     from edison_ci.store.suggestions import Suggestion
 
@@ -64,8 +63,6 @@ if TYPE_CHECKING:
 _MOST_EXAMPLES = 10
 _MOST_CHANGED = 10
 """Cases with their answers, of those fixed and of those newly failing."""
-_MOST_READ = 100
-"""A case can change with one model only, and is then not among the named ones."""
 _STATUS_FILTERS = ("open", "all", *map(str, SuggestionStatus))
 
 
@@ -188,9 +185,9 @@ def _changed(context: PageContext, found: Suggestion) -> list[ChangedCases]:
             for case in (found.evidence.get(part) or {}).get(str(move), ())
         }
         shown: tuple[ChangedCase, ...] = ()
-        if names and result is not None:
-            read = result.changed_cases(most=_MOST_READ, moves=(move,))
-            shown = tuple(each for each in read if each.case in names)[:_MOST_CHANGED]
+        if result is not None:
+            first = (changed_case(result, case, move) for case in [*names][:_MOST_CHANGED])
+            shown = tuple(each for each in first if each is not None)
         if names:
             groups.append(ChangedCases(move, names, shown))
     return groups
@@ -202,7 +199,7 @@ def _trial(context: PageContext, found: Suggestion) -> RunResult | None:
         (result,) = run_results(context, list(found.runs)[-1:])
     except (UsageError, ValueError):
         return None
-    return result if result.run.cells_planned <= MOST_CELLS else None
+    return result
 
 
 def _permissions(context: PageContext, found: Suggestion) -> Permissions | None:

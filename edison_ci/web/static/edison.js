@@ -226,6 +226,25 @@
     window.setTimeout(() => window.location.reload(), 1000 * Number(body.dataset.again));
   }
 
+  // A page that belongs to a cell is unfolded in it.
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest("a[data-unfold]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    event.preventDefault();
+    const shown = link.parentElement.nextElementSibling;
+    if (shown?.matches("[data-reply]")) {
+      shown.hidden = !shown.hidden;
+      link.setAttribute("aria-expanded", String(!shown.hidden));
+      return;
+    }
+    const answer = await fetch(link.href);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const found = page.querySelector("[data-reply]");
+    if (!answer.ok || !found) { go(link.href); return; }
+    link.parentElement.after(document.importNode(found, true));
+    link.setAttribute("aria-expanded", "true");
+  });
+
   // Copying what a model wrote, as text.
   for (const box of document.querySelectorAll("[data-copy]")) {
     const text = box.querySelector("pre");
