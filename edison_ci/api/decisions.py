@@ -13,7 +13,7 @@ from edison_ci.records import RunStatus, Side
 from edison_ci.results.comparison import ComparisonSettings, compare_choices, require_same_suite
 from edison_ci.results.comparison_sample import Operands, comparison_sample
 from edison_ci.results.samples import TwoSidedSample
-from edison_ci.results.snapshot import doubts_of
+from edison_ci.results.snapshot import doubts_of, outside_models_of
 from edison_ci.store.cells import clusters_of
 from edison_ci.store.database import open_for_reading
 from edison_ci.store.runs import find_run
@@ -92,6 +92,7 @@ def _decided(
         setting.quarantined,
         base is not None or bool(cells.variants(Side.BASE)),
         unapproved=JudgeApproval.of(project, experiment).unapproved(gates),
+        outside=outside_models_of(run),
     )
     if base is not None:
         return decide(cells, gates, background)

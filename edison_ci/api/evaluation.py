@@ -60,7 +60,11 @@ class RunRequest:
         """Return the targets of each experiment; raises ConfigError if a key is missing."""
         for experiment in self.experiments:
             self.options.selection.refuse_unknown(project, experiment)
-        found = [run_targets(project, experiment, self.against) for experiment in self.experiments]
+        chosen = self.options.selection
+        found = [
+            [target.widened(project, chosen) for target in run_targets(project, each, self.against)]
+            for each in self.experiments
+        ]
         calls = () if self.factory.recording is not None else requirements.RUN
         every = [target for each in found for target in each]
         refuse_missing(every, self.options.selection, calls)
@@ -144,7 +148,7 @@ def resume_run(
     if chosen.budget_microusd is not None:
         options = replace(options, budget_microusd=chosen.budget_microusd)
     against = snapshot_of(stored)["command line"].get("against")
-    target = resumed_target(project, experiment, against)
+    target = resumed_target(project, experiment, against).widened(project, options.selection)
     refuse_missing([target], options.selection)
     with factory.session(target) as session:
         return run_outside_loop(partial(session.resume, stored, options))
@@ -175,7 +179,8 @@ def regrade_run(
         experiment = project.experiment(stored.experiment)
         if (origin := outputs_of(stored)) is not None:
             experiment = imported_variant(project, experiment, origin["models"], origin["prompts"])
-        regrade = regrade_options(reader, stored, experiment)
+        known = options_of(stored).selection.widen(project, experiment)
+        regrade = regrade_options(reader, stored, known)
     require_editor(project, "regrade")
     regrade = replace(
         regrade,
@@ -186,7 +191,7 @@ def regrade_run(
     against = snapshot_of(stored).get("command line", {}).get("against")
     if against:
         against = {**against, "eval_suite": Side.HEAD}
-    target = resumed_target(project, experiment, against)
+    target = resumed_target(project, experiment, against).widened(project, regrade.selection)
     refuse_missing([target], regrade.selection, calls=requirements.GRADING)
     with factory.session(target) as session:
         return run_outside_loop(partial(session.run, regrade))

@@ -18,7 +18,7 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.decide.verdict import RunDecision
 from edison_ci.errors import EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.progress import Progress
-from edison_ci.execute.run_options import RunOutcome, resumed_target
+from edison_ci.execute.run_options import RunOutcome, options_of, resumed_target
 from edison_ci.execute.shard_merge import MergeSession, ShardSet, shard_sets
 from edison_ci.numeric import counted
 from edison_ci.operate.own_results import claim_new_results, set_aside_untrusted
@@ -128,6 +128,7 @@ def _merge_run(state: CliState, staged: Project, pieces: ShardSet) -> RunOutcome
     run = pieces.first.run
     against = snapshot_of(run)["command line"].get("against")
     target = resumed_target(staged, staged.experiment(run.experiment), against)
+    target = target.widened(staged, options_of(run).selection)
     context = run_context(target.project, offline=state.offline)
     joint = MergeSession(
         apply_base_terms(target.project), target.experiment, context, against=target.against

@@ -20,7 +20,7 @@ from edison_ci.plan.baseline import Impact, impact_since
 from edison_ci.plan.interim_analysis import both_sides
 from edison_ci.plan.plan import Plan, as_json, matrix
 from edison_ci.plan.plan import plan_run as make_plan
-from edison_ci.plan.selection import MAX_SHARDS
+from edison_ci.plan.selection import EVERYTHING, MAX_SHARDS, Selection
 from edison_ci.stats.power import DEFAULT_SD
 
 if TYPE_CHECKING:
@@ -38,6 +38,13 @@ _NOTHING = "skipped: nothing affected"
     "--changed-since",
     metavar="REF",
     help="Plan only experiments affected by changes since this ref.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME",
+    help="Plan only this model, of the experiment or of models.yaml; repeatable.",
 )
 @click.option("--batch", is_flag=True, help="Plan answers in batches, as edison run --batch.")
 @click.option("--loop", is_flag=True, help="Plan the refinement loop, 60-100% of its iterations.")
@@ -57,13 +64,14 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
     Examples:
       edison plan
       edison plan support-reply --loop
+      edison plan --model large
       edison plan --changed-since origin/main
       edison plan support-reply --batch
       edison plan support-reply --shards 4
     """
     terminal = Terminal(state)
     project = open_project(state)
-    chosen = _selected(project, experiments)
+    chosen = _selected(project, experiments, Selection(models=given["models"]))
     changed_since, shards, loop = given["changed_since"], given["shards"], given["loop"]
     impact = None
     if changed_since:
@@ -89,7 +97,7 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
         if not plans:
             terminal.note(_NOTHING)
     else:
-        _changes(terminal, impact, {e.id for e in _selected(project, experiments)})
+        _changes(terminal, impact, {e.id for e in _selected(project, experiments, EVERYTHING)})
         for index, one in enumerate(plans):
             if index:
                 terminal.result()
@@ -113,11 +121,14 @@ def _with_results(plan: Plan, project: Project, experiment: Experiment) -> Plan:
     return with_reuse(with_past_spread(plan, project, experiment), project, experiment)
 
 
-def _selected(project: Project, names: tuple[str, ...]) -> list[Experiment]:
-    """Return the named experiments, or all that are not archived."""
+def _selected(project: Project, names: tuple[str, ...], selection: Selection) -> list[Experiment]:
+    """Return the named experiments, or all that are not archived, with the chosen models."""
+    found = [e for e in project.experiments.values() if not e.file.archived]
     if names:
-        return [project.experiment(name) for name in dict.fromkeys(names)]
-    return [e for e in project.experiments.values() if not e.file.archived]
+        found = [project.experiment(name) for name in dict.fromkeys(names)]
+    for experiment in found:
+        selection.refuse_unknown(project, experiment)
+    return [selection.narrow(selection.widen(project, experiment)) for experiment in found]
 
 
 def _document(plans: list[Plan], impact: Impact | None, shards: int | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from edison_ci.execute.run_options import RunOptions, RunOutcome
 from edison_ci.numeric import counted
 from edison_ci.operate.provenance import recording_doubts
 from edison_ci.operate.sessions import require_editor
+from edison_ci.plan.plan import outside_sentences
 from edison_ci.plan.selection import Selection, Shard, parse_shard
 from edison_ci.providers.replay import open_recording, refuse_unwritable, write_recording
 from edison_ci.results.run_result import RunResult
@@ -108,7 +109,11 @@ class _ShardType(click.ParamType[Shard]):
     help="Run only experiments affected by changes since this ref.",
 )
 @click.option(
-    "--model", "models", multiple=True, metavar="NAME", help="Run only this model; repeatable."
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this model, of the experiment or of models.yaml; repeatable.",
 )
 @click.option(
     "--case", "cases", multiple=True, metavar="ID", help="Run only this case; repeatable."
@@ -150,6 +155,9 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     terminal, a run that may cost more than $1 asks for confirmation. --junit, --markdown and
     --sarif write reports even if the run fails. If a report cannot be written, an error follows
     the result, and the exit code is 2 where it would have been 0.
+
+    --model may name any model of models.yaml. One that the experiment does not list is shown like
+    the others, and gates do not count it.
 
     --batch submits the requests for answers in batches, which take up to 24 hours and cost about
     half. The run is then PAUSED and its verdict inconclusive; `edison resume` collects the answers,
@@ -321,6 +329,8 @@ def evaluate_order(
     agenda = request.targets(project)
     for found in agenda:
         show_comparison(terminal, found)
+        for said in outside_sentences(found[-1].experiment):
+            terminal.note(said)
     ended = []
     for end in evaluate(project, request, agenda):
         ended.append(end)

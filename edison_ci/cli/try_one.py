@@ -28,7 +28,7 @@ from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import NotAnswered, TrialAnswer, task_of_cell, try_once
 from edison_ci.numeric import dollars, fixed, score
 from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.plan.selection import Selection, find_case, find_configuration
 from edison_ci.plan.versions import label_of, short
 from edison_ci.records import CellStatus
 from edison_ci.store.answers import answer_at
@@ -55,7 +55,11 @@ _WORDS = {True: "pass", False: "fail", None: "-"}
 @click.argument("prompt", required=False)
 @click.option("--case", "case_id", metavar="ID", help="Id of the case; default: the first.")
 @click.option("--experiment", metavar="NAME", help="Experiment with the cases and models.")
-@click.option("--model", metavar="NAME", help="Model configuration; default: the first.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="Model, of the experiment or of models.yaml; default: the first.",
+)
 @click.option(
     "--no-cache", is_flag=True, help="Request a new answer even if one of the last hour is stored."
 )
@@ -97,6 +101,7 @@ def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
             f"no experiment uses {found.path} as a prompt",
             hint="add it to prompts: of an experiment",
         )
+    home = _with_model(project, home, options["model"])
     configuration = find_configuration(home, found, options["model"])
     assert configuration is not None  # an experiment has at least one model
     task = Task(found, configuration, find_case(project, home, options["case_id"]), 0)
@@ -149,6 +154,11 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
         _text(terminal, before.completion.text)
         _verdicts(terminal, row.components, row.composite, row.passed)
     _show(terminal, project, task, tried)
+
+
+def _with_model(project: Project, experiment: Experiment, name: str | None) -> Experiment:
+    """Return the experiment with a model of models.yaml that it does not list."""
+    return Selection(models=(name,)).widen(project, experiment) if name else experiment
 
 
 def _try_task(
@@ -312,6 +322,8 @@ def _preview(
 ) -> None:
     """Print the exact request for one case; nothing is sent."""
     home = experiment_of(project, found, options["experiment"])
+    if home is not None:
+        home = _with_model(project, home, options["model"])
     configuration = find_configuration(home, found, options["model"])
     case = find_case(project, home, options["case_id"])
     rendered = RenderedPrompt(

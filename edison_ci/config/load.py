@@ -62,6 +62,8 @@ class Experiment:
     """Names of the judges from other packages."""
     schemas: Mapping[str, Json] = field(default_factory=dict)
     """JSON files that checks refer to, by path."""
+    outside: frozenset[str] = frozenset()
+    """Models that a command line added and the file does not list; gates do not count them."""
 
     @property
     def id(self) -> str:

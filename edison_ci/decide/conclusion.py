@@ -34,7 +34,12 @@ from edison_ci.results.comparison_sample import (
 )
 from edison_ci.results.decisions import decisions_of, stored_interims, write_decisions
 from edison_ci.results.samples import TwoSidedSample, Variant
-from edison_ci.results.snapshot import differing_eval_suite, grading_hash, push_of
+from edison_ci.results.snapshot import (
+    differing_eval_suite,
+    grading_hash,
+    outside_models_of,
+    push_of,
+)
 from edison_ci.store.cells import clusters_of
 from edison_ci.store.runs import IMPORT, OUTPUTS, find_run
 
@@ -338,6 +343,7 @@ def conclude(
             return _conclusion(RunDecision.of(rows), question, stored=True)
         if interim.number > 1:
             before = _stored_rows(connection, run_id, interim.number - 2)
+    run = find_run(connection, run_id)
     background = VerdictContext(
         question.clusters,
         question.quarantined,
@@ -345,8 +351,8 @@ def conclude(
         interim,
         before,
         unapproved=question.unapproved,
+        outside=outside_models_of(run),
     )
-    run = find_run(connection, run_id)
     known = with_stored_base(connection, project, run, question.gates, background)
     if interim is not None:
         cells = TwoSidedSample.of_run(connection, run_id)

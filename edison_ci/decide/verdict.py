@@ -66,6 +66,8 @@ class VerdictContext:
     """Metrics that judges may not decide, and why: their gates are advisory."""
     base_ref: str | None = None
     """The ref that the run was compared with, as it was given."""
+    outside: frozenset[str] = frozenset()
+    """Models that the experiment does not list: they are shown, and never decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,12 @@ class _Sides(NamedTuple):
 
 
 def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list[_PendingRow]:
-    heads, comparing = sides.heads, gate.compares
+    comparing = gate.compares
+    outside = [one for one in sides.heads if one.model in background.outside]
+    heads = tuple(one for one in sides.heads if one not in outside)
+    not_counted = [_PendingRow(gate, one, None, wording.outside(one)) for one in outside]
+    if outside and not heads:
+        return not_counted
     groups: list[tuple[Variant | None, tuple[Variant, ...]]] = [(None, heads)]
     if gate.per == "model" and heads:
         groups = [(variant, (variant,)) for variant in heads]
@@ -229,7 +236,8 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
         reason = said or wording.no_base(background.base_ref)
         # Nothing keeps a fixed version from being measured, so its gate stays open without it.
         open_ = gate.fixed is not None
-        return [_PendingRow(gate, variant, None, reason, open=open_) for variant, _ in groups]
+        rows = [_PendingRow(gate, variant, None, reason, open=open_) for variant, _ in groups]
+        return [*rows, *not_counted]
     bases = frozenset(cells.variants(Side.BASE) if comparing else heads)
     metric = metric_of(cells, gate.metric)
     rows = []
@@ -245,7 +253,7 @@ def _pending_rows(gate: Gate, sides: _Sides, background: VerdictContext) -> list
             rows.append(_PendingRow(gate, variant, None, reason))
             continue
         rows.append(_PendingRow(gate, variant, question, stored=stored))
-    return rows
+    return [*rows, *not_counted]
 
 
 def _waiting_row(row: _PendingRow) -> GateRow:

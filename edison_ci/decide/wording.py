@@ -57,6 +57,11 @@ def no_base_of(variant: Variant | None) -> str:
     return f"Nothing to compare with: the base has no {variant.prompt} with {variant.model}."
 
 
+def outside(variant: Variant) -> str:
+    """Return that a model does not count, because the experiment does not list it."""
+    return f"Does not count: {variant.model} is not a model of the experiment."
+
+
 def comparison(decision: GateDecision, metric: Metric) -> str:
     """Return how both sides compare on the same cases."""
     if IDENTICAL in decision.notes:

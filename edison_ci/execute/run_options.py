@@ -201,6 +201,18 @@ class RunTarget:
     experiment: Experiment
     against: BaseReference | None = None
 
+    def widened(self, project: Project, selection: Selection) -> RunTarget:
+        """Return the target with the chosen models of models.yaml that it does not list.
+
+        Both sides get the model of the working tree, so that they differ in the prompts alone.
+        """
+        against = self.against
+        if against is not None and against.variant is not None:
+            variant = selection.widen(project, against.variant)
+            against = dataclasses.replace(against, variant=variant)
+        experiment = selection.widen(project, self.experiment)
+        return dataclasses.replace(self, experiment=experiment, against=against)
+
 
 # One run on the eval suite of head. If that differs from the base's, a second one on the base's
 # eval suite: a change must not look good only because it changed what it is measured with.

@@ -128,6 +128,7 @@ def plan_snapshot(
         "against": against.as_json() if against is not None else None,
         "doubts": [[*doubt] for doubt in options.doubts],
         "push": options.push,
+        "outside": sorted(options.selection.narrow(sides[Side.HEAD]).outside),
     }
     return json.dumps({**snapshot, "command line": chosen}, sort_keys=True, default=str)
 

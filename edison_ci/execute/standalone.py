@@ -23,7 +23,7 @@ from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.replies import object_schema
-from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.plan.selection import Selection, find_case, find_configuration
 from edison_ci.providers.budget import BudgetExhausted, RunBudget
 from edison_ci.providers.openai_embeddings import embedding_request
 from edison_ci.providers.resilience import ClientClosed
@@ -292,7 +292,8 @@ def task_of_cell(project: Project, experiment: Experiment, row: CellRow) -> Task
     prompts = [prompt for prompt in experiment.prompts if prompt.id == row.prompt]
     if not prompts:
         raise UsageError(f"{experiment.id} no longer uses {row.prompt}", hint="start a new run")
-    configuration = find_configuration(experiment, prompts[0], row.model)
+    widened = Selection(models=(row.model,)).widen(project, experiment)
+    configuration = find_configuration(widened, prompts[0], row.model)
     assert configuration is not None  # it has a name
     case = find_case(project, experiment, row.case_id)
     task = Task(prompts[0], configuration, case, row.repeat)

@@ -610,6 +610,7 @@ def bare_plan(
             *survey.repeated.sentences(),
             *_reasons(project, survey),
             *_idle(experiment, of),
+            *outside_sentences(experiment),
             *(["tokens are estimated from those of earlier answers"] if past else []),
         ],
         unready=_unready(project, made),
@@ -694,6 +695,14 @@ def _gating(project: Project, experiment: Experiment, survey: CaseSurvey) -> int
     aside = [entry for entry in project.quarantine.cases if entry.experiment == experiment.id]
     fewest = min((survey.usable[prompt.id] for prompt in experiment.prompts), default=0)
     return max(fewest - len(aside), 0)
+
+
+def outside_sentences(experiment: Experiment) -> list[str]:
+    """Return that models which the experiment does not list are shown, and do not count."""
+    return [
+        f"{name} is not a model of {experiment.id}: it is shown, and gates do not count it"
+        for name in sorted(experiment.outside)
+    ]
 
 
 def _reasons(project: Project, survey: CaseSurvey) -> list[str]:

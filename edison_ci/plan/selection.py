@@ -93,11 +93,22 @@ class Selection:
     shard: Shard | None = None
     part: SplitPart | None = None
 
+    def widen(self, project: Project, experiment: Experiment) -> Experiment:
+        """Return the experiment with chosen models that only models.yaml has, as outside models."""
+        known = _model_names(experiment)
+        own = project.models
+        names = [name for name in dict.fromkeys(self.models) if name in own and name not in known]
+        added = tuple((name, own[name], dict[str, object]()) for name in names)
+        if not added:
+            return experiment
+        outside = experiment.outside.union(names)
+        return dataclasses.replace(experiment, models=(*experiment.models, *added), outside=outside)
+
     def narrow(self, experiment: Experiment) -> Experiment:
         """Return the experiment with the chosen models and number of repeats only."""
         models = experiment.models
         if self.models:
-            known = {name for entry in models for name in (entry[0], entry[1].name)}
+            known = _model_names(experiment)
             for name in self.models:
                 if name not in known:
                     hint = did_you_mean(name, known, label="it has")
@@ -106,7 +117,8 @@ class Selection:
         file = experiment.file
         if self.repeats is not None:
             file = file.model_copy(update={"repeats": self.repeats})
-        return dataclasses.replace(experiment, models=models, file=file)
+        outside = experiment.outside.intersection(name for name, _, _ in models)
+        return dataclasses.replace(experiment, models=models, file=file, outside=outside)
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
         """Yield the chosen cases of this shard."""
@@ -129,7 +141,12 @@ class Selection:
         return self.part is None or self.part.has(case)
 
     def refuse_unknown(self, project: Project, experiment: Experiment) -> None:
-        """Refuse a case or a tag that the dataset does not have; reads it only if some is named."""
+        """Refuse a model, case or tag that there is not; reads the dataset only if it is needed."""
+        known_models = _model_names(experiment).union(project.models)
+        for name in self.models:
+            if name not in known_models:
+                hint = did_you_mean(name, known_models, label="models")
+                raise UsageError(f"there is no model {name!r}", hint=hint)
         if not self.cases and not self.tags:
             return
         lacking = {"case": dict.fromkeys(self.cases), "tag": dict.fromkeys(self.tags)}
@@ -173,6 +190,11 @@ class Selection:
             shard=parse_shard(kept["shard"]) if kept.get("shard") else None,
             part=SplitPart.from_json(kept["part"]) if kept.get("part") else None,
         )
+
+
+def _model_names(experiment: Experiment) -> set[str]:
+    """Return the names by which a command line may choose the models of an experiment."""
+    return {name for entry in experiment.models for name in (entry[0], entry[1].name)}
 
 
 EVERYTHING = Selection()

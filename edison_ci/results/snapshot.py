@@ -218,6 +218,11 @@ def push_of(run: Run) -> int | None:
     return int(push) if push is not None else None
 
 
+def outside_models_of(run: Run) -> frozenset[str]:
+    """Return the models of a run that its experiment does not list; gates do not count them."""
+    return frozenset(map(str, snapshot_of(run).get("command line", {}).get("outside", ())))
+
+
 def doubts_of(run: Run) -> tuple[BaselineDoubt, ...]:
     """Return the reasons for which a run was inconclusive at best."""
     kept = snapshot_of(run).get("command line", {})
