@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.api import decisions as library
+from edison_ci.cli import sessions
+from edison_ci.cli.hunks import blame_hunks
 from edison_ci.cli.lookup import open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, NameType
 from edison_ci.cli.summary import show_preference
@@ -37,6 +39,12 @@ _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
 @click.argument("b", required=False, metavar="[B]", type=_OPERAND)
 @click.option("--prompts", is_flag=True, help="A and B are prompts of one run: compare the two.")
 @click.option("--gates", is_flag=True, help="Re-evaluate the stored run A with the current gates.")
+@click.option(
+    "--by-hunk",
+    is_flag=True,
+    help="Ask again which change of the prompt fixed or broke the cases of run A.",
+)
+@sessions.budget
 @click.option("--experiment", metavar="NAME", help="Experiment, if a commit has runs of several.")
 @click.option(
     "--run",
@@ -72,17 +80,24 @@ def compare(state: CliState, /, a: str | None, b: str | None, **given: Any) -> N
     compared with, or else a stored run of the merge base. Interim analyses of the run are repeated.
     The exit code is that of `edison run`.
 
+    --by-hunk takes a run with a base, `latest` by default, whose prompt has not changed since. Each
+    changed place of the prompt is taken back alone, and the cases that began to pass or to fail are
+    asked again with it, which calls models, within --budget. Stored answers are reused.
+
     Examples:
       edison compare main
       edison compare production latest --json
       edison compare support-reply@1f0c2b7a support-reply@9e41d0aa
       edison compare --prompts support-reply support-reply-short --model small
       edison compare --gates support-reply --against main
+      edison compare --by-hunk latest --budget 0.50
     """
     terminal = Terminal(state)
     project = open_project(state)
     _refuse_mixed(a, b, given)
-    if given["gates"]:
+    if given["by_hunk"]:
+        blame_hunks(state, terminal, a or "latest", given["budget"])
+    elif given["gates"]:
         _re_evaluate(terminal, project, a or "latest", given["against"])
     elif given["prompts"]:
         _show_comparison(terminal, _compare_prompts(project, str(a), str(b), given))
@@ -97,15 +112,20 @@ def _refuse_mixed(a: str | None, b: str | None, given: Mapping[str, Any]) -> Non
         ("--run", given["wanted"], "prompts"),
         ("--model", given["models"], "prompts"),
         ("--against", given["against"], "gates"),
+        ("--budget", given["budget"] is not None, "by_hunk"),
     ):
         if value and not given[form]:
-            raise UsageError(f"{option} needs --{form}", hint="see: edison compare --help")
+            raise UsageError(
+                f"{option} needs --{form.replace('_', '-')}", hint="see: edison compare --help"
+            )
     if given["gates"] and (b or given["prompts"] or given["experiment"]):
         raise UsageError("--gates takes one RUN and --against", hint="see: edison compare --help")
+    if given["by_hunk"] and (b or given["prompts"] or given["gates"] or given["experiment"]):
+        raise UsageError("--by-hunk takes one RUN", hint="see: edison compare --help")
     if given["prompts"] and not b:
         hint = "edison compare --prompts PROMPT_A PROMPT_B"
         raise UsageError("--prompts needs two prompts", hint=hint)
-    if not a and not given["gates"]:
+    if not a and not given["gates"] and not given["by_hunk"]:
         hint = "such as: edison compare main; or re-check a run: edison compare --gates"
         raise UsageError("name what to compare the newest run with", hint=hint)
 

@@ -22,7 +22,6 @@ from edison_ci.git.command import decode, run_git
 from edison_ci.plan.baseline import base_of
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import CellStatus
-from edison_ci.store.ledger import SpendingCap
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -104,10 +103,7 @@ class Bisection:
             self.project, self.experiment, self.context, purpose="bisect", newer_than=newer_than
         )
         async with opened as clients:
-            if budget_microusd is not None:
-                scope = f"run:{clients.budget.run_id}"
-                cap = SpendingCap(scope, None, microusd=budget_microusd, name="--budget")
-                clients.budget.caps = (*clients.budget.caps, cap)
+            clients.budget.limit(budget_microusd)
             return await self._search(_CommitRunner(self, clients), history, good)
 
     async def _search(

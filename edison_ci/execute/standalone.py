@@ -247,6 +247,7 @@ def try_all(  # noqa: PLR0913 - as try_once, for several tasks
     *,
     newer_than: str,
     on_result: Callable[[int, TrialAnswer | Exception], None],
+    budget_microusd: int | None = None,
 ) -> None:
     """Send and grade tasks, as many at once as their models allow.
 
@@ -259,6 +260,7 @@ def try_all(  # noqa: PLR0913 - as try_once, for several tasks
             project, experiment, context, purpose="try", newer_than=newer_than
         )
         async with opened as clients:
+            clients.budget.limit(budget_microusd)
             grading = context.grading(project, experiment, clients)
 
             async def one(number: int, task: Task) -> None:

@@ -104,6 +104,12 @@ class RunBudget:
     """Whether no more answers are generated; existing ones may still be judged."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def limit(self, microusd: int | None) -> None:
+        """Add the budget of --budget, if there is one."""
+        if microusd is not None:
+            cap = SpendingCap(f"run:{self.run_id}", None, microusd=microusd, name="--budget")
+            self.caps = (*self.caps, cap)
+
     def call_finished(self) -> None:
         """Record the end of a call, and wake the calls that wait for budget."""
         self.in_flight -= 1

@@ -1,0 +1,164 @@
+"""Blame of a diff: which of the changed places of a prompt fixed or broke which cases.
+
+Each hunk is taken out of the new prompt alone, and the cases that flipped are asked again. A hunk
+without which a case passes or fails as it did before is the reason for the flip. Answers are stored
+under the hash of their request, so asking again costs nothing, and a hunk that does not change what
+is sent, such as one in a description, makes no call.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import field
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.prompt import read_prompt
+from edison_ci.execute.runner import Task
+from edison_ci.execute.standalone import NotAnswered, TrialAnswer, try_all
+from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.records import Move
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.execute.run_options import RunContext
+
+
+class Hunk(NamedTuple):
+    """A place that a change touches."""
+
+    old: tuple[int, int]
+    """First line before, and the line after the last, from 0."""
+    new: tuple[int, int]
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """Where it is in the new text."""
+        first, last = self.new[0] + 1, max(self.new[1], self.new[0] + 1)
+        return f"line {first}" if first == last else f"lines {first} to {last}"
+
+
+class Flip(NamedTuple):
+    """A case that flipped with a model."""
+
+    case: str
+    model: str
+    move: Move
+
+
+@dataclass(slots=True)
+class HunkBlame:
+    """A hunk, and the flips that do not happen without it."""
+
+    hunk: Hunk
+    flips: list[Flip] = field(default_factory=list)
+    problem: str = ""
+    """Why the prompt cannot be used without it; empty if it can."""
+
+
+@dataclass(slots=True)
+class DiffBlame:
+    """The hunks of a change, and the flips that none of them explains alone."""
+
+    hunks: list[HunkBlame]
+    together: list[Flip] = field(default_factory=list)
+    """They happen without any single hunk: several have to come together, or it was chance."""
+    unknown: list[Flip] = field(default_factory=list)
+    """Not every question about them was answered."""
+    calls: int = 0
+    cost_microusd: int = 0
+    problem: str = ""
+    """Why answers are missing, such as a budget; empty if none is."""
+
+
+def hunks_of(before: str, after: str) -> list[Hunk]:
+    """Return the changed places of a text."""
+    a, b = before.splitlines(), after.splitlines()
+    found = difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+    return [
+        Hunk((i1, i2), (j1, j2), tuple(a[i1:i2]), tuple(b[j1:j2]))
+        for tag, i1, i2, j1, j2 in found
+        if tag != "equal"
+    ]
+
+
+def without(after: str, hunk: Hunk) -> str:
+    """Return a text with one of its changes taken back."""
+    lines = after.splitlines()
+    lines[hunk.new[0] : hunk.new[1]] = hunk.removed
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class HunkSearch:
+    """Asks the cases that flipped with each hunk taken out."""
+
+    project: Project
+    experiment: Experiment
+    prompt: Prompt
+    context: RunContext
+    newer_than: str
+    budget_microusd: int | None = None
+    on_answer: Callable[[int, int], None] = lambda _done, _of: None
+
+    def blame(self, before: str, after: str, flips: Sequence[Flip]) -> DiffBlame:
+        """Return which hunk is the reason for which flips."""
+        found = DiffBlame([HunkBlame(hunk) for hunk in hunks_of(before, after)])
+        asked: list[tuple[HunkBlame, Flip, Task]] = []
+        for one in found.hunks:
+            prompt, problems = read_prompt(without(after, one.hunk).encode(), self.prompt.path)
+            if prompt is None or prompt.id != self.prompt.id or problems:
+                one.problem = problems[0].message if problems else "its id is another one"
+                continue
+            asked += [(one, flip, self._task(prompt, flip)) for flip in flips]
+        answers: dict[int, TrialAnswer] = {}
+
+        def take(number: int, result: TrialAnswer | Exception) -> None:
+            if isinstance(result, TrialAnswer):
+                answers[number] = result
+                found.calls += result.answer.bought
+                found.cost_microusd += result.answer.cost_microusd if result.answer.bought else 0
+            elif isinstance(result, NotAnswered) or not found.problem:
+                found.problem = str(result)
+            self.on_answer(number + 1, len(asked))
+
+        try_all(
+            self.project,
+            [task for _, _, task in asked],
+            self.experiment,
+            self.context,
+            newer_than=self.newer_than,
+            on_result=take,
+            budget_microusd=self.budget_microusd,
+        )
+        self._assign(found, [(one, flip) for one, flip, _ in asked], answers, flips)
+        return found
+
+    def _task(self, prompt: Prompt, flip: Flip) -> Task:
+        configuration = find_configuration(self.experiment, prompt, flip.model)
+        assert configuration is not None  # it has a name
+        return Task(prompt, configuration, find_case(self.project, self.experiment, flip.case), 0)
+
+    def _assign(
+        self,
+        found: DiffBlame,
+        asked: Sequence[tuple[HunkBlame, Flip]],
+        answers: dict[int, TrialAnswer],
+        flips: Sequence[Flip],
+    ) -> None:
+        explained, open_ = set(), set()
+        for number, (one, flip) in enumerate(asked):
+            tried = answers.get(number)
+            if tried is None or tried.grade.passed is None:
+                open_.add(flip)
+            elif tried.grade.passed is (flip.move is Move.NEWLY_FAILING):  # as it was before
+                one.flips.append(flip)
+                explained.add(flip)
+        left = [flip for flip in flips if flip not in explained]
+        found.unknown = [flip for flip in left if flip in open_]
+        found.together = [flip for flip in left if flip not in open_]
