@@ -8,12 +8,12 @@ is sent, such as one in a description, makes no call.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import read_prompt
+from edison_ci.documents.text_diff import matcher
 from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import NotAnswered, TrialAnswer, try_all
 from edison_ci.plan.selection import find_case, find_configuration
@@ -79,7 +79,7 @@ class DiffBlame:
 def hunks_of(before: str, after: str) -> list[Hunk]:
     """Return the changed places of a text."""
     a, b = before.splitlines(), after.splitlines()
-    found = difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
+    found = matcher(a, b).get_opcodes()
     return [
         Hunk((i1, i2), (j1, j2), tuple(a[i1:i2]), tuple(b[j1:j2]))
         for tag, i1, i2, j1, j2 in found

@@ -80,7 +80,7 @@ def test_the_commit_that_broke_a_case_is_found_with_its_diff(
     again = edison(project, "bisect", "hello", "--case", "ada", "--good", "HEAD~15")
     assert again.out.splitlines()[0].endswith("  simulated")
     assert again.out.splitlines()[1].startswith(commits[CULPRIT])
-    assert "bad   step 15 (hello with small: contains: " in again.err
+    assert "bad   step 15 (hello with small: contains expected: " in again.err
     assert bought(project) <= 6
 
 
