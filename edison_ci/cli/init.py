@@ -106,6 +106,7 @@ def init(state: CliState, /, folder: Path | None, template: str, **given: Any) -
     terminal.note("  edison validate     check every file")
     terminal.note("  edison plan         show what a run would do and cost")
     terminal.note("  edison run          evaluate, offline for now")
+    terminal.note("  edison models add openai/gpt-5-mini    for the first real model")
     if github:
         _show_github_steps(terminal, variables)
 

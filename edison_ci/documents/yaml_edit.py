@@ -29,7 +29,14 @@ def scalar(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def with_entry(text: str, key: str, entry: Mapping[str, str]) -> str:
+def value(given: str | list[str]) -> str:
+    """Return a text, or a list of texts in brackets, as YAML."""
+    if isinstance(given, str):
+        return scalar(given)
+    return f"[{', '.join(json.dumps(text, ensure_ascii=False) for text in given)}]"
+
+
+def with_entry(text: str, key: str, entry: Mapping[str, str | list[str]]) -> str:
     """Return the text with an entry appended to the list under a key."""
     newline = "\r\n" if "\r\n" in text else "\n"
     mark = _list(text, key)
@@ -73,8 +80,8 @@ def _items(mark: Mark) -> list[Mark]:
     return mark.children if isinstance(mark.children, list) else []
 
 
-def _block(entry: Mapping[str, str], indent: int, newline: str) -> str:
-    rows = [f"{name}: {scalar(value)}" for name, value in entry.items()]
+def _block(entry: Mapping[str, str | list[str]], indent: int, newline: str) -> str:
+    rows = [f"{name}: {value(given)}" for name, given in entry.items()]
     blank = " " * indent
     return "".join(
         f"{blank}{'- ' if place == 0 else '  '}{row}{newline}" for place, row in enumerate(rows)
@@ -122,7 +129,12 @@ def _closing(text: str, lines: list[str], mark: Mark) -> int:
 
 
 def _with_flow(
-    text: str, lines: list[str], mark: Mark, entry: Mapping[str, str], *, newline: str
+    text: str,
+    lines: list[str],
+    mark: Mark,
+    entry: Mapping[str, str | list[str]],
+    *,
+    newline: str,
 ) -> str:
     closing = _closing(text, lines, mark)
     if not _items(mark):
@@ -131,7 +143,7 @@ def _with_flow(
         tail, _, after = rest.partition("\n")
         tail = tail.rstrip("\r")
         return f"{text[:start].rstrip(' ')}{tail}{newline}{_block(entry, 2, newline)}{after}"
-    shown = ", ".join(f"{name}: {scalar(value)}" for name, value in entry.items())
+    shown = ", ".join(f"{name}: {value(given)}" for name, given in entry.items())
     before = text[:closing].rstrip()
     comma = "" if before.endswith(",") else ","
     return f"{before}{comma} {{{shown}}}{text[closing:]}"

@@ -37,6 +37,7 @@ from edison_ci.providers.batches import AnthropicBatches, OpenAIBatches
 from edison_ci.providers.http_service import HttpService
 from edison_ci.providers.litellm_bridge import ENVIRONMENT, NO_KEY, LitellmBridge, Target
 from edison_ci.providers.local import LocalModel, load
+from edison_ci.providers.model_lists import PAGE, ModelLister
 from edison_ci.providers.openai_compatible import OpenAICompatible, find_dialect
 from edison_ci.providers.openai_embeddings import OpenAIEmbeddings, WithEmbeddings
 from edison_ci.providers.openai_responses import OpenAIResponses
@@ -90,9 +91,40 @@ def provider_for(
     )
     if model.provider in OFFLINE:
         return adapter(_ModelAccess(model, environ, tree or WorkingTree(Path())))
+    local = plugin is not None and plugin.offline
+    access = _open_access(model, environ, trust, offline=offline and not local)
+    return Adapting(adapter(replace(access, tree=tree or access.tree)), model.name)
+
+
+def lister_for(
+    model: Model, *, environ: Mapping[str, str], offline: bool, trust: TrustFile | None
+) -> ModelLister:
+    """Return what lists the models at the address of a model, with its key; raises UsageError."""
+    if model.provider not in _HAVE_LISTS:
+        raise UsageError(
+            f"{model.provider} has no list of models that a key alone can read",
+            hint="see the vendor's console; edison admin prices show lists known models",
+        )
+    access = _open_access(model, environ, trust, offline=offline)
+    root = access.address.rstrip("/")
+    if model.provider == "anthropic":
+        path = "/models" if root.endswith("/v1") else "/v1/models"
+        headers = {"anthropic-version": VERSION} | ({"x-api-key": access.key} if access.key else {})
+        return ModelLister(lambda query: access.transport(f"{path}{query}", headers), PAGE)
+    bearer = {"Authorization": f"Bearer {access.key}"} if access.key else {}
+    return ModelLister(lambda query: access.transport(f"/models{query}", bearer), "")
+
+
+_HAVE_LISTS = frozenset({"openai", "anthropic", "openai_compatible", "ollama"})
+
+
+def _open_access(
+    model: Model, environ: Mapping[str, str], trust: TrustFile | None, *, offline: bool
+) -> _ModelAccess:
+    """Return a model with its address and keys; raises UsageError if these may not be used."""
     reading = _EnvironmentReader(model, environ, trust)
     address = reading.address()
-    if offline and not is_loopback(address) and not (plugin is not None and plugin.offline):
+    if offline and not is_loopback(address):
         raise UsageError(
             f"model {model.name!r} is at {_display_host(address)}, and network access is disabled "
             "by --offline",
@@ -104,8 +136,7 @@ def provider_for(
             f"model {model.name!r} is at {_display_host(address)}, which {reason}",
             hint="set base_url to the address of the model itself",
         )
-    access = _ModelAccess(model, environ, tree or WorkingTree(Path()), address, keys, reach)
-    return Adapting(adapter(access), model.name)
+    return _ModelAccess(model, environ, WorkingTree(Path()), address, keys, reach)
 
 
 # --- addresses and keys ---------------------------------------------------------------------------

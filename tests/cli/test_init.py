@@ -46,6 +46,7 @@ def test_the_screen_says_what_was_written_and_what_comes_next(
         "  edison validate     check every file\n"
         "  edison plan         show what a run would do and cost\n"
         "  edison run          evaluate, offline for now\n"
+        "  edison models add openai/gpt-5-mini    for the first real model\n"
     )
 
 
