@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci import utc
 from edison_ci.cli import sessions
-from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli.lookup import find_experiment, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
 from edison_ci.config.slices import content_hash
-from edison_ci.config.tokens import estimate_tokens
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
 from edison_ci.execute.question_grading import QuestionGrading, QuestionGradingResult
 from edison_ci.judges.instructions import load_instructions
@@ -24,7 +21,6 @@ from edison_ci.judges.judge import Judge
 from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, QuestionJudge
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.plan.selection import Selection
 from edison_ci.results.dataset_health import QuestionQuality, quality_of
 from edison_ci.spelling import did_you_mean
@@ -34,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Model
     from edison_ci.config.rubric import Criterion
-    from edison_ci.records import Case
+    from edison_ci.records import Case, Request
     from edison_ci.results.dataset_health import CriterionQuality, JudgedQuestion
 
-_ASK_ABOVE_MICROUSD = 1_000_000
 _MOST_JUDGES = 5
 _LISTED = 5
 
@@ -85,14 +81,17 @@ def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison dataset judge support-reply --rubric rubrics/questions.yaml --budget 2
     """
     terminal, project = Terminal(state), open_project(state)
-    chosen = _experiment(project, experiment)
+    chosen = find_experiment(project, experiment)
+    if not chosen.file.data:
+        raise UsageError(f"{chosen.id} has no dataset", hint="add data: to the experiment")
     judges = _judges(project, chosen, given["judges"], given["rubric"])
     picked = Selection((), given["cases"], given["tags"], given["limit"])
     require_editor(project, "dataset judge")
     requirements.refuse(
         requirements.missing_for_models(project.models[each.judge.name] for each in judges)
     )
-    _confirm(terminal, project, judges, _selected_cases(project, chosen, picked), yes=given["yes"])
+    calls = _calls(judges, _selected_cases(project, chosen, picked))
+    sessions.confirm_calls(terminal, project, calls, yes=given["yes"])
     age = dt.timedelta(days=0 if given["no_cache"] else project.file.settings.reuse_days)
     budget = given["budget"]
     asked = QuestionGrading(
@@ -104,19 +103,6 @@ def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
         budget_microusd=sessions.microusd(budget),
     ).run(_selected_cases(project, chosen, picked))
     _finish(terminal, project, chosen, picked, asked)
-
-
-def _experiment(project: Project, name: str | None) -> Experiment:
-    if name is not None:
-        found = project.experiment(name)
-    elif len(project.experiments) == 1:
-        (found,) = project.experiments.values()
-    else:
-        names = ", ".join(project.experiments)
-        raise UsageError("there are several experiments", hint=f"name one: {names}")
-    if not found.file.data:
-        raise UsageError(f"{found.id} has no dataset", hint="add data: to the experiment")
-    return found
 
 
 def _judges(
@@ -162,36 +148,16 @@ def _selected_cases(
         raise ConfigError(feed.problems)
 
 
-def _confirm(
-    terminal: Terminal,
-    project: Project,
-    judges: Sequence[QuestionJudge],
-    cases: Iterator[Case],
-    *,
-    yes: bool,
-) -> None:
-    """Print the maximum cost and ask for confirmation if it is more than a dollar."""
-    calls, most = 0, 0.0
+def _calls(
+    judges: Sequence[QuestionJudge], cases: Iterator[Case]
+) -> Iterator[tuple[Model, Request]]:
+    found = False
     for case in cases:
         for one in judges:
-            calls += 1
-            price = project.prices.price_of(one.judge.model)
-            if price is not None:
-                told = sum(estimate_tokens(m.content) for m in one.request(case).messages)
-                most += told * price.tokens_in + TYPICAL_OUTPUT.high * price.tokens_out
-    if not calls:
+            found = True
+            yield one.judge.model, one.request(case)
+    if not found:
         raise UsageError("no case matches", hint="see: edison dataset show")
-    names = ", ".join(one.judge.name for one in judges)
-    marked = all(one.judge.model.simulated for one in judges)
-    cost = "" if not most else f", about {dollars(math.ceil(most))} at most"
-    terminal.note(
-        f"{counted(calls, 'call')} to {names}{cost}",
-        *simulated_label(marked),
-    )
-    if most <= _ASK_ABOVE_MICROUSD or yes:
-        return
-    if sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json:
-        click.confirm("Continue?", abort=True, err=True)
 
 
 # --- the result -----------------------------------------------------------------------------------

@@ -75,7 +75,9 @@ COMMANDS = {
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, pause, cancel, resume and merge runs."),
-    "regrade": Entry("Grades", "run:regrade", "Grade the stored answers of a run again.", "runs"),
+    "regrade": Entry(
+        "Grades", "regrade:regrade", "Grade the stored answers of a run again.", "runs"
+    ),
     "grade": Entry("Grades", "grade:grade", "Grade answers by hand.", "runs"),
     "calibrate": Entry(
         "Grades",

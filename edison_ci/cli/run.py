@@ -1,4 +1,4 @@
-"""edison run, resume and regrade: commands that evaluate an experiment and store a run."""
+"""edison run and resume: commands that evaluate an experiment and store a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from edison_ci._dataclass import dataclass
 from edison_ci.api.evaluation import (
     RunRequest,
     evaluate,
-    regrade_run,
     resume_run,
     select_experiments,
 )
@@ -25,7 +24,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.pick import pick_option, require_terminal, walk
 from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
 from edison_ci.cli.summary import document, show_run
-from edison_ci.cli.terminal import ODD, StyledText, Terminal
+from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.run_options import RunOptions, RunOutcome
 from edison_ci.numeric import counted
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
     from edison_ci.providers.replay import ReplayProvider
 
     Stamps = dict[Path, tuple[int, int]]
-
-    from edison_ci.execute.regrade import StoredAnswers
 
 
 _POLL_S = 0.3
@@ -424,71 +421,3 @@ def most_important(codes: Any) -> int:
     """Return the exit code that takes precedence."""
     found = set(codes) or {0}
     return next(code for code in _PRECEDENCE if code in found)
-
-
-@click.command(cls=EdisonCommand)
-@click.argument("wanted", required=False, metavar="[RUN]")
-@sessions.budget
-@sessions.yes
-@sessions.allow_code
-@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
-@click.pass_obj
-def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
-    """Grade the stored answers of a run again.
-
-    Uses the current checks, rubric, judges and gates. No new answers are requested; judges are
-    called only where their question changed. RUN is an id, `latest` or the name of an experiment.
-    The result is a new run; the old one stays as it is. Cells whose prompt, model or input changed
-    since are left out.
-
-    Examples:
-      edison regrade
-      edison regrade support-reply --budget 1 --json
-    """
-    terminal = Terminal(state)
-    project = open_project(state)
-    options = RunOptions(
-        budget_microusd=sessions.microusd(given["budget"]),
-        allow_code=given["allow_code"],
-        wait=given["wait"],
-    )
-    factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
-    with results_of(project) as reader:
-        stored = find_run_or_newest(terminal, reader, wanted)
-    ended = regrade_run(project, stored.id, options, factory)
-    _finish_regrade(terminal, project, ended)
-
-
-def _finish_regrade(terminal: Terminal, project: Project, ended: RunOutcome) -> None:
-    kept = ended.stored_answers
-    assert kept is not None  # a regrade always has them
-    code = int(ended.exit_code)
-    _note_left_out(terminal, kept)
-    with results_of(project) as reader:
-        result = RunResult(reader, find_run(reader, ended.run_id))
-        if terminal.json:
-            about = {"run_id": kept.run.id, "left_out": kept.gradable.as_json()}
-            terminal.document({**document([result], code, [ended.progress]), "regraded": about})
-        else:
-            show_run(terminal, result, ended.progress)
-    if code:
-        raise click.exceptions.Exit(code)
-
-
-def _note_left_out(terminal: Terminal, kept: StoredAnswers) -> None:
-    """Print which cells are not graded again, and why."""
-    found = kept.gradable
-    if found.changed:
-        more = ", ..." if found.changed > len(found.examples) else ""
-        said = "prompt, model or input changed since: "
-        terminal.note(
-            StyledText(f"{counted(found.changed, 'cell')} left out", ODD),
-            f", {said}{', '.join(found.examples)}{more}",
-        )
-    if found.gone:
-        said = ", their prompt, model or case no longer exists"
-        terminal.note(StyledText(f"{counted(found.gone, 'cell')} left out", ODD), said)
-    if found.missing:
-        terminal.note(
-            f"{counted(found.missing, 'cell')} of the current files are not in {kept.run.id}"
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from functools import partial
@@ -14,21 +15,26 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import WITHOUT_SANDBOX
 from edison_ci.cli.progress import Display
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
+from edison_ci.config.tokens import estimate_tokens
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
 from edison_ci.git.repository import commit_names
 from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.operate.sessions import SessionFactory
+from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.records import Side
 from edison_ci.store.runs import simulation_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.cli.options import CliState
+    from edison_ci.config.load import Project
+    from edison_ci.config.models import Model
     from edison_ci.execute.run_options import RunTarget
     from edison_ci.plan.estimate import CostRange
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.records import Request
 
     Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -85,6 +91,29 @@ class PlanConfirmation:
             click.confirm(f"This may cost {spent}. Continue?", abort=True, err=True)
         else:
             self.terminal.note(f"this may cost {spent}")
+
+
+def confirm_calls(
+    terminal: Terminal, project: Project, calls: Iterable[tuple[Model, Request]], *, yes: bool
+) -> None:
+    """Print how many calls to judges are made and their highest cost; ask above a dollar."""
+    count, most = 0, 0.0
+    models: dict[str, bool] = {}
+    for model, request in calls:
+        count += 1
+        models[model.name] = model.simulated
+        price = project.prices.price_of(model)
+        if price is not None:
+            told = sum(estimate_tokens(message.content) for message in request.messages)
+            most += told * price.tokens_in + TYPICAL_OUTPUT.high * price.tokens_out
+    if not count:
+        return
+    cost = f", about {dollars(math.ceil(most))} at most" if most else ""
+    mark = simulated_label(all(models.values()))
+    terminal.note(f"{counted(count, 'call')} to {', '.join(models)}{cost}", *mark)
+    asks = sys.stdin.isatty() and sys.stderr.isatty() and not terminal.json
+    if most > _ASK_ABOVE_MICROUSD and not yes and asks:
+        click.confirm("Continue?", abort=True, err=True)
 
 
 def _range(plan: Plan) -> str:

@@ -203,6 +203,23 @@ def _cells_where(
     ).fetchall()
 
 
+def answered_cells(
+    connection: sqlite3.Connection, run_id: str, *, cases: Sequence[str] = (), failed: bool = False
+) -> list[CellRow]:
+    """Return the cells of a run's head that have an answer, without components, worst first.
+
+    With `failed`, only those that did not pass.
+    """
+    where = "run_id = ? and side = 'head' and answer_no is not null"
+    where += " and passed = 0" if failed else ""
+    where += f" and case_id in ({', '.join('?' * len(cases))})" if cases else ""
+    found = []
+    for row in map(list, _cells_where(connection, where, (run_id, *cases))):
+        row[2], row[10], row[12] = SIDES[row[2]], CELL_STATUSES[row[10]], _flag(row[12])
+        found.append(CellRow(*row))
+    return sorted(found, key=lambda cell: (cell.composite is not None, cell.composite or 0.0))
+
+
 def run_of_cell(connection: sqlite3.Connection, cell_id: str) -> str | None:
     """Return the run that a cell belongs to, by the beginning of its id."""
     row = connection.execute(
