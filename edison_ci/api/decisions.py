@@ -10,17 +10,19 @@ from edison_ci.decide.verdict import VerdictContext, decide, with_doubts
 from edison_ci.errors import UsageError
 from edison_ci.judges.approval import JudgeApproval
 from edison_ci.records import RunStatus, Side
-from edison_ci.results.comparison import ComparisonSettings, compare_choices, require_same_suite
+from edison_ci.results.comparison import (
+    compare_choices,
+    comparison_settings,
+    pair_settings,
+    require_same_suite,
+)
 from edison_ci.results.comparison_sample import Operands, comparison_sample
 from edison_ci.results.samples import TwoSidedSample
 from edison_ci.results.snapshot import doubts_of, outside_models_of
-from edison_ci.store.cells import clusters_of
 from edison_ci.store.database import open_for_reading
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from edison_ci.config.load import Project
     from edison_ci.decide.verdict import RunDecision
     from edison_ci.results.comparison import ComparisonEstimate
@@ -34,21 +36,8 @@ def compare(
     """Compare two runs, refs or prompt versions on the same cases, from stored results."""
     with open_for_reading(project.root / project.file.results) as reader:
         first, second = Operands(reader, project, experiment).pair(a, b)
-        # The older run says which inputs are the same, so that A and B may change places.
-        runs = sorted((first.run, second.run), key=lambda run: run.created_at)
-        return compare_choices(reader, first, second, comparison_settings(project, reader, *runs))
-
-
-def comparison_settings(
-    project: Project, reader: sqlite3.Connection, *runs: Run
-) -> ComparisonSettings:
-    """Return the current gates and quarantine, and the stored clusters, for a comparison."""
-    name = runs[-1].experiment
-    experiment = project.experiments.get(name)
-    quarantined = frozenset(e.case for e in project.quarantine.cases if e.experiment == name)
-    gates = experiment.file.gates if experiment is not None else ()
-    clusters = clusters_of(reader, *(run.id for run in runs))
-    return ComparisonSettings(gates, clusters, quarantined)
+        setting = pair_settings(project, reader, first, second)
+        return compare_choices(reader, first, second, setting)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,12 @@ from edison_ci.cli.summary import show_preference
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, fixed
-from edison_ci.records import RunStatus, Side, Verdict
-from edison_ci.results.comparison import ComparisonEstimate, compare_choices
+from edison_ci.records import RunStatus, Verdict
+from edison_ci.results.comparison import (
+    ComparisonEstimate,
+    compare_choices,
+    comparison_settings,
+)
 from edison_ci.results.comparison_sample import CellChoice, Operands
 from edison_ci.store.runs import find_run
 
@@ -143,9 +147,7 @@ def _compare_prompts(
         operands = Operands(reader, project, given["experiment"])
         run = find_run(reader, wanted) if wanted else operands.run_with(*names)
         first, second = (CellChoice(n, run, prompt=n, models=given["models"]) for n in names)
-        return compare_choices(
-            reader, first, second, library.comparison_settings(project, reader, run)
-        )
+        return compare_choices(reader, first, second, comparison_settings(project, reader, run))
 
 
 def _re_evaluate(terminal: Terminal, project: Project, wanted: str, against: str | None) -> None:
@@ -198,7 +200,7 @@ def _show_comparison(terminal: Terminal, found: ComparisonEstimate) -> None:
     labels = {found.a.run.simulation, found.b.run.simulation}
     mark = simulated_label(labels.pop() if len(labels) == 1 else "partly simulated")
     rows = [
-        (name, _operand(choice), "-" if score is None else fixed(100 * score, 1))
+        (name, choice.words, "-" if score is None else fixed(100 * score, 1))
         for name, choice, score in zip("AB", (found.a, found.b), found.scores, strict=True)
     ]
     terminal.table(rows, right=(2,))
@@ -214,15 +216,6 @@ def _show_comparison(terminal: Terminal, found: ComparisonEstimate) -> None:
             terminal.result(f"{len(cases):,} {move.words}: {listed}{more}")
     for note in found.notes:
         terminal.note(note)
-
-
-def _operand(choice: CellChoice) -> str:
-    about = [f"run {choice.run.id}"] if choice.name != choice.run.id else []
-    if choice.side != Side.HEAD:
-        about.append(f"its {choice.side}")
-    if choice.prompt is not None and choice.prompt not in choice.name:
-        about.append(choice.prompt)
-    return f"{choice.name} ({', '.join(about)})" if about else choice.name
 
 
 def _moved(moved: MovedCase) -> str:

@@ -21,11 +21,11 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.numeric import mean_or_none
 from edison_ci.records import CellStatus
-from edison_ci.results.explanation import expected_form
+from edison_ci.results.explanation import expected_form, failure_of
 from edison_ci.results.rollups import Totals, totals_by_model
 from edison_ci.results.scores import ComponentName
 from edison_ci.store.answers import answer_at
-from edison_ci.store.cells import COUNTED
+from edison_ci.store.cells import find_cell
 from edison_ci.store.manual_grades import flagged_cells
 from edison_ci.store.runs import find_run
 
@@ -403,7 +403,7 @@ class _BoxReader:
         text = answer_beginning(self._connection, worst.id, self._forms.get(version, "none"))
         reason = ""
         if worst.status != CellStatus.OK or worst.passed == 0:
-            reason = failure_reason(self._connection, worst.id)
+            reason = failure_of(find_cell(self._connection, self._run.id, worst.id))
         return Box(repeats, text, reason)
 
 
@@ -428,32 +428,6 @@ def answer_beginning(connection: sqlite3.Connection, cell_id: str, form: str) ->
         form = form.removesuffix("json").removesuffix("+") or "none"
     output = parse_output(raw, form)
     return (raw if output.malformed else output.text)[:MOST_READ]
-
-
-def failure_reason(connection: sqlite3.Connection, cell_id: str) -> str:
-    """Return in a line why a cell does not pass; empty if nothing is stored about it."""
-    row = connection.execute(
-        "select status, coalesce(reason, error, '') from cell where id = ?", (cell_id,)
-    ).fetchone()
-    if row is not None and row[0] != CellStatus.OK:
-        return str(row[1]).removeprefix("blocked: ")
-    # A rubric has no reason of its own: its weakest criterion has one.
-    found = connection.execute(
-        "select name, reason from component where cell_id = ?1 and reason <> '' and status = 'ok' "
-        "and (passed = 0 or (kind = 'criterion' and exists (select 1 from component r "
-        "where r.cell_id = ?1 and r.kind = 'rubric' and r.passed = 0))) "
-        "order by passed = 0 desc, score, kind, name",
-        (cell_id,),
-    ).fetchall()
-    if not found:
-        return ""
-    (name, reason) = found[0]
-    kinds = ", ".join(f"'{kind}'" for kind in sorted(COUNTED))
-    (failed,) = connection.execute(
-        f"select count(*) from component where cell_id = ? and passed = 0 and kind in ({kinds})",
-        (cell_id,),
-    ).fetchone()
-    return f"{name}: {reason}" + (f" (and {failed - 1:,} more)" if failed > 1 else "")
 
 
 def _choices(connection: sqlite3.Connection, run_id: str, columns: Sequence[Column]) -> Choices:

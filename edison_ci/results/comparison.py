@@ -32,6 +32,7 @@ from edison_ci.stats.paired import (
 from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
+from edison_ci.store.cells import clusters_of
 from edison_ci.store.runs import OUTPUTS
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from edison_ci.config.experiment import Gate
+    from edison_ci.config.load import Project
     from edison_ci.results.comparison_sample import ComparisonSample
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.run_result import RunResult
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from edison_ci.stats.ab import Comparison
     from edison_ci.stats.arrays import Range
     from edison_ci.stats.flips import CaseFlips
+    from edison_ci.store.runs import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,31 @@ class ComparisonSettings:
     """The margin of the first gate on the composite is the smallest difference that matters."""
     clusters: Mapping[str, str] | None = None
     quarantined: Collection[str] = frozenset()
+
+
+def comparison_settings(
+    project: Project | None, reader: sqlite3.Connection, *runs: Run
+) -> ComparisonSettings:
+    """Return the current gates and quarantine, and the stored clusters, for a comparison."""
+    clusters = clusters_of(reader, *(run.id for run in runs))
+    if project is None:
+        return ComparisonSettings(clusters=clusters)
+    name = runs[-1].experiment
+    experiment = project.experiments.get(name)
+    quarantined = frozenset(e.case for e in project.quarantine.cases if e.experiment == name)
+    gates = experiment.file.gates if experiment is not None else ()
+    return ComparisonSettings(gates, clusters, quarantined)
+
+
+def pair_settings(
+    project: Project | None, reader: sqlite3.Connection, a: CellChoice, b: CellChoice
+) -> ComparisonSettings:
+    """Return the settings for a comparison of two choices.
+
+    The older run says which inputs are the same, so that A and B may change places.
+    """
+    runs = sorted((a.run, b.run), key=lambda run: run.created_at)
+    return comparison_settings(project, reader, *runs)
 
 
 def compare_choices(

@@ -51,6 +51,16 @@ class CellChoice:
     prompts: frozenset[str] | None = None
     """The prompts that count, if not all do."""
 
+    @property
+    def words(self) -> str:
+        """The name, and what it stands for."""
+        about = [f"run {self.run.id}"] if self.name != self.run.id else []
+        if self.side != Side.HEAD:
+            about.append(f"its {self.side}")
+        if self.prompt is not None and self.prompt not in self.name:
+            about.append(self.prompt)
+        return f"{self.name} ({', '.join(about)})" if about else self.name
+
     def as_json(self) -> dict[str, Any]:
         """Return the choice as it appears in `--json`."""
         return {

@@ -113,6 +113,13 @@ class CellExplanation:
         return tuple(component for component in self.cell.components if component.kind in COUNTED)
 
     @property
+    def text(self) -> str | None:
+        """The answer as it is graded, or all of it if it is malformed; None if it is withheld."""
+        if self.output is None:
+            return None
+        return self.output.raw if self.output.malformed else self.output.text
+
+    @property
     def arithmetic(self) -> str:
         """Calculation of the composite, in points out of 100."""
         cell = self.cell
@@ -135,8 +142,7 @@ class CellExplanation:
         """In one sentence, why it passed or did not."""
         cell = self.cell
         if cell.status is not CellStatus.OK:
-            reason = (cell.reason or cell.error or "no reason is stored").removeprefix("blocked: ")
-            return f"{cell.status}: {reason}"
+            return failure_of(cell)
         failed = [component for component in self.counted if component.passed is False]
         if failed:
             return "fails: " + "; ".join(self._short_of(component) for component in failed)
@@ -150,6 +156,25 @@ class CellExplanation:
         said = f" ({component.reason})" if component.reason else ""
         reached = asked is None or (component.score is not None and reaches(component.score, asked))
         return f"{score}{'' if reached else f' of {_points(asked)}'}{said}"
+
+
+def failure_of(cell: CellRow) -> str:
+    """Return why a cell fails, by its first component that does; empty if it does not fail."""
+    if cell.status is not CellStatus.OK:
+        return f"{cell.status}: {_stored_reason(cell)}"
+    failed = [each for each in cell.components if each.kind in COUNTED and each.passed is False]
+    if not failed:
+        return ""
+    first, more = failed[0], len(failed) - 1
+    if first.kind == "rubric" and not first.reason:  # its weakest criterion has a reason
+        criteria = [each for each in cell.components if each.kind == "criterion" and each.reason]
+        first = min(criteria, key=lambda each: (each.score or 0.0, each.name), default=first)
+    why = f"{first.name}: {first.reason}" if first.reason else f"{first.kind} {first.name}"
+    return why + (f" (and {more:,} more)" if more else "")
+
+
+def _stored_reason(cell: CellRow) -> str:
+    return (cell.reason or cell.error or "no reason is stored").removeprefix("blocked: ")
 
 
 def explain(

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.errors import UsageError
 from edison_ci.numeric import mean
-from edison_ci.records import CellStatus, Move, Side
+from edison_ci.records import Move, Side
 from edison_ci.results.case_grid import answers_to
-from edison_ci.results.explanation import explain
-from edison_ci.results.samples import TwoSidedSample
+from edison_ci.results.comparison import ComparisonSettings, compare_choices
+from edison_ci.results.comparison_sample import CellChoice
+from edison_ci.results.explanation import explain, failure_of
+from edison_ci.results.samples import SIDES, TwoSidedSample
 from edison_ci.store.cells import find_cell
 
 if TYPE_CHECKING:
@@ -127,12 +130,7 @@ _BEST_FIRST = (
 
 def reason_of(found: CellExplanation) -> str:
     """Return why an answer passed or failed, by the first component that fails."""
-    failed = [component for component in found.counted if component.passed is False]
-    if found.cell.status is not CellStatus.OK or not failed:
-        return found.why
-    first, more = failed[0], len(failed) - 1
-    why = f"{first.name}: {first.reason}" if first.reason else f"{first.kind} {first.name}"
-    return why + (f" (and {more:,} more)" if more else "")
+    return failure_of(found.cell) or found.why
 
 
 def changed_cases(result: RunResult, *, most: int | None = None) -> tuple[ChangedCase, ...]:
@@ -148,6 +146,32 @@ def changed_cases(result: RunResult, *, most: int | None = None) -> tuple[Change
         _changed(result, order[place], case, prompt, model)
         for place, _, case, prompt, model in sorted(moved)[:most]
     )
+
+
+class ChangedList(NamedTuple):
+    """Cases that changed in the same way, over all prompts and models."""
+
+    move: Move
+    total: int
+    cases: tuple[ChangedCase, ...]
+    """The first of them, each by the model with which it changed most."""
+
+
+def changed_lists(result: RunResult, *, most: int) -> tuple[ChangedList, ...]:
+    """Return the cases that changed since the base, by kind; the counts are those of the flips."""
+    base, head = (CellChoice(str(side), result.run, side=side) for side in SIDES)
+    setting = ComparisonSettings((), result.clusters, result.quarantined)
+    try:
+        moved = compare_choices(result.connection, base, head, setting).moved
+    except UsageError:  # no cells on the base, or nothing in common: gates and notes say so
+        return ()
+    found = []
+    for move, cases in moved.items():
+        shown = (changed_case(result, each.case, move) for each in cases[:most])
+        known = tuple(each for each in shown if each is not None)
+        if cases:
+            found.append(ChangedList(move, len(cases), known))
+    return tuple(found)
 
 
 def changed_case(result: RunResult, case: str, move: Move) -> ChangedCase | None:
@@ -187,5 +211,4 @@ def _shown(result: RunResult, place: tuple[str, ...], order: str) -> ShownAnswer
     ).fetchone()
     cell = find_cell(result.connection, result.run.id, cell_id)
     found = explain(result.connection, None, result.run, cell)
-    text = found.answer.completion.text if found.answer is not None and found.output else None
-    return ShownAnswer(cell.id, cell.composite, cell.passed, text, reason_of(found))
+    return ShownAnswer(cell.id, cell.composite, cell.passed, found.text, reason_of(found))

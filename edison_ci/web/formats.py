@@ -15,6 +15,7 @@ from edison_ci.numeric import counted as counted
 from edison_ci.numeric import fixed, rounded, whole
 from edison_ci.report.markup import code_spans
 from edison_ci.sanitize import lines
+from edison_ci.stats import sentences
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -89,6 +90,11 @@ def short_number(value: float) -> str:
 def p_value(value: float | None) -> str:
     """Return a p-value."""
     return NOTHING if value is None else numeric.probability(value)
+
+
+def p_words(value: float) -> str:
+    """Return a p-value in words: p = 0.012, p < 0.001."""
+    return sentences.p_words(value)
 
 
 def when(time: str | None) -> str:

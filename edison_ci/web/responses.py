@@ -42,6 +42,7 @@ from edison_ci.web.page_context import (
 from edison_ci.web.pages import (
     answers,
     cell_actions,
+    compare,
     counterexample,
     datasets,
     experiment,
@@ -107,6 +108,7 @@ PAGES = (
     _page("/cell/(?P<cell>[^/]+)", answers.cell),
     _page("/cell/(?P<cell>[0-9a-f]{12,64})/counterexample", counterexample.counterexample),
     _page("/cell/(?P<cell>[0-9a-f]{12,64})/reply", cell_actions.reply),
+    _page("/compare", compare.compare),
     _page("/leaderboard", experiment.leaderboard),
     _page("/costs", home.costs),
     _page("/prompts", experiment.prompts),

@@ -20,6 +20,7 @@ from edison_ci.results.case_grid import (
     place_in_list,
     worst_of,
 )
+from edison_ci.results.explanation import failure_of
 from edison_ci.results.scores import ComponentName
 from edison_ci.store.answers import text_hash
 from edison_ci.store.cells import find_cell
@@ -270,7 +271,7 @@ def test_a_blocked_answer_is_withheld_and_thinking_is_left_out(
     memory.execute("update cell set status = 'blocked', reason = 'blocked: pii' where id = ?",
                    (cell.id,))  # fmt: skip
     assert begins("response") is None
-    assert case_grid.failure_reason(memory, cell.id) == "pii"
+    assert failure_of(find_cell(memory, stored.against, cell.id)) == "blocked: pii"
     memory.close()
 
 
@@ -302,5 +303,5 @@ def test_a_failed_rubric_is_explained_by_its_weakest_criterion(
         "update component set score = 0, reason = 'cold' where cell_id = ? and name = 'Empathy'",
         (cell_id,),
     )
-    assert case_grid.failure_reason(memory, cell_id) == "Empathy: cold"
+    assert failure_of(find_cell(memory, stored.against, cell_id)) == "Empathy: cold"
     memory.close()

@@ -94,6 +94,8 @@ class Stored:
             f"/run/{run}/{tab}" for tab in ("decisions", "criteria", "slices", "judges", "log")
         ]
         found += [f"/run/{paused}/decisions", f"/run/{paused}/criteria", f"/run/{paused}/slices"]
+        found += ["/compare", f"/compare?b={run}", f"/compare?b={run}&move=fixed&full=1&page=2"]
+        found += [f"/compare?a=nowhere&b={run}", f"/run/{run}?changed=all"]
         found += ["/leaderboard", f"/leaderboard?experiment={showcase.EXPERIMENT}", "/costs"]
         found += [f"/experiment/{showcase.EXPERIMENT}?days=all", "?q=support&status=paused"]
         found += ["/models", "/search", "/search?q=re", "/search?q=%3Cscript"]

@@ -15,7 +15,12 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 import pytest
 
 from edison_ci.numeric import dollars
+from edison_ci.records import Move
+from edison_ci.results.run_result import RunResult
+from edison_ci.results.triage import changed_lists
 from edison_ci.store.answers import text_hash
+from edison_ci.store.runs import find_run
+from edison_ci.web import formats
 from tests import showcase
 from tests.conftest import ROOT
 from tests.web.conftest import LINES, Stored, started
@@ -77,6 +82,11 @@ class Read(HTMLParser):
         self.text += data
 
 
+def grid(body: str) -> str:
+    """Return the cases of the page of a run, without the ones that changed."""
+    return body[body.index('id="cases"') :]
+
+
 def one_line(body: str) -> str:
     """Return the text of a page as it is read, without line breaks."""
     return " ".join(Read(body).text.split())
@@ -127,7 +137,7 @@ def test_the_grid_filters_sorts_and_pages_by_its_address(server: Server, stored:
     run = f"/-/edison/run/{stored.against}"
 
     def cases(**args: str) -> list[str]:
-        body = server.get(f"{run}?{urlencode(args)}").text
+        body = grid(server.get(f"{run}?{urlencode(args)}").text)
         return re.findall(r'run/[^/"]+/case\?case=([^"&]+)', body)
 
     everything = stored.one("select count(distinct case_id) from cell where run_id = ?",
@@ -148,7 +158,7 @@ def test_the_grid_filters_sorts_and_pages_by_its_address(server: Server, stored:
 
 
 def test_the_grid_shows_beginnings_of_answers_worst_first(server: Server, stored: Stored) -> None:
-    body = server.get(f"/-/edison/run/{stored.against}").text
+    body = grid(server.get(f"/-/edison/run/{stored.against}").text)
     found = re.search(
         r'<a class="excerpt" dir="auto" href="/-/edison/cell/(\w+)\?page=1">(.*?)</a>', body, re.S
     )
@@ -161,11 +171,43 @@ def test_the_grid_shows_beginnings_of_answers_worst_first(server: Server, stored
     worst = stored.one("select case_id from rollup_case where run_id = ? and side = 'head' "
                        "order by lowest, composite limit 1", stored.against)  # fmt: skip
     assert case == worst
-    shown = unescape(found[2])
-    assert 150 < len(shown) <= 200
-    assert " ".join(text.split()).startswith(shown[:40])
+    whole, shown = " ".join(text.split()), unescape(found[2])
+    assert shown == whole if len(whole) <= 200 else whole.startswith(shown[:190])
+    texts = re.findall(r'class="excerpt"[^>]*>(.*?)</a>', body, re.S)
+    assert {len(unescape(each)) for each in texts if each.endswith("\N{HORIZONTAL ELLIPSIS}")} == {
+        200
+    }
     assert f"{tokens_in} in, " in body
     assert "Why it fails: " in Read(body).text
+
+
+def test_a_run_begins_with_its_headline_and_what_changed(server: Server, stored: Stored) -> None:
+    body = server.get(f"/-/edison/run/{stored.against}").text
+    text = one_line(body)
+    with closing(sqlite3.connect(stored.project / ".edison" / "results.db")) as connection:
+        result = RunResult(connection, find_run(connection, stored.against))
+        assert f"{result.headline.verdict}: {result.headline.sentence}" in text
+        against = result.against
+        assert against is not None
+        assert f"Change against main{formats.signed(against.estimate)}" in text
+        assert formats.signed_span(against.low, against.high) in text
+        triage, lists = result.triage(most=0), changed_lists(result, most=200)
+        assert triage is not None and triage.flips is not None
+        assert triage.flips.words in text
+        counts = {each.move: each.total for each in lists}
+        assert counts[Move.NEWLY_FAILING] == triage.flips.newly_failing
+        assert counts[Move.FIXED] == triage.flips.fixed
+        for each in lists:
+            assert f"{each.move.words.capitalize()} {each.total} " in text
+            for one in each.cases[:5]:
+                for cell in (one.before.cell, one.after.cell):
+                    assert f'href="/-/edison/cell/{cell[:12]}"' in body
+        newly = next(each.cases for each in lists if each.move is Move.NEWLY_FAILING)
+    assert text.index("Newly failing") < text.index("Fixed")
+    first = re.search(r'id="changed".*?<tbody>\n(.*?)</tr>', body, re.S)
+    assert first is not None
+    cells = re.findall(r"/-/edison/cell/(\w+)", first[1])
+    assert cells == [newly[0].before.cell[:12], newly[0].after.cell[:12]], "base, then candidate"
 
 
 def test_next_and_previous_follow_the_list(server: Server, stored: Stored) -> None:
@@ -173,13 +215,13 @@ def test_next_and_previous_follow_the_list(server: Server, stored: Stored) -> No
     listed = f"{run}?sort=cost&failed=1&metric=tokens"
     cases: list[str] = []
     while True:  # through the pages of the list
-        body = server.get(listed).text
+        body = grid(server.get(listed).text)
         cases += re.findall(r'run/[^/"]+/case\?case=([^"&]+)', body)
         more = re.search(r'rel="next"[^>]* href="([^"]+)"|href="([^"]+)" rel="next"', body)
         if more is None:
             break
         listed = unescape(more[1] or more[2])
-    first = server.get(f"{run}?sort=cost&failed=1&metric=tokens").text
+    first = grid(server.get(f"{run}?sort=cost&failed=1&metric=tokens").text)
     found = re.search(r'class="excerpt" dir="auto" href="([^"]+)"', first)
     assert found is not None
     address, seen = unescape(found[1]), []

@@ -39,11 +39,11 @@ from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_arg
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from markupsafe import Markup
 
-    from edison_ci.store.cells import Component
+    from edison_ci.store.cells import CellRow, Component
     from edison_ci.store.judgments import JudgeScoreRow
     from edison_ci.store.runs import Run
 
@@ -153,12 +153,17 @@ class Reason(NamedTuple):
 
 def reasons_of(known: CellExplanation) -> list[Reason]:
     """Return the components of a grade, failing ones first."""
+    return grade_reasons(known.cell, known.judge_scores)
+
+
+def grade_reasons(cell: CellRow, judge_scores: Iterable[JudgeScoreRow]) -> list[Reason]:
+    """Return the components of a cell with what judges said, failing ones first."""
     said: dict[str, list[JudgeScoreRow]] = {}
-    for judge_score in known.judge_scores:
+    for judge_score in judge_scores:
         said.setdefault(judge_score.criterion, []).append(judge_score)
     found = [
         Reason(each, tuple(said.get(each.name, ())) if each.kind == "criterion" else ())
-        for each in known.cell.components
+        for each in cell.components
     ]
     return sorted(found, key=lambda each: _URGENCY.get(each.word, 1))
 
@@ -188,13 +193,13 @@ MOST_WORDS = 3_000
 """The time of a comparison grows with the square of the length."""
 
 
-def word_diff(before: str, after: str) -> Markup | None:
+def word_diff(before: str, after: str, *, most: int = MOST_WORDS) -> Markup | None:
     """Return the later text with insertions and deletions marked; None if one is too long.
 
     Whitespace is that of the later text; its changes are not shown.
     """
     old, new = _WORDS.findall(before), _WORDS.findall(after)
-    if max(len(old), len(new)) > MOST_WORDS:
+    if max(len(old), len(new)) > most:
         return None
     return join(_pieces(old, new))
 
@@ -319,8 +324,7 @@ def _compared_answers(
             run,
             find_cell(context.connection, run.id, each.id),
         )
-        output = known.output
-        text = redacted(output.raw if output.malformed else output.text) if output else ""
+        text = redacted(known.text or "")
         changes = word_diff(found[0].text, text) if differ and found else None
         own = personal_grade(context, run, known.cell, known.people)
         found.append(ComparedAnswerView(each, known, text, changes, own))

@@ -26,6 +26,7 @@ from edison_ci.results.scores import (
     combined_spread,
     examples_of,
 )
+from edison_ci.results.triage import changed_lists
 from edison_ci.results.troubles import troubles_of
 from edison_ci.store.runs import count_events, newest_events
 from edison_ci.web import formats
@@ -48,9 +49,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.comparison import BaseComparison
+    from edison_ci.results.headline import Headline
     from edison_ci.results.rollups import Totals
     from edison_ci.results.scores import ComponentSpread, ScoreSpread
     from edison_ci.results.slices import Slice
+    from edison_ci.results.triage import ChangedList
     from edison_ci.store.runs import Run
     from edison_ci.web.page_context import Args
 
@@ -181,6 +185,9 @@ def run(context: PageContext) -> Page:
     query = case_query(context.args)
     grid = case_grid(context.connection, found.id, query, count_cache(context, found))
     kept, paging = list_args(query), Paging.of(context.args, grid.total)
+    findings = _findings(context, found)
+    small = found.cells_planned <= MOST_CELLS
+    waiting = findings is None and small and not found.moving
 
     def again(**changes: Any) -> str:
         return context.links.to("run", found.id, **{**kept, **changes})
@@ -193,6 +200,9 @@ def run(context: PageContext) -> Page:
             "troubles": troubles_of(RunResult(context.connection, found)),
             "grid": grid,
             "acts": cell_actions(context, grid),
+            "findings": findings,
+            "waiting": waiting,
+            "small": small,
             "paging": paging,
             "amount": partial(_amount, query),
             "tokens_of": tokens_of,
@@ -209,8 +219,42 @@ def run(context: PageContext) -> Page:
         },
         crumbs=crumbs_of(context, found),
         area="home",
-        refresh_s=_REFRESH_S if found.moving else None,
+        refresh_s=_REFRESH_S if found.moving else REFRESH_S if waiting else None,
     )
+
+
+class RunFindings(NamedTuple):
+    """What a run found, and what changed since its base."""
+
+    headline: Headline
+    against: BaseComparison | None
+    flips: str
+    """How many cases began to fail or to pass, beside what chance gives; empty without a base."""
+    changed: tuple[ChangedList, ...]
+
+
+_CHANGED, _MOST_CHANGED = 5, 200
+"""Changed cases of a kind that are listed, and if all are asked for."""
+
+
+def _findings(context: PageContext, run: Run) -> RunFindings | None:
+    """Return what a run found; None while it is worked out, and for a very large run."""
+    if run.moving or run.cells_planned > MOST_CELLS:
+        return None
+    most = _MOST_CHANGED if context.args.text("changed") == "all" else _CHANGED
+    key = ("findings", context.links.database, str(context.root), run.id, run.finished_at, most)
+    if context.synchronous or run.cells_planned <= INLINE_CELLS:
+        return cached(key, lambda: _find(RunResult(context.connection, run), most))
+    return cached_in_background(
+        context, key, lambda own: _find(RunResult(own.connection, run), most)
+    )
+
+
+def _find(result: RunResult, most: int) -> RunFindings:
+    triage = result.triage(most=0)
+    flips = "" if triage is None or triage.flips is None else triage.flips.words
+    changed = changed_lists(result, most=most) if result.ended and result.run.base_commit else ()
+    return RunFindings(result.headline, result.against, flips, changed)
 
 
 def _cached_count(context: PageContext, found: Run, key: Hashable, work: Callable[[], int]) -> int:

@@ -1,0 +1,220 @@
+"""The comparison of two runs, refs or prompt versions, with the answers side by side."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.documents.secrets import redacted
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.records import Move
+from edison_ci.results.comparison import pair_settings
+from edison_ci.results.comparison_sample import CellChoice, Operands
+from edison_ci.results.run_lists import recent_ids
+from edison_ci.results.side_by_side import (
+    AnswerPair,
+    ComparedAnswer,
+    ListedChange,
+    SideBySide,
+    answer_pairs,
+    base_of,
+    moves_of,
+    outcome_word,
+    side_by_side,
+)
+from edison_ci.store.runs import find_run
+from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.page_context import (
+    INLINE_CELLS,
+    MOST_CELLS,
+    Crumb,
+    Page,
+    PageContext,
+    Paging,
+    requested_run,
+    run_results,
+)
+from edison_ci.web.pages.answers import Reason, grade_reasons, word_diff
+from edison_ci.web.workspace import project_of
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from edison_ci.results.comparison import ComparisonSettings
+    from edison_ci.store.runs import Run
+
+_PER_PAGE = 5
+"""Cases on a page: each has up to eight texts."""
+_MOST_WORDS = 500
+"""Words up to which two answers are compared word by word; the time grows with the square."""
+_OFFERED = 20
+"""Newest runs that the fields offer."""
+
+
+class ShownAnswer(NamedTuple):
+    """An answer of one side, as the page shows it."""
+
+    answer: ComparedAnswer
+    word: str
+    text: str
+    changes: Markup | None
+    """Word diff to A; None for A, without one, or if the texts are too long."""
+    same: bool
+    """Whether it is the text of A."""
+    reasons: list[Reason]
+
+
+class ShownPair(NamedTuple):
+    """The answers of A and B, of one prompt and model."""
+
+    title: str
+    sides: tuple[ShownAnswer | None, ShownAnswer | None]
+
+
+class ShownCase(NamedTuple):
+    """A case of the comparison."""
+
+    listed: ListedChange
+    pairs: list[ShownPair]
+
+
+def compare(context: PageContext) -> Page:
+    """Return the comparison that the address names; without one, the form to choose."""
+    args = context.args
+    asked = {"a": args.text("a"), "b": args.text("b"), "prompts": args.flag("prompts")}
+    kept = {**asked, "experiment": args.text("experiment"), "full": args.flag("full")}
+    move = args.choice("move", ("", *map(str, Move)))
+    values: dict[str, Any] = {
+        **kept,
+        "move": move,
+        "runs": run_results(context, recent_ids(context.connection, _OFFERED)),
+        "found": None,
+        "wrong": "",
+        "hint": "",
+        "waiting": False,
+    }
+    crumbs: tuple[Crumb, ...] = (Crumb("Experiments", context.links.to()),)
+    title = "Compare"
+    if asked["a"] or asked["b"]:
+        try:
+            a, b = _choices(context)
+            title = f"{b.name} compared with {a.name}"
+            run = Crumb(f"run {b.run.id}", context.links.to("run", b.run.id))
+            crumbs = (*crumbs, *_experiment(context, b.run), run)
+            values |= {"choices": (a, b)} | _compared(context, a, b, kept, move)
+        except EdisonError as error:
+            values |= {"wrong": error.message, "hint": error.hint}
+    refresh_s = REFRESH_S if values["waiting"] else None
+    return Page("compare", title, values, crumbs=crumbs, area="home", refresh_s=refresh_s)
+
+
+def _experiment(context: PageContext, run: Run) -> tuple[Crumb, ...]:
+    return (Crumb(run.experiment, context.links.to("experiment", run.experiment)),)
+
+
+def _choices(context: PageContext) -> tuple[CellChoice, CellChoice]:
+    """Return A and B; without A, the base of the run that B names."""
+    a, b = context.args.text("a"), context.args.text("b") or "latest"
+    project = project_of(context)
+    if not a:
+        run = requested_run(context, b)
+        base = base_of(run)
+        if base is None:
+            raise UsageError(
+                f"run {run.id} was measured without a base", hint="name what to compare it with"
+            )
+        return CellChoice(base[0], run, base[1]), CellChoice(b, run)
+    if project is None:  # names other than those of runs need the files
+        return CellChoice(a, find_run(context.connection, a)), CellChoice(
+            b, find_run(context.connection, b)
+        )
+    operands = Operands(context.connection, project, context.args.text("experiment") or None)
+    if not context.args.flag("prompts"):
+        return operands.pair(a, b)
+    names = [PurePosixPath(name).name.removesuffix(".md") for name in (a, b)]
+    run = operands.run_with(*names)
+    first, second = (CellChoice(name, run, prompt=name) for name in names)
+    return first, second
+
+
+def _compared(
+    context: PageContext, a: CellChoice, b: CellChoice, kept: dict[str, Any], move: str
+) -> dict[str, Any]:
+    """Return the values of a comparison."""
+    if max(a.run.cells_planned, b.run.cells_planned) > MOST_CELLS:
+        raise UsageError(
+            "these runs are too large to be compared on a page",
+            hint=f"edison compare {a.name} {b.name}",
+        )
+    found = _cached_comparison(context, a, b)
+    if found is None:
+        return {"waiting": True}
+    cases = found.of(next((each for each in Move if each == move), None))
+    asked = context.args.whole("page", 1)
+    pages = max(1, -(-len(cases) // _PER_PAGE))
+    paging = Paging(min(asked, pages), len(cases), _PER_PAGE)
+    shown = [
+        ShownCase(each, _pairs(context, found, each, full=kept["full"]))
+        for each in cases[paging.offset : paging.offset + _PER_PAGE]
+    ]
+
+    def again(**changes: Any) -> str:
+        return context.links.to("compare", **{**kept, "move": move, **changes})
+
+    return {
+        "found": found.estimate,
+        "shown": shown,
+        "paging": paging,
+        "again": again,
+        "moves": moves_of(found.cases),
+        "all": len(found.cases),
+    }
+
+
+def _cached_comparison(context: PageContext, a: CellChoice, b: CellChoice) -> SideBySide | None:
+    """Return the comparison, cached with everything that it depends on."""
+    setting = pair_settings(project_of(context), context.connection, a, b)
+    sides = tuple(
+        (each.name, each.run.id, each.run.finished_at, each.side, each.prompt, each.version)
+        for each in (a, b)
+    )
+    state = (repr(setting.gates), setting.quarantined)
+    key = ("compare", context.links.database, str(context.root), sides, state)
+    small = a.run.cells_planned + b.run.cells_planned <= INLINE_CELLS
+    if context.synchronous or small or a.run.moving or b.run.moving:
+        return cached(key, lambda: side_by_side(context.connection, a, b, setting))
+    return cached_in_background(context, key, lambda own: _work(own, a, b, setting))
+
+
+def _work(
+    context: PageContext, a: CellChoice, b: CellChoice, setting: ComparisonSettings
+) -> SideBySide:
+    return side_by_side(context.connection, a, b, setting)
+
+
+def _pairs(
+    context: PageContext, found: SideBySide, listed: ListedChange, *, full: bool
+) -> list[ShownPair]:
+    several = len({variant.prompt for variant in found.variants}) > 1
+    return [
+        _pair(pair, several=several, full=full)
+        for pair in answer_pairs(context.connection, found, listed)
+    ]
+
+
+def _pair(pair: AnswerPair, *, several: bool, full: bool) -> ShownPair:
+    before = redacted(pair.a.text or "") if pair.a is not None else ""
+    sides: list[ShownAnswer | None] = []
+    for answer in (pair.a, pair.b):
+        if answer is None:
+            sides.append(None)
+            continue
+        text, changes = redacted(answer.text or ""), None
+        later = answer is pair.b and pair.a is not None
+        if later and not full and text != before:
+            changes = word_diff(before, text, most=_MOST_WORDS)
+        same = later and bool(text) and text == before
+        reasons = grade_reasons(answer.cell, answer.judge_scores)
+        sides.append(ShownAnswer(answer, outcome_word(answer), text, changes, same, reasons))
+    title = f"{pair.variant.model} · {pair.variant.prompt}" if several else pair.variant.model
+    return ShownPair(title, (sides[0], sides[1]))
