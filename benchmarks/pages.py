@@ -134,13 +134,20 @@ def pages(root: Path) -> dict[str, str]:
         f"leaderboard {name}": f"/leaderboard?experiment={name}"
         for name in ("support-reply", "nightly", "several-repeats")
     }
+    found["leaderboard of all experiments"] = "/leaderboard?experiment=*"
+    found["experiment nightly, all days"] = "/experiment/nightly?days=all"
+    found |= {
+        f"search for {name}": f"/search?{urlencode({'q': text})}"
+        for name, text in (("the start of a case", middles["largest"][0][:6]), ("nothing", "zq"))
+    }
     found |= {
         f"dataset {name}": f"/dataset/{name}" for name in ("support-reply", "several-repeats")
     }
     found |= {
         name: f"/{name}"
         for name in (
-            *("costs", "prompts", "datasets", "suggestions", "loops", "audit", "health", "metrics"),
+            *("costs", "prompts", "datasets", "models", "suggestions", "loops", "audit"),
+            *("health", "metrics"),
         )
     }
     return {**found, "prompt": "/prompt/support-reply"}

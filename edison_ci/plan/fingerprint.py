@@ -130,7 +130,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Template):
         return value.source
     if isinstance(value, BaseModel):
-        fields = {name: plain(getattr(value, name)) for name in type(value).model_fields}
+        fields = {
+            name: plain(getattr(value, name))
+            for name, field in type(value).model_fields.items()
+            if not field.exclude  # only for readers, such as a description
+        }
         return {"check": getattr(value, "check", None), **fields}
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}

@@ -87,6 +87,16 @@ def cases_of(connection: sqlite3.Connection, run_id: str) -> int:
     return int(row[0])
 
 
+def tags_of(connection: sqlite3.Connection, run_id: str) -> list[tuple[str, int]]:
+    """Return the tags of the cases of a run with their numbers, the most frequent first."""
+    rows = connection.execute(
+        "select value, cases from rollup_marked where run_id = ? and side = 'head' "
+        "and kind = 'tag' order by cases desc, value",
+        (run_id,),
+    )
+    return rows.fetchall()
+
+
 def runs_by_status(connection: sqlite3.Connection) -> list[tuple[str, str, int]]:
     """Return experiment, status and number of the runs that are stored."""
     rows = connection.execute("select experiment, status, count(*) from run group by 1, 2")

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from contextlib import aclosing
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Forbidden, NotFound, Response
@@ -20,13 +22,16 @@ from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.site import Role
 from edison_ci.report import components
 from edison_ci.results.live_progress import PhaseChange, phase_changes, progress_of
+from edison_ci.results.run_lists import experiments
 from edison_ci.review.try_grid import find_try
 from edison_ci.sanitize import json_text
+from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import is_current, one_state
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 from edison_ci.web import formats, forms, prompt_forms
 from edison_ci.web.databases import results_databases, settings_of
+from edison_ci.web.exports import FORMATS, Export, experiment_export, pieces_of, run_export
 from edison_ci.web.forms import LONGEST, FormRoute, form_view
 from edison_ci.web.identity import KNOWN, NEEDED, current_actor, current_site
 from edison_ci.web.page_context import (
@@ -59,10 +64,11 @@ from edison_ci.web.pages.live import live_view
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
 from edison_ci.web.sign_in import sign_in, sign_out, you
+from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from edison_ci.operate.site import Actor
     from edison_ci.review.try_grid import TryGrid
@@ -170,6 +176,8 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
     found: list[tuple[str, View]] = [
         (rf"^{PREFIX}/static/(?P<name>[a-z.]+)$", _static),
         (rf"^{PREFIX}/run/(?P<run>[^/]+)/events$", _events),
+        (rf"^{PREFIX}/run/(?P<run>[^/]+)/export$", _export),
+        (rf"^{PREFIX}/experiment/(?P<experiment>[^/]+)/export$", _export),
         (rf"^{PREFIX}/try/(?P<try>[0-9a-f]{{32}})/events$", _try_events),
     ]
     found += [(post.pattern, form_view(post)) for post in POSTS]
@@ -470,9 +478,64 @@ async def stream_try(
         await asyncio.sleep(EVERY_S)
 
 
-async def _send_stream(send: Any, receive: Any, chunks: AsyncIterator[bytes]) -> None:
+# --- downloads ------------------------------------------------------------------------------------
+
+
+async def _export(datasette: Any, request: Any, send: Any, receive: Any) -> None:
+    """Send a run, or the runs of an experiment, as a file."""
+    args = Args(dict(_pairs(request)))
+    place, links = await _database(datasette, request, args)
+    try:
+        export = await datasette.get_database(place.name).execute_fn(
+            lambda connection: _exported(connection, place, request.url_vars, args)
+        )
+    except EdisonError as error:
+        status = status_of(error, 404)
+        page = problem_page(status, error.message, error.hint)
+        await (await render_page(datasette, request, links, page, status)).asgi_send(send)
+        return
+    assert place.path is not None, "a results file is on disk"
+    kind = {
+        "content-type": export.content_type,
+        "content-disposition": f'attachment; filename="{export.name}"',
+    }
+    # A download that is broken off leaves its connection at once.
+    async with aclosing(pieces_of(place.path, export.texts)) as pieces:
+        await _send_stream(send, receive, pieces, kind)
+
+
+def _exported(
+    connection: sqlite3.Connection, place: ResultsDatabase, path: dict[str, str], args: Args
+) -> Export:
+    """Return the file that an address names; raises UsageError if there is none."""
+    kind = args.text("format")
+    if kind not in FORMATS:
+        hint = did_you_mean(kind, FORMATS, label="formats")
+        raise UsageError(f"there is no format {kind!r}", hint=hint)
+    if not is_current(connection):
+        raise UsageError("these are results of another version")
+    with one_state(connection):
+        if "run" in path:
+            found = find_run(connection, path["run"])
+            project = None if place.root is None else project_in(place.root, utc.now().date())
+            return run_export(found.id, found.experiment, kind, project)
+        names = experiments(connection)
+    if path["experiment"] not in names:
+        hint = did_you_mean(path["experiment"], names, label="experiments")
+        raise UsageError(f"the experiment {path['experiment']!r} has no stored run", hint=hint)
+    return experiment_export(path["experiment"], kind)
+
+
+_EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
+
+
+async def _send_stream(
+    send: Any,
+    receive: Any,
+    chunks: AsyncIterator[bytes],
+    kind: Mapping[str, str] = MappingProxyType(_EVENT_STREAM),
+) -> None:
     """Send a stream until it ends or the browser disconnects."""
-    kind = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}
     headers = [(k.encode(), v.encode()) for k, v in {**PAGE_HEADERS, **kind}.items()]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))

@@ -11,11 +11,12 @@ import pytest
 
 from edison_ci import utc
 from edison_ci.records import Verdict
+from edison_ci.report.charts.trend import trend
 from edison_ci.results.decisions import GateRow, write_decisions
 from edison_ci.results.trends import points_of
 from edison_ci.store.database import open_database
 from edison_ci.web.page_context import Args, Links, PageContext
-from edison_ci.web.pages.experiment import experiment, trend_charts
+from edison_ci.web.pages.experiment import experiment, trends_of
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def test_a_run_that_a_look_stopped_early_is_marked_everywhere(edison: Edison, mi
     assert edison(mini, "report", "r2", "--format", "html", "--out", "run.html").code == 0
     assert "r1, stopped early: 20 of 40 cases" in mini.read("run.html")
     with closing(open_database(path)) as connection:
-        drawn = trend_charts(connection, points_of(connection, "hello"))[0]
+        drawn = trend(trends_of(connection, points_of(connection, "hello"))[0])
     assert [row[-1] for row in drawn.table.rows] == [
         "",
         "stopped early: 20 of 40 cases",
@@ -251,7 +252,7 @@ def test_real_runs_make_a_series(edison: Edison, mini: Folder) -> None:
             now=utc.now(),
         )
         page = experiment(interim).values
-        drawn = trend_charts(connection, points_of(connection, "hello"))[0]
+        drawn = trend(trends_of(connection, points_of(connection, "hello"))[0])
     assert [point.changed for point in page["versions"]] == [("prompts/hello.md",)]
     assert page["changes"] == [], "a new version of a prompt is what the line is there to show"
     assert [row[-1] for row in drawn.table.rows] == ["", "", "new version: prompts/hello.md"]

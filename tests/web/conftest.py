@@ -98,6 +98,8 @@ class Stored:
         found += [f"/compare?a=nowhere&b={run}", f"/run/{run}?changed=all"]
         found += ["/leaderboard", f"/leaderboard?experiment={showcase.EXPERIMENT}", "/costs"]
         found += [f"/experiment/{showcase.EXPERIMENT}?days=all", "?q=support&status=paused"]
+        found += ["/leaderboard?experiment=*", "/datasets?q=returns"]
+        found += [f"/dataset/{showcase.EXPERIMENT}?q=return"]
         found += ["/models", "/search", "/search?q=re", "/search?q=%3Cscript"]
         found += ["/prompts", "/prompt/support-reply", "/datasets"]
         found += [f"/dataset/{showcase.EXPERIMENT}", "/suggestions", "/suggestions?status=refused"]

@@ -128,6 +128,7 @@ def house(one_house: House) -> House:
 PATHS = [
     "/", "/-/edison", "/-/edison/", "/-/edison/audit", "/-/edison/metrics", "/-/edison/help",
     "/-/edison/run/latest", "/-/edison/run/latest/events", "/-/edison/you", "/-/edison/nothing",
+    "/-/edison/run/latest/export?format=csv", "/-/edison/search?q=a", "/-/edison/models",
     "/-/edison/static/../audit", "/-/edison/sign-in/../audit", "/-/edison/static/%2e%2e/audit",
     "/-/edison/%73ign-in", "/-%2Fedison%2Fhealth", "//-/edison/audit", "/-/edison/health/",
     "/-/edison/sign-in.json", "/-/edison/sign-in;/x", "/-/EDISON/sign-in",

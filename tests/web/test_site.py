@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 import sqlite3
 from contextlib import closing
@@ -54,12 +57,18 @@ def test_serving_before_the_first_run_says_how_to_start_it(fresh: Server) -> Non
 
 @pytest.mark.parametrize(
     "path",
-    ["leaderboard", "prompts", "suggestions", "loops", "datasets", "costs", "audit", "search"],
+    ["leaderboard", "prompts", "suggestions", "loops", "costs", "audit", "search"],
 )
 def test_a_page_without_results_says_what_to_do(fresh: Server, path: str) -> None:
     response = fresh.get(f"{EDISON}/{path}")
     assert response.status_code == 200
     assert 'class="empty"' in response.text
+
+
+def test_datasets_are_listed_before_they_are_run(fresh: Server) -> None:
+    page = text_of(fresh, "/datasets")
+    assert "hello datasets/names.jsonl golden" in page
+    assert "not run" in page
 
 
 def test_an_unknown_experiment_is_not_found(fresh: Server) -> None:
@@ -203,3 +212,125 @@ def test_a_run_without_answers_says_what_went_wrong_and_what_to_check(
 def test_a_run_with_some_answers_has_no_such_panel(server: Server, stored: Stored) -> None:
     unreliable = stored.one("select id from run where experiment = 'unreliable'")
     assert "No answer came back" not in text_of(server, f"/run/{unreliable}")
+
+
+# --- downloads ------------------------------------------------------------------------------------
+
+
+def test_a_run_is_downloaded_as_csv_json_lines_and_html(server: Server, stored: Stored) -> None:
+    address = f"{EDISON}/run/{stored.against}/export"
+    cells = stored.one("select count(*) from cell where run_id = ?", stored.against)
+    page = server.get(f"{EDISON}/run/{stored.against}").text
+    for kind in ("html", "csv", "jsonl"):
+        assert f'href="{address}?format={kind}"' in page
+    spreadsheet = server.get(address, params={"format": "csv"})
+    assert spreadsheet.headers["content-type"].startswith("text/csv")
+    name = f'attachment; filename="support-reply-{stored.against}.csv"'
+    assert spreadsheet.headers["content-disposition"] == name
+    rows = list(csv.DictReader(io.StringIO(spreadsheet.text)))
+    assert len(rows) == cells
+    assert {row["run_id"] for row in rows} == {stored.against}
+    lines = server.get(address, params={"format": "jsonl"}).text.splitlines()
+    assert len(lines) == cells
+    assert json.loads(lines[0])["experiment"] == showcase.EXPERIMENT
+    report = server.get(address, params={"format": "html"})
+    assert "attachment" in report.headers["content-disposition"]
+    assert "<!doctype html>" in report.text
+    assert "<script" not in report.text
+
+
+def test_the_history_of_an_experiment_is_downloaded(server: Server, stored: Stored) -> None:
+    address = f"{EXPERIMENT}/export"
+    text = server.get(address, params={"format": "csv"}).text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    whole = stored.rows(
+        "select m.model, m.composite from rollup_model m join run r on r.id = m.run_id "
+        "where r.experiment = ? and r.complete and not r.partial and r.trigger <> 'refine' "
+        "and m.side = 'head' order by r.created_at, m.model",
+        showcase.EXPERIMENT,
+    )
+    found = sorted((row["run_started"], row["model"], float(row["score"])) for row in rows)
+    assert [(model, pytest.approx(score)) for _, model, score in found] == whole
+    lines = server.get(address, params={"format": "jsonl"}).text.splitlines()
+    assert [json.loads(line)["run_id"] for line in lines] == [row["run_id"] for row in rows]
+    page = server.get(address, params={"format": "html"}).text
+    assert "<figcaption>Median latency" in page
+
+
+def test_what_cannot_be_downloaded_is_not_found(server: Server) -> None:
+    for path in ("run/latest/export?format=exe", "run/latest/export", "run/none/export?format=csv"):
+        assert server.get(f"{EDISON}/{path}").status_code == 404
+    assert server.get(f"{EDISON}/experiment/none/export?format=csv").status_code == 404
+
+
+def test_a_private_project_is_downloaded_without_texts(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = Folder(tmp_path_factory.mktemp("private"))
+    for name, text in MINIMAL.items():
+        folder.write(name, text)
+    folder.write("edison.yaml", MINIMAL["edison.yaml"] + "settings: {private: true}\n")
+    folder.edison("run", "--yes", "-q")
+    for server in started(folder.path, LINES[0], "--offline"):
+        text = server.get(f"{EDISON}/run/latest/export", params={"format": "csv"}).text
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert [(row["case_id"], row["text"]) for row in rows] == [("ada", ""), ("bo", "")]
+
+
+# --- leaderboard, costs, datasets -----------------------------------------------------------------
+
+
+def test_the_leaderboard_of_all_experiments_has_models_by_experiments(server: Server) -> None:
+    page = text_of(server, "/leaderboard", experiment="*")
+    assert "Leaderboard of all experiments" in page
+    assert re.search(r"Model Mean score Mean pass rate support-reply 95% CI unreliable", page)
+    for model in ("faulty", "large", "small"):
+        assert f" {model} " in page
+    picked = server.get(f"{EDISON}/leaderboard?experiment=support-reply&experiment=unreliable")
+    assert "Models by experiments" in picked.text
+    single = server.get(f"{EDISON}/leaderboard?experiment=unreliable")
+    assert "Models by experiments" not in single.text
+
+
+def test_costs_show_the_tokens_in_and_out(server: Server, stored: Stored) -> None:
+    page = server.get(f"{EDISON}/costs").text
+    assert re.search(r"<figcaption>Tokens (per day|by model)", page)
+    total = stored.one("select sum(tokens_in) + sum(tokens_out) from rollup_spending")
+    assert f"Tokens {total:,}" in text_of(server, "/costs")
+
+
+def test_datasets_are_found_by_tag_and_cases_by_name(server: Server) -> None:
+    assert "returns" in text_of(server, "/datasets", q="returns")
+    assert "No dataset matches" in text_of(server, "/datasets", q="nothing like it")
+    assert "return-how" in text_of(server, f"/dataset/{showcase.EXPERIMENT}", q="turn-how")
+    assert "No case matches" in text_of(server, f"/dataset/{showcase.EXPERIMENT}", q="zzz")
+
+
+def test_a_dataset_shows_its_description(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = Folder(tmp_path_factory.mktemp("described"))
+    for name, text in MINIMAL.items():
+        folder.write(name, text)
+    entry = "datasets:\n  - {path: datasets/names.jsonl, description: Names of <b>guests</b>.}"
+    folder.write(
+        "experiments/hello.yaml",
+        MINIMAL["experiments/hello.yaml"].replace("dataset: datasets/names.jsonl", entry),
+    )
+    for server in started(folder.path, LINES[0], "--offline"):
+        page = server.get(f"{EDISON}/datasets?q=guests").text
+        assert "Names of &lt;b&gt;guests&lt;/b&gt;." in page
+
+
+# --- log and audit --------------------------------------------------------------------------------
+
+
+def test_the_log_of_a_run_is_told_in_sentences(server: Server, stored: Stored) -> None:
+    page = text_of(server, f"/run/{stored.against}/log")
+    assert "The run is complete." in page
+    assert "Answers are being generated." in page
+    assert re.search(r"Done with 192 cells \(192 ok\), for \$", page)
+
+
+def test_the_audit_is_told_in_sentences(server: Server) -> None:
+    page = text_of(server, "/audit")
+    assert re.search(r"ada@example.com graded cell \w{12}: thumb up\.", page)
+    assert "put support-reply/return-how in quarantine until" in page

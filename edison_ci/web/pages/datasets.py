@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.slices import content_hash
@@ -17,12 +17,21 @@ from edison_ci.results.dataset_health import (
     quality_of,
     weigh,
 )
-from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole
+from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole, tags_of
 from edison_ci.results.run_result import RunResult
+from edison_ci.results.search import FoundCase, find_cases
 from edison_ci.store.judgments import count_judged_questions, question_scores, questions_judged_at
 from edison_ci.store.runs import find_run
 from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
-from edison_ci.web.page_context import INLINE_CELLS, MOST_CELLS, Crumb, Page, PageContext, Paging
+from edison_ci.web.page_context import (
+    INLINE_CELLS,
+    MOST_CELLS,
+    PER_PAGE,
+    Crumb,
+    Page,
+    PageContext,
+    Paging,
+)
 from edison_ci.web.pages.experiment import requested_experiment
 from edison_ci.web.workspace import project_of, searchable
 
@@ -43,14 +52,68 @@ class Diagnosis:
     quality: QuestionQuality
 
 
+class DatasetFile(NamedTuple):
+    """A file of cases of an experiment."""
+
+    path: str
+    kind: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetLine:
+    """The cases of an experiment, in the list of datasets."""
+
+    name: str
+    files: tuple[DatasetFile, ...]
+    cases: int | None
+    """In the newest complete run; None before the first one."""
+    tags: tuple[tuple[str, int], ...]
+    judged: int
+
+    def has(self, text: str) -> bool:
+        """Whether a text is in the name, a file, a description or a tag."""
+        parts = [self.name, *(tag for tag, _ in self.tags)]
+        parts += [part for file in self.files for part in file]
+        return any(text in part.casefold() for part in parts)
+
+
 def datasets(context: PageContext) -> Page:
-    """Return the experiments with the number of their cases."""
-    found = []
-    for name in experiments(context.connection):
-        total = cases_of(context.connection, last_whole(context.connection, name))
-        judged = count_judged_questions(context.connection, name)
-        found.append({"name": name, "cases": total, "judged": judged})
-    return Page("datasets", "Datasets", {"datasets": found}, area="datasets")
+    """Return the datasets of the experiments, by a text in their names, descriptions and tags."""
+    text = context.args.text("q")
+    ran, project = experiments(context.connection), project_of(context)
+    names = dict.fromkeys([*ran, *(() if project is None else project.experiments)])
+    lines = [_line(context, project, name, ran=name in ran) for name in sorted(names)]
+    return Page(
+        "datasets",
+        "Datasets",
+        {
+            "datasets": [line for line in lines if line.has(text.casefold())],
+            "q": text,
+            "any": bool(lines),
+        },
+        area="datasets",
+    )
+
+
+def _line(context: PageContext, project: Project | None, name: str, *, ran: bool) -> DatasetLine:
+    run_id = last_whole(context.connection, name) if ran else None
+    return DatasetLine(
+        name=name,
+        files=_files(project, name),
+        cases=None if run_id is None else cases_of(context.connection, run_id),
+        tags=() if run_id is None else tuple(tags_of(context.connection, run_id)),
+        judged=count_judged_questions(context.connection, name),
+    )
+
+
+def _files(project: Project | None, name: str) -> tuple[DatasetFile, ...]:
+    found = None if project is None else project.experiments.get(name)
+    if found is None:
+        return ()
+    return tuple(
+        DatasetFile(each.path, each.kind, each.description or "") for each in found.file.data
+    )
 
 
 def dataset(context: PageContext) -> Page:
@@ -70,6 +133,9 @@ def dataset(context: PageContext) -> Page:
         {
             "experiment": name,
             "run_id": run_id,
+            "files": _files(project_of(context), name),
+            "q": context.args.text("q"),
+            "found": _found(context, name),
             "kinds": _kinds(RunResult(context.connection, find_run(context.connection, run_id))),
             "waiting": known is None,
             "health": found.health,
@@ -83,6 +149,11 @@ def dataset(context: PageContext) -> Page:
         area="datasets",
         refresh_s=REFRESH_S if known is None else None,
     )
+
+
+def _found(context: PageContext, name: str) -> list[FoundCase]:
+    text = context.args.text("q")
+    return find_cases(context.connection, name, text, most=PER_PAGE) if text else []
 
 
 def _kinds(result: RunResult) -> dict[str, list[tuple[str, int]]]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import utc
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import snap
-from edison_ci.report.charts.drawing import Unit, fluid
+from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
 from edison_ci.report.charts.trend import Series, Trend, TrendPoint, trend
 from edison_ci.report.components import diff_view
 from edison_ci.results.leaderboard import Leaderboard, board_of
+from edison_ci.results.overview import overview_of
 from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.run_lists import count_of, experiments, ids_of, newest_measured, ranked_cells
 from edison_ci.results.run_result import RunResult
@@ -33,6 +34,7 @@ from edison_ci.store.loops import loops_by_experiment
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.cache import REFRESH_S, cached, cached_in_background, stored_messages
+from edison_ci.web.figures import fluid_figure
 from edison_ci.web.page_context import (
     INLINE_CELLS,
     MOST_CELLS,
@@ -53,7 +55,6 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
-    from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.rollups import Totals
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
 
 RANGES = ("30", "7", "all")
 """Days that the charts of an experiment show; the first one if none is asked for."""
-_IN_TREND = 100
+_IN_TREND = {"7": 60, "30": 60, "all": 100}
+"""Most runs that the charts of each range show, the newest ones."""
 _MOST_LINES = 6
 """Models that a chart can tell apart."""
 
@@ -81,7 +83,7 @@ def experiment(context: PageContext) -> Page:
     if name not in experiments(context.connection):
         return _not_run(context, name)
     days = context.args.choice("days", RANGES)
-    points = points_of(context.connection, name, most=_IN_TREND)
+    points = points_of(context.connection, name, most=_IN_TREND[days])
     since = "" if days == "all" else _since(context, int(days))
     shown = [point for point in points if point.run.created_at >= since]
     paging = Paging.of(context.args, count_of(context.connection, name))
@@ -101,9 +103,10 @@ def experiment(context: PageContext) -> Page:
             "win": _win_rate(context, last.run) if last else None,
             "days": days,
             "ranges": sorted(RANGES, key=lambda each: (each == "all", len(each))),
-            "charts": _cached_charts(context, shown) if len(shown) > 1 else [],
+            "charts": _charts(context, shown) if len(shown) > 1 else [],
             "shown": len(shown),
             "measured": len(points),
+            "cut_off": len(shown) == _IN_TREND[days],
             "changes": [point for point in shown if point.changed and not point.only_prompts],
             "versions": [point for point in shown if point.only_prompts],
             "troubles": _troubles(context, newest),
@@ -162,13 +165,11 @@ def requested_experiment(context: PageContext) -> str:
     return wanted
 
 
-def _cached_charts(context: PageContext, points: Sequence[TrendRun]) -> list[Drawing]:
-    runs = tuple((point.run.id, point.run.finished_at) for point in points)
-    key = ("charts", context.links.database, str(context.root), runs)
-    return cached(key, lambda: trend_charts(context.connection, points))
+def _charts(context: PageContext, points: Sequence[TrendRun]) -> list[Markup]:
+    return [fluid_figure(trend, chart) for chart in trends_of(context.connection, points)]
 
 
-def trend_charts(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> list[Drawing]:
+def trends_of(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> list[Trend]:
     """Return the charts of score, cost and latency from run to run, a line for each model."""
     lines = model_trends(connection, points)
     prompts = {each.prompt for each in lines}
@@ -193,9 +194,9 @@ def trend_charts(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> 
     costs = series(lambda totals: totals.answer_cost_microusd)
     latencies = series(lambda totals: totals.p50_ms)
     return [
-        fluid(trend, Trend(title, tuple(scores))),
-        fluid(trend, Trend("Cost per answer", tuple(costs), Unit.DOLLARS)),
-        fluid(trend, Trend("Median latency", tuple(latencies), Unit.MILLISECONDS)),
+        Trend(title, tuple(scores)),
+        Trend("Cost per answer", tuple(costs), Unit.DOLLARS),
+        Trend("Median latency", tuple(latencies), Unit.MILLISECONDS),
     ]
 
 
@@ -257,12 +258,23 @@ class Difference(NamedTuple):
     p: str
 
 
+ALL = "*"
+"""In the address of the leaderboard: all experiments."""
+_MOST_TOGETHER = 12
+"""Experiments that are shown side by side."""
+
+
 def leaderboard(context: PageContext) -> Page:
-    """Return the leaderboard of an experiment."""
+    """Return the leaderboard of an experiment, or of several side by side."""
     names = measured_experiments(context.connection)
     wanted = context.args.text("experiment")
+    several = [name for name in context.args.texts("experiment") if name in names]
+    if wanted == ALL and len(names) > 1:
+        several = names
+    if len(set(several)) > 1:
+        return _together(context, names, list(dict.fromkeys(several)))
     name = wanted if wanted in names else (newest_measured(context.connection) or "")
-    shown: dict[str, Any] = {"experiments": names, "experiment": name}
+    shown: dict[str, Any] = {"experiments": names, "experiment": name, "all": ALL}
     if name:
         (newest,) = complete_runs(context.connection, name, 1)
         cells = ranked_cells(context.connection, name, newest)
@@ -285,6 +297,22 @@ def leaderboard(context: PageContext) -> Page:
         shown,
         area="leaderboard",
         refresh_s=REFRESH_S if shown.get("waiting") else None,
+    )
+
+
+def _together(context: PageContext, names: list[str], several: list[str]) -> Page:
+    """Return models by experiments; ranks need the same cases, so there are none."""
+    return Page(
+        "leaderboards",
+        "Leaderboard of all experiments" if several == names else "Leaderboard",
+        {
+            "experiments": names,
+            "several": several,
+            "all": ALL,
+            "overview": overview_of(context.connection, several[:_MOST_TOGETHER]),
+            "left_out": len(several[_MOST_TOGETHER:]),
+        },
+        area="leaderboard",
     )
 
 
@@ -379,7 +407,7 @@ def _sentence(board: Leaderboard | None) -> str:
     return comparisons_sentence(made=len(board.contrasts), stand_out=stand_out)
 
 
-def _pareto(places: Sequence[LeaderboardLine]) -> Drawing | None:
+def _pareto(places: Sequence[LeaderboardLine]) -> Markup | None:
     """Draw score against cost; None with fewer than two variants that cost something."""
     known = [each for each in places if each.cost_microusd and each.composite.estimate is not None]
     if len(known) < 2:
@@ -395,7 +423,7 @@ def _pareto(places: Sequence[LeaderboardLine]) -> Drawing | None:
         )
         for each in known
     )
-    return fluid(pareto, Pareto("Score and cost per answer", spots))
+    return fluid_figure(pareto, Pareto("Score and cost per answer", spots))
 
 
 def _dominates(other: LeaderboardLine, each: LeaderboardLine) -> bool:

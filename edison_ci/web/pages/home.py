@@ -10,8 +10,9 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import caps_of
 from edison_ci.report.charts.bars import Bar, Bars, bars
-from edison_ci.report.charts.drawing import Unit, fluid
+from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
+from edison_ci.results.history_words import audit_sentence
 from edison_ci.results.rollups import Totals, totals_of_run
 from edison_ci.results.run_lists import (
     experiments,
@@ -31,12 +32,15 @@ from edison_ci.results.spending import (
 from edison_ci.store.audit import count_audit, read_audit
 from edison_ci.store.ledger import booked as booked_of
 from edison_ci.store.suggestions import open_suggestions
+from edison_ci.web.figures import fluid_figure
 from edison_ci.web.formats import status_word
 from edison_ci.web.page_context import Page, PageContext, Paging, run_results
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
     import sqlite3
+
+    from markupsafe import Markup
 
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.run_result import RunResult
@@ -85,7 +89,7 @@ def home(context: PageContext) -> Page:
         last
         for last in run_results(context, [last_of(context.connection, name) for name in names])
         if status in ("", status_word(last.run))
-        and _matches(text, last.run.experiment, objective_of(last.run))
+        and (not text or _matches(text, last.run.experiment, objective_of(last.run)))
     ]
     found.sort(key=lambda last: last.run.created_at, reverse=True)
     lines = [_line(context, last, since) for last in found[:_MOST_EXPERIMENTS]]
@@ -192,13 +196,16 @@ def costs(context: PageContext) -> Page:
             "elsewhere": max(total - in_runs, 0),
             "saved": saved_since(context.connection, since),
             "daily": _daily(context, since, days),
+            "tokens": _tokens(context, since),
+            "tokens_in": sum(row.tokens_in for row in rows),
+            "tokens_out": sum(row.tokens_out for row in rows),
             "limits": _limits(context),
         },
         area="costs",
     )
 
 
-def _daily(context: PageContext, since: str, days: int) -> Drawing | None:
+def _daily(context: PageContext, since: str, days: int) -> Markup | None:
     spent = booked_by_day(context.connection, "project", since)
     if not any(spent.values()):
         return None
@@ -206,7 +213,34 @@ def _daily(context: PageContext, since: str, days: int) -> Drawing | None:
     span = min((context.now.date() - first).days + 1, days, 60)
     each = [context.now.date() - dt.timedelta(days=n) for n in reversed(range(max(span, 1)))]
     drawn = tuple(Bar(f"{day:%d %b}", (float(spent.get(str(day), 0)),)) for day in each)
-    return fluid(bars, Bars("Cost per day", drawn, Unit.DOLLARS, vertical=True))
+    return fluid_figure(bars, Bars("Cost per day", drawn, Unit.DOLLARS, vertical=True))
+
+
+_MOST_TOKEN_DAYS = 60
+
+
+def _tokens(context: PageContext, since: str) -> Markup | None:
+    """Draw the tokens of finished runs, in and out, by day; by model where there is one day."""
+    rows = [
+        row
+        for row in run_spending_by(context.connection, "day", since)
+        if row.tokens_in or row.tokens_out
+    ][:_MOST_TOKEN_DAYS]
+    parts = ("in", "out")
+    if len(rows) > 1:
+        drawn = tuple(
+            Bar(f"{dt.date.fromisoformat(row.key):%d %b}", (row.tokens_in, row.tokens_out))
+            for row in reversed(rows)
+        )
+        return fluid_figure(bars, Bars("Tokens per day", drawn, Unit.COUNT, parts, vertical=True))
+    models = [
+        Bar(row.key, (row.tokens_in, row.tokens_out))
+        for row in run_spending_by(context.connection, "model", since)
+        if row.tokens_in or row.tokens_out
+    ]
+    if not models:
+        return None
+    return fluid_figure(bars, Bars("Tokens by model", tuple(models), Unit.COUNT, parts))
 
 
 def _limits(context: PageContext) -> list[Limit]:
@@ -244,7 +278,13 @@ def audit(context: PageContext) -> Page:
     return Page(
         "audit",
         "Audit",
-        {"rows": rows, "value": _value, "paging": paging, "again": again},
+        {
+            "rows": rows,
+            "sentence": audit_sentence,
+            "value": _value,
+            "paging": paging,
+            "again": again,
+        },
         area="audit",
     )
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.records import Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
-from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.charts.estimates import forest, gate_forests
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
 from edison_ci.results.decisions import count_rounds, decisions_of
+from edison_ci.results.history_words import event_sentence
 from edison_ci.results.judges import JudgeFindings, approval_of, cells_apart, judge_findings
 from edison_ci.results.live_progress import phase_changes, progress_of
 from edison_ci.results.run_lists import cases_of
@@ -31,6 +31,7 @@ from edison_ci.results.troubles import troubles_of
 from edison_ci.store.runs import count_events, newest_events
 from edison_ci.web import formats
 from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.figures import fluid_figure
 from edison_ci.web.page_context import (
     INLINE_CELLS,
     MOST_CELLS,
@@ -47,6 +48,8 @@ from edison_ci.web.pages.live import live_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
+
+    from markupsafe import Markup
 
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.comparison import BaseComparison
@@ -315,7 +318,7 @@ def decisions(context: PageContext) -> Page:
     gates = decisions_of(context.connection, run.id, round=chosen)
     values = {
         "gates": gates,
-        "forests": [fluid(forest, chart) for chart in gate_forests(gates)],
+        "forests": [fluid_figure(forest, chart) for chart in gate_forests(gates)],
         "rounds": rounds,
         "round": number,
     }
@@ -422,7 +425,7 @@ def _place(slice_: Slice) -> tuple[int, int, str]:
     return kind, value, slice_.value
 
 
-def _map(found: Sequence[Slice], metric: str) -> Drawing:
+def _map(found: Sequence[Slice], metric: str) -> Markup:
     columns = sorted({(each.prompt, each.model) for each in found})
     several = len({prompt for prompt, _ in columns if prompt}) > 1
     names = tuple(
@@ -439,7 +442,7 @@ def _map(found: Sequence[Slice], metric: str) -> Drawing:
         )
         rows.append((f"{each.dimension} {each.value}", fields))
     title = "Score by slice" if metric == "score" else "Pass rate by slice"
-    return fluid(heatmap, HeatMap(title, names, tuple(rows)))
+    return fluid_figure(heatmap, HeatMap(title, names, tuple(rows)))
 
 
 def _field(slice_: Slice | None, metric: str) -> Field | None:
@@ -522,7 +525,7 @@ def log(context: PageContext) -> Page:
     paging = Paging.of(context.args, count_events(context.connection, run.id))
     found = newest_events(context.connection, run.id, limit=paging.per_page, offset=paging.offset)
     lines = [
-        Line(each.seq, each.time, each.type, _event_text(each.type, each.data)) for each in found
+        Line(each.seq, each.time, each.type, event_sentence(each.type, each.data)) for each in found
     ]
 
     def again(**changes: Any) -> str:
@@ -531,15 +534,3 @@ def log(context: PageContext) -> Page:
     values = {"events": lines, "paging": paging, "again": again}
     page = tab_page(context, run, "log", "Log of", values)
     return replace(page, refresh_s=5 if run.moving else None)
-
-
-def _event_text(kind: str, data: dict[str, Any]) -> str:
-    """Return the data of an event as text."""
-    if kind == "status:changed":
-        return f"{data.get('from', '')} to {data.get('to', '')}".lower()
-    if "done" in data and "total" in data:
-        cost = formats.dollars(data.get("cost_microusd", 0))
-        return f"{data['done']:,} of {formats.counted(data['total'], 'cell')}, {cost}"
-    if kind == "cost:alert":
-        return f"{data.get('budget')}: {formats.percent(data.get('used'))} used"
-    return ", ".join(f"{key} {value}" for key, value in data.items())

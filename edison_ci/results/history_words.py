@@ -1,0 +1,207 @@
+"""Events of a run and entries of the audit, as sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from edison_ci.numeric import counted, dollars, duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from edison_ci.store.audit import AuditEntry
+
+# --- events ---------------------------------------------------------------------------------------
+
+_STATUSES = {
+    "PENDING": "The run waits to be started.",
+    "EXECUTING": "Answers are being generated.",
+    "JUDGING": "Answers are being judged.",
+    "AGGREGATING": "Scores are being added up and gates decided.",
+    "REFINING": "A better prompt is being sought.",
+    "REVIEWING": "A suggestion waits for a decision.",
+    "PAUSED": "The run was paused.",
+    "COMPLETED": "The run is complete.",
+    "FAILED": "The run failed.",
+    "CANCELLED": "The run was cancelled.",
+}
+
+
+def event_sentence(kind: str, data: Mapping[str, Any]) -> str:
+    """Return an event of a run as a sentence; of an unknown kind, its data."""
+    say = _EVENTS.get(kind)
+    try:
+        said = "" if say is None else say(data)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        said = ""  # an event of another version
+    return said or _plain(kind, data)
+
+
+def _plain(kind: str, data: Mapping[str, Any]) -> str:
+    details = ", ".join(f"{key} {value}" for key, value in data.items())
+    return f"{kind}: {details}" if details else f"{kind}."
+
+
+def _progress(data: Mapping[str, Any]) -> str:
+    return (
+        f"{data['done']:,} of {counted(data['total'], 'cell')} are done, "
+        f"for {dollars(data['cost_microusd'])}."
+    )
+
+
+def _cells(cells: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {status}" for status, count in cells.items() if count)
+
+
+def _completed(data: Mapping[str, Any]) -> str:
+    found = _cells(data["cells"])
+    tokens = ""
+    if "tokens_in" in data:
+        tokens = f", with {data['tokens_in']:,} tokens in and {data['tokens_out']:,} out"
+    return (
+        f"Done with {counted(data['total'], 'cell')} ({found}), "
+        f"for {dollars(data['cost_microusd'])}{tokens}."
+    )
+
+
+def _aggregated(data: Mapping[str, Any]) -> str:
+    if "interim" in data:
+        at, most = data["interim"].get("at"), data["interim"].get("most")
+        kind = data["interim"].get("kind", "cases")
+        goes_on = "more are measured" if data.get("more") else "this is enough"
+        return f"An interim analysis after {at} of {most} {kind} says {data['verdict']}: {goes_on}."
+    return f"Scores are added up: {_cells(data['cells'])}."
+
+
+def _refined(data: Mapping[str, Any]) -> str:
+    made = data["suggestions"]
+    if not made:
+        return "No change of the prompt was suggested."
+    named = ", ".join(f"{each['id']} ({each['status']})" for each in made)
+    return f"{counted(len(made), 'change')} of the prompt suggested: {named}."
+
+
+def _ended(data: Mapping[str, Any]) -> str:
+    return f"The work ended as {str(data['status']).lower()} after {duration(data['seconds'])}."
+
+
+_EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "iteration:started": lambda data: f"The run of {data['experiment']} was started.",
+    "status:changed": lambda data: _STATUSES[data["to"]],
+    "run:progress": _progress,
+    "run:completed": _completed,
+    "judge:progress": _progress,
+    "aggregate:completed": _aggregated,
+    "refine:completed": _refined,
+    "cost:alert": lambda data: f"{percent(data['used'])} of {data['budget']} is used.",
+    "error": lambda data: f"{data['model']} was stopped: {data['message']}.".replace("..", "."),
+    "iteration:completed": _ended,
+}
+
+
+# --- audit ----------------------------------------------------------------------------------------
+
+_REFUSED = "refused: "
+
+
+def audit_sentence(entry: AuditEntry) -> str:
+    """Return who did what to what; of an unknown action, its name."""
+    action, entity = entry.action, entry.entity
+    if action.startswith(_REFUSED):
+        return _refusal(entry, action.removeprefix(_REFUSED))
+    say = _AUDIT.get(action)
+    try:
+        said = "" if say is None else say(entry)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        said = ""  # a value of another version
+    if not said:
+        said = f"used {action}" + (f" on {entity}" if entity else "")
+    return f"{entry.actor} {said}."
+
+
+def _refusal(entry: AuditEntry, action: str) -> str:
+    if action == "sign in":
+        why = entry.after.get("why") if isinstance(entry.after, dict) else ""
+        return f"{entry.actor} could not sign in{f': {why}' if why else ''}."
+    about = f" on {entry.entity}" if entry.entity else ""
+    why = f": {entry.after}" if isinstance(entry.after, str) and entry.after else ""
+    return f"{entry.actor} was refused {action}{about}{why}.".replace("..", ".")
+
+
+def _grade(entry: AuditEntry) -> str:
+    after = entry.after
+    flag = " and flagged it for a second look" if after.get("flagged") else ""
+    score, scale = after.get("score"), after.get("scale")
+    if score is None:
+        return f"flagged {entry.entity} for a second look" if flag else f"unflagged {entry.entity}"
+    if scale == "thumbs":
+        grade = "thumb up" if score >= 0.5 else "thumb down"
+    elif scale == "1-5":
+        grade = f"{1 + 4 * score:g} of 5"
+    else:
+        grade = f"{score:g}"
+    return f"graded {entry.entity}: {grade}{flag}"
+
+
+def _with_reason(verb: str) -> Callable[[AuditEntry], str]:
+    def say(entry: AuditEntry) -> str:
+        after = entry.after
+        reason = after.get("reason") if isinstance(after, dict) else after
+        return f"{verb} {entry.entity}" + (f": {reason}" if reason else "")
+
+    return say
+
+
+def _quarantine(entry: AuditEntry) -> str:
+    until, reason = entry.after.get("until"), entry.after.get("reason")
+    return f"put {entry.entity} in quarantine until {until}: {reason}"
+
+
+def _suggested(entry: AuditEntry) -> str:
+    made = entry.after if isinstance(entry.after, list) else []
+    named = ", ".join(f"{each['suggestion']} ({each['status']})" for each in made)
+    return f"refined {entry.entity}: {named}" if named else ""
+
+
+def _promoted(entry: AuditEntry) -> str:
+    before = f", before {entry.before}" if entry.before else ""
+    return f"put version {entry.after} of {entry.entity} in production{before}"
+
+
+def _text(verb: str) -> Callable[[AuditEntry], str]:
+    return lambda entry: f"{verb} {entry.entity}".rstrip()
+
+
+_AUDIT: dict[str, Callable[[AuditEntry], str]] = {
+    "grade": _grade,
+    "quarantine add": _quarantine,
+    "quarantine remove": _text("took out of quarantine"),
+    "refine": _suggested,
+    "optimize": _suggested,
+    "propose": _text("proposed"),
+    "promote": _promoted,
+    "calibrate": _text("calibrated"),
+    "review approve": _text("approved"),
+    "review reject": _with_reason("rejected"),
+    "review comment": _with_reason("commented on"),
+    "review edit": lambda entry: f"edited {entry.entity} as suggestion {entry.after['as']}",
+    "review supersede": _with_reason("superseded"),
+    "review sync": lambda entry: f"read {entry.entity} as {entry.after['status']} on its forge",
+    "edit prompt": _text("proposed an edit of"),
+    "add case": _text("proposed a case for"),
+    "try": _text("tried"),
+    "rerun": _text("requested another answer for"),
+    "loop": _text("started a loop on"),
+    "merge": _text("merged results into"),
+    "import bundle": _text("imported the bundle"),
+    "import outputs": _text("imported outputs for"),
+    "import traces": _text("imported traces to"),
+    "gc": lambda entry: f"removed texts older than {entry.after['cutoff'][:10]}",
+    "cache clear": _text("cleared cached answers of"),
+    "db upgrade": _text("upgraded"),
+    "sign in": lambda entry: f"signed in from {entry.after['from']}",
+    "sign out": lambda entry: "signed out",
+    "roles passwd": _text("set the password of"),
+    "roles token": _text("made a token for"),
+    "roles revoke": _text("revoked the access of"),
+}
