@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 import click
 
-from edison_ci.cli.github_comment import comment
+from edison_ci.cli.github_comment import comment, print_markdown
 from edison_ci.cli.github_run import append, output_values, run_job, write_outputs
 from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
@@ -19,9 +18,8 @@ from edison_ci.errors import UsageError
 from edison_ci.forge.events import BaseCommit, Event, find_base, read_event
 from edison_ci.git.repository import Repository
 from edison_ci.numeric import counted
-from edison_ci.report.annotations import annotation_commands, annotations_of, stop_commands
+from edison_ci.report.annotations import annotation_commands, annotations_of
 from edison_ci.report.markdown_report import job_summary
-from edison_ci.sanitize import in_actions
 
 _SHOWN = 20
 
@@ -135,18 +133,18 @@ def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = open_project(state)
-    report = report_on(project, wanted, state.folder)
+    report, details = report_on(project, wanted, state.folder)
     target, values = os.environ.get("GITHUB_STEP_SUMMARY"), output_values(report)
     if target:
         used = Path(target).stat().st_size if Path(target).exists() else 0
-        append(Path(target), job_summary(report, used=used))
+        append(Path(target), job_summary(report, used=used, details=details))
     write_outputs(values)
     if terminal.json:
         terminal.document({"verdict": report.verdict, "outputs": values, "summary": target or None})
     elif target:
         terminal.note(f"wrote the summary to {target}")
     else:
-        _print(terminal, job_summary(report))
+        print_markdown(terminal, job_summary(report, details=details))
 
 
 @github.command("annotations", cls=EdisonCommand)
@@ -167,7 +165,7 @@ def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = open_project(state)
-    report = report_on(project, wanted, state.folder)
+    report, _ = report_on(project, wanted, state.folder)
     found = annotations_of(report, changed_in(project, report))
     if terminal.json:
         listed = [one.as_json() for one in found]
@@ -175,11 +173,3 @@ def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
         return
     terminal.commands(annotation_commands(found, folder_in_checkout(project.root)))
     terminal.note(f"verdict: {report.verdict or 'not finished'}")
-
-
-def _print(terminal: Terminal, text: str) -> None:
-    """Print Markdown, with workflow commands switched off on a runner."""
-    if in_actions():
-        terminal.commands(stop_commands(text, secrets.token_hex(16)).split("\n"))
-    else:
-        terminal.raw(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ import click
 
 from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.reporting import report_on
+from edison_ci.cli.reporting import DetailedReport, report_on
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import (
@@ -32,10 +33,14 @@ from edison_ci.forge.events import Event, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
 from edison_ci.forge.host import RepositoryAddress, repository_address
 from edison_ci.git.command import run_git
+from edison_ci.git.repository import Repository
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.records import Verdict
+from edison_ci.report.annotations import stop_commands
+from edison_ci.report.change_details import ChangeDetails
 from edison_ci.report.comment import CommentOrigin, comment_body, read_foreign_report
 from edison_ci.results.report import Report
+from edison_ci.sanitize import in_actions
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ class Request(NamedTuple):
     number: int | None = None
     quiet: bool = False
     """Whether to update an existing comment only."""
+    details: ChangeDetails = ChangeDetails()
 
 
 class CommentResult(NamedTuple):
@@ -116,6 +122,7 @@ class CommentResult(NamedTuple):
     metavar="LOGIN",
     help="Account that the token belongs to.",
 )
+@click.option("--dry-run", is_flag=True, help="Print the comment, and post nothing.")
 @click.pass_obj
 def comment(state: CliState, /, author: str, progress: str, **given: Any) -> None:
     """Post a report as a comment on a pull request, or update it.
@@ -131,9 +138,11 @@ def comment(state: CliState, /, author: str, progress: str, **given: Any) -> Non
     for GitHub are cut between lines. A job without a pull request posts nothing.
 
     Needs a token in GITHUB_TOKEN with `pull-requests: write`. If GitHub refuses, the command prints
-    what to change and still exits with 0: a comment never changes the verdict.
+    what to change and still exits with 0: a comment never changes the verdict. With --dry-run it
+    needs no token, no pull request and no network.
 
     Examples:
+      edison github comment --dry-run
       edison github comment --state running
       edison github comment
       edison github comment support-reply --pr 12 --author octocat
@@ -141,11 +150,15 @@ def comment(state: CliState, /, author: str, progress: str, **given: Any) -> Non
       edison github comment --handed-in report.json
     """
     terminal = Terminal(state)
-    if state.offline:
-        raise UsageError("network access is disabled by --offline", hint="run without --offline")
+    if state.offline and not given["dry_run"]:
+        hint = "run without --offline, or print it only: --dry-run"
+        raise UsageError("network access is disabled by --offline", hint=hint)
     site = _site(state)
     request = _request(state, sticky_comment.ReportState(progress), given)
     event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
+    if given["dry_run"]:
+        _show_dry(terminal, request, event, state.folder)
+        return
     if request.number is None and event is None:
         raise UsageError("no pull request: this is not a job for one", hint="name it: --pr NUMBER")
     address = repository_address(os.environ, remote=origin_of(state.folder))
@@ -171,7 +184,7 @@ def _request(
     state: CliState, progress: sticky_comment.ReportState, given: Mapping[str, Any]
 ) -> Request:
     file, wanted, verdict = given["body_file"], given["wanted"], given["verdict"]
-    body = report = None
+    body, report, details = None, None, ChangeDetails()
     if sum(map(bool, (wanted, file, given["handed_in"]))) > 1:
         raise UsageError(
             "RUN, --body-file and --handed-in cannot be combined", hint="give one of them"
@@ -187,32 +200,34 @@ def _request(
     elif verdict is not None:
         raise UsageError("--verdict needs --body-file", hint="the verdict of a RUN is known")
     else:
-        report = _report(state, progress, wanted)
-    return Request(body, report, progress, verdict, given["key"], given["pr"])
+        report, details = _report(state, progress, wanted)
+    return Request(body, report, progress, verdict, given["key"], given["pr"], details=details)
 
 
 def _report(
     state: CliState, progress: sticky_comment.ReportState, wanted: tuple[str, ...]
-) -> Report | None:
+) -> tuple[Report | None, ChangeDetails]:
+    nothing = None, ChangeDetails()
     try:
         project = open_project(state)
         if not wanted and not (project.root / project.file.results).exists():
             if progress is sticky_comment.ReportState.RUNNING:
-                return Report()
+                return DetailedReport(Report())
             if progress is sticky_comment.ReportState.CANCELLED:
-                return None
+                return nothing
         return report_on(project, wanted, state.folder)
     except ProjectNotFound:
         if progress in {sticky_comment.ReportState.RUNNING, sticky_comment.ReportState.CANCELLED}:
-            return None
+            return nothing
         raise UsageError(
             "there is nothing to report on",
             hint="run it in a project, or name a report: --body-file",
         ) from None
     except (ConfigError, StoreError) as error:
         if progress is sticky_comment.ReportState.RUNNING:
-            return None
-        return Report(failure=str(error))  # readers of the pull request need to know
+            return nothing
+        # Readers of the pull request need to know.
+        return DetailedReport(Report(failure=str(error)))
 
 
 def _read(path: Path) -> str:
@@ -235,25 +250,57 @@ def _read(path: Path) -> str:
     return text.replace("\0", "\N{SYMBOL FOR NULL}")
 
 
-def _text(address: RepositoryAddress, request: Request, origin: CommentOrigin) -> str:
+def _text(request: Request, origin: CommentOrigin) -> str:
     """Return the whole comment, with the marker lines by which it is found again."""
     if request.report is not None:
         return comment_body(
-            request.report, key=request.key, state=request.state.value, origin=origin
+            request.report,
+            key=request.key,
+            state=request.state.value,
+            origin=origin,
+            details=request.details,
         )
     marker = sticky_comment.ReportMarker(
         origin.head, request.state, origin.run_id, origin.attempt, request.verdict
     )
-    log_url = address.run_url(origin.run_id) if origin.run_id else None
-    body = request.body or _default_body(request.state, origin.head, log_url)
+    body = request.body or _default_body(request.state, origin)
     return sticky_comment.Report(body, marker, request.key).text
 
 
-def _default_body(state: sticky_comment.ReportState, head_sha: str, log_url: str | None) -> str:
-    log = f" [Log]({log_url})" if log_url else ""
+def _default_body(state: sticky_comment.ReportState, origin: CommentOrigin) -> str:
+    log = f" [Log]({origin.run_url})" if origin.run_url else ""
+    commit = origin.head[:8]
     if state is sticky_comment.ReportState.RUNNING:
-        return f"**edison** is evaluating {head_sha[:8]}.{log}"
-    return f"**edison** was cancelled while it evaluated {head_sha[:8]}. Nothing was decided.{log}"
+        return f"**edison** is evaluating {commit}.{log}"
+    return f"**edison** was cancelled while it evaluated {commit}. Nothing was decided.{log}"
+
+
+def _origin(event: Event | None, head_sha: str, address: RepositoryAddress | None) -> CommentOrigin:
+    run_id, attempt = (event.run_id, event.attempt) if event else (0, 1)
+    url = address.run_url(run_id) if run_id and address is not None else ""
+    return CommentOrigin(head_sha, run_id, attempt, run_url=url)
+
+
+def _show_dry(terminal: Terminal, request: Request, event: Event | None, folder: Path) -> None:
+    """Print the comment that would be posted, as far as it can be known here."""
+    repository = Repository.find(folder)
+    head = (event.head_sha if event else None) or (repository.head() if repository else None)
+    address = None
+    if event is not None:
+        address = repository_address(os.environ, remote=origin_of(folder))
+    text = _text(request, _origin(event, head or "", address))
+    if terminal.json:
+        terminal.document({"outcome": "dry run", "body": text})
+    else:
+        print_markdown(terminal, text)
+
+
+def print_markdown(terminal: Terminal, text: str) -> None:
+    """Print Markdown, with workflow commands switched off on a runner."""
+    if in_actions():
+        terminal.commands(stop_commands(text, secrets.token_hex(16)).split("\n"))
+    else:
+        terminal.raw(text)
 
 
 # --- posting --------------------------------------------------------------------------------------
@@ -267,8 +314,7 @@ async def post(
         number, head_sha = await _target(github, request, event)
         if number is None:
             return CommentResult(None, None)
-        run_id, attempt = (event.run_id, event.attempt) if event else (0, 1)
-        text = _text(address, request, CommentOrigin(head_sha, run_id, attempt))
+        text = _text(request, _origin(event, head_sha, address))
         if request.quiet and not await sticky_comment.has_comment(github, number, text):
             return CommentResult(number, None)
         posted = await sticky_comment.post(github, number, text)

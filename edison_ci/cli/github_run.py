@@ -35,6 +35,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.reporting import (
     RequestedReports,
     changed_in,
+    details_of,
     failure_text,
     run_as_seen,
     sources_of,
@@ -74,6 +75,7 @@ from edison_ci.plan.plan import plan_run
 from edison_ci.providers.replay import ReplayProvider, read_project_recording
 from edison_ci.records import Verdict
 from edison_ci.report.annotations import Annotation, annotation_commands, annotations_of, outputs
+from edison_ci.report.change_details import ChangeDetails
 from edison_ci.report.files import Sources
 from edison_ci.report.markdown_report import job_summary
 from edison_ci.results.report import PlannedRun, Report, report_of
@@ -113,6 +115,8 @@ class Outcome:
     """Whether every report could be written."""
     waiting: bool = False
     """Whether answers are on their way in a batch, so that nothing is decided."""
+    details: ChangeDetails = ChangeDetails()
+    """Diffs and cases that the pull request shows."""
 
     @property
     def verdict(self) -> str | None:
@@ -215,24 +219,31 @@ def outcome_of(
     terminal: Terminal, project: Project, run_ids: Sequence[str], place: JobFiles, **about: Any
 ) -> Outcome:
     """Write the report on runs in every format; `about` holds its further fields."""
+    details = ChangeDetails()
     with results_of(project) if run_ids else contextlib.nullcontext() as connection:
         report, sources = Report(), Sources()
         if connection is not None:
             runs = [run_as_seen(connection, project, run_id) for run_id in run_ids]
             report = report_of(connection, runs)
             sources = sources_of(connection, project, report)
+            details = details_of(project, report)
         report = Report(report.runs, **about)
         complete = place.reports.write_report(terminal, report, sources)
     found = annotations_of(report, changed_in(project, report))
-    return Outcome(report, annotations=found, complete=complete)
+    return Outcome(report, annotations=found, complete=complete, details=details)
 
 
 def summarize_job(outcome: Outcome) -> None:
     """Append the report to the job summary."""
     if target := os.environ.get("GITHUB_STEP_SUMMARY"):
         used = Path(target).stat().st_size if Path(target).exists() else 0
-        report = outcome.report
-        append(Path(target), CANCELLED if report is None else job_summary(report, used=used))
+        append(Path(target), _summary(outcome, used))
+
+
+def _summary(outcome: Outcome, used: int) -> str:
+    if outcome.report is None:
+        return CANCELLED
+    return job_summary(outcome.report, used=used, details=outcome.details)
 
 
 def annotate(terminal: Terminal, outcome: Outcome, project: Project | None) -> None:
@@ -493,7 +504,7 @@ class _Job:
             return replace(found, code=int(coverage.exit_code))
         apply_base_terms(project)  # refuses committed results before any are read or written
         self.push = self._push_number(event)
-        self.comment_on(Stage.RUNNING, Report(), _RUNNING_S)
+        self.comment_on(Outcome(Report(), stage=Stage.RUNNING), _RUNNING_S)
         self.place.restore(self.terminal, project)
         return self._evaluate(event, mode, base, chosen, coverage)
 
@@ -571,7 +582,7 @@ class _Job:
         code = most_important([int(coverage.exit_code), *codes])
         stage = Stage.CANCELLED if code == ExitCode.PAUSED else Stage.FINAL
         waiting = any(waits(end) for end in ended)
-        return Outcome(found.report, code, stage, found.annotations, found.complete, waiting)
+        return replace(found, code=code, stage=stage, waiting=waiting)
 
     @property
     def _known(self) -> Project:
@@ -596,7 +607,7 @@ class _Job:
             self._publish(outcome, _FINAL_S)
         except KeyboardInterrupt:  # cancelled after the verdict, which stands
             with _signals_ignored():
-                self.comment_on(outcome.stage, outcome.report, _CANCELLED_S)
+                self.comment_on(outcome, _CANCELLED_S)
             raise
 
     def _publish(self, outcome: Outcome, seconds: float) -> None:
@@ -604,13 +615,13 @@ class _Job:
         # Time is short after a cancellation, and more people read the comment than the summary.
         first = outcome.stage is Stage.CANCELLED
         if first:
-            self.comment_on(outcome.stage, report, seconds)
+            self.comment_on(outcome, seconds)
         with self._reporting_errors():
             summarize_job(outcome)
         if not self.terminal.json:
             annotate(self.terminal, outcome, self.project)
         if not first:
-            self.comment_on(outcome.stage, report, seconds)
+            self.comment_on(outcome, seconds)
         values = output_values(report)
         values["report"] = str(self.place.report)
         values["db"] = self.place.keep_results(self.terminal, self.project)
@@ -647,16 +658,18 @@ class _Job:
         }
         self.terminal.document(document)
 
-    def comment_on(self, stage: Stage, report: Report | None, seconds: float) -> None:
+    def comment_on(self, outcome: Outcome, seconds: float) -> None:
         """Comment on the pull request, if there is one; a failure is only printed."""
-        event = self.event
+        event, report, stage = self.event, outcome.report, outcome.stage
         if event is None or event.number is None or not self.given["comment"]:
             return
         if event.situation is Situation.FORK or self.state.offline:
             self.silent = "--offline" if self.state.offline else "the token of a fork is read-only"
             return
         empty = stage is Stage.FINAL and report is not None and report.verdict == Verdict.SKIPPED
-        request = Request(None, report, stage, None, self.given["key"], quiet=empty)
+        request = Request(
+            None, report, stage, None, self.given["key"], quiet=empty, details=outcome.details
+        )
         self._post(event, request, seconds)
 
     def _post(self, event: Event, request: Request, seconds: float) -> None:

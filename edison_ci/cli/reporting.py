@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.coverage import coverage_of_job
@@ -15,6 +15,7 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.git.repository import Repository
 from edison_ci.report.annotations import changed_lines
+from edison_ci.report.change_details import CANDIDATES, ChangeDetails, FileDiff
 from edison_ci.report.files import Sources, refuse_unwritable, write_whole
 from edison_ci.report.reporters import rendered
 from edison_ci.results.cells import Cells, cases_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Project
     from edison_ci.records import Case
-    from edison_ci.report.annotations import Changed, Lines
+    from edison_ci.report.annotations import Changed
     from edison_ci.results.cells import FailingCells
     from edison_ci.results.run_result import RunResult
     from edison_ci.store.runs import Run
@@ -70,27 +71,37 @@ def run_as_seen(connection: sqlite3.Connection, project: Project, wanted: str) -
     return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
 
 
-def report_on(project: Project, wanted: tuple[str, ...], folder: Path) -> Report:
+def report_on(project: Project, wanted: tuple[str, ...], folder: Path) -> DetailedReport:
     """Return the report on runs, or on the newest run and those of the same change.
 
     In a job for a pull request it lists what the change no longer measures. `folder` is the working
     folder.
     """
+    found = _report_on(project, wanted)
     if wanted:
-        return _report_on(project, wanted)
-    return replace(_report_on(project, ()), dropped=coverage_of_job(project, folder).dropped)
+        return found
+    dropped = coverage_of_job(project, folder).dropped
+    return DetailedReport(replace(found.report, dropped=dropped), found.details)
 
 
-def _report_on(project: Project, wanted: tuple[str, ...]) -> Report:
+class DetailedReport(NamedTuple):
+    """A report with what a pull request shows beside it."""
+
+    report: Report
+    details: ChangeDetails = ChangeDetails()
+
+
+def _report_on(project: Project, wanted: tuple[str, ...]) -> DetailedReport:
     if not wanted and in_actions() and not (project.root / project.file.results).exists():
-        return Report()  # nothing was affected, so nothing was run
+        return DetailedReport(Report())  # nothing was affected, so nothing was run
     with results_of(project) as connection:
         if wanted:
             runs = [run_as_seen(connection, project, each) for each in dict.fromkeys(wanted)]
         else:
             newest = run_as_seen(connection, project, "latest")
             runs = runs_of_change(connection, newest) if _of_this_job(project, newest) else []
-        return report_of(connection, runs)
+        report = report_of(connection, runs)
+        return DetailedReport(report, details_of(project, report))
 
 
 def _of_this_job(project: Project, newest: Run) -> bool:
@@ -103,7 +114,30 @@ def _of_this_job(project: Project, newest: Run) -> bool:
 
 def changed_in(project: Project, report: Report) -> Changed:
     """Return the lines of prompts, experiments and models that differ from the base."""
-    found: dict[str, tuple[Lines, ...]] = {}
+    found = {
+        each.path: changed_lines(each.before, each.after)
+        for each in _changed_files(project, report, prompts_only=False)
+    }
+    return {path: lines for path, lines in found.items() if lines}
+
+
+def details_of(project: Project, report: Report) -> ChangeDetails:
+    """Return the diffs of prompts, and the cases that changed most, for a pull request.
+
+    Reads the results file of the report, which must be open.
+    """
+    diffs = _changed_files(project, report, prompts_only=True)
+    cases = {
+        view.run.id: view.changed_cases(most=CANDIDATES)
+        for view in report.head_runs
+        if view.ended and not project.file.settings.private
+    }
+    return ChangeDetails(tuple(each for each in diffs if each.before != each.after), cases)
+
+
+def _changed_files(project: Project, report: Report, *, prompts_only: bool) -> list[FileDiff]:
+    """Return the files of experiments, as they are at the base and now."""
+    found: dict[str, FileDiff | None] = {}
     repository = None
     for view in report.head_runs:
         if view.run.base_commit is None:
@@ -112,15 +146,16 @@ def changed_in(project: Project, report: Report) -> Changed:
         if repository is None:
             break
         files = view.files
-        for path in (*files.prompts.values(), files.experiment, files.models):
+        others = () if prompts_only else (files.experiment, files.models)
+        for path in (*files.prompts.values(), *others):
             if path and path not in found:
-                found[path] = _changed(project, repository, view, path)
-    return {path: lines for path, lines in found.items() if lines}
+                found[path] = _both_sides(project, repository, view, path)
+    return [each for each in found.values() if each is not None]
 
 
-def _changed(
+def _both_sides(
     project: Project, repository: Repository, view: RunResult, path: str
-) -> tuple[Lines, ...]:
+) -> FileDiff | None:
     folder = project.root.resolve().relative_to(repository.root).as_posix()
     there = path if folder == "." else f"{folder}/{path}"
     try:
@@ -128,8 +163,8 @@ def _changed(
             after = stream.read()
         before = repository.read(str(view.run.base_commit), there, max_bytes=_MOST_BYTES) or b""
     except (Fault, UsageError, OSError):
-        return ()  # a report without line numbers is better than none
-    return changed_lines(before.decode(errors="replace"), after.decode(errors="replace"))
+        return None  # a report without line numbers is better than none
+    return FileDiff(path, before.decode(errors="replace"), after.decode(errors="replace"))
 
 
 def failure_text(error: EdisonError) -> str:

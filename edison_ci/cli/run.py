@@ -23,7 +23,7 @@ from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.pick import pick_option, require_terminal, walk
 from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
-from edison_ci.cli.summary import document, show_run
+from edison_ci.cli.summary import document, show_companion, show_run
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.run_options import RunOptions, RunOutcome
@@ -411,10 +411,17 @@ def finish(
 
 
 def show_ended(terminal: Terminal, project: Project, ended: list[RunOutcome]) -> None:
-    """Show the results of runs that have ended."""
-    for end in ended:
-        with results_of(project) as reader:
-            show_run(terminal, RunResult(reader, find_run(reader, end.run_id)), end.progress)
+    """Show the results of runs that have ended; those with the base's eval suite in brief."""
+    if not ended:
+        return
+    with results_of(project) as reader:
+        views = [RunResult(reader, find_run(reader, end.run_id)) for end in ended]
+        companions = {view.companion.id for view in views if view.companion is not None}
+        for view, end in zip(views, ended, strict=True):
+            if view.run.id in companions and view.finished:
+                show_companion(terminal, view)
+            else:
+                show_run(terminal, view, end.progress)
 
 
 def most_important(codes: Any) -> int:

@@ -340,11 +340,23 @@ def show_run(
         terminal.note(f"{next_step(summary, progress)}{other}")
 
 
-def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
-    """Print the headline, the failing cases with their reasons, and how to look closer."""
+def show_companion(terminal: Terminal, summary: RunResult) -> None:
+    """Print what a run with the base's eval suite decides, beside the run that is shown whole."""
+    _headline(terminal, summary.run)
+    _gates(terminal, summary.gates, summary.weak_prompts)
+    terminal.result(f"  run {summary.run.id}")
+    _sentence(terminal, summary)
+
+
+def _sentence(terminal: Terminal, summary: RunResult) -> None:
     verdict, sentence = summary.headline
     color = {"PASS": GOOD, "FAIL": BAD, "ERROR": BAD}.get(verdict, ODD)
     terminal.result(StyledText(f"{verdict}  ", color, bold=True), StyledText(sentence, bold=True))
+
+
+def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
+    """Print the headline, the failing cases with their reasons, and how to look closer."""
+    _sentence(terminal, summary)
     found = summary.triage(most=None if everything else SHOWN)
     if found is None or not found.worst:
         return

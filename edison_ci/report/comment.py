@@ -17,11 +17,12 @@ from edison_ci.forge.sticky_comment import ReportMarker, hidden_lines
 from edison_ci.forge.sticky_comment import ReportState as Progress
 from edison_ci.numeric import NOTHING, change, counted, score
 from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose
-from edison_ci.report.markdown_report import headline, sections_of
+from edison_ci.report.markdown_report import Place, headline, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edison_ci.report.change_details import ChangeDetails
     from edison_ci.results.report import Report
 
 
@@ -158,6 +159,8 @@ class CommentOrigin:
     """GITHUB_RUN_ATTEMPT."""
     elsewhere: str = "the job summary"
     """Where the rest of the report is, as text."""
+    run_url: str = ""
+    """The page of the job."""
 
 
 def comment_body(
@@ -166,21 +169,22 @@ def comment_body(
     key: str = "edison",
     state: State = "final",
     origin: CommentOrigin | None = None,
+    details: ChangeDetails | None = None,
 ) -> str:
-    """Return the body of the comment, within the size limit and without texts of answers.
+    """Return the body of the comment, within the size limit.
 
     `key` distinguishes the comments of several jobs. While `state` is running, `report` may have no
-    runs.
+    runs. Texts of answers are those of `details` only.
     """
     origin = origin or CommentOrigin()
     runs = [[view.run.id, view.run.verdict] for view in report.runs[:_RUNS]]
     first = hidden_lines(key, _stamp(report, state, origin), {"runs": runs}) + "\n"
-    found = list(sections_of(report))
+    place = Place(origin.head, origin.run_url, fetched=bool(origin.run_id))
+    found = list(sections_of(report, details, place))
     if state == "running" and not report.runs and not report.failure:
-        found = [Section("## ⏳ edison")]
-    about = [_STATE_TEXTS[state]] if state in _STATE_TEXTS else []
-    about += [f"Commit {code(origin.head[:8])}."] if origin.head else []
-    found.insert(1, Section("", tuple(about)))
+        found = [Section("## ⏳ edison"), found[-1]]
+    if state in _STATE_TEXTS:
+        found.insert(1, Section("", (_STATE_TEXTS[state],)))
     limit = Limit(MOST_CHARACTERS - len(first), len, origin.elsewhere)
     return (first + fit(found, limit)).rstrip("\n") + "\n"
 

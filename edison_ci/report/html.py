@@ -63,9 +63,12 @@ if TYPE_CHECKING:
     from edison_ci.results.report import Report
     from edison_ci.results.run_result import Change, RunResult
     from edison_ci.results.slices import Slice
+    from edison_ci.results.triage import ChangedCase
     from edison_ci.stats.scores import Interval
 
 _MOST_CHANGED_CASES = 30
+MOST_CHANGED_ANSWERS = 10
+"""Changed cases that are shown with the answers of both sides."""
 _MOST_CHARS = 20_000
 """Characters of a text that a page shows."""
 _HALF_WIDTH = 460
@@ -81,6 +84,8 @@ class PageRun(NamedTuple):
     failing: FailingCells
     cases: Mapping[str, Case]
     """Known cases of the failing answers, by id."""
+    changed: tuple[ChangedCase, ...] = ()
+    """Cases that changed most, with their answers; none if texts are left out."""
 
 
 # --- whole pages ----------------------------------------------------------------------------------
@@ -176,6 +181,8 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
         "experiment": run.experiment,
         "verdict": run.verdict or run.status.lower(),
         "labels": view.labels,
+        "brief": view.on == Side.BASE,
+        "headline": view.headline.sentence,
         "lead": _lead(view),
         "cards": [*_cards(view)],
         "limitations": [*view.missing, *(rival.sentence for rival in view.weak_prompts)],
@@ -186,6 +193,7 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
         "scores": [_score_row(row) for row in view.variants],
         "pareto": _pareto(view),
         "changes": [_change_row(one) for one in view.changes],
+        "changed_answers": [_changed_answers(case) for case in page.changed],
         "changed_cases": moved[:_MOST_CHANGED_CASES],
         "more_changed_cases": max(len(moved) - _MOST_CHANGED_CASES, 0),
         "failing": [_failing(cell, page.cases.get(cell.case)) for cell in failing.cells],
@@ -366,6 +374,22 @@ def _changed_cases(view: RunResult) -> Iterator[dict[str, Any]]:
                     "head": score(case.b),
                     "passes": before if before == after else f"{before}, then {after}",
                 }
+
+
+def _changed_answers(case: ChangedCase) -> dict[str, Any]:
+    """Return a changed case with its answer on each side, and why each passes or fails."""
+    sides = (("Base", case.before), ("Head", case.after))
+    return {
+        "case": case.case,
+        "word": case.move.words,
+        "variant": f"{case.prompt} with {case.model}",
+        "scores": f"{score(case.before.composite)} to {score(case.after.composite)}",
+        "boxes": [
+            {**_box(f"{name}, {score(side.composite)}", side.text or ""), "why": side.why,
+             "stored": side.text is not None}
+            for name, side in sides
+        ],
+    }  # fmt: skip
 
 
 # --- answers --------------------------------------------------------------------------------------

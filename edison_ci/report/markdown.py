@@ -81,13 +81,13 @@ def row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cell.replace('|', bar) for cell in cells)} |"
 
 
-def fenced(text: str, *, most: int = 2_000) -> str:
+def fenced(text: str, *, most: int = 2_000, language: str = "") -> str:
     """Return text as a fenced code block that its content cannot end."""
     plain = lines(text.replace("\r\n", "\n")).strip("\n")
     spelled = _MANY_TICKS.sub(lambda found: r"\u{60}" * len(found.group()), plain)
     shown = shortened(spelled, most) or "(empty)"
     fence = "`" * max([2, *(len(run) for run in _TICKS.findall(shown))])
-    return f"{fence}`\n{shown}\n{fence}`"
+    return f"{fence}`{language}\n{shown}\n{fence}`"
 
 
 # --- sections -------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Section:
     paragraphs: tuple[str, ...] = ()
     table: Table | None = None
     fold: str = ""
-    """Title of the fold around the table; empty for no fold."""
+    """Title of the fold around paragraphs and table; empty for no fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +167,14 @@ def _fitting(lines: list[str], room: int, size: Callable[[str], int]) -> tuple[l
 
 
 def _section_text(section: Section, lines: Sequence[str], limit: Limit) -> str:
-    blocks = [section.heading] if section.heading else []
-    blocks += section.paragraphs
+    inside = [*section.paragraphs]
     table = section.table
     if table is not None and table.rows:
-        if section.fold:
-            blocks.append(f"<details><summary>{section.fold}</summary>")
-        blocks.append("\n".join([*table.top, *lines]))
+        inside.append("\n".join([*table.top, *lines]))
         left = len(table.rows) - len(lines)
         if left:
-            blocks.append(f"… {left:,} more rows, see {limit.elsewhere}")
-        if section.fold:
-            blocks.append("</details>")
+            inside.append(f"… {left:,} more rows, see {limit.elsewhere}")
+    if section.fold and inside:
+        inside = [f"<details><summary>{section.fold}</summary>", *inside, "</details>"]
+    blocks = [section.heading, *inside] if section.heading else inside
     return "".join(f"{block}\n\n" for block in blocks)

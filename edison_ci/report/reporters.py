@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.plugins import Registry
+from edison_ci.records import Side
 from edison_ci.report.document import document_text, json_lines
 from edison_ci.report.junit import junit
 from edison_ci.report.markdown_report import markdown
@@ -184,14 +185,16 @@ class HtmlPage(Reporter):
     def page(self, report: Report, sources: Sources) -> str:
         """Return the page as a text."""
         # Imports the charts and Jinja, which other formats do not need.
-        from edison_ci.report.html import PageRun, html_page
+        from edison_ci.report.html import MOST_CHANGED_ANSWERS, PageRun, html_page
 
         runs = []
         for view in report.runs:
             cells = sources.required_cells
             failing = cells.failing(view)
             cases = sources.inputs(view, failing) if cells.texts else {}
-            runs.append(PageRun(view, failing, cases))
+            shown = cells.texts and view.ended and view.on == Side.HEAD
+            changed = view.changed_cases(most=MOST_CHANGED_ANSWERS) if shown else ()
+            runs.append(PageRun(view, failing, cases, changed))
         return html_page(report, runs, unfolded=self.unfolded)
 
 

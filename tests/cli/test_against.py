@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -231,6 +232,9 @@ def test_both_summaries_say_on_which_material_they_are(edison: Edison, shop: Fol
     first, second = (s for s in done.out.splitlines() if s.startswith("support-reply  "))
     assert first.endswith("  on the eval suite of main")
     assert "eval_suite" not in second
+    for once in (" cells: ", "calls made", "Look closer"):
+        assert done.all.count(once) == 1, "the run with the base's eval suite is told in brief"
+    assert len(re.findall(r"(?m)^  [A-Z]+  composite: ", done.out)) == 2, "with its gates"
     listed = edison(shop, "status").out.splitlines()
     assert [("eval suite of main" in row) for row in listed[1:]] == [False, True]
     found = json.loads(edison(shop, "status", "--json").out)["runs"]

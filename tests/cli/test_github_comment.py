@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.forge.sticky_comment import ReportState, parse_marker
+from tests.cli.test_against import shop, worsen
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+__all__ = ["shop"]
 HEAD = "b" * 40
 
 
@@ -80,6 +82,37 @@ def test_a_job_comments_once_and_updates_it(
     assert f'"head": "{HEAD}", "state": "final", "verdict": "pass"' in text
     late = edison(folder, "github", "comment", "--state", "cancelled")
     assert late.out.startswith("kept a newer report: ")
+
+
+def test_a_dry_run_prints_the_comment_without_token_or_pull_request(
+    edison: Edison, shop: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GITHUB_TOKEN", raising=False)
+    worsen(shop)
+    shop.git("commit", "--quiet", "--all", "--message", "worse")
+    edison(shop, "run", "--against", "HEAD^1")
+    done = edison(shop, "github", "comment", "--dry-run", "--offline")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "<!-- edison-ci:report:v1 key=edison -->"
+    verdict = json.loads(edison(shop, "status", "latest", "--json").out)["verdict"]
+    assert lines[3].endswith(f" edison: {verdict}")
+    assert lines[5].startswith("**support-reply is ") and lines[5].endswith(".** (simulated)")
+    commit, base = (shop.git("rev-parse", name)[:12] for name in ("HEAD", "HEAD^1"))
+    assert f"git checkout {commit} && edison run support-reply --against {base}`" in done.out
+    assert "```diff\n@@ " in done.out
+    assert 0 < done.out.count("**Newly failing** `") <= 3
+    document = json.loads(edison(shop, "github", "comment", "--dry-run", "--json").out)
+    assert (document["outcome"], document["body"]) == ("dry run", done.out)
+
+
+def test_the_comment_of_a_private_project_quotes_nothing(edison: Edison, shop: Folder) -> None:
+    shop.edit("edison.yaml", "version: 1\n", "version: 1\nsettings: {private: true}\n")
+    worsen(shop)
+    edison(shop, "run", "--against", "HEAD")
+    said = edison(shop, "github", "comment", "--dry-run").out
+    assert "```diff\n@@ " in said, "the prompt is in the pull request anyway"
+    assert "**Newly failing** `" not in said and "```diff\n- " not in said
 
 
 def test_a_missing_permission_is_told_exactly_and_changes_no_verdict(

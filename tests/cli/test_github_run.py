@@ -758,7 +758,7 @@ def test_an_experiment_that_is_archived_is_announced_first_and_does_not_pass(
     for text in (job.summary, comment):
         told = text.index("The base gates hello, which is archived now.")
         assert told < text.index("edison: inconclusive") + 200
-        assert_harmless(text)
+        assert_harmless(text, link=f"{job.bench.github.url}/{REPOSITORY}/actions/runs/1")
     for command in ("summary", "annotations"):
         step = edison(job.bench.repository, "github", command, "--json")
         assert json.loads(step.out)["verdict"] == "inconclusive", "in a step of its own too"

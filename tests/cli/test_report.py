@@ -48,7 +48,7 @@ def test_a_run_writes_the_reports_it_is_asked_for(edison: Edison, mini: Folder) 
     (suite,) = JUnitXml.fromstring(junit.encode())
     assert (suite.name, suite.tests, suite.skipped) == ("hello", 3, 1)
     assert [test.name for test in suite][1:] == ["ada", "bo"], "after the gate, which has no base"
-    assert "### `hello`: skipped, simulated" in markdown
+    assert "## ⏭️ edison: skipped" in markdown and "cases fail.** (simulated)" in markdown
     assert json.loads(sarif)["runs"][0]["properties"]["simulated"] is True
 
 
@@ -92,7 +92,7 @@ def test_an_invalid_file_has_its_reports_too(edison: Edison, mini: Folder) -> No
     junit, markdown, sarif = checked(mini)
     (suite,) = JUnitXml.fromstring(junit.encode())
     assert (suite.name, suite.errors) == ("edison", 1), "the older report is gone"
-    assert "edison: error\n\n`edison.yaml:1:10`: version is 7" in markdown
+    assert "edison: error\n\n**`edison.yaml:1:10`: version is 7. Allowed: 1.**" in markdown
     assert json.loads(sarif)["runs"][0]["invocations"][0]["executionSuccessful"] is False
 
 

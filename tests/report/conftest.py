@@ -15,6 +15,7 @@ import pytest
 from docs.gates import Graded, Results
 from edison_ci.records import CellStatus, RunStatus
 from edison_ci.results.decisions import write_decisions
+from edison_ci.results.headline import Headline
 from edison_ci.results.report import Report, report_of
 from edison_ci.results.rollups import write_rollups
 from edison_ci.results.run_result import Change, Files, Finding
@@ -299,6 +300,7 @@ def _poisoned(view: RunResult, text: str) -> RunResult:
         weak_prompts=(PromptContrast(Contrast(text, text, -0.2, 9, "exact", 0.001, None)),),
         findings=tuple(Finding(text, "safety", "flag", text, text, text) for _ in view.findings),
         missing=(text, *view.missing),
+        headline=Headline("FAIL", text),
         eval_suite=tuple(SuiteChange(text, text, text) for _ in view.eval_suite),
         files=Files(f"experiments/{text}.yaml", "models.yaml", {text: f"prompts/{text}.md"}),
     )

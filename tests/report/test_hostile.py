@@ -14,8 +14,9 @@ from lxml import etree
 
 from edison_ci.errors import UsageError
 from edison_ci.forge.sticky_comment import marker_line, parse_data
-from edison_ci.records import CellStatus
+from edison_ci.records import CellStatus, Move
 from edison_ci.report.annotations import annotation_commands, annotations_of, outputs, stop_commands
+from edison_ci.report.change_details import ChangeDetails, FileDiff, may_quote
 from edison_ci.report.comment import comment_body
 from edison_ci.report.document import document_text
 from edison_ci.report.junit import junit, legal
@@ -23,6 +24,7 @@ from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose, r
 from edison_ci.report.markdown_report import job_summary, markdown
 from edison_ci.report.sarif import sarif
 from edison_ci.results.cells import CaseResult, ComponentResult, Repeat
+from edison_ci.results.triage import ChangedCase, ShownAnswer
 from edison_ci.sanitize import lines
 from tests.report.conftest import poisoned
 from tests.report.page import HIDDEN, assert_harmless, page
@@ -146,6 +148,29 @@ def test_any_name_is_only_shown(poison: Poison, text: str) -> None:
     assert written.startswith(marker_line("edison") + "\n")
     assert parse_data(written) is not None
     assert len(found.comments) == 2, "the marker and the data, and nothing hidden by others"
+
+
+@SLOWLY
+@given(text=TEXTS)
+@examples
+def test_no_answer_leaves_its_fence(failing: Report, text: str) -> None:
+    answer = ShownAnswer("c" * 24, 0.2, False, text, text)
+    shown = ChangedCase(text, "p", text, Move.NEWLY_FAILING, answer, answer)
+    details = ChangeDetails(
+        (FileDiff(text, "same\n", f"{text}\nsame\n"),),
+        {failing.head_runs[0].run.id: (shown, shown)},
+    )
+    written = comment_body(failing, details=details)
+    found = assert_harmless(written)
+    plain = comment_body(failing, details=ChangeDetails())
+    assert found.elements.count("td") == page(plain).elements.count("td")
+    fences = [inside for inside in found.codes if inside.endswith("\n")]
+    assert found.elements.count("pre") == len(fences)
+    assert len(fences) == 3 or not may_quote([text])
+    for inside in fences[1:]:
+        assert all(row.startswith(("- ", "+ ")) for row in inside.splitlines()), "none is ours"
+        assert len(inside) < 6_000
+    assert len(found.comments) == 2
 
 
 @given(text=TEXTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,20 +12,49 @@ import pytest
 
 from edison_ci.errors import UsageError
 from edison_ci.forge.sticky_comment import marker_line, parse_data
+from edison_ci.records import Move
+from edison_ci.report.change_details import ChangeDetails, FileDiff
 from edison_ci.report.comment import (
     MOST_CHARACTERS,
     CommentOrigin,
     comment_body,
 )
-from edison_ci.report.markdown_report import MOST_BYTES, job_summary, markdown
+from edison_ci.report.markdown import prose
+from edison_ci.report.markdown_report import ICONS, MOST_BYTES, job_summary, markdown
 from edison_ci.results.report import Report
-from tests.report.conftest import GOLDEN, Half, Plot, Shelf, changed
+from edison_ci.results.triage import ChangedCase, ShownAnswer
+from tests.report.conftest import BASE, GATES, GOLDEN, Half, Plot, Shelf, changed
 from tests.report.page import page
 
 if TYPE_CHECKING:
     from edison_ci.report.comment import State
 
-ORIGIN = CommentOrigin("89abcdef" * 5, run_id=77, attempt=2)
+ORIGIN = CommentOrigin(
+    "89abcdef" * 5,
+    run_id=77,
+    attempt=2,
+    run_url="https://forge.example/acme/prompts/actions/runs/77",
+)
+DIFF = FileDiff(
+    "prompts/support-reply.md",
+    "# user\nAnswer the customer kindly.\n\n{{ message }}\n",
+    "# user\nAnswer the customer in one word.\n\n{{ message }}\n",
+)
+
+
+def answer(composite: float, text: str, why: str = "") -> ShownAnswer:
+    return ShownAnswer("c" * 24, composite, composite >= 0.6, text, why)
+
+
+def details(report: Report, *cases: ChangedCase) -> ChangeDetails:
+    return ChangeDetails((DIFF,), {report.head_runs[0].run.id: cases})
+
+
+def told(move: Move, case: str = "case-0005", **texts: str) -> ChangedCase:
+    worse = answer(0.376, texts.get("worse", "No."), texts.get("why", "polite: it is rude"))
+    better = answer(0.698, texts.get("better", "Hello,\n\nwith pleasure."))
+    sides = (worse, better) if move.better else (better, worse)
+    return ChangedCase(case, "support-reply", "small", move, *sides)
 
 
 def kept(name: str, text: str) -> None:
@@ -46,7 +76,9 @@ def test_the_job_summary_reads_as_before(failing: Report) -> None:
 @pytest.mark.parametrize("state", ["running", "partial", "final", "cancelled"])
 def test_the_comment_reads_as_before(failing: Report, state: State) -> None:
     report = Report() if state == "running" else failing
-    kept(f"comment-{state}.md", comment_body(report, state=state, origin=ORIGIN))
+    shown = details(failing, told(Move.NEWLY_FAILING), told(Move.FIXED, "case-0008"))
+    body = comment_body(report, state=state, origin=ORIGIN, details=shown if report.runs else None)
+    kept(f"comment-{state}.md", body)
 
 
 def test_changed_material_is_told_before_any_score(failing: Report) -> None:
@@ -57,7 +89,157 @@ def test_changed_material_is_told_before_any_score(failing: Report) -> None:
 def test_simulated_is_said_first_and_with_each_run(failing: Report) -> None:
     text = markdown(failing)
     assert text.index("Simulated") < text.index("###")
-    assert text.count(", simulated") == len(failing.runs)
+    assert text.count("** (simulated)") == len(failing.head_runs)
+
+
+# --- read in ten seconds --------------------------------------------------------------------------
+
+
+def test_one_bold_sentence_says_what_and_how_much(failing: Report) -> None:
+    first = comment_body(failing).split("\n\n")[2]
+    assert first == f"**{failing.head_runs[0].headline.sentence}** (simulated)"
+    assert "newly failing" in first and "fixed" in first
+
+
+def test_each_experiment_has_its_sentence(shelf: Shelf) -> None:
+    shelf.add(Plot(id="20261116T090000-aaaaaa"), Plot(id="20261116T090001-bbbbbb"))
+    other = shelf.add(Plot(id="20261116T090002-cccccc", experiment="other", drop=0.4))
+    report = Report((*shelf.report("20261116T090000-aaaaaa").runs, *other.runs))
+    text = comment_body(report)
+    assert [view.run.verdict for view in report.runs] == ["inconclusive", "fail"]
+    for view in report.runs:
+        said = prose(view.headline.sentence)
+        assert f"- {ICONS[str(view.run.verdict)]} **{said}**" in text
+    assert "### Gates of `other`" in text
+
+
+def test_only_what_decides_is_unfolded(failing: Report) -> None:
+    text = comment_body(failing, details=details(failing, told(Move.NEWLY_FAILING)))
+    opened = re.sub(r"(?s)<details>.*?</details>", "", text)
+    order = [
+        "**support-reply",
+        "```diff\n@@",
+        "**Newly failing**",
+        "### Gates",
+        "Cost",
+        "reproduce:",
+    ]
+    places = [opened.index(words) for words in order]
+    assert places == sorted(places)
+    gates = [row for row in opened.splitlines() if row.startswith("| ")]
+    assert not any("✅" in row for row in gates)
+    assert "Gates that pass" not in opened and "Gates that pass" in text
+    assert "Score " not in opened and "Limitations" not in opened
+    assert len(opened) < 6_000
+
+
+def test_fixed_cases_alone_are_folded(failing: Report) -> None:
+    text = comment_body(failing, details=details(failing, told(Move.FIXED)))
+    opened = re.sub(r"(?s)<details>.*?</details>", "", text)
+    assert "**Fixed** `case-0005`" in text and "**Fixed**" not in opened
+
+
+def test_three_cases_are_shown_newly_failing_ones_first(failing: Report) -> None:
+    cases = [told(Move.FIXED, "fixed"), *(told(Move.NEWLY_FAILING, f"new-{n}") for n in range(4))]
+    text = comment_body(failing, details=details(failing, *cases))
+    assert re.findall(r"\*\*(Newly failing|Fixed)\*\* `(.*?)`", text) == [
+        ("Newly failing", f"new-{n}") for n in range(3)
+    ]
+
+
+def test_a_case_is_shown_before_and_after_with_the_reason(failing: Report) -> None:
+    text = comment_body(failing, details=details(failing, told(Move.NEWLY_FAILING)))
+    assert (
+        "**Newly failing** `case-0005` with `small`: 69.8 to 37.6; `polite: it is rude`\n\n"
+        "```diff\n- Hello,\n- with pleasure.\n+ No.\n```\n"
+    ) in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Write to ada@example.org.", "Call +44 20 7946 0958.", f"The key is sk-{'a1B2' * 12}."],
+)
+@pytest.mark.parametrize("place", ["better", "worse", "why"])
+def test_personal_data_and_secrets_keep_the_texts_of_a_case_out(
+    failing: Report, text: str, place: str
+) -> None:
+    dirty = told(Move.NEWLY_FAILING, "dirty", **{place: text})
+    body = comment_body(failing, details=details(failing, dirty))
+    assert "**Newly failing** `dirty` with `small`: 69.8 to 37.6. The texts are not shown" in body
+    assert "with pleasure" not in body and "rude" not in body and text not in body
+    clean = [told(Move.NEWLY_FAILING, f"new-{n}") for n in range(3)]
+    assert "`dirty`" not in comment_body(failing, details=details(failing, dirty, *clean))
+
+
+def test_a_case_that_a_screen_flagged_is_not_quoted(failing: Report) -> None:
+    flagged = next(found.case for found in failing.head_runs[0].findings if found.kind == "pii")
+    body = comment_body(failing, details=details(failing, told(Move.NEWLY_FAILING, flagged)))
+    assert "with pleasure" not in body
+
+
+def test_a_long_answer_is_cut_and_wrapped(failing: Report) -> None:
+    long = told(Move.NEWLY_FAILING, worse="word " * 500, why="because " * 200)
+    body = comment_body(failing, details=details(failing, long))
+    shown = [row for row in body.splitlines() if row.startswith("+ word")]
+    assert sum(len(row) for row in shown) < 320
+    assert max(map(len, shown)) <= 86
+    assert body.count("because") < 40
+
+
+def test_a_long_diff_is_cut(failing: Report) -> None:
+    rows = "".join(f"line {n}\n" for n in range(300))
+    many = ChangeDetails(tuple(FileDiff(f"prompts/p{n}.md", "", rows) for n in range(9)))
+    body = comment_body(failing, details=many)
+    assert body.count("... 241 more lines") == 4
+    assert "Also changed: `prompts/p4.md`, `prompts/p5.md`" in body
+    assert len(body) < 20_000
+
+
+def test_the_command_and_the_job_are_named(failing: Report) -> None:
+    body = comment_body(failing, origin=ORIGIN)
+    commit, base = failing.runs[0].run.commit_id, BASE[:12]
+    assert (
+        f"reproduce: `git fetch origin {commit} && git checkout FETCH_HEAD && "
+        f"edison run support-reply --against {base}`"
+    ) in body
+    assert f"[log and report.html of this job]({ORIGIN.run_url})" in body
+    local = comment_body(failing)
+    assert f"reproduce: `git checkout {str(commit)[:12]} && edison run support-reply" in local
+
+
+def test_the_bases_eval_suite_is_told_once_and_not_as_a_second_report(failing: Report) -> None:
+    text = markdown(failing)
+    (companion,) = [view for view in failing.runs if view.on == "base"]
+    assert text.count(f"With the base's eval suite: {companion.headline.sentence}") == 1
+    assert text.count("Prompts and models") == text.count("Limitations") == 1
+    assert "22 of 38 passed" not in text, "the same gates are open with both eval suites"
+
+
+def test_gates_that_only_the_bases_eval_suite_opens_are_listed(shelf: Shelf) -> None:
+    head = Plot(
+        id="20261116T090001-bbbbbb",
+        margin=0.5,
+        cases=100,
+        gates=({"metric": "composite", "no_worse_than": "base", "margin": "50pp"},),
+        changed=("experiments/support-reply.yaml: gates",),
+        drop=0.2,
+        time="2026-11-16T09:00:01.000Z",
+    )
+    base = replace(head, id="20261116T090000-aaaaaa", on="base", gates=GATES[:1], margin=0.05)
+    report = shelf.add(replace(base, time="2026-11-16T09:00:00.000Z"), head)
+    assert [view.run.verdict for view in report.runs] == ["pass", "fail"]
+    opened = re.sub(r"(?s)<details>.*?</details>", "", markdown(report))
+    assert "With the base's eval suite: support-reply is worse" in opened
+    assert "| ❌ fail | `composite` |" in opened.split("With the base's eval suite")[1]
+
+
+def test_nothing_in_it_contradicts_itself(failing: Report, shelf: Shelf) -> None:
+    unclear = shelf.add(Plot(cases=12, drop=0.08))
+    for report in (failing, unclear):
+        text = markdown(report)
+        gates = {row.sentence for view in report.runs for row in view.gates}
+        for words in re.findall(r"[Aa]bout [0-9,]+ more (?:case|cluster)s?", text):
+            assert any(words in sentence for sentence in gates), "one forecast, that of its gate"
 
 
 def test_no_text_of_an_answer_is_in_it(failing: Report) -> None:
@@ -146,7 +328,8 @@ def test_a_long_comment_is_cut_between_rows_and_says_so(large: Report) -> None:
     shown = [line for line in body.split("\n") if line.startswith("| `ünïcode")]
     assert all(line.endswith(" |") for line in shown)
     assert body.count("<details>") == body.count("</details>")
-    left = large.runs[0].regressions - len(shown)
+    moved = [one.comparison.moved for one in large.runs[0].changes]
+    left = sum(len(cases) for each in moved for cases in each.values()) - len(shown)
     assert f"… {left:,} more rows" in body
     assert "table" in page(body).elements
 

@@ -1,0 +1,149 @@
+"""What a pull request shows beside the results: the diff of the prompts, and telling cases.
+
+Answers and reasons are shown to everyone who can read the pull request. So a private project shows
+none, and neither does a case in whose texts the screens for personal data and secrets find
+something, whatever the experiment screens for.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import field
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.documents.secrets import redacted
+from edison_ci.documents.text_diff import unified_diff
+from edison_ci.numeric import score
+from edison_ci.records import Move
+from edison_ci.report.markdown import code, fenced, shortened
+from edison_ci.safety.screen import Action, screen
+from edison_ci.sanitize import line, lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from edison_ci.results.run_result import RunResult
+    from edison_ci.results.triage import ChangedCase, ShownAnswer
+
+TELLING = 3
+"""Cases that are shown with their answers."""
+MOST_QUOTED = 300
+"""Characters of an answer, or of a reason."""
+_MOST_DIFF = 6_000
+_MOST_DIFF_LINES = 60
+_MOST_DIFFS = 4
+_WIDEST = 300
+_WIDTH = 84
+"""Characters of a line that a comment shows without scrolling."""
+CANDIDATES = 3 * TELLING
+"""Cases to choose from, as the texts of some may not be shown."""
+
+
+class FileDiff(NamedTuple):
+    """The change of a file since the base."""
+
+    path: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDetails:
+    """The changed prompts of a pull request, and the cases that tell most about the change."""
+
+    diffs: tuple[FileDiff, ...] = ()
+    cases: Mapping[str, tuple[ChangedCase, ...]] = field(default_factory=dict)
+    """By run, the most telling first; without cases for a private project."""
+
+
+class _Actions(NamedTuple):
+    pii: Action = "flag"
+    jailbreak: Action = "off"
+    secrets: Action = "flag"
+
+
+def may_quote(texts: Sequence[str | None]) -> bool:
+    """Whether the screens find no personal data and no secret in texts."""
+    known = [text for text in texts if text]
+    clean = all(redacted(text) == text for text in known)
+    return clean and all(screen(text, _Actions()).status == "ok" for text in known)
+
+
+def diff_paragraphs(details: ChangeDetails) -> Iterator[str]:
+    """Yield the diff of each changed prompt, cut to a length."""
+    for each in details.diffs[:_MOST_DIFFS]:
+        yield f"{code(each.path)}\n\n{fenced(_diff(each), most=_MOST_DIFF, language='diff')}"
+    left = [each.path for each in details.diffs[_MOST_DIFFS:]]
+    if left:
+        yield f"Also changed: {', '.join(map(code, left))}."
+
+
+def _diff(each: FileDiff) -> str:
+    found = unified_diff(each.before.splitlines(), each.after.splitlines(), "", "")
+    rows = [shortened(row, _WIDEST) for row in list(found)[2:]]  # the names are above it
+    left = len(rows) - _MOST_DIFF_LINES
+    return "\n".join(
+        [*rows[:_MOST_DIFF_LINES], *([f"... {left:,} more lines"] if left > 0 else [])]
+    )
+
+
+class TellingCase(NamedTuple):
+    """A case to show, and the run that it is of."""
+
+    view: RunResult
+    case: ChangedCase
+
+    @property
+    def shown(self) -> bool:
+        """Whether the screens let its texts be shown."""
+        flagged = {(found.case, found.kind) for found in self.view.findings}
+        if flagged & {(self.case.case, "pii"), (self.case.case, "secrets")}:
+            return False
+        return may_quote([text for side in self.case[-2:] for text in (side.text, side.why)])
+
+
+def telling_cases(details: ChangeDetails, runs: Sequence[RunResult]) -> list[TellingCase]:
+    """Return the cases that tell most of all runs: newly failing first, then fixed, then scores.
+
+    Among cases that changed alike, those come first whose texts can be shown.
+    """
+    cases = details.cases
+    found = [TellingCase(view, case) for view in runs for case in cases.get(view.run.id, ())]
+    found.sort(key=lambda one: ([*Move].index(one.case.move), not one.shown))
+    # One case often changes with several models alike.
+    first = {(one.view.run.id, one.case.case): one for one in reversed(found)}
+    return [one for one in found if one in first.values()][:TELLING]
+
+
+def case_paragraphs(one: TellingCase, *, several: bool) -> Iterator[str]:
+    """Yield a case with its scores and why it changed, then its answers as lines of a diff."""
+    case, before, after = one.case, one.case.before, one.case.after
+    of = f"{code(one.view.run.experiment)}, " if several else ""
+    scores = f"{score(before.composite)} to {score(after.composite)}"
+    move = case.move.words.capitalize()
+    told = f"**{move}** {of}{code(case.case)} with {code(case.model)}: {scores}"
+    if not one.shown:
+        yield f"{told}. The texts are not shown: they may contain personal data or a secret."
+        return
+    worse = before if case.move.better else after
+    why = (
+        f"; {code(shortened(line(worse.why), MOST_QUOTED), most=MOST_QUOTED)}" if worse.why else ""
+    )
+    yield f"{told}{why}"
+    rows = [*_quoted("-", before), *_quoted("+", after)]
+    yield fenced("\n".join(rows), most=_MOST_DIFF, language="diff")
+
+
+def _quoted(sign: str, side: ShownAnswer) -> Iterator[str]:
+    """Yield the beginning of an answer as lines of a diff, so that none can be taken for ours.
+
+    Blank lines are left out, and long lines are wrapped.
+    """
+    if side.text is None:
+        yield f"{sign} (not stored)"
+        return
+    text = shortened(lines(side.text.strip()), MOST_QUOTED) or "(empty)"
+    for row in text.splitlines():
+        for piece in textwrap.wrap(row, _WIDTH, break_on_hyphens=False):
+            yield f"{sign} {piece}"
