@@ -6,6 +6,7 @@ Every text is escaped. Templates call the functions and insert the returned mark
 from __future__ import annotations
 
 import re
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
@@ -87,6 +88,7 @@ _ICONS = {
 }
 
 
+@cache
 def icon(shape: str) -> Markup:
     """Return a small decorative icon in the color of the text."""
     path = element(
@@ -102,6 +104,7 @@ def status_of(word: str) -> Status:
     return STATUSES.get(known, STATUSES["pending"])
 
 
+@lru_cache(maxsize=1_000)
 def badge(word: str, *, large: bool = False) -> Markup:
     """Return a status as an icon with its word."""
     shape, kind = status_of(word)
@@ -109,6 +112,7 @@ def badge(word: str, *, large: bool = False) -> Markup:
     return element("span", icon(shape), word, class_=class_)
 
 
+@lru_cache(maxsize=5_000)
 def outcome(word: str, value: str) -> Markup:
     """Return a number with the icon of its outcome; screen readers read the word as well."""
     shape, kind = status_of(word)

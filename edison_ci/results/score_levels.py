@@ -58,7 +58,8 @@ def level_examples(
     criterion = _criterion(run, component)
     levels = _levels(criterion)
     nearest: dict[int, tuple[float, str]] = {}
-    for cell_id, score in _scored(connection, run.id, component):
+    first = {score: cell_id for cell_id, score in reversed(_scored(connection, run.id, component))}
+    for score, cell_id in first.items():  # a component has few different scores
         distance, place = min((abs(score - level.score), at) for at, level in enumerate(levels))
         if place not in nearest or distance < nearest[place][0]:
             nearest[place] = (distance, cell_id)

@@ -188,6 +188,7 @@ def run(context: PageContext) -> Page:
     query = case_query(context.args)
     grid = case_grid(context.connection, found.id, query, count_cache(context, found))
     kept, paging = list_args(query), Paging.of(context.args, grid.total)
+    listed = {**kept, "page": paging.number}
     findings = _findings(context, found)
     small = found.cells_planned <= MOST_CELLS
     waiting = findings is None and small and not found.moving
@@ -212,7 +213,8 @@ def run(context: PageContext) -> Page:
             "total": partial(_total, query),
             "again": again,
             "kept": kept,
-            "listed": {**kept, "page": paging.number},
+            "listed": listed,
+            "cell_link": _cell_links(context, listed),
             "metrics": METRICS,
             "usual_metric": _metric_of(query.sort),
             "next_metric": METRICS[(METRICS.index(query.metric) + 1) % len(METRICS)],
@@ -224,6 +226,13 @@ def run(context: PageContext) -> Page:
         area="home",
         refresh_s=_REFRESH_S if found.moving else REFRESH_S if waiting else None,
     )
+
+
+def _cell_links(context: PageContext, listed: dict[str, Any]) -> Callable[[str], str]:
+    """Return the function from a cell to its address; what all addresses share is made once."""
+    place = "0" * SHOWN_ID
+    before, _, after = context.links.to("cell", place, **listed).partition(place)
+    return lambda cell: f"{before}{cell[:SHOWN_ID]}{after}"
 
 
 class RunFindings(NamedTuple):
