@@ -31,6 +31,8 @@ EVIDENCE: dict[str, Any] = {
         "sentence": "B is better.",
         "fixed": ["ada", "bo"],
         "newly_failing": ["cy"],
+        "lower": [],
+        "higher": [],
     },
     "holdout": {
         "n": 22,
@@ -41,6 +43,8 @@ EVIDENCE: dict[str, Any] = {
         "sentence": "B is better.",
         "fixed": ["dee"],
         "newly_failing": [],
+        "lower": [],
+        "higher": [],
     },
     "verified": True,
     "proven": True,
