@@ -27,11 +27,10 @@ from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.refine.patch import diff_of
 from edison_ci.review.context import ReviewContext
 from edison_ci.review.counterexamples import CaseEntry, add_counterexample, origin_of
-from edison_ci.review.decision import approve, comment, reject
+from edison_ci.review.decision import approve, approve_on_branch, comment, reject
 from edison_ci.review.drafts import Draft, Proposed, propose_draft
 from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
 from edison_ci.review.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
-from edison_ci.review.proposal import current_branch
 from edison_ci.review.try_grid import MOST_CASES, MOST_MODELS, TryGrid, start_try
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
@@ -172,7 +171,9 @@ class ReviewActions:
         blocker = _blocker(review, actor, one)
         reject = blocker or _foreign_pull_request(actor, one) or Option(True, _reject_text(one))
         return Permissions(
-            approve=blocker or _foreign_pull_request(actor, one) or _approve_option(review, one),
+            approve=blocker
+            or _foreign_pull_request(actor, one)
+            or _approve_option(self._proposing(project, actor), one),
             reject=reject,
             edit=_not_allowed(review, actor, Role.EDITOR, "review edit") or blocker or _EDIT_OPTION,
             comment=_not_allowed(review, actor, Role.REVIEWER, "review comment")
@@ -191,7 +192,10 @@ class ReviewActions:
                 return ActionResult(one)
             _refuse_changed(one, seen)
             _refuse_foreign(actor, one)
-            done = asyncio.run(approve(review, one))
+            if one.pull_request is None and review.repository is not None:
+                done = asyncio.run(approve_on_branch(self._proposing(review.project, actor), one))
+            else:
+                done = asyncio.run(approve(review, one))
         return ActionResult(done.suggestion, done.notes)
 
     def reject(self, site: Site, actor: Actor, wanted: str, seen: str, reason: str) -> ActionResult:
@@ -277,7 +281,7 @@ class ReviewActions:
         """Propose an edited prompt as a pull request, or as a branch where there is no forge."""
         with _deciding:
             project = load_project(site.root)
-            review = ReviewContext.of(project, offline=self.offline, actor=actor)
+            review = self._proposing(project, actor)
             done = propose_draft(review, wanted.draft(project), note, actor.name)
         site.note(site.entry(actor, "edit prompt", f"prompt {wanted.prompt}", after=_audited(done)))
         return done
@@ -290,7 +294,7 @@ class ReviewActions:
                 run = find_run(reader, _run_of(reader, cell))
                 row = find_cell(reader, run.id, cell)
             origin = origin_of(project, project.experiment(run.experiment), row.case_id)
-            review = ReviewContext.of(project, offline=self.offline, actor=actor)
+            review = self._proposing(project, actor)
             done = add_counterexample(review, origin, given, actor.name)
         after = {"case": str(row.case_id), "dataset": origin.entry.path, **_audited(done)}
         site.note(site.entry(actor, "add case", f"cell {row.id[:12]}", after=after))
@@ -315,6 +319,10 @@ class ReviewActions:
     def _review(self, project: Project, actor: Actor) -> ReviewContext:
         remote = actor.identity.known_by == "web"
         return ReviewContext.of(project, offline=self.offline or remote, actor=actor)
+
+    def _proposing(self, project: Project, actor: Actor) -> ReviewContext:
+        """Return the context in which changes are proposed, with the account of the server."""
+        return ReviewContext.of(project, offline=self.offline, actor=actor)
 
     def _find(self, site: Site, actor: Actor, wanted: str) -> tuple[ReviewContext, Suggestion]:
         review = self._review(load_project(site.root), actor)
@@ -404,12 +412,19 @@ def _approve_option(review: ReviewContext, one: Suggestion) -> Option:
         return Option(False, f"It is approved: merge {where}, then run `edison review sync`.")
     if one.pull_request is not None:
         return _on_pull_request(review, one)
-    branch = current_branch(review.repository) if review.repository is not None else None
     if review.repository is None:
         return Option(True, f"Changes `{one.path}`, without a commit: there is no Git repository.")
-    if branch is None:
-        return Option(False, "No branch is checked out to commit to.")
-    return Option(True, f"Changes `{one.path}` with one commit on the branch `{branch}`.")
+    if one.status is SuggestionStatus.APPROVED:
+        where = f"the branch `{one.branch}`"
+        return Option(False, f"It is approved: merge {where}, then run `edison review sync`.")
+    opens = "and opens a pull request"
+    if review.hosting.address is None:
+        opens = "without a pull request: there is no GitHub token"
+    return Option(
+        True,
+        f"Puts the change of `{one.path}` on a branch of its own, {opens}. It is applied when that "
+        "is merged.",
+    )
 
 
 def _on_pull_request(review: ReviewContext, one: Suggestion) -> Option:

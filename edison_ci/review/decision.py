@@ -15,14 +15,15 @@ from edison_ci._dataclass import dataclass
 from edison_ci.documents.files import read, replace_file
 from edison_ci.errors import ForgeError, ForgeFault, Location, UsageError
 from edison_ci.forge.branches import PlainGit
-from edison_ci.forge.models import Change, ReviewDecision
+from edison_ci.forge.models import Change, ProposalResult, ReviewDecision
 from edison_ci.git.command import run_git
 from edison_ci.operate.site import Role
 from edison_ci.report.markdown import fenced
 from edison_ci.report.proposal import message_of, title_of
 from edison_ci.review.context import entity_of
+from edison_ci.review.drafts import next_steps
 from edison_ci.review.prompt_file import apply_suggestion, is_base, is_result
-from edison_ci.review.proposal import current_branch
+from edison_ci.review.proposal import ProposeOptions, current_branch, propose_as
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change
 from edison_ci.store.suggestions import (
@@ -171,6 +172,24 @@ async def approve(
         refused = await _approving_review(github, pull)
         done = _record_approval(review, actor, one, *refused)
         return await _merge(review, actor, done, github, pull) if merge else done
+
+
+async def approve_on_branch(
+    review: ReviewContext, one: Suggestion, *, timing: Timing | None = None
+) -> DecisionResult:
+    """Approve a suggestion without a pull request: it is proposed, and applied by the merge."""
+    actor = review.require(Role.REVIEWER, "review approve", one)
+    _refuse_undecidable(one, merge=False)
+    review.refuse_while_running(one)
+    done = await propose_as(review, actor, one, ProposeOptions(open_pr=True), timing=timing)
+    proposed = done.suggestion
+    if proposed.pull_request is not None:
+        opened = f"Pull request #{proposed.pull_request} has the change"
+        notes: tuple[str, ...] = (f"{opened}, for `{done.base}`.", proposed.pull_request_url or "")
+    else:
+        result = ProposalResult(proposed.branch or "", proposed.commit_id or "", done.action)
+        notes = next_steps(review, done.base, result)
+    return _record_approval(review, actor, proposed, *filter(None, notes))
 
 
 def _refuse_undecidable(one: Suggestion, *, merge: bool) -> None:

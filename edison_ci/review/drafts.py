@@ -212,10 +212,11 @@ def propose_file(
         ),
     )
     result = asyncio.run(propose_files(review, change))
-    return Proposed(result, base, _next_steps(review, base, result))
+    return Proposed(result, base, next_steps(review, base, result))
 
 
-def _next_steps(review: ReviewContext, base: str, result: ProposalResult) -> tuple[str, ...]:
+def next_steps(review: ReviewContext, base: str, result: ProposalResult) -> tuple[str, ...]:
+    """Return what became of a proposed change and what to do next; an address stands alone."""
     branch, pull = f"`{result.branch}`", result.pull_request
     if pull is not None:
         again = result.action is ProposalAction.UNCHANGED

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from edison_ci.forge.github import GitHub
     from edison_ci.forge.models import PullRequest
     from edison_ci.git.repository import Repository
+    from edison_ci.operate.site import Actor
 
 
 _MOST_PARENTS = 5
@@ -370,6 +371,18 @@ async def propose_suggestion(
 ) -> ProposedSuggestion:
     """Propose a suggestion as a branch, pull request or suggested lines, and store where."""
     actor = review.require(Role.EDITOR, "propose", suggestion)
+    return await propose_as(review, actor, suggestion, options, timing=timing)
+
+
+async def propose_as(
+    review: ReviewContext,
+    actor: Actor,
+    suggestion: Suggestion,
+    options: ProposeOptions,
+    *,
+    timing: Timing | None = None,
+) -> ProposedSuggestion:
+    """Propose a suggestion in the name of a person whose role was checked."""
     _refuse_unfit(suggestion, force=options.force)
     _refuse_odd(review, suggestion)
     needs_repository(review)

@@ -244,7 +244,8 @@ def edit(sent: FormRequest) -> str:
 
 def _approval_text(one: Suggestion) -> str:
     if one.status is not SuggestionStatus.APPLIED:
-        return "Approved. It is applied when its pull request is merged."
+        where = "its branch" if one.pull_request is None else "its pull request"
+        return f"Approved. It is applied when {where} is merged."
     if one.commit_id is None:
         return f"Applied: `{one.path}` was changed."
     return f"Applied as commit `{one.commit_id[:8]}`."

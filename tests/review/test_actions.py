@@ -92,14 +92,29 @@ def test_a_remote_user_approves_a_suggestion_without_a_pull_request(repo: Folder
     one = keep(repo, suggestion_for(repo))
     done = ACTIONS.approve(open_site(repo.path), AWAY, one.id, "proposed")
     assert (done.suggestion.status, done.suggestion.decided_by) == (
-        SuggestionStatus.APPLIED,
+        SuggestionStatus.APPROVED,
         "cy@example.org",
     )
-    ((actor, known_by),) = [
-        (row["actor"], row["known_by"])
+    assert "edison/refine/hello-1" in repo.git("branch", "--list")
+    assert {
+        (row["actor"], row["known_by"], row["action"])
         for row in json.loads(repo.edison("admin", "audit", "--json").out)["rows"]
-    ]
-    assert (actor, known_by) == ("cy@example.org", "web")
+    } == {("cy@example.org", "web", "propose"), ("cy@example.org", "web", "review approve")}
+
+
+def test_approving_opens_a_pull_request_and_leaves_the_default_branch(
+    repo: Folder, github: FakeGitHub
+) -> None:
+    one = keep(repo, suggestion_for(repo))
+    assert "and opens a pull request" in permissions(repo, HERE, one).approve.text
+    before = repo.git("rev-parse", "main")
+    done = ACTIONS.approve(open_site(repo.path), HERE, one.id, "proposed")
+    assert done.suggestion.status is SuggestionStatus.APPROVED
+    assert done.suggestion.pull_request == 1
+    assert done.notes[0] == "Pull request #1 has the change, for `main`."
+    assert done.notes[1].endswith("/pull/1")
+    assert len(github.state.pulls) == 1
+    assert repo.git("rev-parse", "main") == before
 
 
 @pytest.mark.parametrize(
@@ -117,13 +132,11 @@ def test_the_reason_why_approval_is_impossible_is_shown(
     assert not permissions(repo, HERE, one).approve.allowed
 
 
-def test_the_branch_of_the_commit_is_shown(repo: Folder, mini: Folder) -> None:
+def test_what_approving_would_do_is_shown_to_those_who_may(repo: Folder, mini: Folder) -> None:
     one = keep(repo, suggestion_for(repo))
-    assert permissions(repo, HERE, one).approve == (
-        True, f"Changes `{PATH}` with one commit on the branch `main`.")  # fmt: skip
-    repo.git("checkout", "--quiet", "--detach")
-    assert permissions(repo, HERE, one).approve == (
-        False, "No branch is checked out to commit to.")  # fmt: skip
+    allowed, text = permissions(repo, HERE, one).approve
+    assert allowed
+    assert text.startswith(f"Puts the change of `{PATH}` on a branch of its own")
     viewer = Actor(HERE.identity, Role.VIEWER)
     refused = permissions(repo, viewer, one)
     options = (refused.approve, refused.reject, refused.edit, refused.comment)

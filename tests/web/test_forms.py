@@ -141,24 +141,33 @@ def test_whoever_has_graded_everything_sees_how_far_they_agree(desk: ReviewSite)
 # --- suggestions ----------------------------------------------------------------------------------
 
 
-def test_approving_makes_one_commit_however_often_it_is_sent(desk: ReviewSite) -> None:
+def test_approving_makes_one_branch_however_often_it_is_sent(desk: ReviewSite) -> None:
     one = desk.suggest("Be warm, and use the name once.\n")
     page = Read(desk.get(f"/suggestion/{one.id}").text).text
-    assert f"Changes {PATH} with one commit on the branch main." in page
+    assert f"Puts the change of {PATH} on a branch of its own" in page
     form = desk.form(f"/suggestion/{one.id}", f"/suggestion/{one.id}/approve")
     before = desk.folder.git("rev-parse", "HEAD").strip()
     with ThreadPoolExecutor(2) as pool:
         answers = [*pool.map(lambda _: desk.client.post(form.action, data=form.fields), range(3))]
     assert {place(answer) for answer in answers} == {f"/-/edison/suggestion/{one.id}"}
-    assert desk.folder.git("rev-list", "--count", f"{before}..HEAD").strip() == "1"
-    assert "Be warm" in desk.folder.read(PATH)
     now = stored(desk.folder, one)
-    assert (now.status, now.decided_by) == (SuggestionStatus.APPLIED, ADA)
-    assert [row[2:4] for row in desk.audit()] == [("review approve", f"suggestion {one.id}")]
+    assert now.branch is not None
+    assert now.branch.startswith("edison/refine/hello-")
+    assert desk.folder.git("rev-list", "--count", f"{before}..{now.branch}").strip() == "1"
+    assert "Be warm" in desk.folder.git("show", f"{now.branch}:{PATH}")
+    assert desk.folder.git("rev-parse", "HEAD").strip() == before, "the default branch stays"
+    assert "Be warm" not in desk.folder.read(PATH)
+    assert (now.status, now.decided_by) == (SuggestionStatus.APPROVED, ADA)
+    about = f"suggestion {one.id}"
+    assert [row[2:4] for row in desk.audit()] == [("propose", about), ("review approve", about)]
     shown = Read(desk.client.get(answers[0].headers["location"]).text).text
-    assert f"Applied as commit {desk.folder.git('rev-parse', 'HEAD')[:8]}." in shown
-    assert "applied" in shown
-    assert "Approve" not in shown
+    assert "Approved. It is applied when its branch is merged." in shown
+    assert f"git switch main && git merge {now.branch}" in shown
+    assert f"It is approved: merge the branch {now.branch}" in shown
+    desk.folder.git("merge", "--quiet", now.branch)
+    done = desk.folder.edison("review", "sync")
+    assert done.code == 0, done.all
+    assert stored(desk.folder, one).status is SuggestionStatus.APPLIED
 
 
 def test_what_somebody_else_decided_meanwhile_is_not_decided_again(desk: ReviewSite) -> None:

@@ -106,8 +106,9 @@ async def test_a_suggestion_is_edited_approved_and_another_rejected_by_keys(
     assert stored(desk.folder, one).status is SuggestionStatus.PROPOSED
     await page.keyboard.press("Enter")
     await page.wait_for_load_state()
-    await page.get_by_text("applied", exact=True).first.wait_for()
-    assert "Be warm" in desk.folder.git("show", f"HEAD:{PATH}")
+    await page.get_by_text("approved", exact=True).first.wait_for()
+    branch = stored(desk.folder, one).branch
+    assert "Be warm" in desk.folder.git("show", f"{branch}:{PATH}")
     other = desk.suggest("Shout.\n")
     await page.goto(f"/-/edison/suggestion/{other.id}")
     await page.keyboard.press(",")
