@@ -25,6 +25,7 @@ GOOD = (
 def shop(support: Folder) -> Folder:
     """The customer-support project in a repository, with one commit."""
     support.write(".gitignore", ".edison/results.db*\n.edison/locks/\n.edison/snapshots/\n")
+    support.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 5pp")
     support.git("init", "--quiet", "--initial-branch=main")
     support.git("add", "--all")
     support.git("commit", "--quiet", "--message", "start")
@@ -101,7 +102,7 @@ def test_an_unchanged_prompt_shares_its_answers_with_the_base(edison: Edison, sh
 
 def test_the_gates_of_the_base_count(edison: Edison, shop: Folder) -> None:
     worsen(shop)
-    shop.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 90pp")
+    shop.edit("experiments/support-reply.yaml", "margin: 5pp", "margin: 90pp")
     code, found = told(edison, shop)
     assert (code, found["verdict"]) == (1, "fail"), "the wider margin of the change does not count"
 

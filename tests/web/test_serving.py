@@ -15,7 +15,6 @@ from edison_ci.web.serving import is_this_machine
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Folder
     from tests.web.conftest import Stored
 
 
@@ -27,12 +26,6 @@ def test_this_machine_is_known(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.com", ""])
 def test_other_machines_are_known(host: str) -> None:
     assert not is_this_machine(host)
-
-
-def test_serve_refuses_before_it_listens(mini: Folder) -> None:
-    answer = mini.edison("serve")
-    assert answer.code == 2
-    assert "edison run" in answer.err
 
 
 async def test_databases_of_others_are_left_alone(tmp_path: Path) -> None:
