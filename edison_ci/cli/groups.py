@@ -59,7 +59,7 @@ COMMANDS = {
         "experiments",
     ),
     "serve": Entry("Everyday", "serve:serve", "Serve the results as web pages."),
-    "models": Entry("Everyday", "models:models", "List or test the models of the project."),
+    "models": Entry("Everyday", "models:models", "List, add or test the models of the project."),
     "demo": Entry(
         "Set up", "demo:demo", "Show the whole workflow in a temporary project, offline."
     ),

@@ -161,8 +161,10 @@ class ComparisonEstimate:
     """The smallest difference that matters."""
     scores: tuple[float | None, float | None]
     """The means of A and B on these cases."""
-    moved: Mapping[Move, tuple[MovedCase, ...]] = field(default_factory=dict)
-    """The cases that changed."""
+    moved: Mapping[Move, tuple[MovedCase, ...]] = field(
+        default_factory=lambda: dict.fromkeys(Move, ())
+    )
+    """The cases that changed, for every way."""
     flips: CaseFlips | None = None
     """How many began to fail or to pass, beside what chance gives; None if not the same cases."""
     n_more: int | None = None
@@ -199,7 +201,7 @@ class ComparisonEstimate:
         }
 
     def _listed(self, move: Move) -> list[dict[str, Any]]:
-        return [moved.as_json() for moved in self.moved.get(move, ())]
+        return [moved.as_json() for moved in self.moved[move]]
 
 
 @dataclass(frozen=True, slots=True)

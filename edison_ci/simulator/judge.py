@@ -153,15 +153,17 @@ def observe(sample: AnswerSample) -> dict[str, Observation]:
         return {}
     shortened = replace(sample, output=sample.output[:_READ_CHARS])
     seen = observer(shortened)
-    if sample.task not in _WRITTEN_FOR_SOMEBODY or _is_on_topic(shortened):
+    share = _on_topic(shortened) if sample.task in _WRITTEN_FOR_SOMEBODY else 1.0
+    if share == 1.0:
         return seen
-    return {name: Observation(_OFF_TOPIC * one.value, _STRAY) for name, one in seen.items()}
+    return {name: Observation(share * one.value, _STRAY) for name, one in seen.items()}
 
 
 _WRITTEN_FOR_SOMEBODY = (Task.SUPPORT, Task.STORY)
 """Tasks whose observers look at the form of a text, which nonsense has as well."""
-_OFF_TOPIC = 0.15
-_STRAY = "has nothing to do with what was asked"
+_ON_TOPIC = (0.15, 0.4)
+"""What is left of a text with no word and with one word of what was asked."""
+_STRAY = "has little to do with what was asked"
 _ROOT = 5
 """Letters by which two words count as the same."""
 _COMMON = frozenset(
@@ -230,11 +232,12 @@ _COMMON = frozenset(
 )
 
 
-def _is_on_topic(sample: AnswerSample) -> bool:
-    """Whether an answer has a word in common with its case; an unwritten case has none."""
+def _on_topic(sample: AnswerSample) -> float:
+    """Return which share of a text counts, by the words that it has in common with its case."""
     inputs = sample.inputs
     given = _roots(" ".join(strings_in(inputs))) | {*split_words(sample.text("customer_name"))}
-    return not given or bool(given & (_roots(sample.output) | {*split_words(sample.output)}))
+    shared = given & (_roots(sample.output) | {*split_words(sample.output)})
+    return 1.0 if len(shared) >= min(2, len(given)) else _ON_TOPIC[len(shared)]
 
 
 def _roots(text: str) -> set[str]:

@@ -200,7 +200,9 @@ def _shown(scores: Array, clusters: Sequence[str] | None, level: float) -> Inter
 
 
 def _clusters(clusters: Sequence[str] | None) -> int | None:
-    return None if clusters is None else len(set(clusters))
+    """Return how many clusters there are, where any has more than one case."""
+    found = len(set(clusters or ()))
+    return None if clusters is None or found == len(clusters) else found
 
 
 def _few_notes(n: int, clusters: Sequence[str] | None) -> tuple[str, ...]:

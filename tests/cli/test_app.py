@@ -97,7 +97,7 @@ def test_no_command_is_an_error_in_json(edison: Edison, folder: Folder) -> None:
         (["valdate"], "did you mean 'validate'?"),
         (["PLAN"], "did you mean 'plan'?"),
         (["compair"], "did you mean 'compare'?"),
-        (["models", "xyz"], "commands: list"),
+        (["models", "xyz"], "commands: add, fetch, list, test"),
         (["models", "lst"], "did you mean 'list'?"),
         (["admin", "prices", "upd"], "did you mean 'update'?"),
     ],

@@ -72,7 +72,7 @@ def test_the_document_has_slices_rates_bounds_and_spread(edison: Edison, project
     assert (both["k"], both["pass_all"]["n"]) == (2, 35)
     assert run["models"][0]["reliability"] == run["reliability"]
     (part,) = run["models"][0]["components"]
-    assert (part["name"], part["min"], part["max"]) == ("contains", 0, 1)
+    assert (part["name"], part["min"], part["max"]) == ("contains expected", 0, 1)
     assert run["components"][0]["sd"] == pytest.approx(part["sd"])
     hard = [f for f in run["slices"] if f["value"] == "hard" and f["model"] == "small"]
     assert hard[0]["stands_out"] is True and hard[0]["composite"]["n"] == 12

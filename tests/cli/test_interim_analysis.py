@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.conftest import Folder
 
 WRITE, COMPOSE = "Write a reply to this customer.", "Compose a reply to this customer."
+GIVE = "Give a reply to this customer."
 GOOD = f"{WRITE} Quote the shop policy exactly, apologise, and use at most 80 words."
 GATE = "margin: 10pp}"
 CASES = 94
@@ -52,7 +53,7 @@ def repeats(shop: Folder) -> Folder:
     """A change of one word, and a gate that asks for more repeats: the second look is clear."""
     shop.edit("experiments/support-reply.yaml", GATE, "margin: 6pp, if_unclear: more_repeats}")
     commit(shop)
-    shop.edit("prompts/support-reply.md", WRITE, COMPOSE)
+    shop.edit("prompts/support-reply.md", WRITE, GIVE)
     return shop
 
 
@@ -146,7 +147,7 @@ def test_gates_without_more_repeats_are_decided_once_at_the_first_look(looked: L
 
 
 def test_what_is_clear_at_once_takes_no_more_repeats(edison: Edison, repeats: Folder) -> None:
-    repeats.edit("prompts/support-reply.md", COMPOSE, GOOD)
+    repeats.edit("prompts/support-reply.md", GIVE, GOOD)
     _, run = told(edison, repeats)
     assert gate(run)["sentence"].endswith("Clear at interim analysis 1 of 3, at 1 repeat a case.")
     assert run["cells"]["total"] == 2 * CASES
@@ -369,7 +370,7 @@ def test_a_worse_prompt_fails_before_all_cases_are_asked(edison: Edison, sampled
 
 def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> None:
     """The fixed rule would pass these cases; it is not applied to them."""
-    sampled.edit("experiments/support-reply.yaml", "margin: 6pp}", "margin: 4.5pp}")
+    sampled.edit("experiments/support-reply.yaml", "margin: 6pp}", "margin: 7pp}")
     sampled.edit("prompts/support-reply.md", COMPOSE, WRITE)
     commit(sampled)
     sampled.edit("prompts/support-reply.md", WRITE, COMPOSE)
@@ -382,7 +383,8 @@ def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> No
     assert len(row["detail"]["interim_history"]) == run["interim"]["number"] > 3
     sampled.edit("experiments/support-reply.yaml", "adaptive_sampling: true, ", "")
     fixed = edison(sampled, "run", "--against", "main", "--json", "--no-cache")
-    assert {r["verdict"] for r in json.loads(fixed.out)["runs"][-1]["gates"]} == {"pass"}
+    row = gate(json.loads(fixed.out)["runs"][-1])
+    assert row["verdict"] == "pass", row["sentence"]
 
 
 def test_a_sampled_run_goes_on_where_it_was_killed(edison: Edison, sampled: Folder) -> None:

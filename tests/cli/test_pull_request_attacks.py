@@ -142,7 +142,7 @@ def test_what_is_no_longer_measured_does_not_pass(
         EXPERIMENT, "[prompts/support-reply.md]", "[prompts/support-reply.md, prompts/plain.md]"
     )
     if insists:
-        shop.edit(EXPERIMENT, "margin: 10pp", "margin: 10pp, if_unclear: fail")
+        shop.edit(EXPERIMENT, "margin: 5pp", "margin: 5pp, if_unclear: fail")
     shop.git("add", "--all")
     shop.git("commit", "--quiet", "--message", "two prompts")
     shop.edit("prompts/support-reply.md", "Write a reply", "Write anything")

@@ -60,7 +60,7 @@ def test_the_template_gets_better_on_cases_that_nobody_has_seen(support: Folder)
     assert again.code == 0
     for word in (one["id"], "PROPOSED", "simulated", "unseen", "Empathy", "guardrails: all"):
         assert word in again.out
-    shown = re.findall(r"(?m)^ {6}[A-Za-z0-9-]+ +(\S+) +(\S+) +\S+$", again.out)
+    shown = re.findall(r"(?m)^ {6}\S.*? {2,}(\S+) +(\S+) +\S+$", again.out)
     assert len(shown) == 8 and all(re.fullmatch(r"[0-9]+\.[0-9]", s) for row in shown for s in row)
     ((calls,),) = ask(support, "select count(*) from attempt where phase = 'refine'")
     assert calls == 1, "the same question is not asked twice"

@@ -76,12 +76,12 @@ def test_a_failed_gate_keeps_its_exit_code_and_has_its_reports(
 
 def test_material_that_changed_is_told_first(edison: Edison, shop: Folder) -> None:
     worsen(shop)
-    shop.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 90pp")
+    shop.edit("experiments/support-reply.yaml", "margin: 5pp", "margin: 90pp")
     shop.edit("datasets/golden.jsonl", '"tags": [', '"tags": ["new", ')
     edison(shop, "run", "--against", "main", "--limit", "20", *FLAGS)
     _, markdown, _ = checked(shop)
     assert "| `datasets/golden.jsonl` | `as it was` | `edited` |" in markdown
-    assert "`experiments/support-reply.yaml: gates[0].margin` | `10pp` | `90pp` |" in markdown
+    assert "`experiments/support-reply.yaml: gates[0].margin` | `5pp` | `90pp` |" in markdown
     assert markdown.index("Eval suite changed") < markdown.index("| gate |")
 
 

@@ -142,12 +142,13 @@ def test_a_terminal_that_wants_no_colour_gets_none(
 def test_a_terminal_sees_results_before_what_comes_next(folder: Folder) -> None:
     shown = on_a_terminal(folder, "init", NO_COLOR="1").splitlines()
     assert shown[0] == "  wrote .edison/trust.yaml"
-    assert shown[-5:] == [
+    assert shown[-6:] == [
         "",
         "Next:",
         "  edison validate     check every file",
         "  edison plan         show what a run would do and cost",
         "  edison run          evaluate, offline for now",
+        "  edison models add openai/gpt-5-mini    for the first real model",
     ]
 
 

@@ -107,7 +107,7 @@ def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) ->
     assert "## ❌ edison: fail\n" in done.log, "the job summary"
     assert "::error file=prompts/hello.md,line=5,endLine=5" in done.log
     kept = sorted(path.name for path in (done.kept / "artifacts/edison-report").iterdir())
-    assert kept == ["edison.sarif", "junit.xml", "report.json", "report.md"]
+    assert kept == ["edison.sarif", "junit.xml", "report.html", "report.json", "report.md"]
     assert (done.kept / "fail.db").exists()
     told = stamp(bench)
     assert (told.head_sha, told.state, told.verdict) == (bench.head, ReportState.FINAL, "fail")

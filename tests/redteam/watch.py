@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from tests.forge.fake_state import REPOSITORY
 from tests.redteam.bench import FILES, KEY, TOKEN, VARIABLES
 from tests.report.page import assert_harmless
 from tests.report.runner import Runner
@@ -148,9 +149,10 @@ def _said(scene: Scene, done: Done) -> Iterator[str]:
     pages = [str(comment["body"]) for comment in scene.site.github.state.comments.values()]
     with contextlib.suppress(FileNotFoundError):
         pages.append((scene.folder / "summary.md").read_text(encoding="utf-8"))
+    job = f"{scene.site.github.url}/{REPOSITORY}/actions/runs/1"
     for page in pages:
         try:
-            assert_harmless(page)
+            assert_harmless(page, link=job)
         except AssertionError as error:
             yield f"a comment or summary is not harmless: {str(error)[:80]}"
     yield from (f"GitHub would refuse: {each[:80]}" for each in scene.site.github.violations)
