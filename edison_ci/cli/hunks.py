@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import utc
 from edison_ci.cli import sessions
 from edison_ci.cli.lookup import open_project, results_of
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText
 from edison_ci.config import requirements
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.hunks import Flip, HunkSearch, hunks_of
+from edison_ci.execute.hunks import FLIPS, HunkSearch, flips_of, hunks_of
 from edison_ci.git.repository import Repository
 from edison_ci.numeric import counted, dollars
 from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.records import Move
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.runs import find_run
 
@@ -29,10 +26,8 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.execute.hunks import DiffBlame, Hunk
+    from edison_ci.execute.hunks import DiffBlame, Flip, Hunk
     from edison_ci.store.runs import Run
-
-_FLIPS = (Move.NEWLY_FAILING, Move.FIXED)
 
 
 def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float | None) -> None:
@@ -40,7 +35,7 @@ def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float 
     project = open_project(state)
     with results_of(project) as reader:
         result = RunResult(reader, find_run(reader, wanted))
-        run, flips = result.run, _flips(result)
+        run, flips = result.run, flips_of(result)
         versions = dict(result.prompts)
     experiment = project.experiments.get(run.experiment)
     if run.base_commit is None or experiment is None:
@@ -50,7 +45,6 @@ def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float 
         )
     require_editor(project, "compare --by-hunk")
     requirements.refuse(requirements.missing(project, experiment, calls=requirements.RUN))
-    reuse = dt.timedelta(days=project.file.settings.reuse_days)
     found: dict[str, DiffBlame] = {}
     for prompt in experiment.prompts:
         mine = flips.get(prompt.id, [])
@@ -66,7 +60,6 @@ def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float 
             experiment,
             prompt,
             run_context(project, offline=state.offline),
-            utc.timestamp(utc.now() - reuse),
             sessions.microusd(budget),
         )
         before, after = _texts(project, run, prompt)
@@ -87,18 +80,6 @@ def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float 
             _show(terminal, blame)
     if any(blame.problem for blame in found.values()):
         raise click.exceptions.Exit(int(ExitCode.BUDGET))
-
-
-def _flips(result: RunResult) -> dict[str, list[Flip]]:
-    """Return the flips of a run by prompt."""
-    found: dict[str, list[Flip]] = {}
-    for change in result.changes:
-        for move in _FLIPS:
-            cases = change.comparison.moved.get(move, ())
-            found.setdefault(change.prompt, []).extend(
-                Flip(case.case, change.model, move) for case in cases
-            )
-    return found
 
 
 def _texts(project: Project, run: Run, prompt: Prompt) -> tuple[str, str]:
@@ -146,7 +127,7 @@ def _show(terminal: Terminal, found: DiffBlame) -> None:
 
 
 def _list(terminal: Terminal, flips: Sequence[Flip]) -> None:
-    for move, word, color in zip(_FLIPS, ("breaks", "fixes"), (BAD, GOOD), strict=True):
+    for move, word, color in zip(FLIPS, ("breaks", "fixes"), (BAD, GOOD), strict=True):
         names = [f"{one.case}@{one.model}" for one in flips if one.move is move]
         if names:
             terminal.result("  ", StyledText(f"{word} {len(names):,}: ", color), ", ".join(names))
@@ -156,7 +137,7 @@ def _document(prompt: str, found: DiffBlame) -> dict[str, Any]:
     def cases(flips: Sequence[Flip]) -> dict[str, Any]:
         return {
             str(move): [{"case": f.case, "model": f.model} for f in flips if f.move is move]
-            for move in _FLIPS
+            for move in FLIPS
         }
 
     def hunk(one: Hunk) -> dict[str, Any]:

@@ -1,16 +1,20 @@
-"""Blame of a diff: which of the changed places of a prompt fixed or broke which cases.
+"""Blame of a diff: which of the changed lines of a prompt fixed or broke which cases.
 
-Each hunk is taken out of the new prompt alone, and the cases that flipped are asked again. A hunk
-without which a case passes or fails as it did before is the reason for the flip. Answers are stored
-under the hash of their request, so asking again costs nothing, and a hunk that does not change what
-is sent, such as one in a description, makes no call.
+A hunk is a line that was added, removed or rewritten, with the lines that continue it; lines that
+were rewritten together in another number are one hunk. Each hunk is taken out of the new prompt
+alone, and the cases that flipped are asked again. A hunk without which a case passes or fails as it
+did before is the reason for the flip. Answers are stored under the hash of their request, so asking
+again costs nothing, and a hunk that does not change what is sent, such as one in a description,
+makes no call.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.text_diff import matcher
@@ -25,14 +29,18 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.execute.run_options import RunContext
+    from edison_ci.results.run_result import RunResult
+
+Place = tuple[int, int]
+"""First line, and the line after the last, from 0."""
+FLIPS = (Move.NEWLY_FAILING, Move.FIXED)
 
 
 class Hunk(NamedTuple):
     """A place that a change touches."""
 
-    old: tuple[int, int]
-    """First line before, and the line after the last, from 0."""
-    new: tuple[int, int]
+    old: Place
+    new: Place
     removed: tuple[str, ...]
     added: tuple[str, ...]
 
@@ -76,15 +84,51 @@ class DiffBlame:
     """Why answers are missing, such as a budget; empty if none is."""
 
 
+def flips_of(result: RunResult) -> dict[str, list[Flip]]:
+    """Return the flips of a run against its base, by prompt."""
+    found: dict[str, list[Flip]] = {}
+    for change in result.changes:
+        for move in FLIPS:
+            found.setdefault(change.prompt, []).extend(
+                Flip(case.case, change.model, move) for case in change.comparison.moved[move]
+            )
+    return found
+
+
 def hunks_of(before: str, after: str) -> list[Hunk]:
     """Return the changed places of a text."""
     a, b = before.splitlines(), after.splitlines()
-    found = matcher(a, b).get_opcodes()
     return [
         Hunk((i1, i2), (j1, j2), tuple(a[i1:i2]), tuple(b[j1:j2]))
-        for tag, i1, i2, j1, j2 in found
+        for tag, *place in matcher(a, b).get_opcodes()
         if tag != "equal"
+        for (i1, i2), (j1, j2) in _pieces(a, b, (place[0], place[1]), (place[2], place[3]))
     ]
+
+
+def _pieces(
+    a: Sequence[str], b: Sequence[str], old: Place, new: Place
+) -> list[tuple[Place, Place]]:
+    """Return the places of a changed block that can be taken back one by one."""
+    sizes = old[1] - old[0], new[1] - new[0]
+    if sizes[0] == 0:
+        return [(old, place) for place in _items(b, *new)]
+    if sizes[1] == 0:
+        return [(place, new) for place in _items(a, *old)]
+    if sizes[0] == sizes[1]:
+        return [((i, i + 1), (j, j + 1)) for i, j in zip(range(*old), range(*new), strict=True)]
+    return [(old, new)]
+
+
+def _items(lines: Sequence[str], first: int, end: int) -> list[Place]:
+    """Return lines, each with the empty and indented ones that continue it; a section is whole."""
+    if any(line.startswith("# ") for line in lines[first:end]):
+        return [(first, end)]
+    starts = [
+        at for at in range(first, end)
+        if at == first or (lines[at].strip() and not lines[at][0].isspace())
+    ]  # fmt: skip
+    return [*zip(starts, [*starts[1:], end], strict=True)]
 
 
 def without(after: str, hunk: Hunk) -> str:
@@ -102,7 +146,6 @@ class HunkSearch:
     experiment: Experiment
     prompt: Prompt
     context: RunContext
-    newer_than: str
     budget_microusd: int | None = None
     on_answer: Callable[[int, int], None] = lambda _done, _of: None
 
@@ -117,22 +160,26 @@ class HunkSearch:
                 continue
             asked += [(one, flip, self._task(prompt, flip)) for flip in flips]
         answers: dict[int, TrialAnswer] = {}
+        known = 0
 
         def take(number: int, result: TrialAnswer | Exception) -> None:
+            nonlocal known
+            known += 1
             if isinstance(result, TrialAnswer):
                 answers[number] = result
                 found.calls += result.answer.bought
                 found.cost_microusd += result.answer.cost_microusd if result.answer.bought else 0
             elif isinstance(result, NotAnswered) or not found.problem:
                 found.problem = str(result)
-            self.on_answer(number + 1, len(asked))
+            self.on_answer(known, len(asked))
 
+        reuse = dt.timedelta(days=self.project.file.settings.reuse_days)
         try_all(
             self.project,
             [task for _, _, task in asked],
             self.experiment,
             self.context,
-            newer_than=self.newer_than,
+            newer_than=utc.timestamp(utc.now() - reuse),
             on_result=take,
             budget_microusd=self.budget_microusd,
         )

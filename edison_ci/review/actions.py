@@ -30,6 +30,7 @@ from edison_ci.review.counterexamples import CaseEntry, add_counterexample, orig
 from edison_ci.review.decision import approve, approve_on_branch, comment, reject
 from edison_ci.review.drafts import Draft, Proposed, propose_draft
 from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
+from edison_ci.review.hunk_blame import BlameJob, start_blame
 from edison_ci.review.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
 from edison_ci.review.try_grid import MOST_CASES, MOST_MODELS, TryGrid, start_try
 from edison_ci.store.cells import find_cell, run_of_cell
@@ -313,6 +314,14 @@ class ReviewActions:
         entry = site.entry(actor, "rerun", f"cell {row.id[:12]}")
         site.note(dataclasses.replace(entry, run_id=run.id))
         return grid
+
+    def by_hunk(self, site: Site, actor: Actor, wanted: str, budget_microusd: int) -> BlameJob:
+        """Ask which line of a suggestion fixed or broke which cases; answers come in a thread."""
+        review, one = self._find(site, actor, wanted)
+        job = start_blame(review, one, actor.name, budget_microusd, offline=self.offline)
+        after = {"budget_microusd": budget_microusd}
+        site.note(site.entry(actor, "compare by hunk", f"suggestion {one.id}", after=after))
+        return job
 
     # ----------------------------------------------------------------------------------------------
 

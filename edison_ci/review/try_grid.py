@@ -8,20 +8,17 @@ answers stay, and an answer of the last hour is used again.
 from __future__ import annotations
 
 import datetime as dt
-import logging
-import secrets
-import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config import requirements
 from edison_ci.documents.secrets import redacted
-from edison_ci.errors import BusyError, EdisonError, UsageError
+from edison_ci.errors import EdisonError, UsageError
 from edison_ci.execute.standalone import TrialAnswer, try_all
 from edison_ci.operate.sessions import run_context
 from edison_ci.records import CellStatus
+from edison_ci.review.background import Job, find_job, start_job
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -31,13 +28,10 @@ if TYPE_CHECKING:
     from edison_ci.execute.runner import Task
     from edison_ci.store.cells import Component
 
-logger = logging.getLogger(__name__)
-
 MOST_CASES, MOST_MODELS = 20, 8
 """Of one try; an experiment is for more."""
 REUSE = dt.timedelta(hours=1)
 """As `edison try` uses a stored answer again."""
-_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,37 +57,27 @@ class TryCell:
     answer_no: int | None = None
 
 
-class TryGrid:
-    """A grid of answers that is being filled; read by pages while a thread fills it."""
+class TryGrid(Job):
+    """A grid of answers that is being filled."""
 
     def __init__(self, owner: str, about: str, tasks: Sequence[Task], draft: str = "") -> None:
-        self.key = secrets.token_hex(16)
-        self.owner, self.about, self.draft = owner, about, draft
-        """Who started it, the prompt or cell, and the key of the text that is tried."""
+        super().__init__(owner, about)
+        self.draft = draft
+        """The key of the text that is tried."""
         self.cases = [*dict.fromkeys(str(task.case.id) for task in tasks)]
         self.models = [*dict.fromkeys(task.configuration.name for task in tasks)]
         self.simulated = any(task.configuration.model.simulated for task in tasks)
         self._order: list[TryCell] = []
         self.tasks = tuple(tasks)
-        self._guard = threading.Lock()
-        self._ended = False
-        self.problem = ""
-        """Why it ended early; empty if it did not."""
 
     @property
     def total(self) -> int:
         """Number of answers when it is filled."""
         return len(self.tasks)
 
-    @property
-    def ended(self) -> bool:
-        """Whether no further answer comes."""
-        with self._guard:
-            return self._ended
-
     def finished(self, since: int = 0) -> list[TryCell]:
         """Return the answers in the order in which they came, without the first ones."""
-        with self._guard:
+        with self.guard:
             return self._order[since:]
 
     def at(self, case: str, model: str) -> TryCell | None:
@@ -123,13 +107,8 @@ class TryGrid:
             cell = _answered(number, case, model, result)
         else:
             cell = TryCell(number, case, model, "error", reason=redacted(_why(result)))
-        with self._guard:
+        with self.guard:
             self._order.append(cell)
-
-    def end(self, problem: str = "") -> None:
-        """Note that no further answer comes."""
-        with self._guard:
-            self._ended, self.problem = True, problem
 
 
 def _answered(number: int, case: str, model: str, tried: TrialAnswer) -> TryCell:
@@ -169,9 +148,6 @@ def _why(error: Exception) -> str:
 
 # --- starting -------------------------------------------------------------------------------------
 
-_grids: OrderedDict[str, TryGrid] = OrderedDict()
-_guard = threading.Lock()
-
 
 def start_try(
     project: Project, experiment: Experiment, grid: TryGrid, *, offline: bool, reuse: bool = True
@@ -190,38 +166,14 @@ def start_try(
     context = run_context(project, offline=offline)
     age = REUSE if reuse else dt.timedelta()
     newer_than = utc.timestamp(utc.now() - age)
-    _admit(grid)
 
     def work() -> None:
-        try:
-            try_all(project, tasks, experiment, context, newer_than=newer_than, on_result=grid.add)
-        except EdisonError as error:
-            grid.end(error.message)
-        except Exception as error:
-            logger.error("a try failed", exc_info=error)
-            grid.end(f"a bug in edison: {type(error).__name__}")
-        else:
-            grid.end()
+        try_all(project, tasks, experiment, context, newer_than=newer_than, on_result=grid.add)
 
-    threading.Thread(target=work, daemon=True, name=f"try-{grid.key[:8]}").start()
+    start_job(grid, work)
     return grid
-
-
-def _admit(grid: TryGrid) -> None:
-    """Keep a grid for its page; raises BusyError while its owner has another one filled."""
-    with _guard:
-        if any(other.owner == grid.owner and not other.ended for other in _grids.values()):
-            raise BusyError(
-                "another try of yours is not complete", hint="wait for its answers, then try again"
-            )
-        _grids[grid.key] = grid
-        ended = [key for key, other in _grids.items() if other.ended]
-        for key in ended[: max(0, len(_grids) - _KEPT)]:
-            del _grids[key]
 
 
 def find_try(key: str, owner: str) -> TryGrid | None:
     """Return a person's grid; None if it is forgotten, or another person's."""
-    with _guard:
-        found = _grids.get(key)
-    return found if found is not None and found.owner == owner else None
+    return find_job(TryGrid, key, owner)

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 LONGEST = 20_000
 """Most characters of a field."""
 _MOST_FIELDS = 200
+_MOST_BUDGET = 100
+"""Dollars that a form may let a comparison spend; the budgets of the project hold as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,21 @@ def rerun(sent: FormRequest) -> str:
     """Request another answer for a cell."""
     grid = sent.can.rerun(sent.site, sent.actor, sent.path["cell"])
     return f"{sent.links.to('cell', sent.path['cell'], again=grid.key)}#again"
+
+
+def by_hunk(sent: FormRequest) -> str:
+    """Ask which line of a suggestion fixed or broke which cases."""
+    try:
+        budget = float(sent.form.text("budget"))
+    except ValueError:
+        budget = 0.0
+    if not 0 < budget <= _MOST_BUDGET:
+        raise UsageError(
+            f"a budget is more than $0 and at most ${_MOST_BUDGET:g}", hint="go back and change it"
+        )
+    wanted = sent.path["suggestion"]
+    job = sent.can.by_hunk(sent.site, sent.actor, wanted, round(budget * 1e6))
+    return f"{sent.links.to('suggestion', wanted, hunks=job.key)}#by-hunk"
 
 
 # --- grades ---------------------------------------------------------------------------------------

@@ -160,6 +160,7 @@ POSTS = (
     _form(f"{_SUGGESTION}/reject", Role.REVIEWER, "review reject", forms.reject),
     _form(f"{_SUGGESTION}/comment", Role.REVIEWER, "review comment", forms.comment),
     _form(f"{_SUGGESTION}/edited", Role.EDITOR, "review edit", forms.edit, MOST_SENT),
+    _form(f"{_SUGGESTION}/by-hunk", Role.EDITOR, "compare by hunk", forms.by_hunk),
     _form(f"{_CELL}/add-case", Role.EDITOR, "add case", prompt_forms.add_case, MOST_SENT),
     _form(f"{_CELL}/rerun", Role.EDITOR, "rerun", forms.rerun),
     _form(f"{_PROMPT}/count", Role.EDITOR, "edit prompt", prompt_forms.count, MOST_SENT),

@@ -48,6 +48,22 @@ def test_a_hunk_is_taken_back_alone() -> None:
     assert without(after, second) == "a\nB\nc\nd\n"
 
 
+def test_every_line_of_a_block_is_a_hunk_with_what_continues_it() -> None:
+    before = "a\nx\ny\nz\n"
+    added = hunks_of(before, "a\n- one\n  more\n\n- two\nx\ny\nz\n")
+    assert [hunk.added for hunk in added] == [("- one", "  more", ""), ("- two",)]
+    assert [hunk.removed for hunk in hunks_of(before, "a\nz\n")] == [("x",), ("y",)]
+    rewritten = hunks_of(before, "a\nX\nY\nz\n")
+    assert [(hunk.removed, hunk.added) for hunk in rewritten] == [
+        (("x",), ("X",)),
+        (("y",), ("Y",)),
+    ]
+    (whole,) = hunks_of(before, "a\n1\n2\n3\nz\n")
+    assert (whole.removed, whole.added) == (("x", "y"), ("1", "2", "3"))
+    (section,) = hunks_of(before, "a\n# system\nBe kind.\nx\ny\nz\n")
+    assert section.added == ("# system", "Be kind.")
+
+
 def test_the_change_that_broke_cases_is_named(edison: Edison, changed: Folder) -> None:
     (found,) = blamed(edison, changed)["prompts"]
     kind, lower = found["hunks"]

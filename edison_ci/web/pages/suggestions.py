@@ -14,6 +14,8 @@ from edison_ci.results.explanation import CellExplanation, explain, unchanged_ca
 from edison_ci.results.run_lists import experiments
 from edison_ci.results.spending import booked
 from edison_ci.results.triage import ChangedCase, changed_case
+from edison_ci.review.background import find_job
+from edison_ci.review.hunk_blame import BlameJob
 from edison_ci.stats.convergence import verified
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.loops import (
@@ -111,6 +113,8 @@ def suggestions(context: PageContext) -> Page:
 def suggestion(context: PageContext) -> Page:
     """Return a suggestion: diff, note, evidence, guardrails, comments and forms."""
     found = find_suggestion(context.connection, context.path["suggestion"])
+    changed, diff = _changed(context, found), diff_lines(found.diff)
+    blame = _blame(context, found)
     return Page(
         "suggestion",
         f"Suggestion {found.id} for {found.prompt}",
@@ -120,10 +124,12 @@ def suggestion(context: PageContext) -> Page:
             "messages": stored_messages(context.args.text("messages")),
             "open": found.status in OPEN,
             "loops": loops_waiting_for(context.connection, found.id),
-            "diff": list(diff_lines(found.diff)),
+            "diff": diff,
             "comments": comments_of(context.connection, found),
             "examples": _examples(context, found),
-            "changed": _changed(context, found),
+            "changed": changed,
+            "blame": blame,
+            "hunks": _hunks(diff),
             "editable": may_edit(context),
             "sides": [
                 (name, found.evidence[name])
@@ -133,7 +139,20 @@ def suggestion(context: PageContext) -> Page:
         },
         crumbs=(Crumb("Suggestions", context.links.to("suggestions")),),
         area="suggestions",
+        refresh_s=2 if blame is not None and not blame.ended else None,
     )
+
+
+def _blame(context: PageContext, found: Suggestion) -> BlameJob | None:
+    """Return the comparison line by line that the visitor asked for."""
+    key, actor = context.args.text("hunks"), context.actor
+    job = find_job(BlameJob, key, actor.name) if key and actor is not None else None
+    return job if job is not None and job.about == f"suggestion {found.id}" else None
+
+
+def _hunks(diff: Sequence[DiffLine]) -> int:
+    """Return how many lines a change adds or removes, which is the most hunks that it has."""
+    return sum(line.kind in ("added", "removed") for line in diff)
 
 
 class FailingExample(NamedTuple):
