@@ -23,7 +23,7 @@ from edison_ci.results.comparison import (
     comparison_settings,
 )
 from edison_ci.results.comparison_sample import CellChoice, Operands
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import common_simulation, find_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -197,8 +197,7 @@ def _show_comparison(terminal: Terminal, found: ComparisonEstimate) -> None:
     if terminal.json:
         terminal.document(found.as_json())
         return
-    labels = {found.a.run.simulation, found.b.run.simulation}
-    mark = simulated_label(labels.pop() if len(labels) == 1 else "partly simulated")
+    mark = simulated_label(common_simulation((found.a.run, found.b.run)))
     rows = [
         (name, choice.words, "-" if score is None else fixed(100 * score, 1))
         for name, choice, score in zip("AB", (found.a, found.b), found.scores, strict=True)

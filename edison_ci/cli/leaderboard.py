@@ -402,7 +402,7 @@ def _recommend(
 
 def _show_recommendation(terminal: Terminal, advice: RecommendationResult) -> None:
     about = f"  {counted(len(advice.rows), 'model')} on {counted(advice.cases, 'case')}"
-    marks = simulated_label(advice.simulated)
+    marks = simulated_label(advice.simulation)
     terminal.result(StyledText(advice.experiment, bold=True), about, *marks)
     found = advice.recommendation
     if found is None:
@@ -542,7 +542,7 @@ def _advice(advice: RecommendationResult) -> dict[str, Any]:
     return {
         "experiment": advice.experiment,
         "cases": advice.cases,
-        "simulated": advice.simulated,
+        "simulated": bool(advice.simulation),
         "most_accurate": None if found is None else found.best,
         "fastest": advice.fastest if found is not None else None,
         "best_value": None if found is None else found.value,

@@ -205,7 +205,7 @@ def _document(target: RefineTarget, found: RefineResult) -> dict[str, Any]:
     return {
         "experiment": target.experiment.id,
         "prompt": target.prompt.id,
-        "simulated": found.simulated,
+        "simulated": bool(found.simulation),
         "run_id": found.run_id,
         "targets": [
             {"name": weak_one.name, "kind": weak_one.kind, "score": weak_one.score}
@@ -394,7 +394,7 @@ def _show_totals(terminal: Terminal, found: OptimizeResult) -> None:
         f"{refused} refused; training score {points(search.base.mean)} to ",
         StyledText(points(search.best.mean), GOOD if gain > 0 else ODD),
         f" ({signed(gain)}, the best of many)",
-        *simulated_label(found.simulated),
+        *simulated_label(found.simulation),
     )
     terminal.result(f"the search cost {dollars(found.cost_microusd)}")
 
@@ -404,7 +404,7 @@ def _search_document(target: RefineTarget, found: OptimizeResult) -> dict[str, A
     return {
         "experiment": target.experiment.id,
         "prompt": target.prompt.id,
-        "simulated": found.simulated,
+        "simulated": bool(found.simulation),
         "search": found.id,
         "run_id": search.base.run_id,
         "stopped_by": search.stopped_by,

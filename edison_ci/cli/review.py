@@ -118,7 +118,7 @@ def _row(one: Suggestion) -> tuple[str, ...]:
     where = one.branch or "-"
     if one.pull_request is not None:
         where = f"#{one.pull_request}"
-    marks = ["simulated"] if one.simulated else []
+    marks = [one.simulation] if one.simulated else []
     marks += ["unproven"] if one.forced else []
     targets = ", ".join(one.targets)
     return (one.id, str(one.status), one.experiment, one.prompt, effect, targets, where,
@@ -348,7 +348,7 @@ def _show_decided(terminal: Terminal, one: Suggestion) -> None:
         if one.status is SuggestionStatus.APPLIED and one.commit_id
         else ""
     )
-    mark = simulated_label(one.simulated)
+    mark = simulated_label(one.simulation)
     terminal.result(
         StyledText(one.id, bold=True),
         "  ",
@@ -430,7 +430,7 @@ def _show_proposal(
     terminal: Terminal, done: ProposedSuggestion, root: Path, *, asked: bool
 ) -> None:
     one = done.suggestion
-    mark = simulated_label(one.simulated)
+    mark = simulated_label(one.simulation)
     unproven = (StyledText("  unproven", ODD),) if not one.proven else ()
     again = done.action is ProposalAction.UNCHANGED
     terminal.result(

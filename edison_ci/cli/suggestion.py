@@ -47,7 +47,7 @@ def show_suggestion(terminal: Terminal, one: Suggestion) -> None:
 
 def show_heading(terminal: Terminal, one: Suggestion) -> None:
     """Print id, status and path of a suggestion, in one line."""
-    mark = simulated_label(one.simulated)
+    mark = simulated_label(one.simulation)
     unproven = (StyledText("  unproven", BAD),) if one.forced else ()
     terminal.result(
         StyledText(one.id, bold=True),

@@ -15,6 +15,7 @@ from edison_ci.results.leaderboard import Contrast, Scores, contrast_of
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.value import Contender, Recommendation, recommend
 from edison_ci.stats.verdicts import GateRule
+from edison_ci.store.runs import common_simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +67,8 @@ class RecommendationResult:
     refused: tuple[tuple[str, str], ...]
     """Models that do not meet the requirements, or that have too few cases, with the reason."""
     margin: float
-    simulated: bool
+    simulation: str
+    """Which parts of the runs are simulated, as a label; empty if none is."""
 
 
 def advise(
@@ -99,7 +101,7 @@ def advise(
         doubts=doubts,
         refused=tuple(refused),
         margin=rule.margin,
-        simulated=any(row.place.run.simulated for row in rows.values()),
+        simulation=common_simulation(row.place.run for row in rows.values()),
     )
 
 

@@ -31,6 +31,7 @@ from edison_ci.refine.suggestions import (
     SuggestionRecord,
     Trial,
     history_of,
+    simulation_of,
     store,
 )
 from edison_ci.refine.trials import Allowance, SearchBudget, TrialRunner, trial_name
@@ -80,7 +81,7 @@ class OptimizeResult:
     weakness: Weakness
     """Of the base prompt."""
     search: SearchResult
-    simulated: bool
+    simulation: str
     cost_microusd: int
     """Cost of the whole search, earlier starts included."""
     suggestions: tuple[Suggestion, ...] = ()
@@ -177,26 +178,26 @@ class SearchContext:
             run = find_run(reader, course.base.run_id)
             view = WeaknessScope(trial_name(target.prompt))
             weakness = weaknesses(reader, target, course.base.run_id, view)
-        simulated = run.simulated or self.refiner.model.simulated
+        simulation = simulation_of(run, self.refiner)
         if not weakness.targets:
             course.stopped_by = "flawless"
         else:
             search.run(course)
         question = RefinePrompt(target, self.refiner, weakness)
-        made = [*self._winner(question, course, offspring, simulated, before)]
+        made = [*self._winner(question, course, offspring, simulation, before)]
         now = utc.timestamp(utc.now())
-        made += _refusals(course, simulated=simulated, now=now)
+        made += _refusals(course, simulation, now)
         record = SuggestionRecord(course.base.run_id, now, options.audit)
         stored = store(self.trials.results, made, record) if made else ()
         spent = self.budget.spent()
-        return OptimizeResult(self.id, weakness, course, simulated, spent, stored)
+        return OptimizeResult(self.id, weakness, course, simulation, spent, stored)
 
     def _winner(
         self,
         question: RefinePrompt,
         course: SearchResult,
         offspring: OffspringMaker,
-        simulated: bool,
+        simulation: str,
         before: int,
     ) -> Iterator[Suggestion]:
         """Yield the suggestion of the winner, measured on all cases, if there is a winner."""
@@ -219,7 +220,7 @@ class SearchContext:
         total = self.budget.spent() - (before if known else 0)
         extra = {"search": {**self._summary(course), "earlier_comparisons": earlier}}
         now = utc.timestamp(utc.now())
-        maker = SuggestionMaker(question, simulated, now, MadeBy.OPTIMIZE, extra)
+        maker = SuggestionMaker(question, simulation, now, MadeBy.OPTIMIZE, extra)
         reply = RefinerReply(candidate, max(total - trial.cost_microusd, 0))
         final = Trial(reply, trial, replace(evidence, from_search=True))
         yield maker.from_trial(final, forced=self.options.force)
@@ -260,12 +261,12 @@ def _member_json(one: Member) -> dict[str, Any]:
     return {"version": one.version, "how": one.how, "generation": one.born, "score": one.mean}
 
 
-def _refusals(course: SearchResult, *, simulated: bool, now: str) -> Iterator[Suggestion]:
+def _refusals(course: SearchResult, simulation: str, now: str) -> Iterator[Suggestion]:
     """Yield the replies that broke a guardrail, except those that only repeat a known version."""
     for one in course.refused:
         broken = {rail.rule for rail in one.reply.candidate.guardrails if not rail.ok}
         if broken != {"new"}:
-            yield SuggestionMaker(one.question, simulated, now, MadeBy.OPTIMIZE).from_refusal(
+            yield SuggestionMaker(one.question, simulation, now, MadeBy.OPTIMIZE).from_refusal(
                 one.reply
             )
 

@@ -31,7 +31,14 @@ from edison_ci.refine.candidate import target_of
 from edison_ci.refine.evidence import evidence_of
 from edison_ci.refine.guardrails import GuardrailContext
 from edison_ci.refine.refiner import RefinePrompt, ask_refiner
-from edison_ci.refine.suggestions import SuggestionMaker, SuggestionRecord, Trial, history_of, store
+from edison_ci.refine.suggestions import (
+    SuggestionMaker,
+    SuggestionRecord,
+    Trial,
+    history_of,
+    simulation_of,
+    store,
+)
 from edison_ci.refine.trials import RESUME_HINT, out_of_budget
 from edison_ci.refine.weaknesses import weaknesses
 from edison_ci.spelling import did_you_mean
@@ -173,7 +180,7 @@ class RefineResult:
     run_id: str
     """The run that measured the current prompt."""
     weakness: Weakness
-    simulated: bool
+    simulation: str
     cost_microusd: int
     suggestions: tuple[Suggestion, ...] = ()
     """Proposed suggestions first, then tried, then refused ones."""
@@ -199,7 +206,7 @@ def refine(trials: TrialRunner, refiner: Judge, options: RefineOptions) -> Refin
     options.on_step("measuring the current prompt on the training cases")
     base = trials.measure("train")
     with closing(open_reader(trials.results)) as reader:
-        simulated = find_run(reader, base.run_id).simulated or refiner.model.simulated
+        simulation = simulation_of(find_run(reader, base.run_id), refiner)
         weakness = weaknesses(reader, target, base.run_id)
         history = history_of(reader, target, force=options.force)
     stored: tuple[Suggestion, ...] = ()
@@ -209,11 +216,11 @@ def refine(trials: TrialRunner, refiner: Judge, options: RefineOptions) -> Refin
         replies = run_async(_ask(trials, question, options, history.known))
         found = _trials(trials, replies, options)
         now = utc.timestamp(utc.now())
-        made = _suggestions(SuggestionMaker(question, simulated, now), replies, found, options)
+        made = _suggestions(SuggestionMaker(question, simulation, now), replies, found, options)
         record = SuggestionRecord(base.run_id, now, options.audit, options.on_stored)
         stored = store(trials.results, made, record)
     spent = trials.allowance.spent_microusd
-    return RefineResult(base.run_id, weakness, simulated, spent, stored, tuple(replies.failures))
+    return RefineResult(base.run_id, weakness, simulation, spent, stored, tuple(replies.failures))
 
 
 async def _ask(

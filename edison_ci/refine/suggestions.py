@@ -9,7 +9,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.refine.refiner import RejectedSuggestion, instructions_version
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change
-from edison_ci.store.runs import add_event
+from edison_ci.store.runs import add_event, simulation_label
 from edison_ci.store.suggestions import (
     MadeBy,
     Suggestion,
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from edison_ci.judges.judge import Judge
     from edison_ci.refine.candidate import Candidate, RefineTarget
     from edison_ci.refine.evidence import Evidence
     from edison_ci.refine.refiner import RefinePrompt, RefinerReply
     from edison_ci.refine.trials import TrialResult
     from edison_ci.store.audit import AuditEntry
+    from edison_ci.store.runs import Run
 
 _MOST_TRIED = 5
 """Unsuccessful suggestions that a refiner is told about."""
@@ -80,12 +82,20 @@ def history_of(connection: sqlite3.Connection, target: RefineTarget, *, force: b
     )
 
 
+def simulation_of(run: Run, refiner: Judge) -> str:
+    """Return which parts of a measurement and of the refiner are simulated, as a label."""
+    if not run.models:
+        return run.simulation or ("simulated refiner" if refiner.model.simulated else "")
+    return simulation_label({**run.models, "refiner": {refiner.name: refiner.model.simulated}})
+
+
 @dataclass(frozen=True, slots=True)
 class SuggestionMaker:
     """Makes suggestions from a refiner's replies to one question."""
 
     question: RefinePrompt
-    simulated: bool
+    simulation: str
+    """Which parts are simulated, as a label; empty if none is."""
     now: str
     made_by: MadeBy = MadeBy.REFINE
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -117,8 +127,11 @@ class SuggestionMaker:
             reason=reply.candidate.reason,
         )
 
-    def _suggestion(self, candidate: Candidate, **more: Any) -> Suggestion:
+    def _suggestion(
+        self, candidate: Candidate, *, evidence: Mapping[str, Any] | None = None, **more: Any
+    ) -> Suggestion:
         target = self.question.target
+        label = {"simulation": self.simulation} if self.simulation else {}
         return Suggestion(
             experiment=target.experiment.id,
             prompt=str(target.prompt.id),
@@ -130,7 +143,8 @@ class SuggestionMaker:
             new_hash=candidate.version,
             targets=tuple(weak_one.name for weak_one in self.question.weakness.targets),
             guardrails=candidate.guardrails,
-            simulated=self.simulated,
+            simulated=bool(self.simulation),
+            evidence={**(evidence or {}), **label},
             made_by=self.made_by,
             **more,
         )

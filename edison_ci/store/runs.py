@@ -14,7 +14,7 @@ from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 MOVES: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus(status): frozenset(map(RunStatus, following.split()))
@@ -67,6 +67,12 @@ def simulation_label(models: RunModels) -> str:
             who = "" if len(names) == len(flags) else f" of {', '.join(names)}"
             found.append(f"{word}{who}")
     return f"simulated {' and '.join(found)}" if found else ""
+
+
+def common_simulation(runs: Iterable[Run]) -> str:
+    """Return what is simulated in several runs, as a label; empty if nothing is."""
+    labels = {run.simulation for run in runs}
+    return labels.pop() if len(labels) == 1 else "partly simulated" if labels else ""
 
 
 @dataclass(frozen=True, slots=True)

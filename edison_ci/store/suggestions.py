@@ -51,7 +51,8 @@ def sound_evidence(value: Any) -> dict[str, Any]:
     """Return evidence that can be shown without looking twice."""
     if not isinstance(value, dict):
         return {}
-    found = dict(value)
+    texts = ("sentence", "simulation")
+    found = {key: each for key, each in value.items() if key not in texts or isinstance(each, str)}
     for key in ("train", "holdout"):
         if key in found:
             found[key] = _measurements(found[key])
@@ -66,8 +67,6 @@ def sound_evidence(value: Any) -> dict[str, Any]:
         found["examples"] = _names(found["examples"])
     if "search" in found:
         found["search"] = _search(found["search"])
-    if "sentence" in found and not isinstance(found["sentence"], str):
-        del found["sentence"]
     return found
 
 
@@ -271,6 +270,11 @@ class Suggestion:
     def id(self) -> str:
         """The first digits of its hash."""
         return self.hash[:12]
+
+    @property
+    def simulation(self) -> str:
+        """Which parts of its evidence are simulated, as a label; empty if none is."""
+        return str(self.evidence.get("simulation") or "simulated") if self.simulated else ""
 
     @property
     def proven(self) -> bool:

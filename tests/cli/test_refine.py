@@ -79,6 +79,7 @@ def test_nothing_of_a_case_that_is_held_out_reaches_the_refiner(folder: Folder) 
         for _ in range(2):  # the second time it is told of the first suggestion
             done = folder.edison("refine", "hello", "--candidates", "2")
             assert done.code == 0, done.err
+            assert "  prompts/hello.md  simulated answers\n" in done.out
             with opened(folder.path / ".edison/results.db") as connection:
                 connection.execute("update suggestion set status = 'tried'")
         bodies = [request.body.decode() for request in server.requests]

@@ -85,8 +85,8 @@ def test_a_search_finds_more_than_one_refinement_does(door: Folder) -> None:
     assert search["lineage"][0]["version"] == best.base_hash
     assert search["earlier_comparisons"] == 1, "refine has looked at the unseen cases before"
     assert door.read(PATH) == PROMPT
-    assert found.simulated
-    assert best.simulated
+    assert found.simulation == "simulated"
+    assert best.simulation == "simulated"
 
 
 def test_the_unseen_cases_are_looked_at_once_and_for_the_winner_alone(door: Folder) -> None:

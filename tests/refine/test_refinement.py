@@ -82,7 +82,7 @@ def test_a_change_that_helps_is_proposed_with_its_evidence(museum: Folder) -> No
     }
     assert one.evidence["growth"]["lines_added"] == 1
     assert one.evidence["verified"] is True
-    assert one.simulated
+    assert one.simulation == "simulated"
     assert one.cost_microusd > 0
     assert files(museum) == before, "refining writes nothing into the working tree"
 
