@@ -24,18 +24,19 @@ from edison_ci.records import CellStatus
 from edison_ci.results.explanation import expected_form, failure_of
 from edison_ci.results.rollups import Totals, totals_by_model
 from edison_ci.results.scores import ComponentName
-from edison_ci.store.answers import answer_at
-from edison_ci.store.cells import find_cell
+from edison_ci.store.answers import answer_at, answers_at
+from edison_ci.store.cells import cells_by_id
 from edison_ci.store.manual_grades import flagged_cells
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     Remember = Callable[[Hashable, Callable[[], int]], int]
     """A cache: returns the number kept under a key, or works it out and keeps it."""
 
+    from edison_ci.store.answers import CachedAnswer
     from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
 
@@ -327,7 +328,7 @@ def case_grid(
     return CaseGrid(
         query=query,
         columns=columns,
-        rows=tuple(reader.row(case) for case in found.cases),
+        rows=reader.rows(found.cases),
         total=found.total,
         choices=_choices(connection, run_id, every),
         settled=settled,
@@ -351,6 +352,10 @@ def _columns(connection: sqlite3.Connection, run_id: str, side: str) -> list[Col
     return [Column(prompt, model, version, None) for prompt, model, version in rows]
 
 
+_Repeats = tuple[list[RepeatResult], str, dict[str, tuple[str, int] | None]]
+"""The repeats of a case in a column, the version of the prompt, and each cell's call."""
+
+
 class _BoxReader:
     """Reads the cells of the cases on a page."""
 
@@ -367,44 +372,80 @@ class _BoxReader:
             each.version: expected_form(run, None, query.side, each.version) for each in columns
         }
 
-    def row(self, case: str) -> CaseRow:
-        """Return a case with its answers."""
-        repeats: list[list[RepeatResult]] = [[] for _ in self._places]
-        versions = [""] * len(repeats)
-        component = self._query.component or ComponentName("", "")
-        cells = self._connection.execute(
-            "select c.prompt, c.model, c.version, c.id, c.repeat, c.status, c.composite, c.passed, "
-            "a.cost_microusd, a.tokens_in, a.tokens_out, a.latency_ms, p.score "
-            "from cell c left join answer a on a.request_hash = c.request_hash and a.answer_no = "
-            "c.answer_no "
-            "left join component p on p.cell_id = c.id and p.kind = ? and p.name = ? "
-            "where c.run_id = ? and c.case_id = ? and c.side = ? order by c.repeat",
-            (component.kind, component.name, self._run.id, case, self._query.side),
+    def rows(self, cases: Sequence[str]) -> tuple[CaseRow, ...]:
+        """Return cases with their answers."""
+        wanted = json.dumps([*cases])
+        found = self._repeats(wanted)
+        worst = {key: worst_of(repeats) for key, (repeats, _, _) in found.items()}
+        reasons = self._reasons(worst.values())
+        calls = {key: found[key][2][each.id] for key, each in worst.items()}
+        texts = answers_at(
+            self._connection,
+            [
+                call
+                for key, call in calls.items()
+                if call is not None and worst[key].status != CellStatus.BLOCKED
+            ],
         )
-        for prompt, model, version, *repeat in cells:
-            place = self._places.get((prompt, model))
-            if place is not None:
-                repeats[place].append(RepeatResult(*repeat))
-                versions[place] = version
-        tags = self._connection.execute(
-            "select tags from run_case where run_id = ? and case_id = ?", (self._run.id, case)
-        ).fetchone()
-        return CaseRow(
-            case,
-            tuple(json.loads(tags[0])) if tags else (),
-            tuple(
-                self._box(tuple(found), version) if found else None
-                for found, version in zip(repeats, versions, strict=True)
-            ),
+        tags = dict(
+            self._connection.execute(
+                "select case_id, tags from run_case where run_id = ? and case_id in "
+                "(select value from json_each(?))",
+                (self._run.id, wanted),
+            )
         )
 
-    def _box(self, repeats: tuple[RepeatResult, ...], version: str) -> Box:
-        worst = worst_of(repeats)
-        text = answer_beginning(self._connection, worst.id, self._forms.get(version, "none"))
-        reason = ""
-        if worst.status != CellStatus.OK or worst.passed == 0:
-            reason = failure_of(find_cell(self._connection, self._run.id, worst.id))
-        return Box(repeats, text, reason)
+        def box(case: str, place: int) -> Box | None:
+            key = case, place
+            if key not in found:
+                return None
+            repeats, version, _ = found[key]
+            call = calls[key]
+            answer = texts.get(call) if call is not None else None
+            form = self._forms.get(version, "none")
+            reason = reasons.get(worst[key].id, "")
+            return Box(tuple(repeats), beginning_of(answer, form), reason)
+
+        return tuple(
+            CaseRow(
+                case,
+                tuple(json.loads(tags[case])) if case in tags else (),
+                tuple(box(case, place) for place in range(len(self._places))),
+            )
+            for case in cases
+        )
+
+    def _repeats(self, wanted: str) -> dict[tuple[str, int], _Repeats]:
+        """Return the answers of cases by case and column."""
+        component = self._query.component
+        score, joined, named = "null", "", []
+        if component is not None:
+            score, named = "p.score", [component.kind, component.name]
+            joined = "left join component p on p.cell_id = c.id and p.kind = ? and p.name = ? "
+        cells = self._connection.execute(
+            "select c.case_id, c.prompt, c.model, c.version, c.request_hash, c.answer_no, c.id, "
+            "c.repeat, c.status, c.composite, c.passed, a.cost_microusd, a.tokens_in, "
+            f"a.tokens_out, a.latency_ms, {score} from json_each(?) w "
+            "cross join cell c on c.case_id = w.value left join answer a on "
+            f"a.request_hash = c.request_hash and a.answer_no = c.answer_no {joined}"
+            "where c.run_id = ? and c.side = ? order by c.repeat",
+            (wanted, *named, self._run.id, self._query.side),
+        )
+        found: dict[tuple[str, int], _Repeats] = {}
+        for case, prompt, model, version, request_hash, answer_no, *repeat in cells:
+            place = self._places.get((prompt, model))
+            if place is None:
+                continue
+            repeats, _, calls = found.setdefault((case, place), ([], version, {}))
+            repeats.append(RepeatResult(*repeat))
+            calls[repeat[0]] = None if answer_no is None else (request_hash, answer_no)
+        return found
+
+    def _reasons(self, worst: Iterable[RepeatResult]) -> dict[str, str]:
+        """Return why answers fail, by cell."""
+        failing = [each.id for each in worst if each.status != CellStatus.OK or each.passed == 0]
+        cells = cells_by_id(self._connection, failing)
+        return {name: failure_of(cell) for name, cell in cells.items()}
 
 
 MOST_READ = 4_000
@@ -420,7 +461,11 @@ def answer_beginning(connection: sqlite3.Connection, cell_id: str, form: str) ->
     row = connection.execute(
         "select request_hash, answer_no from cell where id = ? and status <> 'blocked'", (cell_id,)
     ).fetchone()
-    answer = None if row is None else answer_at(connection, *row)
+    return beginning_of(None if row is None else answer_at(connection, *row), form)
+
+
+def beginning_of(answer: CachedAnswer | None, form: str) -> str | None:
+    """Return the beginning of a stored answer; see `answer_beginning`."""
     if answer is None:
         return None
     raw = answer.completion.text

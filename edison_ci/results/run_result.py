@@ -34,7 +34,7 @@ from edison_ci.results.rollups import (
 )
 from edison_ci.results.samples import SIDES
 from edison_ci.results.scores import VariantScore, graded_spreads, live_spreads, scores_of
-from edison_ci.results.slices import breakdown_of
+from edison_ci.results.slices import bounds_of, breakdown_of, counts_of
 from edison_ci.results.snapshot import (
     UNDECIDED,
     companion_of,
@@ -657,8 +657,9 @@ def _imported(run: Run) -> Iterator[str]:
 
 
 def _bounds(result: RunResult) -> Iterator[str]:
-    several = sum(bool(counts.model) for counts in result.breakdown.counts) > 1
-    for found in result.breakdown.bounds:
+    known = result.connection, result.run.id
+    several = sum(bool(counts.model) for counts in counts_of(*known)) > 1
+    for found in bounds_of(*known):
         worst, best = found.composite_worst, found.composite_best
         if worst is None or best is None or (found.model and not several):
             continue

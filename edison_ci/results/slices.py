@@ -451,23 +451,23 @@ def breakdown_of(connection: sqlite3.Connection, run_id: str) -> Breakdown:
                 (run_id,),
             )
         ),
-        tuple(
-            Bounds(*row)
-            for row in connection.execute(
-                _both("missing, composite_worst, composite_best, pass_worst, pass_best")
-                + " where missing > 0 order by prompt, model",
-                {"run": run_id},
-            )
-        ),
+        bounds_of(connection, run_id),
         component_spreads(connection, run_id),
-        tuple(
-            CellCounts(*row)
-            for row in connection.execute(
-                _both("cells, ok, malformed, error, blocked, skipped") + " order by prompt, model",
-                {"run": run_id},
-            )
-        ),
+        counts_of(connection, run_id),
     )
+
+
+def bounds_of(connection: sqlite3.Connection, run_id: str) -> tuple[Bounds, ...]:
+    """Return the bounds of scores where answers are missing."""
+    columns = "missing, composite_worst, composite_best, pass_worst, pass_best"
+    query = f"{_both(columns)} where missing > 0 order by prompt, model"
+    return tuple(Bounds(*row) for row in connection.execute(query, {"run": run_id}))
+
+
+def counts_of(connection: sqlite3.Connection, run_id: str) -> tuple[CellCounts, ...]:
+    """Return how the cells of a run, and of each of its models, ended."""
+    query = f"{_both('cells, ok, malformed, error, blocked, skipped')} order by prompt, model"
+    return tuple(CellCounts(*row) for row in connection.execute(query, {"run": run_id}))
 
 
 def _both(columns: str) -> str:

@@ -15,7 +15,7 @@ from edison_ci.records import Completion, FinishReason, canonical_json
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 # The numbers of an answer (tokens, cost, latency) stay for ever. Its text can be removed by a
@@ -158,12 +158,13 @@ file may not: the file can contain anything."""
 TIMED = "(a.latency_ms > 0 or a.cost_kind <> 'imported')"
 """In a query on `answer a`: whether its latency is known. Imported answers may come without."""
 
-_ANSWER = (
+_COLUMNS = (
     "select a.answer_no, a.finish_reason, a.tokens_in, a.tokens_out, a.cached_in, a.latency_ms, "
     "a.served_model, a.cost_microusd, a.created_at, t.text, t.tool_calls, t.sha256, "
-    "a.left_out, t.details from answer a join answer_text t using (request_hash, answer_no) "
-    "where a.request_hash = ? "
+    "a.left_out, t.details, a.request_hash from "
 )
+_TEXT = "join answer_text t using (request_hash, answer_no) "
+_ANSWER = f"{_COLUMNS} answer a {_TEXT} where a.request_hash = ? "
 
 
 def newest_answer(
@@ -183,6 +184,19 @@ def answer_at(
     """Return one answer to a call, if it is stored and its text is whole."""
     row = connection.execute(f"{_ANSWER} and a.answer_no = ?", (request_hash, answer_no)).fetchone()
     return None if row is None else _stored(row)
+
+
+def answers_at(
+    connection: sqlite3.Connection, wanted: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], CachedAnswer]:
+    """Return the answers to some calls, by call and number, as far as `answer_at` returns them."""
+    rows = connection.execute(
+        f"{_COLUMNS} json_each(?) w cross join answer a on a.request_hash = "
+        f"json_extract(w.value, '$[0]') and a.answer_no = json_extract(w.value, '$[1]') {_TEXT}",
+        (json.dumps([*wanted]),),
+    )
+    found = {(row[14], row[0]): _stored(row) for row in rows}
+    return {key: answer for key, answer in found.items() if answer is not None}
 
 
 def _stored(row: tuple[Any, ...]) -> CachedAnswer | None:

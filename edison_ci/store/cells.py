@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from edison_ci.store.ledger import OnTotals
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from edison_ci.store.judgments import JudgeScoreRow, Judgment
     from edison_ci.store.ledger import Totals
@@ -174,7 +175,7 @@ def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellR
         rows = _cells_where(connection, where, (run_id, wanted))
     if not rows:
         raise _no_cell(connection, run_id, wanted)
-    row = list(rows[0])
+    row = rows[0]
     same_side = [other for other in rows if other[2] == row[2]]
     models = list(dict.fromkeys(other[5] for other in same_side))
     if len(models) > 1:
@@ -184,12 +185,33 @@ def find_cell(connection: sqlite3.Connection, run_id: str, wanted: str) -> CellR
         )
     if len(same_side) > 1:
         raise _ambiguous_cell(wanted, [(other[3], other[0]) for other in same_side])
-    components = connection.execute(
-        "select name, kind, score, passed, weight, status, reason from component where cell_id = ?",
-        (row[0],),
+    return _with_components(connection, [row])[row[0]]
+
+
+def cells_by_id(connection: sqlite3.Connection, ids: Collection[str]) -> dict[str, CellRow]:
+    """Return cells with their components, by id."""
+    where = "id in (select value from json_each(?))"
+    return _with_components(connection, _cells_where(connection, where, (json.dumps([*ids]),)))
+
+
+def _with_components(
+    connection: sqlite3.Connection, rows: Sequence[Sequence[Any]]
+) -> dict[str, CellRow]:
+    components: dict[str, list[Component]] = {row[0]: [] for row in rows}
+    found = connection.execute(
+        "select cell_id, name, kind, score, passed, weight, status, reason from component "
+        "where cell_id in (select value from json_each(?))",
+        (json.dumps([*components]),),
     )
-    row[2], row[10], row[12] = SIDES[row[2]], CELL_STATUSES[row[10]], _flag(row[12])
-    return replace(CellRow(*row), components=tuple(_component(values) for values in components))
+    for cell, *values in found:
+        components[cell].append(_component(values))
+    return {row[0]: _cell(row, tuple(components[row[0]])) for row in rows}
+
+
+def _cell(row: Sequence[Any], components: tuple[Component, ...] = ()) -> CellRow:
+    values = [*row]
+    values[2], values[10], values[12] = SIDES[row[2]], CELL_STATUSES[row[10]], _flag(row[12])
+    return replace(CellRow(*values), components=components)
 
 
 def _cells_where(
@@ -213,10 +235,7 @@ def answered_cells(
     where = "run_id = ? and side = 'head' and answer_no is not null"
     where += " and passed = 0" if failed else ""
     where += f" and case_id in ({', '.join('?' * len(cases))})" if cases else ""
-    found = []
-    for row in map(list, _cells_where(connection, where, (run_id, *cases))):
-        row[2], row[10], row[12] = SIDES[row[2]], CELL_STATUSES[row[10]], _flag(row[12])
-        found.append(CellRow(*row))
+    found = map(_cell, _cells_where(connection, where, (run_id, *cases)))
     return sorted(found, key=lambda cell: (cell.composite is not None, cell.composite or 0.0))
 
 
@@ -233,7 +252,7 @@ def _prefix_bounds(prefix: str) -> tuple[str, ...]:
     return (prefix, f"{prefix}g")
 
 
-def _component(row: tuple[Any, ...]) -> Component:
+def _component(row: Sequence[Any]) -> Component:
     name, kind, score, passed, weight, status, reason = row
     return Component(name, kind, score, _flag(passed), weight, CELL_STATUSES[status], reason)
 

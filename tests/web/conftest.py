@@ -183,8 +183,12 @@ def one_desk(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReviewSite]:
     """A server of each line on a project of its own, in which people grade and decide."""
-    folder = build(tmp_path_factory.mktemp("desk"))
-    for server in started(folder.path, request.param, "--offline"):
+    yield from review_desk(tmp_path_factory, request.param)
+
+
+def review_desk(places: pytest.TempPathFactory, line: str) -> Iterator[ReviewSite]:
+    folder = build(places.mktemp("desk"))
+    for server in started(folder.path, line, "--offline"):
         yield ReviewSite(folder, server)
 
 

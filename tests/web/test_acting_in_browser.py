@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import async_playwright, expect
 
+from tests.web.conftest import LINES, review_desk
 from tests.web.test_browser import AXE, Watched, chromium
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.web.review_site import ReviewSite
 
 LOOKS = (("light", 1440), ("dark", 1024), ("light", 768), ("dark", 390))
+
+
+@pytest.fixture(scope="module")
+def one_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReviewSite]:
+    """One line of Datasette: what a browser does with the pages is the same with each."""
+    yield from review_desk(tmp_path_factory, LINES[0])
 
 
 @pytest.fixture

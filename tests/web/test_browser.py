@@ -91,7 +91,7 @@ async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored
         assert watched.wrong == [], path
         if watched.server.line == LINES[0]:  # the other line's markup is the same
             found += [(path, *each) for each in await sideways_of(page)]
-        found += [(path, *each) for each in await barriers_of(page)]
+            found += [(path, *each) for each in await barriers_of(page)]
     assert found == []
 
 

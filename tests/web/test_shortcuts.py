@@ -9,11 +9,18 @@ from playwright.async_api import async_playwright
 
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.suggested import PATH, stored
+from tests.web.conftest import LINES, review_desk
 from tests.web.review_site import PROBE, ReviewSite
 from tests.web.test_browser import AXE, DESK, THEMES, Watched, chromium
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture(scope="module")
+def one_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReviewSite]:
+    """One line of Datasette: what a browser does with the pages is the same with each."""
+    yield from review_desk(tmp_path_factory, LINES[0])
 
 
 @pytest.fixture
