@@ -32,6 +32,7 @@ LAYERS = [
     {"execute", "forge", "importing"},
     {"operate"},
     {"refine"},
+    {"assist"},
     {"report"},
     {"review"},
     {"loop"},

@@ -63,6 +63,9 @@ COMMANDS = {
     "demo": Entry(
         "Set up", "demo:demo", "Show the whole workflow in a temporary project, offline."
     ),
+    "assist": Entry(
+        "Set up", "assist:assist", "Draft an objective, a rubric or prompts, for you to accept."
+    ),
     "import": Entry(
         "Set up", "import_:import_", "Import files of other tools, answers, traces or bundles."
     ),

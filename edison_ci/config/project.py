@@ -71,6 +71,9 @@ class Defaults(Shape):
     model: Name | None = Field(None, description="Model that generates.")
     judge: Name | None = Field(None, description="Model that judges.")
     refiner: Name | None = Field(None, description="Model that proposes refinements.")
+    assistant: Name | None = Field(
+        None, description="Model that writes drafts for `edison assist`; default: the refiner."
+    )
     budget_usd: Dollars = Field(100, description="Budget of a run or loop in dollars.")
     max_iterations: int = Field(
         10, ge=1, le=100, description="Maximum number of iterations of a loop."

@@ -1,4 +1,4 @@
-"""Edits of a list in a YAML file that keep the rest of the file unchanged.
+"""Edits of a list or a text in a YAML file that keep the rest of the file unchanged.
 
 Comments, order and blanks stay. The text is changed by lines and positions instead of being written
 again; the caller must parse the result and compare it before saving it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from edison_ci.documents.marks import Mark
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+()-]+)*|\d{4}-\d{2}-\d{2}")
+_WIDTH = 96
 _WORDS = frozenset({"null", "true", "false"})
 
 
@@ -69,6 +71,29 @@ def without_entry(text: str, key: str, index: int) -> str:
     at = line.index(":", mark.key_column) + 1
     lines[mark.key_line] = f"{line[:at]} []{line[at:]}"
     return "".join([*lines[:start], *lines[end:]])
+
+
+def with_text(text: str, key: str, given: str, *, after: str) -> str:
+    """Return the text of a file with a long text under a key, in the place of the former one.
+
+    Without a former one it comes after another key.
+    """
+    newline = "\r\n" if "\r\n" in text else "\n"
+    marks = read_yaml(text, "").root.children
+    assert isinstance(marks, dict), "the file is a mapping"
+    folded = textwrap.wrap(" ".join(given.split()), _WIDTH, break_long_words=False)
+    block = [f"{key}: >-{newline}", *(f"  {line}{newline}" for line in folded)]
+    lines = text.splitlines(keepends=True)
+    known = marks.get(key)
+    start = (known or marks[after]).key_line
+    end = start + 1
+    for place in range(start + 1, len(lines)):
+        if lines[place].strip() and not lines[place].startswith((" ", "\t")):
+            break
+        end = place + 1 if lines[place].strip() else end
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += newline
+    return "".join([*lines[: start if known else end], *block, *lines[end:]])
 
 
 def _list(text: str, key: str) -> Mark | None:

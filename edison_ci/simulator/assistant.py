@@ -1,8 +1,9 @@
 """Replies of the simulated assistant: drafts of objectives, rubrics, prompts and cases.
 
 The kind of draft is given by the keys of the schema of the reply (`objectives`, `criteria`,
-`prompts`, `cases`, or `diff` for a change of a prompt), else by the words of the message; its topic
-is in the last user message, in blocks or not. It replies with JSON of that schema.
+`prompts`, `cases`, or `diff` for a change of a prompt), which may be written in the message, else
+by the words of the message; its topic is in the last user message, in blocks or not. It replies
+with JSON of that schema.
 """
 
 from __future__ import annotations
@@ -273,6 +274,8 @@ _KIND_SIGNS = {
 _COUNT = re.compile(
     r"\b(\d{1,3}) (?:\w+ ){0,2}(?:cases|rows|questions|criteria|prompts|objectives)\b", re.I
 )
+_WRITTEN_SCHEMA = re.compile(r'"properties": \{"(\w{1,20})":')
+"""The first key of a schema in the words of a message, for a model that is told the form."""
 _TEMPLATE = re.compile(r"\{[{%].{0,200}?[%}]\}")
 _TOPIC_CHARS = 300
 _SHORTEST_TOPIC = 10
@@ -298,6 +301,8 @@ def _kind(schema: dict[str, Any], told: str) -> str:
     for kind in (*DRAFTS, "diff"):
         if isinstance(keys, dict) and kind in keys:
             return kind
+    if (written := _WRITTEN_SCHEMA.search(told)) and written[1] in DRAFTS:
+        return written[1]
     places = {
         kind: found.start() for kind, sign in _KIND_SIGNS.items() if (found := sign.search(told))
     }
@@ -328,4 +333,8 @@ def _topic(line: str) -> str:
     """Return the topic of a line: the text after its last colon, without variables."""
     plain = " ".join(_TEMPLATE.sub(" ", line).split())
     said = plain.rpartition(": ")[2]
-    return (said if len(said) >= _SHORTEST_TOPIC else plain)[:_TOPIC_CHARS].rstrip(" .")
+    topic = said if len(said) >= _SHORTEST_TOPIC else plain
+    if len(topic) > _TOPIC_CHARS:  # whole sentences, if one ends early enough
+        topic = topic[:_TOPIC_CHARS]
+        topic = topic.rpartition(". ")[0] or topic
+    return topic.rstrip(" .")

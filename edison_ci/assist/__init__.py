@@ -1,0 +1,1 @@
+"""Drafts that a model writes and a person accepts: objectives, rubrics and prompts."""
