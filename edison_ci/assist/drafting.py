@@ -72,16 +72,24 @@ class DraftKind(Generic[T]):
     name: str
     """That of its instructions."""
     key: str
-    """The key of the list in the reply."""
-    item: Json
-    """The schema of an item."""
-    read: Callable[[list[Json]], T]
+    """The key that a reply has."""
+    schema: Json
+    """The schema of the reply."""
+    read: Callable[[dict[str, Json]], T]
     """Returns the draft; raises DoesNotFit."""
 
-    @property
-    def schema(self) -> Json:
-        """The schema of the reply."""
-        return object_schema(**{self.key: {"type": "array", "items": self.item}})
+
+def list_kind(name: str, key: str, item: Json, read: Callable[[list[Json]], T]) -> DraftKind[T]:
+    """Return the kind of a draft that is a list of items of a schema."""
+
+    def read_list(reply: dict[str, Json]) -> T:
+        items = reply[key]
+        if not isinstance(items, list):
+            raise DoesNotFit(f"{key} is not a list")
+        return read(items)
+
+    schema = object_schema(**{key: {"type": "array", "items": item}})
+    return DraftKind(name, key, schema, read_list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +239,8 @@ def _read(kind: DraftKind[T], completion: Completion) -> T | DoesNotFit:
     found = reply_object(completion, kind.key)
     if isinstance(found, Failure):
         return DoesNotFit(found.reason)
-    items = found[kind.key]
-    if not isinstance(items, list):
-        return DoesNotFit(f"{kind.key} is not a list")
     try:
-        return kind.read(items)
+        return kind.read(found)
     except DoesNotFit as error:
         return error
 

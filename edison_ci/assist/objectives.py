@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.drafting import DoesNotFit, DraftKind, Question, text_of
+from edison_ci.assist.drafting import DoesNotFit, Question, list_kind, text_of
 from edison_ci.errors import UsageError
 from edison_ci.judges.instructions import FencedText
 from edison_ci.judges.replies import object_schema
@@ -13,6 +13,7 @@ from edison_ci.judges.replies import object_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from edison_ci.assist.drafting import DraftKind
     from edison_ci.records import Json
 
 HINTS = (10, 500)
@@ -32,7 +33,7 @@ class ObjectiveDraft(NamedTuple):
 def objective_kind(count: int) -> DraftKind[tuple[ObjectiveDraft, ...]]:
     """Return the kind of a draft of so many objectives."""
     item = object_schema(focus={"type": "string"}, text={"type": "string"})
-    return DraftKind("objective", "objectives", item, partial(_read, count))
+    return list_kind("objective", "objectives", item, partial(_read, count))
 
 
 def objective_question(hints: str, count: int, current: str = "", *, detail: bool) -> Question:

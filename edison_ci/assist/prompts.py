@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.drafting import DoesNotFit, DraftKind, Question, text_of
+from edison_ci.assist.drafting import DoesNotFit, Question, list_kind, text_of
 from edison_ci.config.prompt import read_prompt
 from edison_ci.errors import Severity
 from edison_ci.judges.instructions import FencedText
@@ -15,6 +15,7 @@ from edison_ci.judges.replies import object_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from edison_ci.assist.drafting import DraftKind
     from edison_ci.records import Json
 
 STYLES = ("structured", "conversational", "minimal")
@@ -40,7 +41,7 @@ def prompt_kind(inputs: Sequence[str]) -> DraftKind[tuple[PromptDraft, ...]]:
     """Return the kind of a draft of prompts with these inputs."""
     text: Json = {"type": "string"}
     item = object_schema(style=text, text=text, rationale=text)
-    return DraftKind("prompts", "prompts", item, partial(_read, tuple(inputs)))
+    return list_kind("prompts", "prompts", item, partial(_read, tuple(inputs)))
 
 
 def prompt_question(

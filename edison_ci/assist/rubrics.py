@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.drafting import DoesNotFit, DraftKind, Question, text_of
+from edison_ci.assist.drafting import DoesNotFit, Question, list_kind, text_of
 from edison_ci.documents.yaml_edit import scalar
 from edison_ci.judges.instructions import FencedText
 from edison_ci.judges.replies import object_schema
@@ -13,6 +13,7 @@ from edison_ci.judges.replies import object_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from edison_ci.assist.drafting import DraftKind
     from edison_ci.records import Json
 
 COUNTS = (4, 6)
@@ -65,7 +66,7 @@ def _criterion(item: Json) -> CriterionDraft:
     return CriterionDraft(name, description, float(weight))
 
 
-RUBRIC: DraftKind[tuple[CriterionDraft, ...]] = DraftKind(
+RUBRIC: DraftKind[tuple[CriterionDraft, ...]] = list_kind(
     "rubric",
     "criteria",
     object_schema(

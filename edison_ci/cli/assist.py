@@ -11,6 +11,7 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.assist.draft_files import DraftFile
 from edison_ci.assist.drafting import Drafter, assistant_of
+from edison_ci.assist.improvement import FOCUS, improvement_kind, improvement_question
 from edison_ci.assist.objectives import MOST, objective_kind, objective_question
 from edison_ci.assist.prompts import PromptDraft, prompt_kind, prompt_question
 from edison_ci.assist.rubrics import RUBRIC, rubric_question, rubric_text
@@ -24,6 +25,7 @@ from edison_ci.documents.yaml_edit import with_text
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.numeric import dollars
 from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.refine.candidate import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,6 +68,8 @@ class Assistance:
     """Returns the file that an accepted draft makes."""
     extension: str = ".md"
     told: dict[str, Any] = field(default_factory=dict)
+    as_diff: bool = False
+    """Whether a draft is shown as a diff, and not as its text."""
 
     def settle(self, *, yes: bool) -> None:
         """Draft until one is accepted or all are discarded."""
@@ -89,9 +93,9 @@ class Assistance:
         """Print the drafts, and write the first one if that was asked for."""
         made = self.file(options[0])
         diff = made.diff
-        if yes:
-            made.write(draft)
         if self.terminal.json:
+            if yes:
+                made.write(draft)
             self.terminal.document(
                 {
                     "drafts": [option._asdict() for option in options],
@@ -109,7 +113,9 @@ class Assistance:
             return
         self._show(draft, options)
         if yes:
-            self._show_diff(diff)
+            if not self.as_diff:
+                self._show_diff(diff)
+            made.write(draft)
             self._written(made)
         else:
             self.terminal.note("nothing is written; accept the first one with --yes")
@@ -121,8 +127,11 @@ class Assistance:
         for number, option in enumerate(options, start=1):
             head = f"{number}  {option.label}" if len(options) > 1 else option.label
             self.terminal.result(StyledText(head, bold=True))
-            for line in option.text.splitlines():
-                self.terminal.result(f"  {line}")
+            if self.as_diff:
+                self._show_diff(self.file(option).diff)
+            else:
+                for line in option.text.splitlines():
+                    self.terminal.result(f"  {line}")
             self.terminal.result("")
         cost = dollars(draft.cost_microusd) if draft.bought else "stored, no cost"
         instead = (StyledText(f" instead of {draft.instead_of}", ODD),) if draft.instead_of else ()
@@ -186,18 +195,19 @@ class Assistance:
 
 @click.group(cls=EdisonGroup)
 def assist() -> None:
-    """Draft an objective, a rubric or prompts, for you to accept.
+    """Draft an objective, a rubric, prompts or a change, for you to accept.
 
     A model writes drafts; each becomes a file only if you accept it. The cost is shown first, and a
     stored draft of the last hour costs nothing. On a terminal you accept, edit, redo or discard;
     elsewhere drafts are printed, and --yes writes the first one. The instructions of a draft can be
-    replaced by a file of the project: assist/objective.md, rubric.md or prompts.md there.
+    replaced by a file of the project: assist/objective.md and so on.
 
     Examples:
       edison assist objective --hints "answer customers' mails, kind and short"
       edison assist objective --improve
       edison assist rubric --yes
       edison assist prompts --constrain "at most 80 words"
+      edison assist improve --focus "shorter replies"
     """
 
 
@@ -324,6 +334,44 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
         ],
         file,
         told={"experiment": chosen.id},
+    ).settle(yes=given["yes"])
+
+
+@assist.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option("--prompt", metavar="NAME", help="Prompt to improve, if there are several.")
+@click.option(
+    "--focus", required=True, metavar="TEXT", help="What is to be better, in 3 to 500 characters."
+)
+@_shared
+@click.pass_obj
+def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Draft a small change to a prompt, before it is measured.
+
+    The change keeps the guardrails of `edison refine`: inputs, front matter and headings stay, and
+    few lines change. Nothing is known about its effect until a run compares it; `edison refine`
+    suggests changes from failing cases, and measures them.
+
+    Examples:
+      edison assist improve --focus "shorter replies"
+      edison assist improve support-reply --prompt support-reply --focus "quote the policy"
+    """
+    terminal, project, chosen = _opened(state, experiment, "assist improve")
+    fewest, most = FOCUS
+    focus = given["focus"].strip()
+    if not fewest <= len(focus) <= most:
+        raise UsageError(f"--focus has {len(focus):,} characters; {fewest} to {most} fit")
+    target = target_of(project, chosen, given["prompt"])
+    Assistance(
+        terminal,
+        project,
+        _drafter(state, project, given["by"]),
+        improvement_kind(target),
+        improvement_question(target, focus),
+        lambda draft: [Option(draft.note, draft.text)],
+        lambda option: DraftFile(project, target.prompt.path, option.text),
+        told={"experiment": chosen.id, "prompt": target.prompt.id},
+        as_diff=True,
     ).settle(yes=given["yes"])
 
 

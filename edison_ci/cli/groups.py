@@ -64,7 +64,9 @@ COMMANDS = {
         "Set up", "demo:demo", "Show the whole workflow in a temporary project, offline."
     ),
     "assist": Entry(
-        "Set up", "assist:assist", "Draft an objective, a rubric or prompts, for you to accept."
+        "Set up",
+        "assist:assist",
+        "Draft an objective, a rubric, prompts or a change, for you to accept.",
     ),
     "import": Entry(
         "Set up", "import_:import_", "Import files of other tools, answers, traces or bundles."

@@ -274,8 +274,8 @@ _KIND_SIGNS = {
 _COUNT = re.compile(
     r"\b(\d{1,3}) (?:\w+ ){0,2}(?:cases|rows|questions|criteria|prompts|objectives)\b", re.I
 )
-_WRITTEN_SCHEMA = re.compile(r'"properties": \{"(\w{1,20})":')
-"""The first key of a schema in the words of a message, for a model that is told the form."""
+_WRITTEN_SCHEMA = re.compile(r'"properties": \{"[^\n]{1,200}')
+"""The start of a schema in the words of a message, for a model that is told the form."""
 _TEMPLATE = re.compile(r"\{[{%].{0,200}?[%}]\}")
 _TOPIC_CHARS = 300
 _SHORTEST_TOPIC = 10
@@ -301,8 +301,10 @@ def _kind(schema: dict[str, Any], told: str) -> str:
     for kind in (*DRAFTS, "diff"):
         if isinstance(keys, dict) and kind in keys:
             return kind
-    if (written := _WRITTEN_SCHEMA.search(told)) and written[1] in DRAFTS:
-        return written[1]
+    if written := _WRITTEN_SCHEMA.search(told):
+        kind = next((kind for kind in (*DRAFTS, "diff") if f'"{kind}":' in written[0]), "")
+        if kind:
+            return kind
     places = {
         kind: found.start() for kind, sign in _KIND_SIGNS.items() if (found := sign.search(told))
     }

@@ -288,3 +288,23 @@ def test_a_prompt_that_cannot_be_used_is_not_taken(
     done = edison(support, "assist", "prompts", "--by", "drafts", "--yes")
     assert (done.code, reason in done.err) == (3, True), done.err
     assert not (support.path / "prompts/support-reply-structured.md").exists()
+
+
+def test_a_prompt_is_improved_by_a_diff_that_keeps_the_guardrails(
+    edison: Edison, support: Folder, over_http: LoopbackServer
+) -> None:
+    done = edison(support, "assist", "improve", "--focus", "quote the policy", "--yes")
+    assert done.code == 0, done.err
+    assert "--- a/prompts/support-reply.md" in done.out
+    assert "  wrote prompts/support-reply.md" in done.out
+    before = support.read("prompts/support-reply.md")
+    path = "prompts/support-reply.md"
+    line = next(text for text in before.splitlines() if "{{ message }}" in text)
+    at = before.splitlines().index(line) + 1
+    diff = f"--- a/{path}\n+++ b/{path}\n@@ -{at},1 +{at},1 @@\n-{line}\n+Message: none\n"
+    over_http.script[:] = [rule(text=json.dumps({"note": "Shorter.", "diff": diff}))]
+    bad = edison(support, "assist", "improve", "--focus", "shorter", "--by", "drafts", "--yes")
+    assert (bad.code, "drafts returned no usable draft: " in bad.err) == (3, True)
+    assert "message" in bad.err
+    assert support.read(path) == before
+    assert edison(support, "assist", "improve", "--focus", "x").code == 2

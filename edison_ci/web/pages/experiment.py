@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 RANGES = ("30", "7", "all")
 """Days that the charts of an experiment show; the first one if none is asked for."""
-_IN_TREND = {"7": 60, "30": 60, "all": 100}
+_IN_TREND = {"7": 60, "30": 60, "all": 80}
 """Most runs that the charts of each range show, the newest ones."""
 _MOST_LINES = 6
 """Models that a chart can tell apart."""
