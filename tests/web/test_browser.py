@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,7 @@ async def watched(server: Server) -> AsyncIterator[Watched]:
 async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored: Stored) -> None:
     page = watched.page
     found: list[tuple[Any, ...]] = []
+    kinds: set[str] = set()
     for path in [*stored.forms(), *stored.pages()]:
         await page.goto(path)
         assert "PWNED" not in await page.title(), path
@@ -91,7 +93,10 @@ async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored
         assert watched.wrong == [], path
         if watched.server.line == LINES[0]:  # the other line's markup is the same
             found += [(path, *each) for each in await sideways_of(page)]
-            found += [(path, *each) for each in await barriers_of(page)]
+            kind = re.sub(r"[^/]*\d[^/]*", "*", path.partition("?")[0])
+            if kind not in kinds:  # axe takes seconds; pages of a kind are built alike
+                kinds.add(kind)
+                found += [(path, *each) for each in await barriers_of(page)]
     assert found == []
 
 
