@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.cli.dataset_edit import add
 from edison_ci.cli.dataset_judge import (
     judge,
     overall_text,
@@ -182,16 +183,18 @@ _MOST_TAGS = 20
 
 @click.group(cls=EdisonGroup)
 def dataset() -> None:
-    """Show, count and check the cases of a dataset.
+    """Show, count, check and add the cases of a dataset.
 
     Examples:
       edison dataset show support-reply --tag billing
       edison dataset stats
       edison dataset health
       edison dataset judge support-reply
+      edison dataset add --from return-how@small --expected "30 days"
     """
 
 
+dataset.add_command(add)
 dataset.add_command(judge)
 dataset.add_command(health)
 

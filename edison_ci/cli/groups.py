@@ -71,7 +71,9 @@ COMMANDS = {
     "import": Entry(
         "Set up", "import_:import_", "Import files of other tools, answers, traces or bundles."
     ),
-    "dataset": Entry("Set up", "dataset:dataset", "Show, count and check the cases of a dataset."),
+    "dataset": Entry(
+        "Set up", "dataset:dataset", "Show, count, check and add the cases of a dataset."
+    ),
     "doctor": Entry("Set up", "doctor:doctor", "Check this machine and this project."),
     "github": Entry(
         "Set up", "github:github", "Report on a pull request from a GitHub Actions job."

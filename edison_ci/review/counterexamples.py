@@ -1,7 +1,8 @@
-"""Counterexamples: a case like one that fails, with what would be right, added to its dataset.
+"""New cases: like one that fails, with what would be right, or written from nothing.
 
-The row is appended to the file that has the original, in its format, and the file is read again
-before it is proposed: on a branch of its own, with a pull request where there is a forge.
+The row is appended to a file of a dataset, in its format, and the file is read again before
+anything is written. A page proposes it on a branch of its own, with a pull request where there is a
+forge; a command writes it to the file.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class CaseEntry(NamedTuple):
 
     inputs: Mapping[str, str]
     expected: str
-    note: str
+    note: str = ""
+    tags: tuple[str, ...] = (TAG,)
+    name: str = ""
+    """Its id; one that is free if it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ class Origin:
 
     project: Project
     experiment: Experiment
-    case: Case
+    case: Case | None
+    """None for a case that is written from nothing."""
     entry: DatasetEntry
     ids: frozenset[str]
     """Ids of all cases of the file."""
@@ -60,7 +65,7 @@ class Origin:
     @property
     def free_id(self) -> str:
         """An id for a further case."""
-        stem = f"{str(self.case.id)[:160]}-{TAG}"
+        stem = "case" if self.case is None else f"{str(self.case.id)[:160]}-{TAG}"
         numbered = (f"{stem}-{number}" for number in range(2, len(self.ids) + 3))
         return next(name for name in (stem, *numbered) if name not in self.ids)
 
@@ -85,6 +90,21 @@ def origin_of(project: Project, experiment: Experiment, case_id: str) -> Origin:
     )
 
 
+def file_of(project: Project, experiment: Experiment, path: str | None) -> Origin:
+    """Return a dataset file for a case from nothing; the first one of the experiment by default."""
+    entries = {entry.path: entry for entry in experiment.file.data}
+    if not entries:
+        raise UsageError(f"{experiment.id} has no dataset", hint="add data: to the experiment")
+    entry = entries.get(path or next(iter(entries)))
+    if entry is None:
+        raise UsageError(
+            f"{experiment.id} has no dataset {path!r}", hint=f"it has: {', '.join(entries)}"
+        )
+    feed = CaseFeed(project.tree, (_whole(entry),), experiment.types())
+    ids = frozenset(str(case.id) for case in feed)
+    return Origin(project, experiment, None, entry, ids)
+
+
 def _whole(entry: DatasetEntry) -> DatasetEntry:
     """Return the entry without its sample, which a further case could change."""
     return entry.model_copy(update={"take": None})
@@ -95,35 +115,76 @@ def add_counterexample(
 ) -> Proposed:
     """Propose a case like another one, with its own input or expected answer."""
     note, path = checked_note(given.note), origin.entry.path
-    row = _row(origin, given)
-    before = read(origin.project.tree, path, max_bytes=_LARGEST)
-    after = _appended(origin, before, row)
-    _verify(origin, after, row)
+    before, after, _ = extended(origin, given)
     stem = path.rpartition("/")[2].partition(".")[0]
     text = ChangeText(f"edison/cases/{stem}", f"Add a case to {stem}", note, person)
     return propose_file(review, path, before=before, after=after, about=text)
 
 
-def _row(origin: Origin, given: CaseEntry) -> dict[str, Json]:
-    case = origin.case
+class ExtendedFile(NamedTuple):
+    """A dataset file with one more case."""
+
+    before: bytes
+    after: bytes
+    case: str
+    """The id of the case."""
+
+
+def extended(origin: Origin, given: CaseEntry) -> ExtendedFile:
+    """Return the dataset with a new case, as it can be read; raises UsageError, ConfigError."""
+    row = _like(origin.case, origin, given) if origin.case is not None else _fresh(origin, given)
+    for fault in secrets_in(json.dumps(row, ensure_ascii=False)):
+        raise UsageError(fault.message, hint=fault.hint)
+    before = read(origin.project.tree, origin.entry.path, max_bytes=_LARGEST)
+    after = _appended(origin, before, row)
+    _verify(origin, after, row)
+    return ExtendedFile(before, after, str(row["id"]))
+
+
+def _fresh(origin: Origin, given: CaseEntry) -> dict[str, Json]:
+    """Return the row of a case that has nothing but what was entered."""
+    needed = {name for prompt in origin.experiment.prompts for name, each in prompt.inputs.items()
+              if not each.has_default}  # fmt: skip
+    if missing := sorted(needed - given.inputs.keys()):
+        raise UsageError(f"the input {missing[0]!r} is missing", hint=f"--set {missing[0]}=VALUE")
+    types = origin.experiment.types()
+    inputs = {
+        name: _value(name, text, "" if types.get(name, "string") == "string" else None)
+        for name, text in given.inputs.items()
+    }
+    row: dict[str, Json] = {"id": _free(origin, given), "input": inputs}
+    if given.expected.strip():
+        row["expected"] = given.expected
+    return {**row, "tags": [*given.tags]}
+
+
+def _free(origin: Origin, given: CaseEntry) -> str:
+    if given.name in origin.ids:
+        raise UsageError(f"there is a case {given.name!r}", hint="give it another id")
+    return given.name or origin.free_id
+
+
+def _like(case: Case, origin: Origin, given: CaseEntry) -> dict[str, Json]:
+    if unknown := sorted(given.inputs.keys() - case.inputs.keys()):
+        raise UsageError(
+            f"the case has no input {unknown[0]!r}", hint=f"it has: {', '.join(case.inputs)}"
+        )
     inputs = {name: _value(name, given.inputs.get(name), old) for name, old in case.inputs.items()}
     expected = _expected(given.expected, case.expected)
     if inputs == dict(case.inputs) and expected == case.expected:
         raise UsageError(
             f"it equals the case {case.id!r}", hint="change the input, or what is expected"
         )
-    row: dict[str, Json] = {"id": origin.free_id, "input": inputs}
+    row: dict[str, Json] = {"id": _free(origin, given), "input": inputs}
     if expected is not None:
         row["expected"] = expected
-    row["tags"] = [*dict.fromkeys([*case.tags, TAG])]
+    row["tags"] = [*dict.fromkeys([*case.tags, *given.tags])]
     if case.difficulty is not None:
         row["difficulty"] = case.difficulty
     if case.cluster is not None:
         row["cluster"] = case.cluster
     if case.metadata:
         row["metadata"] = dict(case.metadata)
-    for fault in secrets_in(json.dumps(row, ensure_ascii=False)):
-        raise UsageError(fault.message, hint=fault.hint)
     return row
 
 

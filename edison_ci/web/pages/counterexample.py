@@ -58,6 +58,7 @@ def case_page(  # noqa: PLR0913 - the form as it was sent, or as it is at first
     known = explain(connection, None, run, cell)
     origin = origin_of(project, project.experiment(run.experiment), cell.case_id)
     case = origin.case
+    assert case is not None, "the cell has one"
     if given is None:
         inputs = {name: _field(value) for name, value in case.inputs.items()}
         given = CaseEntry(inputs, _field(case.expected), "")
