@@ -14,9 +14,15 @@ from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import replace_file
 from edison_ci.errors import UsageError
 from edison_ci.operate.site import Role, Site
-from edison_ci.records import canonical_json as as_json
 from edison_ci.refine.patch import diff_of
-from edison_ci.review.counterexamples import TAG, CaseEntry, extended, file_of, origin_of
+from edison_ci.review.counterexamples import (
+    TAG,
+    CaseEntry,
+    as_entered,
+    extended,
+    file_of,
+    origin_of,
+)
 from edison_ci.store.audit import write_audit
 from edison_ci.store.cells import find_cell
 from edison_ci.store.runs import find_run
@@ -58,10 +64,9 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
     else:
         origin = _origin(project, given["run_id"], given["cell"])
         assert origin.case is not None
-        tags, known = (TAG, *given["tags"]), origin.case.expected
-        expected = given["expected"]
+        tags, expected = (TAG, *given["tags"]), given["expected"]
         if expected is None:
-            expected = "" if known is None else known if isinstance(known, str) else as_json(known)
+            expected = as_entered(origin.case.expected)
     entry = CaseEntry(inputs, expected, tags=tags, name=given["name"])
     changed = extended(origin, entry)
     path = origin.entry.path
@@ -73,7 +78,7 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not (terminal.json or given["yes"])
     if asks and not click.confirm(f"Change {path}?", default=True, err=True):
         return
-    _write(project, path, changed)
+    write_case(project, path, changed)
     if terminal.json:
         terminal.document({"path": path, "case": changed.case, "diff": diff})
     else:
@@ -94,7 +99,8 @@ def _origin(project: Project, run_id: str, cell: str) -> Origin:
     return origin_of(project, project.experiment(run.experiment), row.case_id)
 
 
-def _write(project: Project, path: str, changed: ExtendedFile) -> None:
+def write_case(project: Project, path: str, changed: ExtendedFile) -> None:
+    """Write a dataset with one more case, with an audit entry."""
     site = Site(project.root, project.file)
     actor = site.require(Role.EDITOR, "add case", path)
     entry = site.entry(actor, "add case", path, after={"case": changed.case})

@@ -92,14 +92,14 @@ def experiment_of(project: Project, prompt: Prompt, name: str | None) -> Experim
 
 
 def parse_variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
-    """Return the values of --var options, each of the type that the prompt declares."""
+    """Return the values of --set options, each of the type that the prompt declares."""
     values: dict[str, Json] = {}
     known = {*prompt.inputs, *(GRADER_VARIABLES if prompt.header.type == "grader" else ())}
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            hint = 'write --var name="some text"'
-            raise UsageError(f"--var {text!r} is not NAME=VALUE", hint=hint)
+            hint = 'write --set name="some text"'
+            raise UsageError(f"--set {text!r} is not NAME=VALUE", hint=hint)
         if name not in known:
             hint = did_you_mean(name, known, label="it has") or "it has no variables"
             raise UsageError(f"{prompt.id} has no variable {name!r}", hint=hint)
@@ -109,7 +109,7 @@ def parse_variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
 
 
 def _typed(name: str, text: str, kind: str) -> Json:
-    hint = f"--var {name}=... takes a {kind} as JSON"
+    hint = f"--set {name}=... takes a {kind} as JSON"
     try:
         value = parse_json(text)
     except Fault as fault:

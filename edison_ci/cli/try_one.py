@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
+from edison_ci.cli.dataset_edit import write_case
 from edison_ci.cli.lookup import (
     experiment_of,
     find_prompt,
@@ -22,7 +25,9 @@ from edison_ci.cli.terminal import as_json as problem_json
 from edison_ci.config import requirements
 from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for, exceeded
 from edison_ci.contracts import CallError
+from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import redacted
+from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import CallFailed, Location, Problem, Severity, UsageError
 from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import NotAnswered, TrialAnswer, task_of_cell, try_once
@@ -31,6 +36,7 @@ from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.plan.selection import Selection, find_case, find_configuration
 from edison_ci.plan.versions import label_of, short
 from edison_ci.records import CellStatus
+from edison_ci.review.counterexamples import CaseEntry, as_entered, extended, origin_of
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
@@ -65,12 +71,21 @@ _WORDS = {True: "pass", False: "fail", None: "-"}
 )
 @click.option("--dry-run", is_flag=True, help="Show the exact request, and send nothing.")
 @click.option(
-    "--var",
+    "--set",
     "variables",
     multiple=True,
     metavar="NAME=VALUE",
-    help="With --dry-run: set a variable; repeatable.",
+    help="Value of an input, in place of the case's; repeatable.",
 )
+@click.option(
+    "--input",
+    "input_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="JSON or YAML file with values of inputs.",
+)
+@click.option("--expected", metavar="TEXT", help="The answer that would be right.")
+@click.option("--save", is_flag=True, help="Add it as a case to the dataset of the case.")
 @click.pass_obj
 def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
     """Send one case to a model and show the answer.
@@ -78,23 +93,27 @@ def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
     Shows the answer with its checks, grade and cost. PROMPT is a path or an id; it may be left
     out if there is one. A stored answer of the last hour is used again.
 
+    --set, --input and --expected replace values of the case, and --save adds the result as a new
+    case to its dataset, before it is sent.
+
     --dry-run shows the messages that would be sent, with the number of tokens of each. A variable
     whose declared type is not a string takes JSON. Texts that look like keys are redacted.
 
     Examples:
       edison try
       edison try prompts/support-reply.md --case return-how --model small --no-cache
+      edison try --set message="Where is my order?" --expected "2 days" --save
       edison try support-reply --dry-run --case return-green-blanket
-      edison try support-reply --dry-run --var message="Where is my order?" --json
+      edison try support-reply --dry-run --set message="Where is my order?" --json
     """
     terminal = Terminal(state)
     project = open_project(state)
     found = find_prompt(project, prompt, state.folder)
     if options["dry_run"]:
+        if options["save"]:
+            raise UsageError("--dry-run saves nothing", hint="leave out --save, or --dry-run")
         _preview(terminal, project, found, options)
         return
-    if options["variables"]:
-        raise UsageError("--var needs --dry-run", hint="a case is sent as the dataset has it")
     home = experiment_of(project, found, options["experiment"])
     if home is None or found.header.type == "grader":
         raise UsageError(
@@ -104,7 +123,12 @@ def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
     home = _with_model(project, home, options["model"])
     configuration = find_configuration(home, found, options["model"])
     assert configuration is not None  # an experiment has at least one model
-    task = Task(found, configuration, find_case(project, home, options["case_id"]), 0)
+    case = find_case(project, home, options["case_id"])
+    given = _given(found, options)
+    changed = _changed_case(case, given, options["expected"])
+    if options["save"]:
+        _save(terminal, project, home, case, changed)
+    task = Task(found, configuration, changed, 0)
     age = dt.timedelta() if options["no_cache"] else _REUSE
     tried = _try_task(state, project, home, task, newer_than=utc.timestamp(utc.now() - age))
     if terminal.json:
@@ -154,6 +178,41 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
         _text(terminal, before.completion.text)
         _verdicts(terminal, row.components, row.composite, row.passed)
     _show(terminal, project, task, tried)
+
+
+def _given(prompt: Prompt, options: Mapping[str, Any]) -> dict[str, Json]:
+    """Return the values of --input and --set, which wins."""
+    path: Path | None = options["input_file"]
+    found: dict[str, Json] = {}
+    if path is not None:
+        try:
+            value = read_yaml(path.read_bytes(), str(path)).value  # JSON is YAML
+        except Fault as fault:
+            raise UsageError(f"{path}: {fault.message}", hint=fault.hint) from None
+        if not isinstance(value, dict):
+            raise UsageError(f"{path} has no names with values", hint="write {name: value}")
+        texts = (f"{name}={as_entered(each)}" for name, each in value.items())
+        found = parse_variables(prompt, tuple(texts))
+    return {**found, **parse_variables(prompt, options["variables"])}
+
+
+def _changed_case(case: Case, given: Mapping[str, Json], expected: str | None) -> Case:
+    inputs = {**case.inputs, **given}
+    return dataclasses.replace(
+        case, inputs=inputs, expected=case.expected if expected is None else expected
+    )
+
+
+def _save(
+    terminal: Terminal, project: Project, experiment: Experiment, case: Case, changed: Case
+) -> None:
+    """Add a changed case to the dataset of the original."""
+    texts = {name: as_entered(value) for name, value in changed.inputs.items()}
+    expected = as_entered(changed.expected)
+    origin = origin_of(project, experiment, case.id)
+    saved = extended(origin, CaseEntry(texts, expected, tags=()))
+    write_case(project, origin.entry.path, saved)
+    terminal.note(f"added {saved.case} to {origin.entry.path}")
 
 
 def _with_model(project: Project, experiment: Experiment, name: str | None) -> Experiment:
@@ -330,7 +389,7 @@ def _preview(
         prompt=found,
         label=label_of(found, project.root),
         case=case,
-        messages=_messages(found, case, parse_variables(found, options["variables"])),
+        messages=_messages(found, case, _given(found, options)),
         configuration=configuration,
         counter=counter_for(configuration.model) if configuration else ESTIMATE,
     )
@@ -350,7 +409,7 @@ def _messages(prompt: Prompt, case: Case, given: dict[str, Json]) -> tuple[Messa
         known = ", ".join(sorted(values)) or "none"
         raise UsageError(
             f"{error.name} is missing for case {case.id!r}",
-            hint=f"variables given: {known}; set more with --var NAME=VALUE",
+            hint=f"variables given: {known}; set more with --set NAME=VALUE",
         ) from None
     except RenderError as error:
         raise UsageError(

@@ -188,6 +188,13 @@ def _like(case: Case, origin: Origin, given: CaseEntry) -> dict[str, Json]:
     return row
 
 
+def as_entered(value: Json) -> str:
+    """Return a value as the text of its field; empty for none."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def _value(name: str, text: str | None, old: Json) -> Json:
     """Return the value of a field, of the type that the original has."""
     if text is None:
@@ -233,8 +240,8 @@ def _csv_line(entry: DatasetEntry, before: bytes, row: dict[str, Json]) -> str:
     inputs, tags = row["input"], row["tags"]
     assert isinstance(inputs, dict)
     assert isinstance(tags, list)
-    cells = {name: _cell(value) for name, value in inputs.items()}
-    cells |= {name: _cell(row[name]) for name in ("expected", "difficulty", "cluster", "id")
+    cells = {name: as_entered(value) for name, value in inputs.items()}
+    cells |= {name: as_entered(row[name]) for name in ("expected", "difficulty", "cluster", "id")
               if name in row}  # fmt: skip
     cells["tags"] = ";".join(map(str, tags))
     lost = [name for name in cells if name not in header and name not in ("id", "tags")]
@@ -247,10 +254,6 @@ def _csv_line(entry: DatasetEntry, before: bytes, row: dict[str, Json]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow([cells.get(name, "") for name in header])
     return text.getvalue()
-
-
-def _cell(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _verify(origin: Origin, data: bytes, row: dict[str, Json]) -> None:

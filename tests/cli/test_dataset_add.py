@@ -102,3 +102,41 @@ def test_an_answer_becomes_a_counterexample(edison: Edison, mini: Folder) -> Non
     again = edison(mini, "dataset", "add", *words)
     assert "added ada-counterexample-2 to" in again.out
     assert edison(mini, "run", "-q").code == 0
+
+
+def test_try_takes_values_and_saves_them_as_a_case(edison: Edison, mini: Folder) -> None:
+    mini.write(FILE, '{"id": "ada", "input": {"name": "Ada"}, "expected": "Ada"}\n')
+    mini.write("in.yaml", "name: Cy\n")
+    shown = edison(mini, "try", "--input", "in.yaml", "--dry-run")
+    assert "Say hello to Cy in one" in shown.out
+    told = json.loads(edison(mini, "try", "--set", "name=Bo", "--expected", "Bo", "--json").out)
+    assert "Bo" in told["text"]
+    assert len(mini.read(FILE).splitlines()) == 1, "nothing is saved unless that is asked for"
+    words = ("try", "--input", "in.yaml", "--set", "name=Bo", "--expected", "Bo", "--save")
+    done = edison(mini, *words)
+    assert (done.code, "added ada-counterexample to datasets/names.jsonl" in done.err) == (0, True)
+    added = json.loads(mini.read(FILE).splitlines()[1])
+    assert (added["input"], added["expected"]) == ({"name": "Bo"}, "Bo"), "--set wins"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--save",), "it equals the case 'ada'"),
+        (("--save", "--dry-run"), "--dry-run saves nothing"),
+        (("--input", "list.json"), "list.json has no names with values"),
+        (("--input", "bad.json"), "bad.json: "),
+        (("--input", "other.json"), "hello has no variable 'nome'"),
+    ],
+)
+def test_try_refuses_what_it_cannot_use(
+    edison: Edison, mini: Folder, words: tuple[str, ...], said: str
+) -> None:
+    mini.write(FILE, '{"id": "ada", "input": {"name": "Ada"}, "expected": "Ada"}\n')
+    mini.write("list.json", "[1]")
+    mini.write("bad.json", '{"name": ')
+    mini.write("other.json", '{"nome": "x"}')
+    before = mini.read(FILE)
+    done = edison(mini, "try", *words)
+    assert (done.code, said in done.err) == (2, True), done.err
+    assert mini.read(FILE) == before

@@ -55,9 +55,9 @@ def test_a_path_is_taken_from_where_one_is(edison: Edison, mini: Folder) -> None
         (["hello", "--case", "Ada"], "hello has no case 'Ada'", "did you mean 'ada'?"),
         (["hello", "--model", "smal"], "hello has no model 'smal'", "did you mean 'small'?"),
         (["hello", "--experiment", "x"], "there is no experiment 'x'", "experiments: hello"),
-        (["hello", "--var", "nome=x"], "hello has no variable 'nome'", "did you mean 'name'?"),
-        (["hello", "--var", "name"], "--var 'name' is not NAME=VALUE", "write --var name="),
-        (["hello", "--var", "=x"], "--var '=x' is not NAME=VALUE", "write --var name="),
+        (["hello", "--set", "nome=x"], "hello has no variable 'nome'", "did you mean 'name'?"),
+        (["hello", "--set", "name"], "--set 'name' is not NAME=VALUE", "write --set name="),
+        (["hello", "--set", "=x"], "--set '=x' is not NAME=VALUE", "write --set name="),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
 )
@@ -79,7 +79,7 @@ def test_a_case_is_chosen_by_id(edison: Edison, mini: Folder) -> None:
 
 
 def test_a_variable_can_be_set(edison: Edison, mini: Folder) -> None:
-    done = edison(mini, "try", "--dry-run", "hello", "--var", "name=a=b {{ name }}")
+    done = edison(mini, "try", "--dry-run", "hello", "--set", "name=a=b {{ name }}")
     assert "hello to a=b {{ name }} in" in done.out, "data is never a template"
 
 
@@ -88,9 +88,9 @@ def test_a_missing_value_is_always_an_error(edison: Edison, mini: Folder) -> Non
     done = edison(mini, "try", "--dry-run", "hello")
     assert (done.code, done.out) == (2, "")
     assert "error: name is missing for case 'a'\n" in done.err
-    assert "variables given: x; set more with --var NAME=VALUE" in done.err
+    assert "variables given: x; set more with --set NAME=VALUE" in done.err
     assert edison(mini, "try", "--dry-run", "hello", "--case", "b").code == 0
-    assert edison(mini, "try", "--dry-run", "hello", "--var", "name=Cy").code == 0
+    assert edison(mini, "try", "--dry-run", "hello", "--set", "name=Cy").code == 0
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_variable_of_another_type_is_json(
     edison: Edison, mini: Folder, given: str, said: str
 ) -> None:
     mini.write("prompts/typed.md", TYPED)
-    good = ["--var", 'items=[{"name": "a"}]', "--var", "count=3", "--var", "on=false"]
+    good = ["--set", 'items=[{"name": "a"}]', "--set", "count=3", "--set", "on=false"]
     done = edison(mini, "try", "--dry-run", "typed", *good)
     assert "- a\n3 false you, and so on" in done.out
-    done = edison(mini, "try", "--dry-run", "typed", *good, "--var", given)
+    done = edison(mini, "try", "--dry-run", "typed", *good, "--set", given)
     assert done.code == 2
     assert said in done.err
 
@@ -123,11 +123,11 @@ def test_an_attribute_that_is_missing_inside_a_value_is_an_error(
         "try",
         "--dry-run",
         "typed",
-        "--var",
+        "--set",
         "items=[{}]",
-        "--var",
+        "--set",
         "count=3",
-        "--var",
+        "--set",
         "on=true",
     )
     assert done.code == 2
@@ -159,7 +159,7 @@ def test_a_grader_sees_the_expected_answer_and_is_given_an_output(
         "[judge]}",
         "[judge], graders: [{prompt: prompts/grade.md, by: judge}]}",
     )
-    done = edison(mini, "try", "--dry-run", "grade", "--var", "output=Hi!")
+    done = edison(mini, "try", "--dry-run", "grade", "--set", "output=Hi!")
     assert "Is Hi! a kind way to greet Ada?" in done.out
     assert edison(mini, "try", "--dry-run", "grade").code == 2
 

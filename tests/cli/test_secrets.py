@@ -97,9 +97,9 @@ def test_a_key_in_a_wrong_place_is_never_shown(
         ["KEY"],
         ["plan", "KEY"],
         ["try", "--dry-run", "KEY"],
-        ["try", "--dry-run", "hello", "--var", "KEY"],
-        ["try", "--dry-run", "hello", "--var", "KEY=1"],
-        ["try", "--dry-run", "hello", "--var", "name=KEY"],
+        ["try", "--dry-run", "hello", "--set", "KEY"],
+        ["try", "--dry-run", "hello", "--set", "KEY=1"],
+        ["try", "--dry-run", "hello", "--set", "name=KEY"],
         ["try", "--dry-run", "hello", "--case", "KEY"],
         ["admin", "schema", "KEY"],
         ["validate", "KEY"],
@@ -133,6 +133,6 @@ def test_the_value_of_a_key_is_never_shown_only_whether_it_is_set(
 
 def test_render_says_that_it_cut_something_short(edison: Edison, mini: Folder) -> None:
     secret = CANARIES["openai"]
-    done = edison(mini, "try", "--dry-run", "hello", "--var", f"name={secret}")
+    done = edison(mini, "try", "--dry-run", "hello", "--set", f"name={secret}")
     assert "Say hello to sk-p... in one" in done.out
     assert "look like keys are redacted" in done.err
