@@ -228,7 +228,7 @@ def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
     comments stay.
 
     Examples:
-      edison assist objective --hints "short story openings that make people read on" --count 5
+      edison assist objective --hints "openings of short stories" --count 5
       edison assist objective support-reply --improve --detail
     """
     terminal, project, chosen = _opened(state, experiment, "assist objective")
@@ -310,7 +310,7 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
 
     Examples:
       edison assist prompts
-      edison assist prompts support-reply --constrain "at most 80 words" --constrain "no emojis"
+      edison assist prompts support-reply --constrain "at most 80 words"
     """
     terminal, project, chosen = _opened(state, experiment, "assist prompts")
     objective = _objective(chosen)
@@ -354,7 +354,7 @@ def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
 
     Examples:
       edison assist improve --focus "shorter replies"
-      edison assist improve support-reply --prompt support-reply --focus "quote the policy"
+      edison assist improve support-reply --focus "quote the policy"
     """
     terminal, project, chosen = _opened(state, experiment, "assist improve")
     fewest, most = FOCUS

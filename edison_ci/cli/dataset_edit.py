@@ -53,7 +53,7 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
     if the file can be read with it.
 
     Examples:
-      edison dataset add --set message="Where is my kettle?" --set policy=... --expected "2 days"
+      edison dataset add --set message="Where is it?" --expected "2 days"
       edison dataset add --from return-how@small --expected "30 days"
     """
     terminal, project = Terminal(state), open_project(state)
