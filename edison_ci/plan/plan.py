@@ -587,10 +587,7 @@ def bare_plan(
     rivals: dict[str, Rivals] = {"head": "base", "base": "nobody"}
     past = _past_tokens(project, experiment)
     loads = CallEstimator(project, experiment, survey, rivals.get(of, "models"), past)
-    iterations = ONCE
-    if of == "loop":
-        most = experiment.file.stop.max_iterations or project.file.defaults.max_iterations
-        iterations = CostRange(math.ceil(_LOOP_LOW * most), most)
+    iterations = _iterations(project, experiment) if of == "loop" else ONCE
     answers = len(experiment.models) * experiment.file.repeats
     made = loads.of_a_loop(iterations) if of == "loop" else loads.of_a_run()
     return Plan(
@@ -622,6 +619,12 @@ def bare_plan(
         clusters=survey.repeated.clusters(),
         inputs=survey.repeated.inputs,
     )
+
+
+def _iterations(project: Project, experiment: Experiment) -> CostRange:
+    """Return how many iterations a loop is expected to make."""
+    most = experiment.file.stop.max_iterations or project.file.defaults.max_iterations
+    return CostRange(math.ceil(_LOOP_LOW * most), most)
 
 
 def estimate_cases(

@@ -189,7 +189,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "review sync": lambda entry: f"read {entry.entity} as {entry.after['status']} on its forge",
     "edit prompt": _text("proposed an edit of"),
     "compare by hunk": _text("compared line by line"),
-    "assist": _text("wrote by a draft"),
+    "assist": _text("accepted a draft for"),
     "models add": _text("added the model"),
     "add case": _text("proposed a case for"),
     "try": _text("tried"),
