@@ -163,6 +163,7 @@ approvals:
     rubric_hash: {"0" * 63}b
     instructions_hash: {"0" * 63}c
     labels_hash: {"0" * 63}d
+    objective_hash: {"0" * 63}e
     kappa: 0.71
     lower_bound: 0.61
     n: 64

@@ -79,8 +79,8 @@ def calibrate(state: CliState, name: str | None, ask: bool, dry_run: bool) -> No
     sensitivity and specificity, and the worst criteria. Stored judgments are used; --ask requests
     the missing ones. The approval is written to judge_approvals.yaml. If a rubric has
     `calibration`, its judges may decide gates only with an approval that reaches the required
-    agreement and was made for the same models, rubric, instructions and labels; otherwise their
-    gates are advisory.
+    agreement and was made for the same models, rubric, instructions, objective and labels;
+    otherwise their gates are advisory.
 
     Examples:
       edison calibrate
@@ -103,7 +103,7 @@ def calibrate(state: CliState, name: str | None, ask: bool, dry_run: bool) -> No
         report = _report(state, project, experiment, ask=ask)
         if not dry_run and report.checked.answers:
             approval = _entry(project, report, site.now()[:10])
-            file = write_approval(site, site.actor(), project.approvals, approval)
+            file = write_approval(site, site.actor(), project, approval)
             project = dataclasses.replace(project, approvals=file)
             standing = approval_status(project, experiment)
             assert standing is not None  # it exists already

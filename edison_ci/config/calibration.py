@@ -37,7 +37,7 @@ from edison_ci.shape import (
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from edison_ci.config.rubric import RubricFile
     from edison_ci.documents.files import Tree
@@ -65,6 +65,9 @@ class ApprovalEntry(Shape):
     rubric_hash: Hash = Field(description="sha256 of criteria and weights.")
     instructions_hash: Hash = Field(description="sha256 of the instructions of the judges.")
     labels_hash: Hash = Field(description="sha256 of the labels used.")
+    objective_hash: Hash | None = Field(
+        None, description="sha256 of the objective that the judges see; none if they see none."
+    )
     kappa: float | None = Field(
         None, ge=-1, le=1, description="Agreement with people (kappa); none if nothing varies."
     )
@@ -97,9 +100,14 @@ class ApprovalEntry(Shape):
                 yield wrong("range", said, "write it with: edison calibrate", at=(name,))
 
     @property
-    def key(self) -> tuple[str, tuple[str, ...], str]:
+    def panel(self) -> tuple[str, tuple[str, ...], str]:
         """The rubric and judges it belongs to."""
         return self.rubric, tuple(sorted(self.judges)), self.combine
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...], str, str]:
+        """The panel and the objective it belongs to."""
+        return *self.panel, self.objective_hash or ""
 
 
 class JudgeApprovalsFile(Shape):
@@ -107,7 +115,7 @@ class JudgeApprovalsFile(Shape):
 
     version: Version = 1
     approvals: Annotated[tuple[ApprovalEntry, ...], items(0, 1_000)] = Field(
-        (), description="One entry for each rubric and its judges."
+        (), description="One entry for each rubric, its judges and an objective."
     )
 
     @model_validator(mode="after")
@@ -126,9 +134,19 @@ class JudgeApprovalsFile(Shape):
                 hint = "keep the newer one"
                 yield wrong("duplicate", said, hint, at=("approvals", index, "rubric"))
 
-    def with_approval(self, approval: ApprovalEntry) -> JudgeApprovalsFile:
-        """Return the file with an approval added, or replaced for the same judges."""
-        others = [entry for entry in self.approvals if entry.key != approval.key]
+    def with_approval(
+        self, approval: ApprovalEntry, objectives: Collection[str]
+    ) -> JudgeApprovalsFile:
+        """Return the file with an approval added, or replaced for the same judges.
+
+        Approvals of these judges for objectives that no experiment has any more are dropped.
+        """
+        others = [
+            entry
+            for entry in self.approvals
+            if entry.key != approval.key
+            and (entry.panel != approval.panel or entry.objective_hash in objectives)
+        ]
         entries = sorted((*others, approval), key=lambda entry: entry.key)
         return JudgeApprovalsFile(version=1, approvals=tuple(entries))
 
@@ -142,10 +160,17 @@ class JudgeApprovalsFile(Shape):
                 lines.append(f"{'  - ' if index == 0 else '    '}{name}: {shown}")
         return "\n".join(lines if self.approvals else lines[:-1]) + "\n"
 
-    def of(self, rubric: str, judges: tuple[str, ...], combine: str) -> ApprovalEntry | None:
-        """Return the approval of the judges of a rubric, in any order."""
-        key = (rubric, tuple(sorted(judges)), combine)
-        return next((entry for entry in self.approvals if entry.key == key), None)
+    def of(
+        self, rubric: str, judges: tuple[str, ...], combine: str, objective: str | None
+    ) -> ApprovalEntry | None:
+        """Return the approval of the judges of a rubric, in any order.
+
+        Without one for this objective, it is the newest for another one, which is stale.
+        """
+        panel = (rubric, tuple(sorted(judges)), combine)
+        found = [entry for entry in self.approvals if entry.panel == panel]
+        same = (entry for entry in found if entry.objective_hash == objective)
+        return next(same, max(found, key=lambda entry: entry.date, default=None))
 
 
 MAX_BYTES = 50_000_000

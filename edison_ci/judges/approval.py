@@ -1,8 +1,9 @@
 """Approval of judges: whether the judges of a rubric may decide a gate.
 
 They may if the lower bound of their agreement with people reaches the minimum of the rubric,
-measured on the current labels with the current models, rubric and instructions. If one of these
-has changed since, the approval is stale and their gates are advisory.
+measured on the current labels with the current models, rubric, instructions and objective. If one
+of these has changed since, the approval is stale and their gates are advisory. Experiments with
+different objectives that share a rubric have an approval each.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.calibration import Labels
-from edison_ci.judges.instructions import rubric_hash
+from edison_ci.judges.instructions import objective_hash, rubric_hash
 from edison_ci.judges.panel import load_panel
 from edison_ci.judges.pointwise import Pointwise
 from edison_ci.numeric import TOLERANCE, counted, fixed, reaches
@@ -84,6 +85,8 @@ class JudgeHashes:
     rubric_hash: str
     instructions_hash: str
     labels_hash: str
+    objective_hash: str | None
+    """None if no judge of the panel sees the objective."""
 
 
 _CHANGED = {
@@ -91,6 +94,7 @@ _CHANGED = {
     "rubric_hash": "the rubric",
     "instructions_hash": "the judge's instructions",
     "labels_hash": "the labels",
+    "objective_hash": "the objective",
 }
 
 
@@ -133,6 +137,7 @@ def judge_hashes(project: Project, panel: Panel) -> JudgeHashes:
         rubric_hash=rubric_hash(panel.rubric),
         instructions_hash=briefed.instructions.version if briefed is not None else _digest(None),
         labels_hash=(labels or Labels("")).hash,
+        objective_hash=objective_hash(briefed.objective) if briefed is not None else None,
     )
 
 
@@ -143,13 +148,13 @@ def approval_status(project: Project, experiment: Experiment) -> ApprovalStatus 
         return None
     names = tuple(one.name for one in panel.judges)
     asked = panel.rubric.calibration
-    approval = project.approvals.of(panel.rubric.rubric, names, panel.combine)
+    terms = judge_hashes(project, panel)
+    approval = project.approvals.of(panel.rubric.rubric, names, panel.combine, terms.objective_hash)
     simulated = any(one.simulated for one in panel.judges)
     standing = ApprovalStatus(panel.rubric.rubric, names, asked, approval, simulated=simulated)
     again = f"edison calibrate {experiment.id}"
     if approval is None:
         return replace(standing, reason=f"no approval yet: {again}")
-    terms = judge_hashes(project, panel)
     changed = [
         text for name, text in _CHANGED.items() if getattr(approval, name) != getattr(terms, name)
     ]

@@ -60,9 +60,10 @@ class Instructions:
     path: str = ""
     """The file of the project; empty for the text of the package."""
 
-    def message(self, criteria: str = "") -> str:
-        """Return the system message, with the criteria in it."""
-        parts = [self.text, _shipped("material"), criteria, _shipped(_REPLY[self.kind])]
+    def message(self, criteria: str = "", *, objective: str = "") -> str:
+        """Return the system message with the criteria, and what an objective is if there is one."""
+        goal = _shipped("objective") if objective else ""
+        parts = [self.text, _shipped("material"), goal, criteria, _shipped(_REPLY[self.kind])]
         return "\n\n".join(part for part in parts if part)
 
     @property
@@ -140,6 +141,12 @@ def sanitize(text: str) -> str:
     )
 
 
+def objective_pieces(objective: str) -> Iterator[FencedText]:
+    """Yield the objective, if there is one."""
+    if objective:
+        yield FencedText("text", objective, "objective")
+
+
 def case_pieces(case: Case) -> Iterator[FencedText]:
     """Yield the inputs of a case and its expected answer."""
     for name, value in case.inputs.items():
@@ -192,12 +199,16 @@ def rubric_hash(rubric: RubricFile) -> str:
 def judge_hash(
     instructions: Instructions, rubric: RubricFile | None, judge: Judge, *, objective: str = ""
 ) -> str:
-    """Return the sha256 over instructions, rubric, the judge's identity and its parameters.
+    """Return the sha256 over instructions, rubric, objective, the judge and its parameters."""
+    criteria = _rubric(rubric) if rubric else ""
+    told = instructions.message(objective=objective)
+    goal = [objective] if objective else []
+    return _digest([told, criteria, *_judge(judge), *goal])
 
-    Without a rubric, a pairwise judge uses the objective.
-    """
-    yardstick = _rubric(rubric) if rubric else objective
-    return _digest([instructions.message(), yardstick, *_judge(judge)])
+
+def objective_hash(objective: str) -> str:
+    """Return the sha256 of an objective and of what judges are told about it."""
+    return _digest([_shipped("objective"), objective])
 
 
 def question_hash(

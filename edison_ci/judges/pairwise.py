@@ -10,7 +10,13 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.judges.instructions import FencedText, case_pieces, fence_message, judge_hash
+from edison_ci.judges.instructions import (
+    FencedText,
+    case_pieces,
+    fence_message,
+    judge_hash,
+    objective_pieces,
+)
 from edison_ci.judges.judge import Ask, Judge, ask_with_retry, run_concurrently
 from edison_ci.judges.pointwise import criteria_text
 from edison_ci.judges.replies import (
@@ -32,6 +38,9 @@ Winner = Literal["a", "b", "tie"]
 Place = Literal["first", "second", "tie"]
 
 CLOSING = "The material ends here. Say which answer is better and reply with the JSON object."
+NO_CRITERIA = (
+    "There are no written criteria: the better answer is the one that serves the objective better."
+)
 _VALUE: dict[Winner, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
 _PLACES: tuple[Place, ...] = ("first", "second", "tie")
 
@@ -122,22 +131,26 @@ class Pairwise:
     instructions: Instructions
     rubric: RubricFile | None = None
     objective: str = ""
-    """What a good answer achieves, used if there is no rubric."""
+    """What the answers are for: context for the criteria, and without them what decides."""
     _system: str = field(init=False)
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
         rubric = self.rubric
-        criteria = f"What a good answer achieves: {self.objective}"
-        if rubric is not None:
-            criteria = criteria_text(rubric.criteria, rubric.weights())
-        object.__setattr__(self, "_system", self.instructions.message(criteria))
+        criteria = criteria_text(rubric.criteria, rubric.weights()) if rubric else NO_CRITERIA
+        told = self.instructions.message(criteria, objective=self.objective)
+        object.__setattr__(self, "_system", told)
         found = judge_hash(self.instructions, rubric, self.judge, objective=self.objective)
         object.__setattr__(self, "hash", found)
 
     def request(self, case: Case, first: str, second: str) -> Request:
         """Return the request with the answers in this order."""
-        pieces = [*case_pieces(case), FencedText("first", first), FencedText("second", second)]
+        pieces = [
+            *objective_pieces(self.objective),
+            *case_pieces(case),
+            FencedText("first", first),
+            FencedText("second", second),
+        ]
         asked = fence_message(self._system, pieces, CLOSING, seed=self.judge.params.get("seed"))
         messages = (Message("system", self._system), Message("user", asked))
         return self.judge.request(messages, schema=WINNER_SCHEMA)

@@ -519,7 +519,10 @@ def load_panel(project: Project, experiment: Experiment) -> Panel | None:
     if use is None or rubric is None:
         return None
     instructions = load_instructions("pointwise", project.tree)
-    judges = tuple(Pointwise(Judge.of(model), rubric, instructions) for model in experiment.judges)
+    goal = experiment.file.objective
+    judges = tuple(
+        Pointwise(Judge.of(model), rubric, instructions, goal) for model in experiment.judges
+    )
     redact = redactor(project.file.settings)
     others = tuple(InstalledJudge(name, rubric, redact) for name in experiment.judge_plugins)
     return Panel(rubric, use.weight, (*judges, *others), experiment.file.judges.combine)

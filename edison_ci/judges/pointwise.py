@@ -13,6 +13,7 @@ from edison_ci.judges.instructions import (
     case_pieces,
     fence_message,
     judge_hash,
+    objective_pieces,
     question_hash,
 )
 from edison_ci.judges.judge import Ask, Judge, ask_with_retry
@@ -38,7 +39,7 @@ class JudgeScores:
 
     judge: str
     hash: str
-    """Hash of instructions, rubric, model and parameters."""
+    """Hash of instructions, rubric, objective, model and parameters."""
     verdict: Verdict | None
     failure: Failure | None = None
     """The problem with the last reply, if any; a verdict may still have some scores."""
@@ -57,16 +58,20 @@ class Pointwise:
     judge: Judge
     rubric: RubricFile
     instructions: Instructions
+    objective: str = ""
+    """What the answers are for: context for the criteria, which alone are scored."""
     _system: str = field(init=False)
     _schema: Json = field(init=False)
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
         # Computed once, as only the material differs between calls.
-        told = self.instructions.message(criteria_text(self.rubric.criteria))
+        criteria, goal = self.rubric.criteria, self.objective
+        told = self.instructions.message(criteria_text(criteria), objective=goal)
         object.__setattr__(self, "_system", told)
-        object.__setattr__(self, "_schema", verdict_schema(self.rubric.criteria))
-        object.__setattr__(self, "hash", judge_hash(self.instructions, self.rubric, self.judge))
+        object.__setattr__(self, "_schema", verdict_schema(criteria))
+        found = judge_hash(self.instructions, self.rubric, self.judge, objective=goal)
+        object.__setattr__(self, "hash", found)
 
     @property
     def name(self) -> str:
@@ -84,12 +89,16 @@ class Pointwise:
         return self.judge.model.simulated
 
     def terms(self) -> list[object]:
-        """Return what its scores depend on, except rubric and instructions."""
+        """Return what its scores depend on, except rubric, objective and instructions."""
         return [self.judge.model.identity(), dict(self.judge.params)]
 
     def request(self, case: Case, output: str) -> Request:
         """Return the request for a verdict; it does not reveal the author of the output."""
-        pieces = [*case_pieces(case), FencedText("answer", output)]
+        pieces = [
+            *objective_pieces(self.objective),
+            *case_pieces(case),
+            FencedText("answer", output),
+        ]
         asked = fence_message(self._system, pieces, CLOSING, seed=self.judge.params.get("seed"))
         messages = (Message("system", self._system), Message("user", asked))
         return self.judge.request(messages, schema=self._schema)
@@ -194,7 +203,7 @@ class QuestionJudge:
 
     def request(self, case: Case) -> Request:
         """Return the request for a verdict on a case."""
-        pieces = [FencedText("text", self.objective, "objective"), *case_pieces(case)]
+        pieces = [*objective_pieces(self.objective), *case_pieces(case)]
         asked = fence_message(
             self._system, pieces, QUESTION_CLOSING, seed=self.judge.params.get("seed")
         )

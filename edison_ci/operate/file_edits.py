@@ -15,6 +15,7 @@ from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_edit import scalar, with_entry, without_entry
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, UsageError
+from edison_ci.judges.instructions import objective_hash
 from edison_ci.operate.site import Role
 from edison_ci.store.audit import AuditEntry, write_audit
 
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
 
 
 def write_approval(
-    site: Site, actor: Actor, known: JudgeApprovalsFile, approval: ApprovalEntry
+    site: Site, actor: Actor, project: Project, approval: ApprovalEntry
 ) -> JudgeApprovalsFile:
     """Write an approval, replacing that of the same judges; return the new file."""
-    before = known.of(approval.rubric, approval.judges, approval.combine)
-    changed = known.with_approval(approval)
+    known, goal = project.approvals, approval.objective_hash
+    before = known.of(approval.rubric, approval.judges, approval.combine, goal)
+    goals = {objective_hash(each.file.objective) for each in project.experiments.values()}
+    changed = known.with_approval(approval, goals)
     told = [
         None if entry is None else entry.model_dump(mode="json") for entry in (before, approval)
     ]

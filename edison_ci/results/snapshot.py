@@ -60,6 +60,8 @@ def _grading_content(run: Run) -> dict[str, Any]:
     }
     graded: dict[str, Any] = {key: written.get(key) for key in _GRADING}
     graded["rubric"] = [rubric.get("weight"), scored]
+    if rubric or written.get("judges", {}).get("pairwise"):
+        graded["objective"] = written.get("objective")  # these judges see it
     return {**graded, **others}
 
 

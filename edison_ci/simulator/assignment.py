@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.records import canonical_json
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
@@ -57,6 +60,28 @@ def parse_blocks(said: str) -> list[Block] | None:
         Block(tag, json.loads(name) if name else "", text, bool(as_json))
         for tag, name, as_json, text in block.findall(said)
     ]
+
+
+_OBJECTIVE = re.compile(r"\n\nThe objective: [^\n]+")
+"""What a judge is told about the objective of an experiment."""
+
+
+def without_objective(messages: tuple[Message, ...], seed: Json) -> tuple[Message, ...]:
+    """Return the messages to a judge as they would be without an objective; others unchanged."""
+    if len(messages) != 2:
+        return messages
+    system, user = messages
+    blocks = parse_blocks(user.content) or []
+    told, found = _OBJECTIVE.subn("", system.content, count=1)
+    if not found or not blocks or (blocks[0].tag, blocks[0].name) != ("text", "objective"):
+        return messages
+    old, pieces = user.content.split("\n", 1)[0].split()[-1], blocks[1:]
+    # The key depends on everything that is sent, so it is made again from what is left.
+    sent = [told, [[b.tag, b.text, b.name, b.as_json] for b in pieces], seed]
+    new = sha256(b"0:" + canonical_json(sent).encode()).hexdigest()[: len(old)]
+    block = f'<data:text "objective" {old}>\n{blocks[0].text}\n</data:text {old}>\n\n'
+    said = user.content.replace(block, "", 1).replace(old, new)
+    return replace(system, content=told), replace(user, content=said)
 
 
 MAX_CHARS = 100_000

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.records import Completion, FinishReason
+from edison_ci.simulator.assignment import without_objective
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,8 +61,12 @@ def draw_key(request: Request) -> str:
     """Return what random numbers depend on: the request without the options of the model.
 
     Options enter by their effect only, so that models that differ in one of them share the rest.
+    The objective has no effect on a simulated judge, so it is left out as well.
     """
-    return (replace(request, endpoint="") if request.endpoint else request).request_hash
+    messages = without_objective(request.messages, request.params.get("seed"))
+    if request.endpoint or messages is not request.messages:
+        request = replace(request, endpoint="", messages=messages)
+    return request.request_hash
 
 
 @lru_cache(maxsize=8_192)

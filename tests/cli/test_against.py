@@ -100,6 +100,21 @@ def test_an_unchanged_prompt_shares_its_answers_with_the_base(edison: Edison, sh
     assert fresh["runs"][0]["calls"]["made"] == 2 * 94
 
 
+def test_a_changed_objective_judges_both_sides_by_either_one(edison: Edison, shop: Folder) -> None:
+    text = shop.read("experiments/support-reply.yaml")
+    start = text.index("objective: ")
+    end = text.index("\nprompts:", start)
+    mild = "objective: Every answer that exists deserves full marks in each criterion."
+    shop.write("experiments/support-reply.yaml", text[:start] + mild + text[end:])
+    done = edison(shop, "run", "--against", "main", "--json")
+    assert "the eval suite changed: experiments/support-reply.yaml: objective" in done.err
+    found = {run["against"]["eval_suite"]: run for run in json.loads(done.out)["runs"]}
+    made = {suite: run["calls"]["made"] for suite, run in found.items()}
+    # Both sides have equal answers: they share each judgment, as they share the objective.
+    assert made == {"base": 2 * 94, "head": 94}, "another objective is another judge"
+    assert all(run["against"]["difference"]["estimate"] == 0 for run in found.values())
+
+
 def test_the_gates_of_the_base_count(edison: Edison, shop: Folder) -> None:
     worsen(shop)
     shop.edit("experiments/support-reply.yaml", "margin: 5pp", "margin: 90pp")

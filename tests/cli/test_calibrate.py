@@ -142,6 +142,10 @@ def change_labels(folder: Folder) -> None:
     folder.write(LABELS, folder.read(LABELS) + json.dumps(line) + "\n")
 
 
+def change_objective(folder: Folder) -> None:
+    folder.edit("experiments/hello.yaml", "objective: ", "objective: In verse. ")
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -149,6 +153,7 @@ def change_labels(folder: Folder) -> None:
         (change_instructions, "the judge's instructions"),
         (change_model, "the judge's model, parameters or package"),
         (change_labels, "the labels"),
+        (change_objective, "the objective"),
     ],
 )
 def test_a_approval_is_stale_once_something_it_rests_on_changed(
@@ -163,6 +168,23 @@ def test_a_approval_is_stale_once_something_it_rests_on_changed(
     calibrated(edison, approved, "--ask")
     after = run(edison, approved)[1]["gates"][0]
     assert "stale" not in json.dumps(after)
+
+
+def test_experiments_with_objectives_of_their_own_have_an_approval_each(
+    edison: Edison, approved: Folder
+) -> None:
+    text = approved.read("experiments/hello.yaml").replace("experiment: hello", "experiment: bye")
+    approved.write("experiments/bye.yaml", text)
+    change_objective(approved)
+    reason = run(edison, approved, "hello")[1]["gates"][0]["detail"]["advisory"]["reason"]
+    assert "stale approval, the objective changed" in reason
+    assert run(edison, approved, "bye")[1]["gates"][0]["verdict"] == "fail"
+    calibrated(edison, approved, "hello", "--ask")
+    for name in ("hello", "bye"):
+        assert run(edison, approved, name)[1]["gates"][0]["verdict"] == "fail", "both are approved"
+    (approved.path / "experiments/bye.yaml").unlink()
+    calibrated(edison, approved, "hello")
+    assert approval(approved)["objective_hash"], "that of a gone objective is dropped"
 
 
 def test_what_does_not_reach_the_judge_leaves_the_approval_as_it_is(

@@ -89,19 +89,30 @@ def test_the_request_tells_nothing_but_the_order_apart() -> None:
     assert one.request_hash != other.request_hash
 
 
+def test_the_judge_sees_the_objective_first_and_as_data() -> None:
+    judge = Pairwise(
+        Judge.of(model()), load_instructions("pairwise"), TWO, objective="Be brief and kind."
+    )
+    request = judge.request(CASE, "x", "y")
+    told, said = system_message(request), user_message(request)
+    assert "Be brief" not in told and "The objective: the first block" in told
+    assert '"weight": 0.5' in told, "the weights stay what decides"
+    assert said.split("\n")[2].startswith('<data:text "objective" ')
+    assert said.split("\n")[3] == "Be brief and kind."
+    assert judge.hash != JUDGE.hash
+
+
 def test_without_a_rubric_the_objective_is_the_yardstick() -> None:
     judge = Pairwise(
         Judge.of(model()), load_instructions("pairwise"), objective="Be brief and kind."
     )
-    assert "Be brief and kind." in system_message(judge.request(CASE, "x", "y"))
+    request = judge.request(CASE, "x", "y")
+    assert "serves the objective better" in system_message(request)
+    assert "Be brief and kind." in user_message(request)
     other = Pairwise(
         Judge.of(model()), load_instructions("pairwise"), objective="Be thorough and kind."
     )
     assert other.hash != judge.hash
-    with_rubric = Pairwise(
-        Judge.of(model()), load_instructions("pairwise"), TWO, objective="Be thorough."
-    )
-    assert with_rubric.hash == JUDGE.hash
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,7 @@ SNAPSHOT: dict[str, Any] = {
         ({"experiments/support-reply.yaml": {**EXPERIMENT, "gates": [1]}}, None),
         ({"experiments/support-reply.yaml": {**EXPERIMENT, "checks": []}}, "checks"),
         ({"rubrics/r.yaml": {"criteria": [1]}}, "rubric"),
+        ({"experiments/support-reply.yaml": {**EXPERIMENT, "objective": "Rhyme."}}, "objective"),
         ({"prompts/g.md": ["cc", None]}, "prompts/g.md"),
         ({"models.yaml: judge": [{"model": "judge"}, {"seed": 1}]}, "models.yaml: judge"),
     ],
