@@ -13,6 +13,7 @@ from edison_ci.cli.dataset_judge import (
     overall_text,
     quality_json,
     question_json,
+    score_text,
     show_question,
     show_weak,
 )
@@ -22,6 +23,7 @@ from edison_ci.cli.quarantine import show_flaky
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.slices import LEVELS, NONE, SIZES, content_hash, length_of, level_of, words_in
 from edison_ci.errors import ConfigError
+from edison_ci.judges.pointwise import is_statement
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import CaseKind, canonical_json
 from edison_ci.results.dataset_health import (
@@ -321,9 +323,19 @@ def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, Judge
     rows = [titles, *map(_row, cases)]
     if judged:
         mark = " (simulated)" if any(question.simulated for question in judged.values()) else ""
-        names = [f"quality{mark}", *(overall_text(judged.get(case.id)) for case in cases)]
-        rows = [(*row[:4], name, *row[4:]) for row, name in zip(rows, names, strict=True)]
+        columns = [[f"quality{mark}", *(overall_text(judged.get(case.id)) for case in cases)]]
+        columns += [
+            [_cut(f"{name}{mark}", _NARROW), *(score_text(judged.get(c.id), name) for c in cases)]
+            for name in _statements(judged)
+        ]
+        added = zip(*columns, strict=True)
+        rows = [(*row[:4], *new, *row[4:]) for row, new in zip(rows, added, strict=True)]
     terminal.table(rows)
+
+
+def _statements(judged: Mapping[str, JudgedQuestion]) -> list[str]:
+    """Return the sentences to which any of the questions was held."""
+    return sorted({name for one in judged.values() for name in one.scores if is_statement(name)})
 
 
 def _row(case: Case) -> tuple[str, ...]:

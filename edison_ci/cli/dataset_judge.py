@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,7 +18,16 @@ from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
 from edison_ci.execute.question_grading import QuestionGrading, QuestionGradingResult
 from edison_ci.judges.instructions import load_instructions
 from edison_ci.judges.judge import Judge
-from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, QuestionJudge
+from edison_ci.judges.pointwise import (
+    MAX_STATEMENT,
+    MIN_STATEMENT,
+    OVERALL,
+    QUESTION_CRITERIA,
+    QuestionJudge,
+    is_statement,
+    statement_criteria,
+    statement_of,
+)
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.plan.selection import Selection
@@ -50,6 +59,11 @@ _LISTED = 5
 )
 @click.option("--rubric", metavar="FILE", help="Rubric to use instead of the built-in criteria.")
 @click.option(
+    "--ask",
+    metavar="SENTENCE",
+    help="Rate how far one sentence is true of each question, instead of criteria.",
+)
+@click.option(
     "--case", "cases", multiple=True, metavar="ID", help="Judge only this case; repeatable."
 )
 @click.option(
@@ -70,21 +84,24 @@ def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Rate the quality of the questions with judges.
 
     Judges rate each case as a question, not its answers: clarity, difficulty, relevance to the
-    objective, originality and overall quality, from 1 to 10 with reasons. By default the judges of
-    the experiment are used, or defaults.judge. The ratings are stored and shown by `dataset show`
-    and `dataset health`. After an interruption the same command continues; no rating is paid for
+    objective, originality and overall quality, from 1 to 10 with reasons. With --ask they rate
+    from 1 to 10 how far one sentence of your own is true of it. By default the judges of the
+    experiment are used, or defaults.judge. The ratings are stored and shown by `dataset show` and
+    `dataset health`. After an interruption the same command continues; no rating is paid for
     twice.
 
     Examples:
       edison dataset judge support-reply
       edison dataset judge support-reply --by judge --by large --limit 20
       edison dataset judge support-reply --rubric rubrics/questions.yaml --budget 2
+      edison dataset judge --ask "The policy alone is enough to answer it"
     """
     terminal, project = Terminal(state), open_project(state)
     chosen = find_experiment(project, experiment)
     if not chosen.file.data:
         raise UsageError(f"{chosen.id} has no dataset", hint="add data: to the experiment")
-    judges = _judges(project, chosen, given["judges"], given["rubric"])
+    yardstick = _yardstick(project, given["rubric"], given["ask"])
+    judges = _judges(project, chosen, given["judges"], yardstick)
     picked = Selection((), given["cases"], given["tags"], given["limit"])
     require_editor(project, "dataset judge")
     requirements.refuse(
@@ -102,11 +119,27 @@ def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
         newer_than=utc.timestamp(utc.now() - age),
         budget_microusd=sessions.microusd(budget),
     ).run(_selected_cases(project, chosen, picked))
-    _finish(terminal, project, chosen, picked, asked)
+    _finish(terminal, project, _Asked(chosen, judges, picked), asked)
+
+
+class _Yardstick(NamedTuple):
+    criteria: tuple[Criterion, ...]
+    statement: str = ""
+
+
+class _Asked(NamedTuple):
+    experiment: Experiment
+    judges: Sequence[QuestionJudge]
+    selection: Selection
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names under which the scores are stored."""
+        return frozenset(j.stored_name(each) for j in self.judges for each in j.criteria)
 
 
 def _judges(
-    project: Project, experiment: Experiment, names: Sequence[str], rubric: str | None
+    project: Project, experiment: Experiment, names: Sequence[str], yardstick: _Yardstick
 ) -> list[QuestionJudge]:
     own = [model.name for model in experiment.judges]
     wanted = list(dict.fromkeys(names or own or filter(None, [project.file.defaults.judge])))
@@ -114,8 +147,7 @@ def _judges(
         raise UsageError("there is no judge", hint="name a model: --by NAME")
     if len(wanted) > _MOST_JUDGES:
         raise UsageError(f"{len(wanted)} judges; at most {_MOST_JUDGES}", hint="leave some out")
-    criteria, instructions = _criteria(project, rubric), load_instructions("question", project.tree)
-    found = []
+    instructions, found = load_instructions("question", project.tree), []
     for name in wanted:
         if name not in project.models:
             hint = did_you_mean(name, project.models, label="models")
@@ -126,17 +158,38 @@ def _judges(
                 f"the price of {name} is unknown", hint="set its price in models.yaml, or free"
             )
         objective = experiment.file.objective
-        found.append(QuestionJudge(Judge.of(model), criteria, objective, instructions))
+        found.append(
+            QuestionJudge(
+                Judge.of(model), yardstick.criteria, objective, instructions, yardstick.statement
+            )
+        )
     return found
 
 
-def _criteria(project: Project, path: str | None) -> tuple[Criterion, ...]:
+def _yardstick(project: Project, path: str | None, sentence: str | None) -> _Yardstick:
+    if sentence is not None:
+        if path is not None:
+            raise UsageError("--rubric and --ask exclude each other", hint="ask one at a time")
+        statement = _statement(sentence)
+        return _Yardstick(statement_criteria(statement), statement)
     if path is None:
-        return QUESTION_CRITERIA
+        return _Yardstick(QUESTION_CRITERIA)
     if path not in project.rubrics:
         hint = did_you_mean(path, project.rubrics, label="rubrics") or "write one in rubrics/"
         raise UsageError(f"there is no rubric {path!r}", hint=hint)
-    return tuple(project.rubrics[path].criteria)
+    return _Yardstick(tuple(project.rubrics[path].criteria))
+
+
+def _statement(text: str) -> str:
+    found = statement_of(text)
+    if not MIN_STATEMENT <= len(found) <= MAX_STATEMENT:
+        raise UsageError(
+            f"--ask has {counted(len(found), 'character')}; {MIN_STATEMENT} to {MAX_STATEMENT}",
+            hint='write one sentence: --ask "The question has a single right answer"',
+        )
+    if not found.isprintable():
+        raise UsageError("--ask has invisible characters", hint="write it in plain text")
+    return found
 
 
 def _selected_cases(
@@ -166,14 +219,18 @@ def _calls(
 def _finish(
     terminal: Terminal,
     project: Project,
-    experiment: Experiment,
-    picked: Selection,
+    wanted: _Asked,
     asked: QuestionGradingResult,
 ) -> None:
-    cases = _selected_cases(project, experiment, picked)
+    experiment, names = wanted.experiment, wanted.names
+    cases = _selected_cases(project, experiment, wanted.selection)
     current = {str(case.id): content_hash(case) for case in cases}
     with results_of(project) as connection:
-        scores = [s for s in question_scores(connection, experiment.id) if s.case_id in current]
+        scores = [
+            score
+            for score in question_scores(connection, experiment.id)
+            if score.case_id in current and score.criterion in names
+        ]
     found = quality_of(scores, lambda case, content: current.get(case) == content)
     if terminal.json:
         terminal.document(
@@ -221,14 +278,17 @@ def show_quality(terminal: Terminal, name: str, found: QuestionQuality) -> None:
 def show_weak(terminal: Terminal, found: QuestionQuality) -> None:
     """Print weak questions, and those on which judges disagree."""
     weak, disputed = found.weak, found.disputed
-    said = f"{counted(len(weak), 'weak question')}"
     mark = simulated_label(found.simulated)
-    judged = f" of {len(found.questions):,} judged"
-    terminal.result("  ", StyledText(said, ODD if weak else GOOD), judged, *mark)
+    if found.rated:
+        said = f"{counted(len(weak), 'weak question')}"
+        judged = f" of {found.rated:,} judged"
+        terminal.result("  ", StyledText(said, ODD if weak else GOOD), judged, *mark)
     for question in weak[:_LISTED]:
         terminal.result(f"    {question.case}  {_overall(question)}: {_why(question)}")
     if len(weak) > _LISTED:
         terminal.result(f"    and {len(weak) - _LISTED:,} more")
+    for statement in found.statements:
+        _show_statement(terminal, found, statement)
     if disputed:
         names = ", ".join(question.case for question in disputed[:_LISTED])
         said = f"{counted(len(disputed), 'question')} on which judges disagree"
@@ -237,19 +297,38 @@ def show_weak(terminal: Terminal, found: QuestionQuality) -> None:
         terminal.note(f"{counted(found.stale, 'case')} edited since: judge them again")
 
 
+def _show_statement(terminal: Terminal, found: QuestionQuality, one: CriterionQuality) -> None:
+    failing = found.failing(one)
+    said = f"not true of {len(failing):,} of {counted(one.interval.n, 'question')}"
+    terminal.result(f"  {one.name}", *simulated_label(found.simulated))
+    terminal.result(
+        "    ", StyledText(said, ODD if failing else GOOD),
+        f"; mean {_mean(one)} on {one.low:g} to {one.high:g}",
+    )  # fmt: skip
+    for question in failing[:_LISTED]:
+        reasons = (said.reason for said in question.judgments[one.name].values() if said.reason)
+        score, why = fixed(question.scores[one.name], 1), next(reasons, "no reason given")
+        terminal.result(f"    {question.case}  {score}: {why}")
+    if len(failing) > _LISTED:
+        terminal.result(f"    and {len(failing) - _LISTED:,} more")
+
+
+def _mean(one: CriterionQuality) -> str:
+    mean, interval = fixed(one.on_scale(one.interval.estimate), 1), one.interval.interval
+    if interval is None:
+        return mean
+    low, high = (fixed(one.on_scale(end), 1) for end in interval)
+    return f"{mean} ({low} to {high})"
+
+
 def _criterion_row(one: CriterionQuality) -> tuple[str, ...]:
-    interval = one.interval
-    mean = fixed(one.on_scale(interval.estimate), 1)
-    if interval.low is not None and interval.high is not None:
-        mean += (
-            f" ({fixed(one.on_scale(interval.low), 1)} to {fixed(one.on_scale(interval.high), 1)})"
-        )
     scale = f"{one.low:g} to {one.high:g}"
-    return (f"  {one.name}", mean, fixed(one.lowest, 1), fixed(one.highest, 1), scale)
+    return (f"  {one.name}", _mean(one), fixed(one.lowest, 1), fixed(one.highest, 1), scale)
 
 
 def _overall(question: JudgedQuestion) -> str:
-    return ", ".join(f"{name} {fixed(score, 1)}" for name, score in question.scores.items())
+    rated = {name: score for name, score in question.scores.items() if not is_statement(name)}
+    return ", ".join(f"{name} {fixed(score, 1)}" for name, score in rated.items())
 
 
 def _why(question: JudgedQuestion) -> str:
@@ -276,6 +355,13 @@ def overall_text(question: JudgedQuestion | None) -> str:
     return f"{fixed(100 * question.share)}%"
 
 
+def score_text(question: JudgedQuestion | None, criterion: str) -> str:
+    """Return the score of a question by a criterion, for a table."""
+    if question is None or criterion not in question.scores:
+        return "-"
+    return fixed(question.scores[criterion], 1)
+
+
 def quality_json(found: QuestionQuality) -> dict[str, Any]:
     """Return the quality of questions as it appears in `--json`."""
     return {
@@ -284,6 +370,10 @@ def quality_json(found: QuestionQuality) -> dict[str, Any]:
         "stale": found.stale,
         "unusable_scores": found.unscored,
         "criteria": [_criterion_json(one) for one in found.criteria],
+        "statements": [
+            {**_criterion_json(one), "not_true_of": [q.case for q in found.failing(one)]}
+            for one in found.statements
+        ],
         "questions": [question_json(question) for question in found.questions],
     }
 

@@ -153,7 +153,7 @@ class QuestionGrading:
                 experiment=self.experiment.id,
                 case_id=case.id,
                 judge=judge.judge.name,
-                criterion=criterion.name,
+                criterion=judge.stored_name(criterion),
                 case_hash=content,
                 hash=judge.hash,
                 score=None if scored is None else scored.raw,

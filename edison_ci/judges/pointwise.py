@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -183,6 +184,34 @@ QUESTION_CRITERIA = (
 )
 """Default criteria for questions."""
 
+STATEMENT = "statement"
+"""Name under which a judge scores a sentence; its scores are stored under the sentence."""
+MIN_STATEMENT, MAX_STATEMENT = 10, 400
+"""Characters of a sentence."""
+
+
+def statement_of(text: str) -> str:
+    """Return a free sentence in one line, with an end: no name of a criterion has a full stop."""
+    line = " ".join(text.split())
+    return f"{line}." if line[-1:].isalnum() else line
+
+
+def is_statement(criterion: str) -> bool:
+    """Whether the name of a stored score is a free sentence."""
+    return not re.fullmatch(r"[A-Za-z0-9 ]+", criterion)
+
+
+def statement_criteria(statement: str) -> tuple[Criterion, ...]:
+    """Return the only criterion by which questions are held to a sentence."""
+    return (
+        _question_criterion(
+            STATEMENT,
+            f"How far this is true of the question: {statement}",
+            "it is not true",
+            "it is wholly true",
+        ),
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionJudge:
@@ -192,6 +221,8 @@ class QuestionJudge:
     criteria: tuple[Criterion, ...]
     objective: str
     instructions: Instructions
+    statement: str = ""
+    """The sentence that the only criterion is about; empty for a rubric."""
     _system: str = field(init=False)
     hash: str = field(init=False)
 
@@ -200,6 +231,10 @@ class QuestionJudge:
         object.__setattr__(self, "_system", told)
         made = question_hash(self.instructions, self.criteria, self.objective, self.judge)
         object.__setattr__(self, "hash", made)
+
+    def stored_name(self, criterion: Criterion) -> str:
+        """Return the name under which the scores of a criterion are stored."""
+        return self.statement or criterion.name
 
     def request(self, case: Case) -> Request:
         """Return the request for a verdict on a case."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.slices import NONE, length_of, level_of, words_in
-from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA
+from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, is_statement
 from edison_ci.numeric import exceeds, fixed, reaches, snap
 from edison_ci.records import canonical_json
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash
@@ -74,7 +74,8 @@ class JudgedQuestion:
     scores: Mapping[str, float]
     """Mean over judges, on the criterion's scale."""
     share: float | None
-    """`overall`, or the mean of all criteria where it is not scored, from 0 to 1."""
+    """`overall`, or the mean of all criteria where it is not scored, from 0 to 1; None if only
+    sentences were judged."""
     judgments: Mapping[str, Mapping[str, QuestionJudgment]]
     """By criterion and judge."""
     disputed: tuple[str, ...]
@@ -98,13 +99,27 @@ class QuestionQuality:
     unscored: int = 0
     """Verdicts on a criterion that could not be used."""
     criteria: list[CriterionQuality] = field(default_factory=list)
+    statements: list[CriterionQuality] = field(default_factory=list)
+    """Sentences to which the questions were held; their names are the sentences."""
     questions: list[JudgedQuestion] = field(default_factory=list)
     """The weakest first."""
+
+    @property
+    def rated(self) -> int:
+        """Return how many questions were judged by criteria, not by sentences alone."""
+        return sum(question.share is not None for question in self.questions)
 
     @property
     def weak(self) -> list[JudgedQuestion]:
         """Return the questions to review."""
         return [question for question in self.questions if question.is_weak]
+
+    def failing(self, statement: CriterionQuality) -> list[JudgedQuestion]:
+        """Return the questions for which a sentence does not hold, the clearest first."""
+        most = statement.on_scale(WEAK)
+        held = [q for q in self.questions if statement.name in q.scores]
+        found = [q for q in held if not exceeds(q.scores[statement.name], most)]
+        return sorted(found, key=lambda q: (snap(q.scores[statement.name]), q.case))
 
     @property
     def disputed(self) -> list[JudgedQuestion]:
@@ -133,7 +148,8 @@ def quality_of(
         interval = mean_interval(shares)
         if interval is not None:
             ends = [low + share * (high - low) for share in (min(shares), max(shares))]
-            found.criteria.append(CriterionQuality(name, low, high, interval, *ends))
+            listed = found.statements if is_statement(name) else found.criteria
+            listed.append(CriterionQuality(name, low, high, interval, *ends))
     found.questions.sort(key=lambda q: (2.0 if q.share is None else snap(q.share), q.case))
     return found
 
@@ -160,10 +176,11 @@ def _question(
     for key, mean in means.items():
         by_criterion[key].append(mean)
     overall = [mean for (name, _, _), mean in means.items() if name.lower() == OVERALL]
+    rated = [mean for (name, _, _), mean in means.items() if not is_statement(name)]
     return JudgedQuestion(
         case=case,
         scores={name: low + mean * (high - low) for (name, low, high), mean in means.items()},
-        share=overall[0] if overall else statistics.fmean(means.values()),
+        share=overall[0] if overall else statistics.fmean(rated) if rated else None,
         judgments=dict(said),
         disputed=tuple(k[0] for k, v in shares.items() if reaches(max(v) - min(v), APART)),
         simulated=any(row.simulated for row in rows),

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.numeric import fixed, mean, mean_or_none, rounded, weighted_mean
+from edison_ci.numeric import counted, fixed, mean, mean_or_none, rounded, weighted_mean
 from edison_ci.simulator import code_task as code
 from edison_ci.simulator import extraction_task as extraction
 from edison_ci.simulator import story_task as story
@@ -370,7 +370,7 @@ def question_scores(
     seen = _observe_question(text, objective)
     scores = {}
     for criterion in criteria:
-        value, remark = _observation_for(criterion.name, seen)
+        value, remark = _observation_for(criterion, seen, split_words(text))
         share = clamp(value + rng.gauss(0.0, noise))
         width = criterion.maximum - criterion.minimum
         score = rounded(criterion.minimum + width * share, 0 if width > 1 else 1)
@@ -409,9 +409,18 @@ def _observe_question(text: str, objective: str) -> dict[str, Observation]:
     return found
 
 
-def _observation_for(name: str, seen: Mapping[str, Observation]) -> Observation:
+def _observation_for(
+    criterion: Criterion, seen: Mapping[str, Observation], words: Sequence[str]
+) -> Observation:
     """Return the observation of a criterion; that of the whole for an unknown one."""
-    return seen.get(name.lower().strip(), seen["overall"])
+    name = criterion.name.lower().strip()
+    if name == "statement":
+        sentence = criterion.description.partition(": ")[2]
+        said = {word for word in split_words(sentence) if len(word) > 3}
+        common = len(said & set(words))
+        value = clamp(0.3 + 0.2 * common)
+        return Observation(value, f"shares {counted(common, 'word')} with the sentence")
+    return seen.get(name, seen["overall"])
 
 
 PACE = Pace(240.0, 6.0)

@@ -235,3 +235,109 @@ def test_reasons_go_with_the_other_old_texts(edison: Edison, project: Folder) ->
     with opened(path) as connection:
         rows = connection.execute("select distinct reason, score is null from question_score")
         assert rows.fetchall() == [("", 0)]
+
+
+# --- one sentence ---------------------------------------------------------------------------------
+
+SENTENCE = "The name is an uncommon one"
+
+
+def held(score: float, reason: str = "so it is") -> str:
+    return json.dumps({"scores": {"statement": {"reason": reason, "score": score}}})
+
+
+@pytest.fixture
+def sentences(project: Folder) -> Folder:
+    script(
+        project,
+        "strict",
+        [
+            {"match": r"/(?s)uncommon.*\nBo\n/", "text": held(2, "many are called Bo")},
+            {"match": "uncommon", "text": held(9)},
+            {"match": "\nBo\n", "text": verdict(8)},
+            {"match": "", "text": verdict(3)},
+        ],
+    )
+    return project
+
+
+def test_judges_hold_each_question_to_one_sentence(edison: Edison, sentences: Folder) -> None:
+    done = edison(sentences, "dataset", "judge", "--by", "strict", "--ask", f"  {SENTENCE} ")
+    assert done.code == 0, done.all
+    assert done.out.splitlines()[:4] == [
+        "hello  2 questions judged by strict  simulated",
+        "  The name is an uncommon one.  simulated",
+        "    not true of 1 of 2 questions; mean 5.5 (1.0 to 10.0) on 1 to 10",
+        "    bo  2.0: many are called Bo",
+    ]
+    assert "weak" not in done.out, "a sentence says nothing of the quality"
+
+
+def test_a_sentence_is_stored_and_reused_under_its_own_words(
+    edison: Edison, sentences: Folder
+) -> None:
+    found = judged(edison, sentences, "--by", "strict", "--ask", SENTENCE)
+    assert found["calls"] == {"made": 2, "reused": 0} and found["criteria"] == []
+    (said,) = found["statements"]
+    assert (said["name"], said["not_true_of"]) == (f"{SENTENCE}.", ["bo"])
+    assert (said["mean"]["estimate"], said["mean"]["n"]) == (5.5, 2)
+    again = judged(edison, sentences, "--by", "strict", "--ask", f"{SENTENCE}.")
+    assert again["calls"] == {"made": 0, "reused": 2}
+    other = judged(edison, sentences, "--by", "strict", "--ask", f"Not that {SENTENCE}")
+    assert other["calls"]["made"] == 2
+    assert len(other["statements"]) == 1, "only what was asked now is shown"
+    with opened(sentences.path / ".edison/results.db") as connection:
+        names = connection.execute("select distinct criterion from question_score order by 1")
+        assert names.fetchall() == [(f"Not that {SENTENCE}.",), (f"{SENTENCE}.",)]
+
+
+def test_a_sentence_stands_beside_the_quality_and_does_not_change_it(
+    edison: Edison, sentences: Folder
+) -> None:
+    judged(edison, sentences, "--by", "strict")
+    before = json.loads(edison(sentences, "dataset", "health", "--json").out)["experiments"][0]
+    judged(edison, sentences, "--by", "strict", "--ask", SENTENCE)
+    after = json.loads(edison(sentences, "dataset", "health", "--json").out)["experiments"][0]
+    assert after["questions"]["criteria"] == before["questions"]["criteria"]
+    weak = [[q["weak"] for q in each["questions"]["questions"]] for each in (before, after)]
+    assert weak == [[True, False]] * 2
+    shown = edison(sentences, "dataset", "health").out
+    assert "1 weak question of 2 judged" in shown
+    assert "not true of 1 of 2 questions" in shown
+    assert "uncommon one. 9" not in shown, "a weak question is named with its criteria only"
+    table = edison(sentences, "dataset", "show").out.splitlines()
+    assert "quality (simulated)  The name is an uncommon one..." in table[1]
+    assert [line.split()[4:6] for line in table[2:4]] == [["3.0", "9.0"], ["8.0", "2.0"]]
+    full = edison(sentences, "dataset", "show", "--full", "--case", "bo").out
+    assert "The name is an uncommon one. 2 (strict, simulated): many are called Bo" in full
+
+
+def test_the_simulated_judge_answers_a_sentence_offline(edison: Edison, project: Folder) -> None:
+    found = judged(edison, project, "--offline", "--ask", "It is about a single person called Ada")
+    assert (found["simulated"], found["cases"], found["failed"]) == (True, 2, {})
+    assert found["statements"][0]["mean"]["n"] == 2
+    said = found["questions"][0]["said"]["It is about a single person called Ada."]["judge"]
+    assert said["reason"].endswith("with the sentence")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "message"),
+    [
+        ("", "--ask has 0 characters; 10 to 400"),
+        ("short", "--ask has 6 characters; 10 to 400"),
+        ("long " * 100, "--ask has 500 characters; 10 to 400"),
+        ("It is \u202e backwards", "--ask has invisible characters"),
+    ],
+)
+def test_a_sentence_that_cannot_be_asked_is_refused(
+    edison: Edison, project: Folder, sentence: str, message: str
+) -> None:
+    done = edison(project, "dataset", "judge", "--ask", sentence)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_a_sentence_and_a_rubric_are_two_questions(edison: Edison, project: Folder) -> None:
+    done = edison(project, "dataset", "judge", "--ask", SENTENCE, "--rubric", "rubrics/tone.yaml")
+    assert done.code == 2
+    assert "--rubric and --ask exclude each other" in done.err
