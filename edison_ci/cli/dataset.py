@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci._dataclass import dataclass
-from edison_ci.cli.dataset_edit import add
+from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
 from edison_ci.cli.dataset_judge import (
     judge,
     overall_text,
@@ -21,11 +20,11 @@ from edison_ci.cli.lookup import open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.quarantine import show_flaky
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.slices import LEVELS, NONE, SIZES, content_hash, length_of, level_of, words_in
+from edison_ci.config.slices import NONE, SIZES, content_hash, level_of
 from edison_ci.errors import ConfigError
 from edison_ci.judges.pointwise import is_statement
 from edison_ci.numeric import counted, fixed
-from edison_ci.records import CaseKind, canonical_json
+from edison_ci.records import canonical_json
 from edison_ci.results.dataset_health import (
     SUBJECTS,
     Flakiness,
@@ -185,7 +184,7 @@ _MOST_TAGS = 20
 
 @click.group(cls=EdisonGroup)
 def dataset() -> None:
-    """Show, count, check and add the cases of a dataset.
+    """Show, count, check and change the cases of a dataset.
 
     Examples:
       edison dataset show support-reply --tag billing
@@ -193,10 +192,14 @@ def dataset() -> None:
       edison dataset health
       edison dataset judge support-reply
       edison dataset add --from return-how@small --expected "30 days"
+      edison dataset edit return-how --tag reviewed
     """
 
 
 dataset.add_command(add)
+dataset.add_command(tag)
+dataset.add_command(edit)
+dataset.add_command(remove)
 dataset.add_command(judge)
 dataset.add_command(health)
 
@@ -204,39 +207,9 @@ dataset.add_command(health)
 # --- show -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Filter:
-    tags: tuple[str, ...]
-    kind: str | None
-    difficulty: str | None
-    length: str | None
-    ids: tuple[str, ...]
-
-    def matches(self, case: Case) -> bool:
-        return (
-            (not self.tags or any(tag in self.tags for tag in case.tags))
-            and (self.kind is None or case.kind == self.kind)
-            and (self.difficulty is None or level_of(case.difficulty) == self.difficulty)
-            and (self.length is None or length_of(words_in(case)) == self.length)
-            and (not self.ids or case.id in self.ids)
-        )
-
-
 @dataset.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Show only cases with this tag.")
-@click.option(
-    "--kind",
-    type=click.Choice([kind.value for kind in CaseKind]),
-    help="Show only cases of this kind.",
-)
-@click.option(
-    "--difficulty",
-    type=click.Choice(list(dict.fromkeys(LEVELS.values()))),
-    help="Show only this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
-)
-@click.option("--length", type=click.Choice(list(SIZES)), help="Show only inputs of this length.")
-@click.option("--case", "ids", multiple=True, metavar="ID", help="Show only the case with this id.")
+@filter_options("Show")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
@@ -259,7 +232,7 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
       edison dataset show support-reply --case refund-1 --full
     """
     terminal, project = Terminal(state), open_project(state)
-    chosen = _Filter(**wanted)
+    chosen = CaseFilter(**wanted)
     found = [
         (each, *_first(project, each, chosen, limit)) for each in _experiments(project, experiment)
     ]
@@ -294,7 +267,7 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
 
 
 def _first(
-    project: Project, experiment: Experiment, chosen: _Filter, limit: int
+    project: Project, experiment: Experiment, chosen: CaseFilter, limit: int
 ) -> tuple[list[Case], bool]:
     found: list[Case] = []
     for case in cases_of(project, experiment):

@@ -11,7 +11,6 @@ import click
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.dataset_edit import write_case
 from edison_ci.cli.lookup import (
     experiment_of,
     find_prompt,
@@ -36,7 +35,8 @@ from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.plan.selection import Selection, find_case, find_configuration
 from edison_ci.plan.versions import label_of, short
 from edison_ci.records import CellStatus
-from edison_ci.review.counterexamples import CaseEntry, as_entered, extended, origin_of
+from edison_ci.review.case_edits import as_entered, write_edited
+from edison_ci.review.counterexamples import CaseEntry, extended, origin_of
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import find_cell
 from edison_ci.store.database import open_reader
@@ -211,7 +211,7 @@ def _save(
     expected = as_entered(changed.expected)
     origin = origin_of(project, experiment, case.id)
     saved = extended(origin, CaseEntry(texts, expected, tags=()))
-    write_case(project, origin.entry.path, saved)
+    write_edited(project, saved.edited, "add case", {"case": saved.case})
     terminal.note(f"added {saved.case} to {origin.entry.path}")
 
 

@@ -487,6 +487,14 @@ def _rank(case_id: str) -> bytes:
     return hashlib.sha256(case_id.encode()).digest()
 
 
+def case_of(row: Columns, kind: str, types: dict[str, str]) -> Case:
+    """Return the case of a row; raises Fault."""
+    try:
+        return _case(row, kind, [(name, wanted) for name, wanted in types.items() if wanted])
+    except _BadRowError as bad:
+        raise Fault(bad.code, bad.message, bad.hint) from None
+
+
 def _case(value: Columns, kind: str, types: list[tuple[str, str]]) -> Case:
     get = value.get
     nested = get("input")

@@ -8,6 +8,7 @@ reading.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import field
@@ -31,7 +32,7 @@ from edison_ci.documents.marks import Document, Fault, Json, Mark, duplicate_key
 from edison_ci.errors import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 # The parser reports where it stops. An unclosed quote or bracket has to be fixed where it opens,
@@ -174,6 +175,78 @@ class YamlItem(NamedTuple):
 def stream_yaml_list(stream: BinaryIO, *, limits: YamlLimits | None = None) -> Iterator[YamlItem]:
     """Yield the entries of a top-level list one by one, each within the limits."""
     yield from _Builder(TextBlocks(stream, _REFUSED), limits or YamlLimits()).items()
+
+
+class KeySpan(NamedTuple):
+    """Offsets of a key, of its value, and of the end of the value."""
+
+    start: int
+    value: int
+    end: int
+
+
+class ItemSpan(NamedTuple):
+    """Offsets of an entry of a list, and of its keys if it is a map."""
+
+    start: int
+    end: int
+    flow: bool
+    """Whether it is written in brackets."""
+    keys: dict[str, KeySpan]
+
+
+class ListSpans(NamedTuple):
+    """Where the entries of a top-level list are."""
+
+    flow: bool
+    items: list[ItemSpan]
+    end: int
+    """Offset of the closing bracket of a list in brackets."""
+
+
+def list_spans(text: str) -> ListSpans:
+    """Return where the entries of a valid top-level list are in its text."""
+    parser: Any = _Parser(text)  # PyYAML's event API has no stubs.
+    following = parser.get_event
+    while not isinstance(event := following(), SequenceStartEvent):
+        if isinstance(event, StreamEndEvent):
+            return ListSpans(False, [], len(text))
+    flow, items = bool(event.flow_style), list[ItemSpan]()
+    while not isinstance(event := following(), SequenceEndEvent):
+        (start, end), keys = _span(event), dict[str, KeySpan]()
+        if not isinstance(event, MappingStartEvent):
+            items.append(ItemSpan(start, _value_end(text, event, following), True, keys))
+            continue
+        in_brackets = bool(event.flow_style)
+        while not isinstance(key := following(), MappingEndEvent):
+            value = following()
+            end = _value_end(text, value, following)
+            keys[key.value] = KeySpan(_span(key)[0], _span(value)[0], end)
+        end = _span(key)[1] if in_brackets else end
+        items.append(ItemSpan(start, end, in_brackets, keys))
+    return ListSpans(flow, items, _span(event)[0])
+
+
+def _span(event: Any) -> tuple[int, int]:
+    return event.start_mark.index, event.end_mark.index
+
+
+def _value_end(text: str, event: Any, following: Callable[[], Any]) -> int:
+    """Consume the events of a value; return the offset after its last visible character."""
+    start, end = _span(event)
+    if not isinstance(event, ScalarEvent | AliasEvent):
+        while not isinstance(inner := following(), SequenceEndEvent | MappingEndEvent):
+            end = _value_end(text, inner, following)
+        end = _span(inner)[1] if event.flow_style else end
+    while end > start and text[end - 1] in " \t\r\n":  # of a block scalar
+        end -= 1
+    return end
+
+
+def as_yaml(value: Json) -> str:
+    """Return a value as JSON that is YAML, too, for a value in brackets or on one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _REFUSED.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def _placed(document: Document, fault: Fault) -> Problem:

@@ -152,12 +152,14 @@ class OverlayTree:
 
     tree: Tree
     path: str
-    text: str
+    text: str | bytes
 
     def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
         """Open a file; the changed one with its new text."""
         if files.inside(path) != files.inside(self.path):
             return self.tree.open(path, max_bytes=max_bytes)
+        if isinstance(self.text, bytes):
+            return io.BytesIO(self.text)
         return io.BytesIO(self.text.encode("utf-8", "surrogatepass"))
 
     def names(self, folder: str) -> list[str]:

@@ -168,6 +168,12 @@ def _promoted(entry: AuditEntry) -> str:
     return f"put version {entry.after} of {entry.entity} in production{before}"
 
 
+def _added(entry: AuditEntry) -> str:
+    """A page proposes a case for an answer; a command adds one to a file."""
+    verb = "proposed a case for" if entry.entity.startswith("cell ") else "added a case to"
+    return f"{verb} {entry.entity}"
+
+
 def _text(verb: str) -> Callable[[AuditEntry], str]:
     return lambda entry: f"{verb} {entry.entity}".rstrip()
 
@@ -191,7 +197,10 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "compare by hunk": _text("compared line by line"),
     "assist": _text("accepted a draft for"),
     "models add": _text("added the model"),
-    "add case": _text("proposed a case for"),
+    "add case": _added,
+    "tag cases": _text("tagged cases of"),
+    "edit case": _text("edited a case of"),
+    "remove case": _text("removed cases from"),
     "try": _text("tried"),
     "rerun": _text("requested another answer for"),
     "loop": _text("started a loop on"),

@@ -7,21 +7,15 @@ forge; a command writes it to the file.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import CaseFeed
-from edison_ci.documents.csv_text import CsvTable
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import read
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.secrets import secrets_in
-from edison_ci.errors import ConfigError, Location, UsageError
+from edison_ci.errors import Location, UsageError
 from edison_ci.refine.candidate import OverlayTree
+from edison_ci.review.case_edits import add_rows, open_file
 from edison_ci.review.drafts import ChangeText, checked_note, propose_file
 
 if TYPE_CHECKING:
@@ -31,12 +25,13 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.documents.marks import Json
     from edison_ci.records import Case
+    from edison_ci.review.case_edits import EditedFile
     from edison_ci.review.context import ReviewContext
     from edison_ci.review.drafts import Proposed
 
 TAG = "counterexample"
 _LARGEST = 20_000_000
-"""Most bytes of a dataset that a page extends."""
+"""Most bytes of a dataset that a case is added to."""
 
 
 class CaseEntry(NamedTuple):
@@ -75,8 +70,8 @@ def origin_of(project: Project, experiment: Experiment, case_id: str) -> Origin:
     for entry in experiment.file.data:
         if (project.root / entry.path).stat().st_size > _LARGEST:
             raise UsageError(
-                f"{entry.path} is too large to add a case on a page",
-                hint="add the case to the file, and open a pull request",
+                f"{entry.path} has more than {_LARGEST:,} bytes",
+                hint="add the case to the file by hand",
             )
         found, ids = None, set()
         for case in CaseFeed(project.tree, (_whole(entry),), experiment.types()):
@@ -115,17 +110,16 @@ def add_counterexample(
 ) -> Proposed:
     """Propose a case like another one, with its own input or expected answer."""
     note, path = checked_note(given.note), origin.entry.path
-    before, after, _ = extended(origin, given)
+    edited = extended(origin, given).edited
     stem = path.rpartition("/")[2].partition(".")[0]
     text = ChangeText(f"edison/cases/{stem}", f"Add a case to {stem}", note, person)
-    return propose_file(review, path, before=before, after=after, about=text)
+    return propose_file(review, path, before=edited.before, after=edited.after, about=text)
 
 
 class ExtendedFile(NamedTuple):
     """A dataset file with one more case."""
 
-    before: bytes
-    after: bytes
+    edited: EditedFile
     case: str
     """The id of the case."""
 
@@ -133,12 +127,10 @@ class ExtendedFile(NamedTuple):
 def extended(origin: Origin, given: CaseEntry) -> ExtendedFile:
     """Return the dataset with a new case, as it can be read; raises UsageError, ConfigError."""
     row = _like(origin.case, origin, given) if origin.case is not None else _fresh(origin, given)
-    for fault in secrets_in(json.dumps(row, ensure_ascii=False)):
-        raise UsageError(fault.message, hint=fault.hint)
-    before = read(origin.project.tree, origin.entry.path, max_bytes=_LARGEST)
-    after = _appended(origin, before, row)
-    _verify(origin, after, row)
-    return ExtendedFile(before, after, str(row["id"]))
+    file = open_file(origin.project, origin.experiment, origin.entry.path, max_bytes=_LARGEST)
+    edited = add_rows(file, [row])
+    _refuse_unused(origin, edited.after)
+    return ExtendedFile(edited, str(row["id"]))
 
 
 def _fresh(origin: Origin, given: CaseEntry) -> dict[str, Json]:
@@ -188,13 +180,6 @@ def _like(case: Case, origin: Origin, given: CaseEntry) -> dict[str, Json]:
     return row
 
 
-def as_entered(value: Json) -> str:
-    """Return a value as the text of its field; empty for none."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
 def _value(name: str, text: str | None, old: Json) -> Json:
     """Return the value of a field, of the type that the original has."""
     if text is None:
@@ -214,60 +199,14 @@ def _expected(text: str, old: Json) -> Json:
     return text if old is None or isinstance(old, str) else _value("expected", text, old)
 
 
-# --- the file -------------------------------------------------------------------------------------
-
-
-def _appended(origin: Origin, before: bytes, row: dict[str, Json]) -> bytes:
-    """Return the content of the dataset with the row at its end, in its format."""
-    entry = origin.entry
-    columns = {name: column for column, name in entry.map.items()}
-    inputs = row["input"]
-    assert isinstance(inputs, dict)
-    named = {columns.get(name, name): value for name, value in inputs.items()}
-    if entry.path.endswith(".csv"):
-        line = _csv_line(entry, before, {**row, "input": named})
-    else:
-        line = json.dumps({**row, "input": named}, ensure_ascii=False)
-        if not entry.path.endswith(".jsonl"):
-            line = f"- {line}"  # JSON is YAML
-    newline = "\r\n" if b"\r\n" in before else "\n"
-    start = newline if before and not before.endswith(b"\n") else ""
-    return before + f"{start}{line}{newline}".encode("utf-8", "surrogatepass")
-
-
-def _csv_line(entry: DatasetEntry, before: bytes, row: dict[str, Json]) -> str:
-    header = CsvTable(decode(before).splitlines(keepends=True)).header
-    inputs, tags = row["input"], row["tags"]
-    assert isinstance(inputs, dict)
-    assert isinstance(tags, list)
-    cells = {name: as_entered(value) for name, value in inputs.items()}
-    cells |= {name: as_entered(row[name]) for name in ("expected", "difficulty", "cluster", "id")
-              if name in row}  # fmt: skip
-    cells["tags"] = ";".join(map(str, tags))
-    lost = [name for name in cells if name not in header and name not in ("id", "tags")]
-    if lost:
-        raise UsageError(
-            f"{entry.path} has no column {lost[0]!r}",
-            hint=f"its columns: {', '.join(header)}",
-            where=Location(entry.path, 1),
-        )
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([cells.get(name, "") for name in header])
-    return text.getvalue()
-
-
-def _verify(origin: Origin, data: bytes, row: dict[str, Json]) -> None:
-    """Raise unless the file, read again, has exactly one more case, with these inputs."""
+def _refuse_unused(origin: Origin, data: bytes) -> None:
+    """Raise UsageError unless the experiment would use the new case."""
     path = origin.entry.path
-    tree = OverlayTree(origin.project.tree, path, data.decode("utf-8", "surrogatepass"))
+    tree = OverlayTree(origin.project.tree, path, data)
     feed = CaseFeed(tree, (_whole(origin.entry),), origin.experiment.types())
-    cases = {str(case.id): case for case in feed}
-    if feed.problems:
-        raise ConfigError(feed.problems)
-    new = [case for name, case in cases.items() if name not in origin.ids]
-    if len(new) != 1 or dict(new[0].inputs) != row["input"]:
+    if all(str(case.id) in origin.ids for case in feed):
         raise UsageError(
-            f"the case would not be read back from {path} as it is",
-            hint="add it to the file by hand: it may have filters, or a form of its own",
+            f"{origin.experiment.id} would not use the case",
+            hint=f"its entry for {path} selects cases with where:",
             where=Location(path),
         )

@@ -91,7 +91,7 @@ def test_an_answer_becomes_a_counterexample(edison: Edison, mini: Folder) -> Non
     done = edison(mini, "dataset", "add", *words, "--json")
     assert done.code == 0, done.err
     told = json.loads(done.out)
-    assert (told["path"], told["case"]) == (FILE, "ada-counterexample")
+    assert (told["paths"], told["cases"]) == ([FILE], ["ada-counterexample"])
     added = json.loads(mini.read(FILE).splitlines()[1])
     assert added == {
         **row,

@@ -86,8 +86,8 @@ def test_a_case_is_added_by_a_pull_request(repo: Folder, github: FakeGitHub) -> 
             "datasets/names.yaml",
             "# people\n- id: ada\n  input: {name: Ada}\n  cluster: family\n",
             "",
-            '- {"id": "ada-counterexample", "input": {"name": "Zoë, \\"Z\\""}, "expected": "Zoë", '
-            '"tags": ["counterexample"], "cluster": "family"}',
+            '- id: ada-counterexample\n  input:\n    name: "Zoë, \\"Z\\""\n  expected: "Zoë"\n'
+            '  tags: ["counterexample"]\n  cluster: family',
         ),
     ],
 )
