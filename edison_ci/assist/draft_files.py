@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
@@ -15,32 +16,50 @@ from edison_ci.refine.patch import diff_of
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from edison_ci.assist.drafting import Draft
     from edison_ci.config.load import Project
 
 
 @dataclass(frozen=True, slots=True)
 class DraftFile:
-    """A file as a draft would make it."""
+    """A file as a draft would make it, with others that go with it."""
 
     project: Project
     path: str
     text: str
+    others: Mapping[str, str] = field(default_factory=dict)
+    """Texts by path, of files that are written before it."""
 
     @property
     def before(self) -> str:
         """The text that is there; empty if there is none."""
+        return self._before(self.path)
+
+    def _before(self, path: str) -> str:
+        if path.startswith("../"):  # a workflow, in a project below the root of the repository
+            file = self.project.root / path
+            return file.read_text("utf-8") if file.is_file() else ""
         tree = self.project.tree
-        return decode(read(tree, self.path)) if tree.exists(self.path) else ""
+        return decode(read(tree, path)) if tree.exists(path) else ""
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """All texts by path, in the order in which they are written."""
+        return {**self.others, self.path: self.text}
 
     @property
     def diff(self) -> str:
-        """The change of the file; empty if nothing changes."""
-        return diff_of(self.path, self.before, self.text)
+        """The change of the files; empty if nothing changes."""
+        return "".join(diff_of(path, self._before(path), text) for path, text in self.texts.items())
 
-    def check(self) -> None:
-        """Raise ConfigError with what the file makes invalid."""
-        _, problems = inspect_project(OverlayTree(self.project.tree, self.path, self.text))
+    def changed(self) -> Project:
+        """Return the project with the files; raises ConfigError with what they make invalid."""
+        tree = self.project.tree
+        for path, text in self.texts.items():
+            tree = tree if path.startswith("../") else OverlayTree(tree, path, text)
+        project, problems = inspect_project(tree, root=self.project.root)
         _, known = inspect_project(self.project.tree)
         told = {(problem.where.file, problem.code, problem.message) for problem in known}
         wrong = [
@@ -49,21 +68,20 @@ class DraftFile:
             if problem.severity is Severity.ERROR
             and (problem.where.file, problem.code, problem.message) not in told
         ]
-        if wrong:
-            raise ConfigError(wrong)
+        if wrong or project is None:
+            raise ConfigError(wrong or problems)
+        return project
 
     def write(self, draft: Draft[object]) -> None:
-        """Write the file, with an audit entry that names the model and the instructions."""
-        self.check()
+        """Write the files, with an audit entry that names the model and the instructions."""
+        self.changed()
         site = Site(self.project.root, self.project.file)
         actor = site.require(Role.EDITOR, "assist", self.path)
         after = {"model": draft.model, "instructions": draft.instructions[:12]}
         entry = site.entry(actor, "assist", self.path, after=after)
-        target = site.root / self.path
-        target.parent.mkdir(parents=True, exist_ok=True)
         site.results.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(
-            target,
-            self.text.encode("utf-8"),
-            just_before=lambda: write_audit(site.results, entry),
-        )
+        for path, text in self.texts.items():
+            target = site.root / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            audit = (lambda: write_audit(site.results, entry)) if path == self.path else None
+            replace_file(target, text.encode("utf-8"), just_before=audit)

@@ -2,200 +2,58 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci._dataclass import dataclass
+from edison_ci.assist.candidates import reachable_models
 from edison_ci.assist.draft_files import DraftFile
-from edison_ci.assist.drafting import Drafter, assistant_of
 from edison_ci.assist.improvement import FOCUS, improvement_kind, improvement_question
+from edison_ci.assist.judge_panels import judges_file, judges_kind, judges_question, try_panel
+from edison_ci.assist.model_sets import models_file, models_kind, models_question
 from edison_ci.assist.objectives import MOST, objective_kind, objective_question
 from edison_ci.assist.prompts import PromptDraft, prompt_kind, prompt_question
 from edison_ci.assist.rubrics import RUBRIC, rubric_question, rubric_text
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.assist.stop_limits import limits_file, limits_kind, limits_question
+from edison_ci.cli.assistance import (
+    Assistance,
+    Option,
+    TrialReport,
+    drafter_of,
+    objective_of,
+    open_experiment,
+    shared_options,
+)
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
-from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.contracts import CallError
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read
+from edison_ci.documents.secrets import redacted
 from edison_ci.documents.yaml_edit import with_text
-from edison_ci.errors import ConfigError, UsageError
-from edison_ci.numeric import dollars
-from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.errors import CallFailed, UsageError
+from edison_ci.execute.standalone import NotAnswered
+from edison_ci.numeric import score
+from edison_ci.operate.sessions import run_context
+from edison_ci.plan.selection import find_case
 from edison_ci.refine.candidate import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from edison_ci.assist.drafting import Draft, DraftKind, Question
+    from edison_ci.assist.candidates import ReachableModels
+    from edison_ci.assist.judge_panels import PanelDraft
+    from edison_ci.assist.model_sets import ModelDraft
+    from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
 
-_SHARED = (
-    click.option("--by", metavar="MODEL", help="Model that drafts; default: defaults.assistant."),
-    click.option("--yes", is_flag=True, help="Accept the first draft, and write it."),
-)
-
-
-def _shared(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_SHARED):
-        command = option(command)
-    return command
-
-
-class Option(NamedTuple):
-    """A draft that can be accepted."""
-
-    label: str
-    text: str
-    """What is shown, and edited."""
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Assistance:
-    """One question to a model, and what becomes of its drafts."""
-
-    terminal: Terminal
-    project: Project
-    drafter: Drafter
-    kind: DraftKind[Any]
-    question: Question
-    options: Callable[[Any], Sequence[Option]]
-    file: Callable[[Option], DraftFile]
-    """Returns the file that an accepted draft makes."""
-    extension: str = ".md"
-    told: dict[str, Any] = field(default_factory=dict)
-    as_diff: bool = False
-    """Whether a draft is shown as a diff, and not as its text."""
-
-    def settle(self, *, yes: bool) -> None:
-        """Draft until one is accepted or all are discarded."""
-        first = self.drafter.models[0]
-        request = self.drafter.request(first, self.kind, self.question)
-        sessions.confirm_calls(self.terminal, self.project, [(first, request)], yes=yes)
-        asks = sys.stdin.isatty() and sys.stdout.isatty() and not (yes or self.terminal.json)
-        number = 0
-        while True:
-            draft = self.drafter.draft(self.kind, self.question, number)
-            options = self.options(draft.value)
-            if not asks:
-                self._end(draft, options, yes=yes)
-                return
-            self._show(draft, options)
-            if self._decided(draft, options):
-                return
-            number += 1
-
-    def _end(self, draft: Draft[Any], options: Sequence[Option], *, yes: bool) -> None:
-        """Print the drafts, and write the first one if that was asked for."""
-        made = self.file(options[0])
-        diff = made.diff
-        if self.terminal.json:
-            if yes:
-                made.write(draft)
-            self.terminal.document(
-                {
-                    "drafts": [option._asdict() for option in options],
-                    "model": draft.model,
-                    "instead_of": draft.instead_of or None,
-                    "simulated": self._simulated(draft),
-                    "instructions": draft.instructions,
-                    "cost_microusd": draft.cost_microusd,
-                    "path": made.path,
-                    "diff": diff,
-                    "written": yes,
-                    **self.told,
-                }
-            )
-            return
-        self._show(draft, options)
-        if yes:
-            if not self.as_diff:
-                self._show_diff(diff)
-            made.write(draft)
-            self._written(made)
-        else:
-            self.terminal.note("nothing is written; accept the first one with --yes")
-
-    def _simulated(self, draft: Draft[Any]) -> bool:
-        return any(each.name == draft.model and each.simulated for each in self.drafter.models)
-
-    def _show(self, draft: Draft[Any], options: Sequence[Option]) -> None:
-        for number, option in enumerate(options, start=1):
-            head = f"{number}  {option.label}" if len(options) > 1 else option.label
-            self.terminal.result(StyledText(head, bold=True))
-            if self.as_diff:
-                self._show_diff(self.file(option).diff)
-            else:
-                for line in option.text.splitlines():
-                    self.terminal.result(f"  {line}")
-            self.terminal.result("")
-        cost = dollars(draft.cost_microusd) if draft.bought else "stored, no cost"
-        instead = (StyledText(f" instead of {draft.instead_of}", ODD),) if draft.instead_of else ()
-        mark = simulated_label(self._simulated(draft))
-        self.terminal.note(f"by {draft.model}", *instead, f"; {cost}", *mark)
-
-    def _decided(self, draft: Draft[Any], options: Sequence[Option]) -> bool:
-        """Ask what becomes of the drafts; return False for another draft."""
-        several = len(options) > 1
-        which = (
-            f"1 to {len(options)} accepts, e1 edits the first" if several else "a accepts, e edits"
-        )
-        while True:
-            said = click.prompt(f"{which}, r redoes, d discards", err=True).strip().lower()
-            if said == "r":
-                return False
-            if said == "d":
-                self.terminal.note("discarded; nothing is written")
-                return True
-            chosen = self._chosen(said, options)
-            if chosen is not None and self._accepted(draft, chosen):
-                return True
-
-    def _chosen(self, said: str, options: Sequence[Option]) -> Option | None:
-        digits = said.removeprefix("e").removeprefix("a") or "1"
-        if not digits.isdigit() or not 1 <= int(digits) <= len(options) or not said:
-            self.terminal.note(f"{said!r} is none of these")
-            return None
-        chosen = options[int(digits) - 1]
-        if not said.startswith("e"):
-            return chosen
-        edited = click.edit(chosen.text, extension=self.extension)
-        if edited is None:
-            self.terminal.note("it was not changed")
-            return None
-        return chosen._replace(text=edited)
-
-    def _accepted(self, draft: Draft[Any], chosen: Option) -> bool:
-        made = self.file(chosen)
-        try:
-            made.check()
-        except ConfigError as error:
-            self.terminal.problems(error.problems)
-            return False
-        if made.before:
-            self._show_diff(made.diff)
-            if made.diff and not click.confirm(f"Change {made.path}?", default=True, err=True):
-                return False
-        made.write(draft)
-        self._written(made)
-        return True
-
-    def _show_diff(self, diff: str) -> None:
-        colors = {"+": GOOD, "-": BAD}
-        for line in diff.splitlines():
-            self.terminal.result(StyledText(line, colors.get(line[:1])))
-
-    def _written(self, made: DraftFile) -> None:
-        self.terminal.result("  ", StyledText("wrote", GOOD), f" {made.path}")
+_ANSWER_LINES = 12
+"""Lines of an answer that are shown with what judges score."""
 
 
 @click.group(cls=EdisonGroup)
 def assist() -> None:
-    """Draft an objective, a rubric, prompts or a change, for you to accept.
+    """Draft an objective, a rubric, prompts or settings, for you to accept.
 
     A model writes drafts; each becomes a file only if you accept it. The cost is shown first, and a
     stored draft of the last hour costs nothing. On a terminal you accept, edit, redo or discard;
@@ -208,6 +66,7 @@ def assist() -> None:
       edison assist rubric --yes
       edison assist prompts --constrain "at most 80 words"
       edison assist improve --focus "shorter replies"
+      edison assist judges --try return-how
     """
 
 
@@ -219,7 +78,7 @@ def assist() -> None:
 )
 @click.option("--improve", is_flag=True, help="Improve the objective that is there.")
 @click.option("--detail", is_flag=True, help="Write longer objectives.")
-@_shared
+@shared_options
 @click.pass_obj
 def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Draft the objective of an experiment, each with a focus of its own.
@@ -231,7 +90,7 @@ def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist objective --hints "openings of short stories" --count 5
       edison assist objective support-reply --improve --detail
     """
-    terminal, project, chosen = _opened(state, experiment, "assist objective")
+    terminal, project, chosen = open_experiment(state, experiment, "assist objective")
     current = chosen.file.objective if given["improve"] else ""
     if given["improve"] and not current:
         raise UsageError(f"{chosen.id} has no objective", hint="write one: leave out --improve")
@@ -247,7 +106,7 @@ def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
     Assistance(
         terminal,
         project,
-        _drafter(state, project, given["by"]),
+        drafter_of(state, project, given["by"]),
         objective_kind(given["count"]),
         question,
         lambda drafts: [Option(draft.focus, draft.text) for draft in drafts],
@@ -260,7 +119,7 @@ def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
 @assist.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option("--name", metavar="NAME", help="Name of the rubric; default: the experiment's.")
-@_shared
+@shared_options
 @click.pass_obj
 def rubric(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Draft a rubric from the objective of an experiment.
@@ -272,15 +131,15 @@ def rubric(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist rubric
       edison assist rubric support-reply --name tone
     """
-    terminal, project, chosen = _opened(state, experiment, "assist rubric")
-    objective = _objective(chosen)
+    terminal, project, chosen = open_experiment(state, experiment, "assist rubric")
+    objective = objective_of(chosen)
     name = given["name"] or chosen.id
     path = f"{project.file.paths.rubrics}/{name}.yaml"
 
     Assistance(
         terminal,
         project,
-        _drafter(state, project, given["by"]),
+        drafter_of(state, project, given["by"]),
         RUBRIC,
         rubric_question(objective),
         lambda drafts: [Option(path, rubric_text(name, drafts))],
@@ -300,7 +159,7 @@ def rubric(state: CliState, /, experiment: str | None, **given: Any) -> None:
     "--input", "inputs", multiple=True, metavar="NAME",
     help="Input of the prompt; repeatable; default: those of the experiment's first prompt.",
 )  # fmt: skip
-@_shared
+@shared_options
 @click.pass_obj
 def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Draft prompts in three styles from the objective and the rubric of an experiment.
@@ -312,11 +171,10 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist prompts
       edison assist prompts support-reply --constrain "at most 80 words"
     """
-    terminal, project, chosen = _opened(state, experiment, "assist prompts")
-    objective = _objective(chosen)
+    terminal, project, chosen = open_experiment(state, experiment, "assist prompts")
+    objective = objective_of(chosen)
     inputs = given["inputs"] or [*chosen.prompts[0].inputs]
-    rubric = chosen.rubric
-    criteria = [f"{each.name}: {each.description}" for each in rubric.criteria] if rubric else []
+    criteria = _criteria(chosen)
 
     def file(option: Option) -> DraftFile:
         name = f"{chosen.id}-{option.name}"
@@ -326,7 +184,7 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
     Assistance(
         terminal,
         project,
-        _drafter(state, project, given["by"]),
+        drafter_of(state, project, given["by"]),
         prompt_kind(inputs),
         prompt_question(objective, criteria, inputs, given["constraints"]),
         lambda drafts: [
@@ -343,7 +201,7 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
 @click.option(
     "--focus", required=True, metavar="TEXT", help="What is to be better, in 3 to 500 characters."
 )
-@_shared
+@shared_options
 @click.pass_obj
 def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Draft a small change to a prompt, before it is measured.
@@ -356,7 +214,7 @@ def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist improve --focus "shorter replies"
       edison assist improve support-reply --focus "quote the policy"
     """
-    terminal, project, chosen = _opened(state, experiment, "assist improve")
+    terminal, project, chosen = open_experiment(state, experiment, "assist improve")
     fewest, most = FOCUS
     focus = given["focus"].strip()
     if not fewest <= len(focus) <= most:
@@ -365,7 +223,7 @@ def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
     Assistance(
         terminal,
         project,
-        _drafter(state, project, given["by"]),
+        drafter_of(state, project, given["by"]),
         improvement_kind(target),
         improvement_question(target, focus),
         lambda draft: [Option(draft.note, draft.text)],
@@ -375,21 +233,190 @@ def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
     ).settle(yes=given["yes"])
 
 
-def _objective(experiment: Experiment) -> str:
-    if not experiment.file.objective:
-        hint = f"write one: edison assist objective {experiment.id}"
-        raise UsageError(f"{experiment.id} has no objective", hint=hint)
-    return experiment.file.objective
+@assist.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@shared_options
+@click.pass_obj
+def models(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Propose 2 or 3 models for an experiment: fast, balanced and smart.
+
+    Proposes models of models.yaml that can be called, models of vendors whose key is set, and an
+    installed local model; none above $0.01 per 1K tokens, the mean of input and output. Those
+    that models.yaml lacks are added to it.
+
+    Examples:
+      edison assist models
+      edison assist models support-reply --yes
+    """
+    terminal, project, chosen = open_experiment(state, experiment, "assist models")
+    reachable = reachable_models(project, "generate", without=_judging(project, chosen))
+    _tell_left_out(terminal, reachable)
+
+    def options(drafts: Sequence[ModelDraft]) -> list[Option]:
+        made = models_file(project, chosen, drafts)
+        notes = tuple(
+            f"{each.role}: {each.candidate.id} ({each.candidate.price}). {each.reason}"
+            for each in drafts
+        )
+        others[made.text] = made.others
+        return [Option(f"models of {chosen.id}", made.text, notes=notes)]
+
+    others: dict[str, Mapping[str, str]] = {}
+    Assistance(
+        terminal,
+        project,
+        drafter_of(state, project, given["by"]),
+        models_kind(reachable),
+        models_question(objective_of(chosen), reachable),
+        options,
+        partial(_experiment_file, project, chosen, others),
+        extension=".yaml",
+        told={"experiment": chosen.id, **_left_out(reachable)},
+        as_diff=True,
+    ).settle(yes=given["yes"])
 
 
-def _opened(
-    state: CliState, experiment: str | None, action: str
-) -> tuple[Terminal, Project, Experiment]:
-    terminal, project = Terminal(state), open_project(state)
-    chosen = find_experiment(project, experiment)
-    require_editor(project, action)
-    return terminal, project, chosen
+@assist.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option("--try", "case", metavar="CASE", help="Show what each judge scores for this case.")
+@shared_options
+@click.pass_obj
+def judges(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Propose the judges of an experiment.
+
+    Proposes 1 to 5 models that score the rubric, how their scores are combined, and a model that
+    compares answers by pairs, if that helps. A model that answers does not judge. With --try the
+    stored answer to a case, or a new one, is scored by each of them before you decide.
+
+    Examples:
+      edison assist judges
+      edison assist judges support-reply --try return-how
+    """
+    terminal, project, chosen = open_experiment(state, experiment, "assist judges")
+    if chosen.rubric is None:
+        hint = f"write one: edison assist rubric {chosen.id}"
+        raise UsageError(f"{chosen.id} has no rubric that judges could score", hint=hint)
+    case = None if given["case"] is None else find_case(project, chosen, given["case"])
+    answering = [model.name for _, model, _ in chosen.models]
+    reachable = reachable_models(project, "judge", without=answering)
+    _tell_left_out(terminal, reachable)
+
+    def options(panel: PanelDraft) -> list[Option]:
+        made = judges_file(project, chosen, panel)
+        notes = [
+            f"{each.candidate.id} ({each.candidate.price}). {each.reason}" for each in panel.judges
+        ]
+        notes += [f"combined by {panel.combine}"] if len(panel.judges) > 1 else []
+        notes += [f"pairs by {panel.pairwise.id}"] if panel.pairwise is not None else []
+        others[made.text] = made.others
+        return [Option(f"judges of {chosen.id}", made.text, notes=tuple(notes))]
+
+    others: dict[str, Mapping[str, str]] = {}
+    Assistance(
+        terminal,
+        project,
+        drafter_of(state, project, given["by"]),
+        judges_kind(reachable),
+        judges_question(objective_of(chosen), _criteria(chosen), reachable),
+        options,
+        partial(_experiment_file, project, chosen, others),
+        extension=".yaml",
+        told={"experiment": chosen.id, **_left_out(reachable)},
+        as_diff=True,
+        trial=None if case is None else partial(_try_judges, state, chosen.id, case.id),
+    ).settle(yes=given["yes"])
 
 
-def _drafter(state: CliState, project: Project, by: str | None) -> Drafter:
-    return Drafter(project, assistant_of(project, by), run_context(project, offline=state.offline))
+@assist.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@shared_options
+@click.pass_obj
+def limits(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Propose stop rules, and the budget that follows from them.
+
+    The model proposes when a loop stops; the budget and the limit of tokens are computed from the
+    plan of that loop, with room for retries. A loop that would cost more than the budget of the
+    project is not proposed.
+
+    Examples:
+      edison assist limits
+      edison assist limits support-reply --yes
+    """
+    terminal, project, chosen = open_experiment(state, experiment, "assist limits")
+    Assistance(
+        terminal,
+        project,
+        drafter_of(state, project, given["by"]),
+        limits_kind(project, chosen),
+        limits_question(project, chosen),
+        lambda draft: [
+            Option(
+                f"stop rules of {chosen.id}",
+                limits_file(project, chosen, draft).text,
+                notes=(draft.reason, draft.budget),
+            )
+        ],
+        lambda option: DraftFile(project, chosen.path, option.text),
+        extension=".yaml",
+        told={"experiment": chosen.id},
+        as_diff=True,
+    ).settle(yes=given["yes"])
+
+
+def _experiment_file(
+    project: Project,
+    experiment: Experiment,
+    others: Mapping[str, Mapping[str, str]],
+    option: Option,
+) -> DraftFile:
+    """Return the experiment as an option has it, with the files of the last proposal."""
+    last = [*others.values()][-1]
+    return DraftFile(project, experiment.path, option.text, others.get(option.text, last))
+
+
+def _judging(project: Project, experiment: Experiment) -> set[str]:
+    """Return the models that judge or refine and do not answer."""
+    answering = {model.name for _, model, _ in experiment.models}
+    return project.other_models_of(experiment) - answering
+
+
+def _criteria(experiment: Experiment) -> list[str]:
+    rubric = experiment.rubric
+    return [f"{each.name}: {each.description}" for each in rubric.criteria] if rubric else []
+
+
+def _tell_left_out(terminal: Terminal, reachable: ReachableModels) -> None:
+    for note in reachable.notes():
+        terminal.note(note)
+
+
+def _left_out(reachable: ReachableModels) -> dict[str, Any]:
+    return {
+        "too_expensive": [*reachable.too_expensive],
+        "without_price": [*reachable.without_price],
+        "without_key": [*reachable.without_key],
+    }
+
+
+def _try_judges(state: CliState, experiment: str, case: str, made: DraftFile) -> TrialReport:
+    """Score the answer to a case with the proposed judges."""
+    project = made.changed()
+    context = run_context(project, offline=state.offline)
+    try:
+        found = try_panel(project, project.experiment(experiment), case, context)
+    except (CallError, NotAnswered) as error:
+        raise CallFailed(str(error), hint="see: edison models test") from None
+    simulated = {name for name, model in project.models.items() if model.simulated}
+
+    def named(name: str) -> str:
+        return f"{name} (simulated)" if name in simulated else name
+
+    head = f"case {case}, answered by {named(found.model)}:"
+    lines = [head, *(f"  {line}" for line in redacted(found.answer).splitlines()[:_ANSWER_LINES])]
+    lines += [f"  not judged: {found.reason}"] if found.reason else []
+    for judge in found.judges:
+        lines.append(f"{named(judge.name)}: {score(judge.score)}")
+        for each in judge.criteria:
+            shown = each.missing or score(each.score)
+            lines.append(f"  {each.criterion}: {shown}  {each.reason}".rstrip())
+    return TrialReport({"tried": found.as_json()}, lines)

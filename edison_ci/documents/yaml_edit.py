@@ -17,11 +17,12 @@ from edison_ci.documents.yaml_text import read_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.documents.marks import Mark
+    from edison_ci.documents.marks import Json, Mark
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+()-]+)*|\d{4}-\d{2}-\d{2}")
 _WIDTH = 96
 _WORDS = frozenset({"null", "true", "false"})
+_COMMENT = re.compile(r"[ \t](#.*)\Z")
 
 
 def scalar(text: str) -> str:
@@ -78,22 +79,87 @@ def with_text(text: str, key: str, given: str, *, after: str) -> str:
 
     Without a former one it comes after another key.
     """
+    folded = textwrap.wrap(" ".join(given.split()), _WIDTH, break_long_words=False)
+    return _with_block(text, key, [f"{key}: >-", *(f"  {line}" for line in folded)], after)
+
+
+def with_value(text: str, key: str, given: Json, *, after: str) -> str:
+    """Return the text of a file with a value under a key, on one line; its comment stays."""
+    return _with_block(text, key, [f"{key}: {flow(given)}"], after)
+
+
+def with_members(text: str, key: str, given: Mapping[str, Json], *, after: str) -> str:
+    """Return the text of a file with values in the map under a key; its other members stay."""
+    document = read_yaml(text, "")
+    marks, known = document.root.children, document.value
+    assert isinstance(marks, dict), "the file is a mapping"
+    assert isinstance(known, dict), "the file is a mapping"
+    mark, lines = marks.get(key), text.splitlines()
+    former = known.get(key)
+    if mark is None or not isinstance(former, dict) or not isinstance(mark.children, dict):
+        return with_value(text, key, dict(given), after=after)
+    if mark.line == mark.key_line or not former:
+        return with_value(text, key, {**former, **given}, after=after)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    column = next(iter(mark.children.values())).key_column
+    last = _extent(lines, max(child.key_line for child in mark.children.values()), column)
+    edits = []
+    for member, value in given.items():
+        row = f"{' ' * column}{member}: {flow(value)}"
+        if (place := mark.children.get(member)) is None:
+            edits.append((last, last, row))
+            continue
+        end = _extent(lines, place.key_line, column)
+        former_row = lines[place.key_line] if end == place.key_line + 1 else ""
+        edits.append((place.key_line, end, _with_comment(row, former_row)))
+    edits.reverse()  # new members are inserted at the same line, the last one first
+    for start, end, row in sorted(edits, key=lambda edit: edit[0], reverse=True):
+        lines[start:end] = [row]
+    return newline.join([*lines, ""])
+
+
+def flow(given: Json) -> str:
+    """Return a value as YAML on one line."""
+    if isinstance(given, dict):
+        return f"{{{', '.join(f'{scalar(name)}: {flow(each)}' for name, each in given.items())}}}"
+    if isinstance(given, list):
+        return f"[{', '.join(map(flow, given))}]"
+    return scalar(given) if isinstance(given, str) else json.dumps(given)
+
+
+def _with_block(text: str, key: str, block: list[str], after: str) -> str:
+    """Return the text with lines in the place of a key and its value, or after another key."""
     newline = "\r\n" if "\r\n" in text else "\n"
     marks = read_yaml(text, "").root.children
     assert isinstance(marks, dict), "the file is a mapping"
-    folded = textwrap.wrap(" ".join(given.split()), _WIDTH, break_long_words=False)
-    block = [f"{key}: >-{newline}", *(f"  {line}{newline}" for line in folded)]
-    lines = text.splitlines(keepends=True)
+    lines = text.splitlines()
     known = marks.get(key)
     start = (known or marks[after]).key_line
+    end = _extent(lines, start, 0)
+    if known is not None and end == start + 1 and len(block) == 1:
+        block = [_with_comment(block[0], lines[start])]
+    return newline.join([*lines[: start if known else end], *block, *lines[end:], ""])
+
+
+def _extent(lines: list[str], start: int, indent: int) -> int:
+    """Return the line after a key and its value; later comments and blanks are not part of it."""
     end = start + 1
     for place in range(start + 1, len(lines)):
-        if lines[place].strip() and not lines[place].startswith((" ", "\t")):
+        line = lines[place].strip()
+        inner = len(lines[place]) - len(lines[place].lstrip())
+        # The items of a list may stand in the column of their key.
+        if line and inner <= indent and not (inner == indent and line.startswith("- ")):
             break
-        end = place + 1 if lines[place].strip() else end
-    if lines and not lines[-1].endswith("\n"):
-        lines[-1] += newline
-    return "".join([*lines[: start if known else end], *block, *lines[end:]])
+        end = place + 1 if line and not line.startswith("#") else end
+    return end
+
+
+def _with_comment(row: str, former: str) -> str:
+    """Return a line with the comment of the former one, in the same column if there is room."""
+    found = _COMMENT.search(former)
+    if found is None or any(quote in former for quote in "\"'"):
+        return row
+    return f"{row.ljust(found.start(1) - 2)}  {found[1]}"
 
 
 def _list(text: str, key: str) -> Mark | None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
 
+LOCAL = "local"
+"""The prefix of models that run in this process."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _FRESH_TRUST = (
     "# yaml-language-server: $schema=schemas/trust.schema.json\n"
@@ -73,19 +75,30 @@ class ModelEdit:
     """Workflows that run edison and have no place for the key."""
 
 
-def prepare_model(project: Project, request: ModelRequest) -> ModelEdit:
-    """Return the edits that add a model; raises UsageError, and writes nothing."""
+def name_of_model(wanted: str) -> str:
+    """Return the name in models.yaml of a model that is added without one."""
+    return _NOT_IN_NAMES.sub("-", wanted.rpartition("/")[2]).strip("-.") or "model"
+
+
+def prepare_model(
+    project: Project, request: ModelRequest, changed_before: Mapping[str, str] | None = None
+) -> ModelEdit:
+    """Return the edits that add a model; raises UsageError, and writes nothing.
+
+    Several are added one after another, each to the files that the one before has changed.
+    """
+    known = changed_before or {}
     entry = _entry(request)
-    last = str(entry["model"]).rpartition("/")[2]
-    name = request.called or _NOT_IN_NAMES.sub("-", last).strip("-.") or "model"
+    name = request.called or name_of_model(str(entry["model"]))
     path = project.file.paths.models
-    text = _text(project.root, path) or "version: 1\n"
+    text = known.get(path) or _text(project.root, path) or "version: 1\n"
     changed = _with_model(text, name, entry)
     model = _verified(path, text, changed, name)
     trust, trusted, built_in = _trust(project, model, named=request.base_url is not None)
     files = {**trust, path: changed}
     without_place = []
-    for file, before in _workflows(project.root):
+    for file, found in _workflows(project.root):
+        before = known.get(file, found)
         after = with_variables(before, Variables.of([model]))
         missing = [env for env in model.keys.values() if f"{env}:" not in after]
         if after != before:
@@ -127,6 +140,8 @@ def vendor_model(vendor: str) -> Model:
 def _entry(request: ModelRequest) -> dict[str, Any]:
     """Return the entry as it is written."""
     prefix, slash, rest = request.name.partition("/")
+    if prefix == LOCAL and rest and request.base_url is None:
+        return {"provider": LOCAL, "model": rest}
     vendor = VENDORS.get(prefix) if slash else None
     if vendor is None and request.base_url is None:
         hint = did_you_mean(prefix, VENDORS, label="vendors")

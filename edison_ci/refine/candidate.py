@@ -163,12 +163,14 @@ class OverlayTree:
         return io.BytesIO(self.text.encode("utf-8", "surrogatepass"))
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
-        return self.tree.names(folder)
+        """Return the names in a folder, with that of the changed file."""
+        found = self.tree.names(folder)
+        parent, _, name = files.inside(self.path).rpartition("/")
+        return sorted({*found, name}) if folder.strip("./") == parent else found
 
     def exists(self, path: str) -> bool:
         """Whether a path exists."""
-        return self.tree.exists(path)
+        return path == self.path or self.tree.exists(path)
 
 
 def change_of(target: RefineTarget, diff: str) -> Change:

@@ -1,9 +1,9 @@
-"""Replies of the simulated assistant: drafts of objectives, rubrics, prompts and cases.
+"""Replies of the simulated assistant: drafts of objectives, rubrics, prompts, cases and settings.
 
 The kind of draft is given by the keys of the schema of the reply (`objectives`, `criteria`,
-`prompts`, `cases`, or `diff` for a change of a prompt), which may be written in the message, else
-by the words of the message; its topic is in the last user message, in blocks or not. It replies
-with JSON of that schema.
+`prompts`, `cases`, `models`, `judges`, `max_iterations`, or `diff` for a change of a prompt), which
+may be written in the message, else by the words of the message; its topic is in the last user
+message, in blocks or not. It replies with JSON of that schema.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ _OPENINGS = ("Hello,", "Hi there,", "Good morning.", "Quick one:", "Sorry to bot
 _CLOSINGS = ("Thanks!", "Please answer soon.", "It is urgent.", "No hurry.", "Best regards.", "")
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)")
 _EDGE_EVERY = 8
+_ROOM = re.compile(r"room for at most (\d{1,3}) iterations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ class DraftRequest:
     message: str
     """The whole message."""
     count: int | None = None
+    choices: tuple[str, ...] = ()
+    """The models that may be proposed, cheapest first."""
 
 
 def objectives(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
@@ -126,6 +129,54 @@ def cases(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
         edge = _EDGES[(number // _EDGE_EVERY) % len(_EDGES)] if number % _EDGE_EVERY == 0 else None
         found.append(_case(request, rng, number, edge))
     return found
+
+
+_ROLES = {
+    "fast": "It answers quickly, which is enough where the task is easy.",
+    "balanced": "It is a compromise between the others.",
+    "smart": "It is the one to ask where the task is hard.",
+}
+
+
+def models(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
+    """Return the cheapest, the middle and the most expensive model of the list."""
+    known = request.choices
+    chosen = {"fast": known[:1], "smart": known[-1:]}
+    if len(known) > 2:
+        chosen = {"fast": known[:1], "balanced": (known[len(known) // 2],), "smart": known[-1:]}
+    return [
+        {"role": role, "model": name, "reason": _ROLES[role]}
+        for role, names in chosen.items()
+        for name in names
+    ]
+
+
+def judges(request: DraftRequest, rng: Random) -> dict[str, Any]:
+    """Return up to three judges of the list."""
+    known = request.choices
+    chosen = [*dict.fromkeys((*known[:1], *known[len(known) // 2 :][:1], *known[-1:]))]
+    why = "It scores every criterion, and says why."
+    return {
+        "judges": [{"model": name, "reason": why} for name in chosen],
+        "combine": "median" if len(chosen) > 2 else "mean",
+        "pairwise": "",
+    }
+
+
+def limits(request: DraftRequest, rng: Random) -> dict[str, Any]:
+    """Return stop rules that suit most tasks, within the room that is given."""
+    room = _ROOM.search(request.message)
+    iterations = min(8, int(room[1])) if room else 8
+    return {
+        "max_iterations": iterations,
+        "min_delta": 0.02,
+        "window": min(2, iterations),
+        "alert_at": 0.8,
+        "prune_weak_prompts": True,
+        "stop_if_no_refinement": True,
+        "adaptive_sampling": False,
+        "reason": "Most prompts gain little after a few rounds; two idle ones are enough to stop.",
+    }
 
 
 def _case(
@@ -263,7 +314,11 @@ DRAFTS: dict[str, Draft] = {
     "criteria": criteria,
     "prompts": prompts,
     "objectives": objectives,
+    "models": models,
 }
+SETTINGS = {"judges": judges, "max_iterations": limits}
+"""Drafts that are one object, not a list."""
+_KINDS = (*DRAFTS, *SETTINGS, "diff")
 _KIND_SIGNS = {
     "cases": re.compile(r"\b(?:test )?(?:cases|rows|questions|dataset)\b", re.I),
     "criteria": re.compile(r"\b(?:rubric|criteria)\b", re.I),
@@ -292,17 +347,18 @@ def assist(request: Request, options: SimOptions | None = None) -> Completion:
         return refine(request, options)
     rng = random_stream(draw_key(request), options.seed, "assist")
     wanted = _draft_request(said[:MAX_CHARS], told, _size(schema, kind))
-    draft = fit_to_schema({kind: DRAFTS[kind](wanted, rng)}, schema, rng)
+    made = SETTINGS[kind](wanted, rng) if kind in SETTINGS else {kind: DRAFTS[kind](wanted, rng)}
+    draft = fit_to_schema(made, schema, rng)
     return make_completion(request, options, json.dumps(draft, ensure_ascii=False), PACE, rng)
 
 
 def _kind(schema: dict[str, Any], told: str) -> str:
     keys = schema.get("properties")
-    for kind in (*DRAFTS, "diff"):
+    for kind in _KINDS:
         if isinstance(keys, dict) and kind in keys:
             return kind
     if written := _WRITTEN_SCHEMA.search(told):
-        kind = next((kind for kind in (*DRAFTS, "diff") if f'"{kind}":' in written[0]), "")
+        kind = next((kind for kind in _KINDS if f'"{kind}":' in written[0]), "")
         if kind:
             return kind
     places = {
@@ -328,7 +384,10 @@ def _draft_request(said: str, told: str, size: int | None) -> DraftRequest:
     topic = _topic(lines[-1] if blocks is None and lines else " ".join(lines[:1]))
     found = _COUNT.search(told)
     count = size or (int(found[1]) if found else None)
-    return DraftRequest(task_of_prompt(shown), topic or "answer what is asked", told, count)
+    listed = next((block.text for block in blocks or () if block.name == "models"), "")
+    choices = tuple(line.partition(": ")[0] for line in listed.splitlines())
+    task = task_of_prompt(shown)
+    return DraftRequest(task, topic or "answer what is asked", told, count, choices)
 
 
 def _topic(line: str) -> str:

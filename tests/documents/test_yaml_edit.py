@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.documents.yaml_edit import scalar, with_entry, without_entry
+from edison_ci.documents.yaml_edit import (
+    scalar,
+    with_entry,
+    with_members,
+    with_value,
+    without_entry,
+)
 from edison_ci.documents.yaml_text import read_yaml
 
 ENTRY = {"case": "new", "reason": "it is: odd"}
@@ -104,3 +110,46 @@ def test_every_way_to_write_a_list_takes_a_further_entry(text: str) -> None:
 def test_a_text_is_quoted_where_it_has_to_be(text: str, shown: str) -> None:
     assert scalar(text) == shown
     assert read_yaml(f"key: {shown}\n", "").value == {"key": text}
+
+
+SETTINGS = """\
+experiment: one
+models: [small]   # try another
+judges:
+  # who scores
+  pointwise:
+    - judge
+  combine: mean   # of all
+  # the last comment
+
+stop: {window: 3}  # soon
+"""
+
+
+def test_a_value_takes_the_place_of_the_former_and_its_comment_stays() -> None:
+    assert with_value(SETTINGS, "models", ["a", "b"], after="experiment") == SETTINGS.replace(
+        "models: [small]   #", "models: [a, b]    #"
+    )
+    longer = with_value(SETTINGS, "models", ["a long name", "1"], after="experiment")
+    assert 'models: [a long name, "1"]  # try another\n' in longer
+    assert with_value(SETTINGS, "tags", ["x"], after="models") == SETTINGS.replace(
+        "\njudges:", "\ntags: [x]\njudges:"
+    )
+
+
+def test_members_of_a_map_change_and_the_others_stay() -> None:
+    changed = with_members(
+        SETTINGS,
+        "judges",
+        {"pairwise": {"by": "c"}, "pointwise": ["a", "b"], "graders": []},
+        after="models",
+    )
+    assert changed == SETTINGS.replace(
+        "  pointwise:\n    - judge\n", "  pointwise: [a, b]\n"
+    ).replace("# of all\n", "# of all\n  pairwise: {by: c}\n  graders: []\n")
+    assert "stop: {window: 2, budget_usd: 1.5}  # soon\n" in with_members(
+        SETTINGS, "stop", {"window": 2, "budget_usd": 1.5}, after="models"
+    )
+    assert with_members(SETTINGS, "split", {"seed": 1}, after="stop").endswith(
+        "# soon\nsplit: {seed: 1}\n"
+    )
