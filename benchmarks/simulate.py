@@ -1,10 +1,10 @@
 """Do the methods of edison_ci.stats keep their promises? Simulated, as a Markdown table.
 
-    python -m benchmarks.simulate [--quick] [--runs N] [--write docs/statistics.md]
+    python -m benchmarks.simulate [--quick] [--runs N] [--only NAME] [--write docs/statistics.md]
 
 The full form has 10,000 data sets in every cell, so a share near 5% is known to about 0.4 points
 (two standard errors); --quick has 400. `--write` replaces what stands between the marks in the
-file.
+file. `--only` renews one table that has random numbers of its own, and leaves the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import simulate_cells, simulate_edges, simulate_harm, simulate_watching
+from benchmarks import (
+    simulate_cells,
+    simulate_edges,
+    simulate_harm,
+    simulate_trials,
+    simulate_watching,
+)
 from benchmarks.simulate_figures import Figures, Setting
 from benchmarks.simulate_repeated import repeated_inputs
 
@@ -30,12 +36,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs a cell, not {FULL}")
     parser.add_argument("--runs", type=int, help="runs a cell")
     parser.add_argument("--write", type=Path, help="file whose marked part is replaced")
+    own = {table.__name__: table for table in simulate_trials.TABLES}
+    parser.add_argument("--only", choices=own, help="one table that can be renewed by itself")
     args = parser.parse_args()
     runs = args.runs or (QUICK if args.quick else FULL)
-    text = report(runs)
+    found = own[args.only](Setting(runs, np.random.default_rng(SEED))) if args.only else None
+    text = report(runs) if found is None else markdown(found)
     print(text)
     if args.write:
-        args.write.write_text(replaced(args.write.read_text(encoding="utf-8"), text), "utf-8")
+        before = args.write.read_text(encoding="utf-8")
+        after = replaced(before, text) if found is None else renewed(before, found)
+        args.write.write_text(after, "utf-8")
 
 
 def report(runs: int) -> str:
@@ -48,6 +59,7 @@ def report(runs: int) -> str:
         *simulate_harm.TABLES,
         *simulate_watching.TABLES,
         repeated_inputs,
+        *simulate_trials.TABLES,
     )
     for table in tables:
         figures = table(setting)
@@ -76,6 +88,17 @@ def replaced(text: str, part: str) -> str:
     if not found or not closed:
         raise SystemExit(f"the file has no marks {START!r} and {END!r}")
     return f"{before}{START}\n\n{part}\n\n{END}{after}"
+
+
+def renewed(text: str, figures: Figures) -> str:
+    """Return the text with one table renewed, or added as the last one."""
+    before, closed, after = text.partition(END)
+    heading, old, rest = before.partition(f"### {figures.title}\n")
+    if not closed or START not in before:
+        raise SystemExit(f"the file has no marks {START!r} and {END!r}")
+    _, following, others = rest.partition("\n### ") if old else ("", "", "")
+    tail = f"### {others.rstrip()}\n\n" if following else ""
+    return f"{heading.rstrip()}\n\n{markdown(figures)}\n\n{tail}{END}{after}"
 
 
 if __name__ == "__main__":

@@ -206,7 +206,7 @@ def _entry(project: Project, report: _Report, day: str) -> ApprovalEntry:
         judges=report.standing.judges,
         combine=report.panel.combine,
         models=tuple(judge.label for judge in report.panel.judges),
-        **dataclasses.asdict(terms),
+        **{name: value for name, value in dataclasses.asdict(terms).items() if value is not None},
         n=found.n,
         floor=asked.min_kappa,
         min_n=asked.min_n,

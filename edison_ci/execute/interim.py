@@ -26,12 +26,13 @@ from edison_ci.store.runs import add_event, move_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from edison_ci.config.models import Model
     from edison_ci.decide.conclusion import Conclusion
     from edison_ci.execute.runner import Answer, Runner, RunWork
     from edison_ci.plan.interim_analysis import Kind
+    from edison_ci.records import Case
 
     Operation = Callable[[sqlite3.Connection], None]
 
@@ -59,6 +60,55 @@ class InterimHooks:
     on_interim: Callable[[InterimAnalysis, bool], None]
 
 
+class BatchedCases:
+    """Fills a run with batches of cases, as long as their source yields any.
+
+    Nothing about the batches is stored: a trial that stopped is not resumed, and a repeated one
+    takes the same cases from the store.
+    """
+
+    conclusion = None
+
+    def __init__(
+        self,
+        batches: Iterator[Sequence[Case]],
+        work: RunWork,
+        runner: Runner,
+        can_go_on: Callable[[], bool],
+    ) -> None:
+        self._batches, self._work, self._runner = batches, work, runner
+        self._can_go_on = can_go_on
+        progress = runner.progress
+        progress.most = progress.total
+        progress.total = 0
+        progress.planned_by_client.clear()
+
+    async def run(self, answer: Callable[[Model], Answer]) -> None:
+        """Fill batch after batch."""
+        for batch in self._batches:
+            stage = WorkStage(range(self._work.repeats), cases=tuple(batch))
+            await fill_stage(self._runner, self._work, stage, len(batch), answer)
+            if self._runner.progress.stopped_by is not None or not self._can_go_on():
+                return
+
+
+async def fill_stage(
+    runner: Runner,
+    work: RunWork,
+    stage: WorkStage,
+    cases: int,
+    answer: Callable[[Model], Answer],
+) -> None:
+    """Fill the cells of a stage, and wait until they are stored; `cases` are those of the run."""
+    progress = runner.progress
+    work.stage = stage
+    planned = work.cells_by_client(cases, stage)
+    progress.planned_by_client.update(planned)
+    progress.total += planned.total()
+    await runner.run(work.clients(answer))
+    await runner.finish()
+
+
 class InterimRounds:
     """Fills a run round by round."""
 
@@ -79,12 +129,7 @@ class InterimRounds:
         """Fill rounds until every gate is decided or nothing is left to measure."""
         progress = self._runner.progress
         for interim, stage in self._rounds():
-            self._work.stage = stage
-            planned = self._work.cells_by_client(self._rules.cases, stage)
-            progress.planned_by_client.update(planned)
-            progress.total += planned.total()
-            await self._runner.run(self._work.clients(answer))
-            await self._runner.finish()
+            await fill_stage(self._runner, self._work, stage, self._rules.cases, answer)
             if progress.stopped_by is not None or not self._hooks.can_analyse():
                 self.conclusion = None
                 return

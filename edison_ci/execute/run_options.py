@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -18,6 +18,7 @@ from edison_ci.store.runs import TRIAL
 
 if TYPE_CHECKING:
     import datetime as dt
+    import sqlite3
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from edison_ci.config.experiment import Gate
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from edison_ci.execute.outputs import ImportedAnswers
     from edison_ci.execute.progress import Progress
     from edison_ci.execute.regrade import StoredAnswers
-    from edison_ci.execute.runner import Grading
+    from edison_ci.execute.runner import Grading, RunWork
     from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.plan.plan import Plan
-    from edison_ci.records import RunStatus
+    from edison_ci.records import Case, RunStatus
     from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.runs import Run
 
@@ -119,6 +120,16 @@ class BaseReference:
         }
 
 
+class CaseRounds(Protocol):
+    """Chooses the cases of a run batch by batch."""
+
+    def __call__(
+        self, reader: sqlite3.Connection, run_id: str, work: RunWork
+    ) -> Iterator[Sequence[Case]]:
+        """Yield batches; when the next one is asked for, the cells of the last are stored."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """Dependencies of a session: providers, graders, clock and callbacks."""
@@ -127,6 +138,8 @@ class RunContext:
     grading: Callable[[Project, Experiment, ClientPool], Grading]
     answers: ImportedAnswers | None = None
     """Answers from a file that are graded, instead of asking for answers."""
+    rounds: CaseRounds | None = None
+    """Chooses the cases of a trial batch by batch, by what the batches before it showed."""
     gated: bool = True
     """Whether the gates decide about the run; they do not for a trial."""
     on_plan: Callable[[Plan], None] = lambda _: None

@@ -29,7 +29,7 @@ from edison_ci.decide.conclusion import GateQuestion, conclude
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.budgets import caps_of, shard_caps, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
-from edison_ci.execute.interim import InterimHooks, InterimRounds, InterimRules
+from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
 from edison_ci.execute.progress import (
     THE_RUN,
@@ -809,10 +809,19 @@ class Session:
         most = self._experiment.file.max_errors
         return final_status(state.reader, state.run_id, progress, max_errors=most)
 
+    def _can_go_on(self, state: _RunState, runner: Runner) -> bool:
+        """Whether the cells so far are there, and few enough in error."""
+        return self._ending(state, runner.progress)[0] is RunStatus.COMPLETED
+
     def _interims(
         self, state: _RunState, runner: Runner, cells: RunWork, ask: Ask
-    ) -> InterimRounds | None:
+    ) -> InterimRounds | BatchedCases | None:
         """Return the rounds of the run; None if the gates decide once, at the end."""
+        rounds = self._context.rounds
+        if rounds is not None:
+            batches = rounds(state.reader, state.run_id, cells)
+            can_go_on = partial(self._can_go_on, state, runner)
+            return BatchedCases(batches, cells, runner, can_go_on)
         kind = self._gates.interim_kind(cells)
         if kind is None:
             return None
@@ -820,7 +829,7 @@ class Session:
         hooks = InterimHooks(
             state.run_id,
             ask,
-            lambda: self._ending(state, runner.progress)[0] is RunStatus.COMPLETED,
+            partial(self._can_go_on, state, runner),
             state.writer.write,
             self._now,
             self._context.on_interim,

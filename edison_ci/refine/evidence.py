@@ -8,6 +8,7 @@ improvement. The sentences are sent to the refiner with later requests: changing
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -32,13 +33,16 @@ from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from edison_ci.refine.candidate import Change, RefineTarget
+    from edison_ci.stats.arrays import Range
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
 NOT_VERIFIED = "improvement not verified"
+_CLEAR_P = 0.05
+"""Two-sided p-value from which on a change of the training cases is called better or worse."""
 Decision = Literal["better", "worse", "same", "unclear"]
 _DECISIONS: dict[str, Decision] = {
     "a_better": "worse",
@@ -156,6 +160,58 @@ class SplitEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """What the looks of a sampled trial showed on the training cases."""
+
+    p_gain: float
+    """One-sided p-value for a gain, valid however often one looked."""
+    p_worse: float
+    """The same for a loss."""
+    interval: Range | None
+    """Of the gain, valid at every look."""
+    gain: float | None
+    measured: int
+    """Training cases that were taken."""
+    planned: int
+    """All training cases."""
+    clear: bool
+    """Whether further training cases are not needed."""
+
+    @property
+    def promising(self) -> bool:
+        """Whether a gain is shown, so that the held-out cases are worth their cost."""
+        return self.gain is not None and exceeds(self.gain, 0) and self.p_gain <= ACCEPTED_P
+
+    def correct(self, train: SplitEvidence) -> SplitEvidence:
+        """Return the evidence with numbers that allow for early stopping."""
+        p = min(1.0, 2 * min(self.p_gain, self.p_worse))
+        decision: Decision = "unclear"
+        if p <= _CLEAR_P and train.gain:
+            decision = "better" if exceeds(train.gain, 0) else "worse"
+        return replace(
+            train,
+            low=None if self.interval is None else self.interval.low,
+            high=None if self.interval is None else self.interval.high,
+            p=p,
+            p_gain=self.p_gain,
+            method="e-values at every look",
+            decision=decision,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """How early the trial stopped, as a sentence; empty if it took all training cases."""
+        if self.measured >= self.planned:
+            return ""
+        taken = f"{self.measured:,} of {cases(self.planned)}"
+        return f"Stopped after {taken} for training: already clear (early-stopping corrected)"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return {"measured": self.measured, "planned": self.planned, "clear": self.clear}
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Evidence of a trial of a change."""
 
@@ -169,11 +225,17 @@ class Evidence:
     growth: Growth
     from_search: bool = False
     """Whether it is the best of many on the training cases, so that their gain is biased."""
+    sampling: Sampling | None = None
+    """How the training cases were sampled; None if all cases were measured at once."""
+    outdone: str = ""
+    """Why it was not measured further: another candidate is better; empty otherwise."""
 
     @property
     def doubt(self) -> str:
         """Why the change is not proven to help; empty if it is."""
         holdout = self.holdout
+        if self.outdone:
+            return self.outdone
         if doubt := self._training_doubt():
             return doubt
         if holdout is not None and holdout.decision == "worse":
@@ -218,15 +280,25 @@ class Evidence:
         return self.holdout is not None and verified(self.holdout.n)
 
     @property
+    def spared(self) -> bool:
+        """Whether the held-out cases were not measured because there was nothing to verify."""
+        stopped = self.sampling is not None and not self.sampling.promising
+        return self.holdout is None and (stopped or bool(self.outdone))
+
+    @property
     def sentence(self) -> str:
         """The evidence as one sentence."""
         parts = [self.holdout.sentence("unseen") if self.holdout is not None else "no unseen cases"]
+        if self.spared:
+            parts = ["the unseen cases were not measured"]
         if self.train is not None:
             parts.append(self.train.sentence("training"))
         text = "; ".join(parts)
         if self.doubt:
             text += f". Not shown to help: {self.doubt}"
-        if not self.verified:
+        if self.sampling is not None and self.sampling.sentence:
+            text += f". {self.sampling.sentence}"
+        if not self.verified and not self.spared:
             n = 0 if self.holdout is None else self.holdout.n
             text += f". {NOT_VERIFIED.capitalize()}: {cases(n)} unseen, {FEWEST_HOLDOUT_CASES}"
             text += " are needed"
@@ -253,19 +325,28 @@ class Evidence:
             "cost_microusd": self.cost_microusd._asdict(),
             "blocked": self.blocked._asdict(),
             "growth": self.growth.as_json(),
+            "sampling": None if self.sampling is None else self.sampling.as_json(),
         }
 
 
 # --- computation ---------------------------------------------------------------------------------
 
 
-def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> Evidence:
+def evidence_of(
+    connection: sqlite3.Connection,
+    change: Change,
+    run_id: str,
+    sampling: Sampling | None = None,
+    outdone: str = "",
+) -> Evidence:
     """Return the evidence of a trial of a change."""
     run, target = find_run(connection, run_id), change.target
     train, holdout = split_cases(target)
     aside = quarantined_cases(target)
     splits = [_Split(connection, run, target, aside | other) for other in (holdout, train)]
     found = [split.evidence() for split in splits]
+    if sampling is not None and found[0] is not None:
+        found[0] = sampling.correct(found[0])
     means = [
         split.means() if evidence is not None else {}
         for split, evidence in zip(splits, found, strict=True)
@@ -283,7 +364,28 @@ def evidence_of(connection: sqlite3.Connection, change: Change, run_id: str) -> 
             *(cell_statuses(connection, run_id, side=side).get("blocked", 0) for side in SIDES)
         ),
         growth=Growth.of(change),
+        sampling=sampling,
+        outdone=outdone,
     )
+
+
+class PairedScores(NamedTuple):
+    """The scores of both sides of a trial, with the ids of their cases."""
+
+    pairs: Pairs
+    cases: Sequence[str]
+
+
+def training_pairs(
+    connection: sqlite3.Connection, target: RefineTarget, run_id: str
+) -> PairedScores:
+    """Return the scores of the training cases that a trial has so far."""
+    left_out = quarantined_cases(target) | split_cases(target)[1]
+    try:
+        found = _Split(connection, find_run(connection, run_id), target, left_out)
+        return PairedScores(*found.pairs(clusters_of(connection, run_id)))
+    except UsageError:  # one side has no answers
+        return PairedScores(Pairs((), ()), ())
 
 
 def split_cases(target: RefineTarget) -> tuple[frozenset[str], frozenset[str]]:
@@ -318,7 +420,7 @@ class _Split:
             return None
         if not standing.n and not standing.missing:
             return None
-        pairs, names = self._pairs(clusters)
+        pairs, names = self.pairs(clusters)
         wins = standing.head_to_head
         return SplitEvidence(
             n=standing.n,
@@ -344,7 +446,8 @@ class _Split:
         components = component_names(self.connection, self.run.id)
         return {(kind, name): self._mean(f"{kind}.{name}") for kind, name in components}
 
-    def _pairs(self, clusters: Mapping[str, str]) -> tuple[Pairs, list[str]]:
+    def pairs(self, clusters: Mapping[str, str]) -> tuple[Pairs, list[str]]:
+        """Return the scores of both sides by case, and the ids of the cases."""
         cells = _cells(self.connection, self.run, self.left_out)
         found = cells.pairs(metric_of(cells, "composite"), cells.common_variants())
         grouped = None

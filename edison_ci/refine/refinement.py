@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from contextlib import asynccontextmanager, closing
-from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -28,9 +28,10 @@ from edison_ci.operate.site import Role, Site
 from edison_ci.providers.budget import BudgetExhausted
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.refine.candidate import target_of
-from edison_ci.refine.evidence import evidence_of
+from edison_ci.refine.evidence import evidence_of, split_cases
 from edison_ci.refine.guardrails import GuardrailContext
 from edison_ci.refine.refiner import RefinePrompt, ask_refiner
+from edison_ci.refine.sampling import first_part
 from edison_ci.refine.suggestions import (
     SuggestionMaker,
     SuggestionRecord,
@@ -39,9 +40,13 @@ from edison_ci.refine.suggestions import (
     simulation_of,
     store,
 )
-from edison_ci.refine.trials import RESUME_HINT, out_of_budget
-from edison_ci.refine.weaknesses import weaknesses
+from edison_ci.refine.trials import RESUME_HINT, out_of_budget, trial_name
+from edison_ci.refine.weaknesses import quarantined_cases, weaknesses
+from edison_ci.results.weaknesses import rivals_in
 from edison_ci.spelling import did_you_mean
+from edison_ci.stats.convergence import FEWEST_SEARCH_CASES
+from edison_ci.stats.pruning import ALPHA
+from edison_ci.stats.sentences import p_words, points
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap
 from edison_ci.store.runs import find_run
@@ -271,16 +276,83 @@ async def _ask_each(
 def _trials(trials: TrialRunner, found: _RefinerReplies, options: RefineOptions) -> list[Trial]:
     """Measure every candidate that passed the guardrails; return the trials, best gain first."""
     chosen = [replies[-1] for replies in found.replies if replies[-1].candidate.ok]
+    sampled = trials.target.experiment.file.stop.adaptive_sampling
+    contest = _contest(trials, chosen, options)
     measured = []
     for number, reply in enumerate(chosen, 1):
         change = reply.candidate.change
         assert change is not None  # a candidate that passes was applied
+        dropped = contest.outdone.get(reply.candidate.version or "")
         which = f"candidate {number} of {len(chosen)}" if len(chosen) > 1 else "the candidate"
-        options.on_step(f"measuring {which} against the current prompt, on all cases")
-        result = trials.try_out(change)
+        if dropped is None:
+            cases = "on as many cases as it takes" if sampled else "on all cases"
+            options.on_step(f"measuring {which} against the current prompt, {cases}")
+            result = trials.try_out(change, sampled=sampled)
+        else:
+            result = trials.compare_on(change, dropped.cases)
         with closing(open_reader(trials.results)) as reader:
-            measured.append(Trial(reply, result, evidence_of(reader, change, result.run_id)))
-    return sorted(measured, key=lambda trial: -snap(trial.gain))
+            why = "" if dropped is None else dropped.reason
+            evidence = evidence_of(reader, change, result.run_id, result.sampling, why)
+        share = contest.cost_microusd // len(chosen)
+        result = replace(result, cost_microusd=result.cost_microusd + share)
+        measured.append(Trial(reply, result, evidence))
+    return sorted(measured, key=lambda trial: (bool(trial.evidence.outdone), -snap(trial.gain)))
+
+
+class _Outdone(NamedTuple):
+    """A candidate that another one is shown to be better than."""
+
+    reason: str
+    cases: tuple[str, ...]
+    """The training cases on which that was seen."""
+
+
+@dataclass(slots=True)
+class _Contest:
+    """What came of measuring several candidates together."""
+
+    outdone: dict[str, _Outdone] = field(default_factory=dict)
+    """The weak ones by version."""
+    cost_microusd: int = 0
+
+
+def _contest(
+    trials: TrialRunner, chosen: Sequence[RefinerReply], options: RefineOptions
+) -> _Contest:
+    """Measure several candidates on training cases, and find the weak ones.
+
+    There are two looks, at half and at all of the training cases, each with half of the error. With
+    sampling there is only the first: how many training cases are needed is then decided later.
+    """
+    target, stop = trials.target, trials.target.experiment.file.stop
+    prompts = {
+        one.candidate.version: one.candidate.change.prompt
+        for one in chosen
+        if one.candidate.change is not None and one.candidate.change.prompt is not None
+    }
+    found = _Contest()
+    if len(prompts) < 2 or not stop.prune_weak_prompts:
+        return found
+    training, half = split_cases(target)[0], first_part(target)
+    looks = [half, tuple(sorted(training))] if len(half) >= FEWEST_SEARCH_CASES else []
+    looks = looks[:1] if stop.adaptive_sampling else looks or [tuple(sorted(training))]
+    for cases in looks:
+        left = [prompt for version, prompt in prompts.items() if version not in found.outdone]
+        if len(left) < 2:
+            break
+        options.on_step(f"comparing {len(left)} candidates on {len(cases):,} training cases")
+        measured = trials.measure_versions(left, cases)
+        found.cost_microusd += measured.cost_microusd
+        versions = {str(trial_name(prompt)): prompt.version for prompt in left}
+        with closing(open_reader(trials.results)) as reader:
+            level = ALPHA / len(looks)
+            rivals = rivals_in(reader, measured.run_id, quarantined_cases(target), level=level)
+        for rival in rivals:
+            if rival.weak:
+                why = f"another candidate is better by {points(-rival.found.value)} points"
+                reason = f"{why} on {len(cases):,} training cases ({p_words(rival.found.p)})"
+                found.outdone[versions[rival.found.prompt]] = _Outdone(reason, cases)
+    return found
 
 
 def _suggestions(

@@ -23,6 +23,7 @@ from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.selection import Selection
 from edison_ci.records import PromptId, RunStatus
 from edison_ci.refine.evidence import split_cases
+from edison_ci.refine.sampling import TrialSampling
 from edison_ci.refine.weaknesses import split_part
 from edison_ci.results.spending import phase_prices
 from edison_ci.store.database import open_reader
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment
     from edison_ci.config.prompt import Prompt
-    from edison_ci.execute.run_options import RunContext, RunOutcome
+    from edison_ci.execute.run_options import CaseRounds, RunContext, RunOutcome
     from edison_ci.plan.estimate import Load
     from edison_ci.refine.candidate import Change, RefineTarget
+    from edison_ci.refine.evidence import Sampling
 
 
 LAST_REPEATS = 3
@@ -191,6 +193,8 @@ class TrialResult:
 
     run_id: str
     cost_microusd: int
+    sampling: Sampling | None = None
+    """What the looks showed, if its cases were sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +235,29 @@ class TrialRunner:
         known = self._find_trial(several, selection)
         return self._run(several, None, selection) if known is None else TrialResult(known, 0)
 
-    def try_out(self, change: Change, cases: Cases = "all") -> TrialResult:
-        """Measure a change against the current prompt."""
+    def try_out(
+        self, change: Change, cases: Cases = "all", *, sampled: bool = False
+    ) -> TrialResult:
+        """Measure a change against the current prompt; `sampled`: on as many cases as it takes."""
+        sampling = None
+        if sampled and change.prompt is not None:
+            sampling = TrialSampling(self.target, change.prompt.version)
+        found = self._compare(change, self._selection(cases), rounds=sampling)
+        return found if sampling is None else replace(found, sampling=sampling.found)
+
+    def compare_on(self, change: Change, cases: Collection[str]) -> TrialResult:
+        """Compare a change with the current prompt on some training cases."""
+        selection = replace(self._selection("train"), cases=tuple(sorted(cases)))
+        return self._compare(change, selection)
+
+    def _compare(
+        self, change: Change, selection: Selection, *, rounds: CaseRounds | None = None
+    ) -> TrialResult:
         assert change.experiment is not None  # an invalid change breaks a guardrail
         repository = Repository.find(self.target.project.root)
         commit = (repository.head() if repository is not None else None) or ""
         against = BaseReference(CURRENT_PROMPT, commit, self.target.experiment, gates=())
-        return self._run(change.experiment, against, self._selection(cases))
+        return self._run(change.experiment, against, selection, rounds=rounds)
 
     def _selection(self, cases: Cases) -> Selection:
         part = None if cases == "all" else split_part(self.target.experiment, cases)
@@ -255,7 +275,12 @@ class TrialRunner:
             return done_trial(reader, experiment.id, wanted, utc.timestamp(context.now() - reuse))
 
     def _run(
-        self, experiment: Experiment, against: BaseReference | None, selection: Selection
+        self,
+        experiment: Experiment,
+        against: BaseReference | None,
+        selection: Selection,
+        *,
+        rounds: CaseRounds | None = None,
     ) -> TrialResult:
         options = RunOptions(
             trigger=TRIAL,
@@ -265,7 +290,7 @@ class TrialRunner:
         )
         with self.open_context() as context:
             # Gates do not apply to a trial; its evidence decides.
-            ungated = replace(context, gated=False)
+            ungated = replace(context, gated=False, rounds=rounds)
             session = Session(self.target.project, experiment, ungated, against=against)
             ended = session.run(options)
         cost = self._cost(ended.run_id)

@@ -206,23 +206,32 @@ def weak_prompts(connection: sqlite3.Connection, run: Run) -> tuple[PromptContra
 
 
 def rivals_in(
-    connection: sqlite3.Connection, run_id: str, quarantined: Collection[str] = frozenset()
+    connection: sqlite3.Connection,
+    run_id: str,
+    left_out: Collection[str] = frozenset(),
+    *,
+    level: float = 0.05,
 ) -> tuple[PromptContrast, ...]:
-    """Compare the prompts of a run with the best of them; none if it has only one."""
+    """Compare the prompts of a run with the best of them; none if it has only one.
+
+    Cases in quarantine are left out, and in a loop those that are held out.
+    """
     names = _prompts(connection, run_id)
     if len(names) < 2:
         return ()
     scores: dict[str, array[float]] = {name: array("d") for name in names}
     cases: list[str] = []
     units: list[str] = []
-    for case in _by_case(connection, run_id, quarantined):
+    for case in _by_case(connection, run_id, left_out):
         if common := case.common(names):
             cases.append(case.id)
             units.append(case.unit)
             for prompt, score in common.items():
                 scores[prompt].append(score)
     clustered = any(unit.startswith("cluster ") for unit in units)
-    found = contrasts(scores, rng=generator_for(cases), clusters=units if clustered else None)
+    found = contrasts(
+        scores, rng=generator_for(cases), clusters=units if clustered else None, level=level
+    )
     return tuple(PromptContrast(one) for one in found)
 
 

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TIE, bounded, finite, mean_of, np
 from edison_ci.stats.permutation import PValue, sign_flip
+from edison_ci.stats.sequential import Units, always_valid_interval, evidence
 
 if TYPE_CHECKING:
-    from edison_ci.stats.arrays import Floats
+    from collections.abc import Mapping, Sequence
+
+    from edison_ci.stats.arrays import Floats, Range
+    from edison_ci.stats.paired import Pairs
 
 MIN_DELTA, WINDOW = 0.02, 3
 ACCEPTED_P, FEWEST_SEARCH_CASES = 0.10, 20
@@ -83,6 +87,64 @@ def accept(differences: Floats, *, rng: np.random.Generator) -> Acceptance:
     else:
         value, reason = True, "gained"
     return Acceptance(value, d.size, p.method, gain, p, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGain:
+    """What the cases so far show about a candidate, at the last of several looks (STATS 9)."""
+
+    p: float
+    """For "the candidate is better": 1 / the largest e-value, valid at any time."""
+    p_worse: float
+    """For "the candidate is worse", likewise."""
+    p_small: float
+    """For "the candidate gains less than it should", likewise."""
+    interval: Range | None
+    """Of the gain, valid at any time."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether the gain is shown, whatever the remaining cases say."""
+        return sampled_p(self.p, None) <= ACCEPTED_P
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it is shown that the gain is smaller than it should be."""
+        return self.p_small <= ACCEPTED_P / 2
+
+
+def sampled_gain(
+    pairs: Pairs,
+    *,
+    looks: Sequence[int],
+    planned: Mapping[int, int] | None = None,
+    min_gain: float = MIN_DELTA,
+) -> SampledGain:
+    """Return what sequential cases show about a candidate; `looks` count pairs or clusters.
+
+    `planned` has the number of all planned clusters by size. Stopping because a gain of `min_gain`
+    is refuted can only refuse a candidate, so it costs power and adds no error.
+    """
+    bases, heads = pairs.sides
+    units = Units.of(heads - bases, pairs.clusters, planned)
+    taken = sorted({look for look in looks if 0 < look <= units.means.size})
+    if not taken:
+        return SampledGain(1.0, 1.0, 1.0, None)
+    return SampledGain(
+        p=evidence(units, null="at most", mean=0.0, looks=taken).p,
+        p_worse=evidence(units, null="at least", mean=0.0, looks=taken).p,
+        p_small=evidence(units, null="at least", mean=min_gain, looks=taken).p,
+        interval=always_valid_interval(units, looks=taken),
+    )
+
+
+def sampled_p(sequential: float, final: float | None) -> float:
+    """Return the p-value of a sampled candidate: half of the error for each way to accept it.
+
+    `final` is the exact p-value on all cases; None if sampling stopped before the last one. Without
+    this split the exact test at the end would be one look too many.
+    """
+    return min(1.0, 2 * min(sequential, 1.0 if final is None else final))
 
 
 def verified(holdout_cases: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.stats.arrays import TOLERANCE, bounded, mean_of, np
@@ -47,6 +47,7 @@ def contrasts(
     *,
     rng: np.random.Generator,
     clusters: Sequence[str] | None = None,
+    level: float = ALPHA,
 ) -> tuple[Contrast, ...]:
     """Compare prompts with the best of them by the range of their means (after Tukey 1949).
 
@@ -54,7 +55,8 @@ def contrasts(
     often. If all prompts are alike, their scores of a case may be permuted, and the range of the
     means shows how far apart the best and the worst of them lie by chance. The worst is tested
     first; if it is weak, it leaves, and the next is tested among the rest. Declared clusters are
-    permuted as a whole. Two prompts are a sign-flip test.
+    permuted as a whole. Two prompts are a sign-flip test. Where prompts are compared several times,
+    each look has its share of the error as its `level`.
     """
     names = sorted(scores)
     columns = [bounded(scores[name], "scores", low=0, high=1) for name in names]
@@ -72,20 +74,38 @@ def contrasts(
         among = order[:size]
         gaps = [means[order[0]] - means[name] for name in among]
         kept = table[:, [names.index(name) for name in among]]
-        test = _range_test(kept, gaps, clusters, rng)
+        test = _range_test(_Question(kept, gaps, clusters, level), rng)
         # A prompt that is better than one tested before cannot be shown to be worse sooner.
         p_values = [max(p, highest) for p in test.p]
-        last = p_values[-1] > ALPHA + TOLERANCE
+        last = p_values[-1] > level + TOLERANCE
         for place in range(1, size) if last else [size - 1]:
             one = Contrast(
                 among[place], order[0], -gaps[place], len(table), test.method,
-                p_values[place], test.draws,
+                p_values[place], test.draws, level,
             )  # fmt: skip
             found.append(one)
         if last:
             break
         highest = p_values[-1]
     return tuple(sorted(found, key=lambda one: one.prompt))
+
+
+def shared_level(look: int) -> float:
+    """Return the level of a look of a series without a planned end; `look` counts from 1.
+
+    Each look has half of the error that is left: .025, .0125 and so on, together at most .05. Early
+    looks get most of it, because a prompt that is dropped early saves most.
+    """
+    if look < 1:
+        raise ValueError(f"looks count from 1, not {look!r}")
+    return float(ALPHA / 2**look)
+
+
+class _Question(NamedTuple):
+    table: Array
+    gaps: Sequence[float]
+    clusters: Sequence[str] | None
+    level: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +115,9 @@ class _RangeTest:
     draws: int | None
 
 
-def _range_test(
-    table: Array, gaps: Sequence[float], clusters: Sequence[str] | None, rng: np.random.Generator
-) -> _RangeTest:
+def _range_test(question: _Question, rng: np.random.Generator) -> _RangeTest:
     """Return for each gap how often the range of the permuted means is at least as large."""
+    table, gaps, clusters, level = question
     if table.shape[1] == 2:
         flip = sign_flip(table[:, 1] - table[:, 0], rng=rng, clusters=clusters)
         return _RangeTest((1.0, flip.value), flip.method, flip.draws)
@@ -107,7 +126,7 @@ def _range_test(
     units = units[np.ptp(units, axis=1) > TOLERANCE]
     wanted = np.asarray(gaps) * len(table) - TOLERANCE
     counts, draws = np.zeros(wanted.size), 0
-    while draws < _MOST_DRAWS and _near(counts[-1], draws):
+    while draws < _MOST_DRAWS and _near(counts[-1], draws, level):
         ranges = _permuted_ranges(units, _DRAWS, rng)
         counts += (ranges[:, None] >= wanted).sum(axis=0)
         draws += _DRAWS
@@ -116,10 +135,10 @@ def _range_test(
     return _RangeTest(p, f"range of means, permuted within {unit}", draws)
 
 
-def _near(count: float, draws: int) -> bool:
+def _near(count: float, draws: int, level: float) -> bool:
     """Whether more draws could still change the verdict: within 3.3 standard errors of it."""
-    spread = math.sqrt(ALPHA * (1 - ALPHA) * draws)
-    return abs(count - ALPHA * draws) <= 3.3 * spread
+    spread = math.sqrt(level * (1 - level) * draws)
+    return abs(count - level * draws) <= 3.3 * spread
 
 
 def _units(table: Array, clusters: Sequence[str] | None) -> Array:

@@ -8,6 +8,7 @@ import pytest
 from benchmarks import simulate
 from benchmarks import simulate_batch as batch
 from benchmarks import simulate_edges as edges
+from benchmarks import simulate_trials as trials
 from benchmarks import simulate_watching as watching
 from benchmarks.simulate_cells import AT_MARGIN, UNCHANGED
 from benchmarks.simulate_figures import Figures, Setting
@@ -19,6 +20,7 @@ from benchmarks.simulate_judges import (
 )
 from benchmarks.simulate_repeated import repeated_inputs
 from edison_ci.records import Verdict
+from edison_ci.stats.convergence import sampled_gain, sampled_p
 from edison_ci.stats.corrected import LabelledScores, corrected_mean, decide_corrected
 from edison_ci.stats.correction import holm
 from edison_ci.stats.gates import Limit, decide, decide_level
@@ -26,6 +28,7 @@ from edison_ci.stats.human_agreement import agreement_bound
 from edison_ci.stats.intervals import mean_interval
 from edison_ci.stats.other_metrics import decide_amount
 from edison_ci.stats.paired import Pairs, paired_difference
+from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.scores import Unseen, clustered_mean
 from edison_ci.stats.sequential import planned_levels, repeated_p
 from edison_ci.stats.verdicts import GateRule
@@ -203,3 +206,44 @@ def test_the_tables_of_watching_have_their_rows() -> None:
     lost = watching.evidence_by_run(rng(), "scores, noise 15", (12, 20, None), 7.0, lost=(8, 0.4))
     assert quiet.shape == lost.shape == (12,)
     assert lost[-1] > 20 > quiet[-1]
+
+
+@pytest.mark.parametrize("gain", [-0.2, 0.0, 0.05, 0.15])
+def test_sampled_trials(gain: float) -> None:
+    d = rng().normal(gain, 0.2, (25, 50)).clip(-1, 1)
+    found = trials.sampled_trials(d, rng())
+    for row, accepted, cases in zip(d, found.accepted, found.cases, strict=True):
+        looks: list[int] = []
+        for look in (20, 40, 50):
+            looks.append(look)
+            seen = sampled_gain(pairs_of(row[:look].tolist()), looks=looks)
+            if (seen.shown and row[:look].mean() > 0) or seen.hopeless:
+                break
+        assert cases == look
+        final = paired_p(pairs_of(row.tolist()), rng=rng(), side="greater").value
+        p = sampled_p(seen.p, final if look == 50 else None)
+        if abs(p - 0.1) > 0.01:  # random signs may fall either side of it
+            assert accepted == (row[:look].mean() > 0 and p <= 0.1)
+
+
+def test_the_tables_of_trials_keep_their_promises_roughly() -> None:
+    setting = Setting(60, rng())
+    table = trials.sampling(setting)
+    unchanged = [row for row in table.rows if row[0].endswith("gain +0")]
+    assert len(unchanged) == 3
+    for row in unchanged:
+        assert float(row[2]) < float(row[3]), "sampling accepts less than naive looks do"
+    for pruned in (trials.candidates(setting), trials.looped(setting)):
+        assert all(float(row[1]) <= 20 for row in pruned.rows), "6 runs a row"
+        assert max(float(row[2]) for row in pruned.rows if row[2] != "-") > 50
+
+
+def test_one_table_is_renewed_and_the_others_stay() -> None:
+    old, new = (Figures("B", "x", ("n",), ((value, "1"),), "none") for value in ("old", "new"))
+    other = simulate.markdown(Figures("A", "x", ("n",), (("a", "1"),), "none"))
+    text = f"before\n\n{simulate.START}\n\n{other}\n\n{simulate.END}\nafter\n"
+    added = simulate.renewed(text, old)
+    assert added == text.replace(other, f"{other}\n\n{simulate.markdown(old)}")
+    first = simulate.renewed(added, Figures("A", "x", ("n",), (("z", "1"),), "none"))
+    assert first == added.replace("| a | 1 |", "| z | 1 |")
+    assert simulate.renewed(added, new) == added.replace("| old |", "| new |")
