@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
+from edison_ci.cli.dataset_import import import_cases
 from edison_ci.cli.dataset_judge import (
     judge,
     overall_text,
@@ -192,10 +193,12 @@ def dataset() -> None:
       edison dataset health
       edison dataset judge support-reply
       edison dataset add --from return-how@small --expected "30 days"
+      edison dataset import cases.csv
       edison dataset edit return-how --tag reviewed
     """
 
 
+dataset.add_command(import_cases)
 dataset.add_command(add)
 dataset.add_command(tag)
 dataset.add_command(edit)

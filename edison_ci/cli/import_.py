@@ -116,6 +116,8 @@ _REPORT = click.option(
 def import_() -> None:
     """Import files of other tools, answers, traces or bundles.
 
+    A table of cases is imported with `edison dataset import`.
+
     Examples:
       edison import promptfoo promptfooconfig.yaml --into my-prompts
       edison import prompt-yml prompts/summary.prompt.yml

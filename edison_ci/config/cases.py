@@ -120,6 +120,10 @@ class RowReader:
     types: dict[str, str]
     """Declared types of inputs; other CSV cells are texts."""
     problems: list[Problem]
+    form: str = ""
+    """.csv, .jsonl or .yaml, if the name of the file does not say so."""
+    delimiter: str = ","
+    """Between the fields of a CSV file."""
     number: int = 0
     """Number of the last row read, counted from 1."""
     line: int = 0
@@ -170,10 +174,10 @@ class RowReader:
                 f"{self.entry.path} has {size:,} bytes; at most {limits.max_bytes:,}",
                 "raise limits: {max_bytes: ...} of the dataset in the experiment",
             )
-        path = self.entry.path
-        if path.endswith(".csv"):
+        form = self.form or self.entry.path
+        if form.endswith(".csv"):
             return self._csv(stream)
-        rows = self._jsonl(stream) if path.endswith(".jsonl") else self._yaml(stream)
+        rows = self._jsonl(stream) if form.endswith(".jsonl") else self._yaml(stream)
         return self._renamed(rows) if self.entry.map else rows
 
     def _renamed(self, rows: Iterator[Columns]) -> Iterator[Columns]:
@@ -230,7 +234,7 @@ class RowReader:
 
     def _csv(self, stream: BinaryIO) -> Iterator[Columns]:
         most = self.entry.limits.max_rows
-        table = CsvTable(text_lines(stream, longest=MAX_ROW_BYTES))
+        table = CsvTable(text_lines(stream, longest=MAX_ROW_BYTES), self.delimiter)
         for name in sorted(self.entry.map.keys() - set(table.header)):
             raise Fault(
                 "map",

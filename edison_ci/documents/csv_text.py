@@ -27,6 +27,7 @@ class CsvRow(NamedTuple):
     """The lines of the record, unchanged."""
     fault: Fault | None = None
     """The fault, if the number of fields is wrong."""
+    delimiter: str = ","
 
     def place(self, column: int) -> tuple[int, int]:
         """Return line and column, counted from 0, at which a field of the record starts."""
@@ -39,7 +40,7 @@ class CsvRow(NamedTuple):
                     return self.line + line, start
                 if character == '"':
                     quoted = not quoted
-                elif character == "," and not quoted:
+                elif character == self.delimiter and not quoted:
                     column, start = column - 1, offset + 1
         return (self.line + line, start) if column == 0 else (self.line, 0)
 
@@ -47,11 +48,12 @@ class CsvRow(NamedTuple):
 class CsvTable:
     """A CSV text with a header, read row by row."""
 
-    def __init__(self, lines: Iterable[str | Fault]) -> None:
+    def __init__(self, lines: Iterable[str | Fault], delimiter: str = ",") -> None:
         csv.field_size_limit(_MAX_ROW)
         self._text: list[str] = []
         self._start = self._size = 0
-        self._reader = csv.reader(self._bounded_lines(lines), strict=True)
+        self._delimiter = delimiter
+        self._reader = csv.reader(self._bounded_lines(lines), strict=True, delimiter=delimiter)
         self.header = self._header()
 
     def rows(self) -> Iterator[CsvRow]:
@@ -60,7 +62,7 @@ class CsvTable:
         while (fields := self._record()) is not None:
             number += 1
             fault = None if len(fields) == width else _ragged(len(fields), width, self._start)
-            yield CsvRow(number, self._start, fields, tuple(self._text), fault)
+            yield CsvRow(number, self._start, fields, tuple(self._text), fault, self._delimiter)
 
     def _header(self) -> list[str]:
         names = self._record()
@@ -73,7 +75,7 @@ class CsvTable:
             raise Fault("header", message, "remove columns that no prompt uses", at=at)
         if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
             raise Fault("header", "one column only", "separate columns with commas", at=at)
-        row = CsvRow(0, self._start, header, tuple(self._text))
+        row = CsvRow(0, self._start, header, tuple(self._text), None, self._delimiter)
         for index, name in enumerate(header):
             if not name:
                 hint = "name it in the first line, or remove it"
@@ -119,9 +121,9 @@ def _ragged(fields: int, width: int, line: int) -> Fault:
     return Fault(
         "ragged-row",
         f"{fields} field{'s' * (fields != 1)}, the header has {width}",
-        "quote fields that contain commas"
+        "quote fields that contain the separator"
         if fields > width
-        else "an empty field needs a comma too",
+        else "an empty field needs a separator too",
         at=(line, 0),
     )
 

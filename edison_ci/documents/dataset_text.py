@@ -147,6 +147,15 @@ def read_dataset_text(path: str, data: bytes) -> DatasetText:
     return _Lines.read(text, bom) if path.endswith(".jsonl") else _Yaml.read(text, bom)
 
 
+def new_dataset_text(path: str, rows: Sequence[Row]) -> bytes:
+    """Return the content of a new file with these rows; those of CSV have texts only."""
+    start = ""
+    if path.endswith(".csv"):
+        start = _record(dict.fromkeys(name for row in rows for name in row)) + "\n"
+    text = read_dataset_text(path, start.encode())
+    return text.edited([text.addition(rows)])
+
+
 def _lines_of(text: str) -> list[str]:
     """Return the lines with their ends; only a line feed ends one."""
     return list(io.StringIO(text, newline="\n"))
@@ -324,7 +333,7 @@ class _Yaml(DatasetText):
             if items:
                 start, _ = self._whole(0)
                 indent = self.text.find("-", start) - start
-            flow = not items or items[-1].flow
+            flow = bool(items) and items[-1].flow
             return self._at_end([self._item(row, indent, flow=flow) for row in rows])
         texts = [as_yaml(row) for row in rows]
         if not items:

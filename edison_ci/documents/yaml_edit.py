@@ -10,7 +10,7 @@ import json
 import re
 import textwrap
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from edison_ci.documents.yaml_text import read_yaml
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+()-]+)*|\d{4}-\d{2}-\d{2}")
 _WIDTH = 96
+Given: TypeAlias = "str | list[str] | dict[str, int]"
 _WORDS = frozenset({"null", "true", "false"})
 _COMMENT = re.compile(r"[ \t](#.*)\Z")
 
@@ -32,14 +33,16 @@ def scalar(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def value(given: str | list[str]) -> str:
-    """Return a text, or a list of texts in brackets, as YAML."""
+def value(given: Given) -> str:
+    """Return a text, or a list of texts or a map of numbers in brackets, as YAML."""
     if isinstance(given, str):
         return scalar(given)
+    if isinstance(given, dict):
+        return f"{{{', '.join(f'{name}: {number}' for name, number in given.items())}}}"
     return f"[{', '.join(json.dumps(text, ensure_ascii=False) for text in given)}]"
 
 
-def with_entry(text: str, key: str, entry: Mapping[str, str | list[str]]) -> str:
+def with_entry(text: str, key: str, entry: Mapping[str, Given]) -> str:
     """Return the text with an entry appended to the list under a key."""
     newline = "\r\n" if "\r\n" in text else "\n"
     mark = _list(text, key)
@@ -171,7 +174,7 @@ def _items(mark: Mark) -> list[Mark]:
     return mark.children if isinstance(mark.children, list) else []
 
 
-def _block(entry: Mapping[str, str | list[str]], indent: int, newline: str) -> str:
+def _block(entry: Mapping[str, Given], indent: int, newline: str) -> str:
     rows = [f"{name}: {value(given)}" for name, given in entry.items()]
     blank = " " * indent
     return "".join(
@@ -223,7 +226,7 @@ def _with_flow(
     text: str,
     lines: list[str],
     mark: Mark,
-    entry: Mapping[str, str | list[str]],
+    entry: Mapping[str, Given],
     *,
     newline: str,
 ) -> str:

@@ -198,6 +198,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "assist": _text("accepted a draft for"),
     "models add": _text("added the model"),
     "add case": _added,
+    "import cases": _text("imported cases to"),
     "tag cases": _text("tagged cases of"),
     "edit case": _text("edited a case of"),
     "remove case": _text("removed cases from"),

@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import CaseFeed
-from edison_ci.documents.dataset_text import read_dataset_text
+from edison_ci.config.experiment import DataLimits, DatasetEntry
+from edison_ci.config.load import inspect_project
+from edison_ci.config.project_files import only_errors
+from edison_ci.documents.dataset_text import new_dataset_text, read_dataset_text
+from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import secrets_in
+from edison_ci.documents.yaml_edit import with_entry
 from edison_ci.errors import ConfigError, Location, UsageError
 from edison_ci.operate.site import Role, Site
 from edison_ci.refine.candidate import OverlayTree
+from edison_ci.refine.patch import diff_of
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from edison_ci.config.experiment import DatasetEntry
     from edison_ci.config.load import Experiment, Project
     from edison_ci.documents.dataset_text import DatasetText, Edit, Row
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
+    from edison_ci.documents.yaml_edit import Given
     from edison_ci.records import Case
 
 MOST_BYTES = 100_000_000
@@ -172,6 +179,69 @@ def add_rows(file: EditableFile, rows: Sequence[Row]) -> EditedFile:
         raise _not_read_back(entry.path)
     diff = file.text.diff(entry.path, edits)
     return EditedFile(entry.path, file.data, after, diff, tuple((None, case) for case in new))
+
+
+def new_file(
+    project: Project, experiment: Experiment, path: str, rows: Sequence[Row], kind: str
+) -> tuple[EditedFile, EditedFile]:
+    """Return a new dataset file, and the experiment with an entry for it.
+
+    Raises UsageError, and ConfigError if the project would be invalid.
+    """
+    for row in rows:
+        refuse_secrets(row)
+    raw = [_flat_row(row) for row in rows] if path.endswith(".csv") else list(rows)
+    data = new_dataset_text(path, raw)
+    entry: dict[str, Given] = {"path": path}
+    if kind != "golden":
+        entry["kind"] = kind
+    limits = DataLimits()
+    wide = {"max_rows": len(rows)} if len(rows) > limits.max_rows else {}
+    wide |= {"max_bytes": len(data)} if len(data) > limits.max_bytes else {}
+    if wide:
+        entry["limits"] = wide
+    before = read(project.tree, experiment.path)
+    text = decode(before)
+    after = with_entry(_with_list(text), "datasets", entry).encode()
+    dataset = OverlayTree(project.tree, path, data)
+    _refuse_invalid(project, OverlayTree(dataset, experiment.path, after))
+    shown = DatasetEntry(path=path, limits=DataLimits(max_rows=len(rows), max_bytes=len(data)))
+    cases = _read_cases(dataset, shown, experiment.types())
+    diff = diff_of(experiment.path, text, decode(after))
+    return (
+        EditedFile(path, b"", data, "", tuple((None, case) for case in cases)),
+        EditedFile(experiment.path, before, after, diff, ()),
+    )
+
+
+_ONE_FILE = re.compile(r"^dataset:[ \t]*(?=\S)", re.M)
+
+
+def _with_list(text: str) -> str:
+    """Return the text of an experiment with a list of datasets in place of a single one."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    return _ONE_FILE.sub(f"datasets:{newline}  - ", text, count=1)
+
+
+def _flat_row(row: Row) -> Row:
+    inputs = row["input"]
+    assert isinstance(inputs, dict)
+    others = {name: value for name, value in row.items() if name != "input"}
+    if "metadata" in others:
+        raise UsageError("a CSV file has no metadata", hint="import into a .jsonl or .yaml file")
+    named = {"id": others.pop("id"), **inputs, **others}
+    return {name: _cell(name, value) for name, value in named.items()}
+
+
+def _refuse_invalid(project: Project, tree: Tree) -> None:
+    """Raise ConfigError with what an edit makes invalid."""
+    _, known = inspect_project(project.tree)
+    _, problems = inspect_project(tree)
+    told = {(problem.where.file, problem.code, problem.message) for problem in known}
+    wrong = [each for each in only_errors(problems)
+             if (each.where.file, each.code, each.message) not in told]  # fmt: skip
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def refuse_secrets(row: Row) -> None:

@@ -71,8 +71,8 @@ def test_a_last_line_without_an_end_is_read() -> None:
 @pytest.mark.parametrize(
     ("row", "message", "hint"),
     [
-        ("1", "1 field, the header has 2", "an empty field needs a comma too"),
-        ("1,2,3", "3 fields, the header has 2", "quote fields that contain commas"),
+        ("1", "1 field, the header has 2", "an empty field needs a separator too"),
+        ("1,2,3", "3 fields, the header has 2", "quote fields that contain the separator"),
     ],
 )
 def test_a_ragged_row_is_told_and_the_next_is_read(row: str, message: str, hint: str) -> None:
