@@ -20,6 +20,7 @@ from benchmarks import (
     simulate_cells,
     simulate_edges,
     simulate_harm,
+    simulate_items,
     simulate_trials,
     simulate_watching,
 )
@@ -60,6 +61,7 @@ def report(runs: int) -> str:
         *simulate_watching.TABLES,
         repeated_inputs,
         *simulate_trials.TABLES,
+        *simulate_items.TABLES,
     )
     for table in tables:
         figures = table(setting)

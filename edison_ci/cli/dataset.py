@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from edison_ci.cli.case_discrimination import discrimination_json, show_discrimination
 from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
 from edison_ci.cli.dataset_import import import_cases
 from edison_ci.cli.dataset_judge import (
@@ -26,6 +27,7 @@ from edison_ci.errors import ConfigError
 from edison_ci.judges.pointwise import is_statement
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import canonical_json
+from edison_ci.results.case_discrimination import DatasetDiscrimination, discrimination_of
 from edison_ci.results.dataset_health import (
     SUBJECTS,
     Flakiness,
@@ -75,13 +77,17 @@ _LISTED = 10
 @click.argument("experiment", required=False)
 @click.pass_obj
 def health(state: CliState, experiment: str | None) -> None:
-    """Find duplicate, contradictory, saturated, flaky and weak cases.
+    """Find duplicate, contradictory, flaky, weak and useless cases.
 
     Duplicates have the same inputs; contradictions have the same inputs and different expected
     outputs. Complete runs with the same grading show saturated cases, which always pass, and cases
     on which all answers score the same. Cases answered by fewer than two prompt versions or models
     and results from before an edit are left out. Flaky cases change their result between repeats
     (see edison quarantine suggest); weak questions were judged so (see edison dataset judge).
+
+    A case tells models apart if answers that are good on the other cases are good on it: the
+    correlation of its scores with those of the rest, with its 95% interval, is listed from the
+    best cases and the worst. It takes answers of at least 5 prompt versions with models.
 
     Examples:
       edison dataset health
@@ -96,28 +102,38 @@ def health(state: CliState, experiment: str | None) -> None:
                 **_health_json(one),
                 "flaky": flaky.cases,
                 "questions": quality_json(quality),
+                "discrimination": discrimination_json(apart),
             }
-            for each, one, flaky, quality in found
+            for each, one, flaky, quality, apart in found
         ]
         terminal.document({"experiments": documents})
         return
-    for index, (each, one, flaky, quality) in enumerate(found):
+    for index, (each, one, flaky, quality, apart) in enumerate(found):
         if index:
             terminal.result("")
         _show_health(terminal, each, one)
+        show_discrimination(terminal, apart)
         show_flaky(terminal, flaky)
         if quality.questions or quality.stale:
             show_weak(terminal, quality)
 
 
-def _health(project: Project, experiment: Experiment) -> tuple[Health, Flakiness, QuestionQuality]:
+class _Findings(NamedTuple):
+    health: Health
+    flaky: Flakiness
+    quality: QuestionQuality
+    discrimination: DatasetDiscrimination
+
+
+def _health(project: Project, experiment: Experiment) -> _Findings:
     examined = examine(lambda: cases_of(project, experiment), content_hash)
     if not (project.root / project.file.results).exists():
-        return examined.health, Flakiness(), QuestionQuality()
+        return _Findings(examined.health, Flakiness(), QuestionQuality(), DatasetDiscrimination())
     with results_of(project) as connection:
         found = weigh(connection, experiment.id, examined)
         quality = quality_of(question_scores(connection, experiment.id), examined.has)
-        return found, flakiness_of(connection, experiment.id), quality
+        apart = discrimination_of(connection, experiment.id, examined.has)
+        return _Findings(found, flakiness_of(connection, experiment.id), quality, apart)
 
 
 def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> None:

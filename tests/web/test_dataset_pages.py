@@ -1,4 +1,4 @@
-"""The page of a dataset: sentences to which its questions were held."""
+"""The page of a dataset: which cases tell models apart, and sentences about its questions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import item_bank
 from tests.conftest import MINIMAL, Folder
 from tests.showcase import Showcase
 from tests.web.conftest import LINES, started
@@ -48,3 +49,47 @@ def test_a_sentence_is_a_row_and_a_column_and_never_markup(server: Server) -> No
     text = text_of(page)
     assert f"overall {SENTENCE}. " in text, "a column of the questions, after the criteria"
     assert re.search(re.escape(f"{SENTENCE}. not true of ") + r"\d of 2 questions", text)
+
+
+# --- which cases tell models apart ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = Folder(tmp_path_factory.mktemp("bank"))
+    item_bank.build(folder)
+    Showcase(folder.path).edison("run", "--yes", "--repeats", "2")
+    yield from started(folder.path, LINES[0], "--offline")
+
+
+def first_cases(page: str) -> list[str]:
+    table = page.partition('aria-label="Cases by how far they tell models apart"')[2]
+    return re.findall(r">([a-z]+-\d+)</a>", table.partition("</table>")[0])
+
+
+def test_cases_are_counted_by_what_they_tell(bank: Server) -> None:
+    page = page_of(bank)
+    text = text_of(page)
+    assert "over 20 answers of 10 prompt versions with models" in text
+    assert "Tell models apart 15 of 26 cases" in text
+    assert "Reversed 1 who is good elsewhere" in text
+    assert "Dead weight 5 no difference" in text
+    assert re.search(r"good-13 0.89 0.63 to 0.97 .*40.0 20 p = 0.00\d+ tells apart", text)
+    assert page.count("<svg") >= 20, "each row has its interval as a chart"
+
+
+def test_cases_are_sorted_and_turned_page_by_page(bank: Server) -> None:
+    assert first_cases(page_of(bank))[0].startswith("good-")
+    worst = first_cases(page_of(bank, order="worst"))
+    assert worst[:6] == [*(f"easy-{i}" for i in range(5)), "wrong-0"]
+    assert first_cases(page_of(bank, order="case"))[:2] == ["coin-0", "coin-1"]
+    assert first_cases(page_of(bank, order="easy"))[:2] == ["easy-0", "easy-1"]
+    page = page_of(bank, order="case")
+    assert "order=case" in page.partition("Which cases")[2] and "#apart" in page
+    second = first_cases(page_of(bank, order="case", cases="2"))
+    assert len(second) == 6 and second[-1] == "wrong-0"
+
+
+def test_few_models_are_said_to_be_too_few(server: Server) -> None:
+    text = text_of(page_of(server))
+    assert "Too few answers to tell They are of 1 prompt version with a model" in text

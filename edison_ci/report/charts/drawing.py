@@ -37,12 +37,16 @@ class Unit(StrEnum):
     """Micro-dollars, written in dollars."""
     MILLISECONDS = "milliseconds"
     COUNT = "count"
+    CORRELATION = "correlation"
+    """From -1 to 1."""
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The smallest and the greatest possible value."""
         if self in (Unit.POINTS, Unit.SHARE):
             return 0.0, 1.0
+        if self is Unit.CORRELATION:
+            return -1.0, 1.0
         return (-math.inf if self in (Unit.CHANGE, Unit.RATIO) else 0.0), math.inf
 
     @property
@@ -66,6 +70,7 @@ _NOUNS = {
     Unit.DOLLARS: "dollars",
     Unit.MILLISECONDS: "milliseconds",
     Unit.COUNT: "count",
+    Unit.CORRELATION: "correlation",
 }
 
 
@@ -91,6 +96,8 @@ def format_value(unit: Unit, value: float | None) -> str:
         return dollars(shown)
     if unit is Unit.MILLISECONDS:
         return f"{fixed(shown, grouped=True)} ms"
+    if unit is Unit.CORRELATION:
+        return fixed(shown, 2)
     return significant(shown, 6, grouped=True)
 
 

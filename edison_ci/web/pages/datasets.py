@@ -1,4 +1,4 @@
-"""The pages of datasets: slices, quality of the questions, and problems of cases."""
+"""The pages of datasets: slices, health, discrimination and quality of the questions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.slices import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
+from edison_ci.numeric import snap
+from edison_ci.report.charts.drawing import Unit
+from edison_ci.report.charts.estimates import Range, interval
+from edison_ci.results.case_discrimination import discrimination_of
 from edison_ci.results.dataset_health import (
     Flakiness,
     Health,
@@ -27,6 +31,7 @@ from edison_ci.web.page_context import (
     INLINE_CELLS,
     MOST_CELLS,
     PER_PAGE,
+    Args,
     Crumb,
     Page,
     PageContext,
@@ -36,7 +41,10 @@ from edison_ci.web.pages.experiment import requested_experiment
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
+
     from edison_ci.config.load import Project
+    from edison_ci.results.case_discrimination import CaseDiscrimination, DatasetDiscrimination
 
 _AT_ONCE_BYTES = 200_000
 _KINDS = ("kind", "difficulty", "length", "tag")
@@ -44,12 +52,13 @@ _KINDS = ("kind", "difficulty", "length", "tag")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Health, flakiness and question quality of the cases of an experiment."""
+    """Health, flakiness, question quality and discrimination of the cases of an experiment."""
 
     health: Health | None
     """None if the dataset is not accessible or too large."""
     flaky: Flakiness | None
     quality: QuestionQuality
+    apart: DatasetDiscrimination | None = None
 
 
 class DatasetFile(NamedTuple):
@@ -123,9 +132,11 @@ def dataset(context: PageContext) -> Page:
     known = _diagnosis(context, name, run_id)
     found = known or Diagnosis(None, None, quality_of([], _any))
     paging = Paging.of(context.args, len(found.quality.questions))
+    order = context.args.choice("order", tuple(ORDERS))
 
     def again(**changes: Any) -> str:
-        return context.links.to("dataset", name, **changes)
+        kept = {"order": "" if order == "best" else order, "cases": context.args.text("cases")}
+        return context.links.to("dataset", name, **{**kept, **changes})
 
     return Page(
         "dataset",
@@ -144,11 +155,68 @@ def dataset(context: PageContext) -> Page:
             "questions": found.quality.questions[paging.offset : paging.offset + paging.per_page],
             "paging": paging,
             "again": again,
+            "apart": found.apart,
+            "orders": ORDERS,
+            "order": order,
+            **_cases(context, name, found.apart, order),
         },
         crumbs=(Crumb("Datasets", context.links.to("datasets")),),
         area="datasets",
         refresh_s=REFRESH_S if known is None else None,
     )
+
+
+ORDERS = {
+    "best": "the best first",
+    "worst": "the worst first",
+    "easy": "the easiest first",
+    "case": "by name",
+}
+"""Orders of the cases by how far they tell models apart."""
+
+
+class DiscriminatingCase(NamedTuple):
+    """A case with its correlation as a chart."""
+
+    of: CaseDiscrimination
+    chart: Markup
+
+
+def _cases(
+    context: PageContext, name: str, apart: DatasetDiscrimination | None, order: str
+) -> dict[str, Any]:
+    """Return the page of cases by how far they tell apart; it turns apart from the questions."""
+    known = _ordered(apart.cases if apart is not None else [], order)
+    paging = Paging.of(Args({"page": [context.args.text("cases")]}), len(known))
+    shown = known[paging.offset : paging.offset + paging.per_page]
+
+    def turned(page: int) -> str:
+        kept = {"order": "" if order == "best" else order, "page": context.args.text("page")}
+        return f"{context.links.to('dataset', name, cases=page, **kept)}#apart"
+
+    return {
+        "cases_paging": paging,
+        "turned": turned,
+        "cases": [DiscriminatingCase(each, _chart(each)) for each in shown],
+    }
+
+
+def _ordered(cases: list[CaseDiscrimination], order: str) -> list[CaseDiscrimination]:
+    if order == "best":
+        return cases
+    if order == "worst":
+        known = [each for each in cases if each.found.value is not None]
+        return [*(each for each in cases if each.found.value is None), *reversed(known)]
+    if order == "easy":
+        return sorted(cases, key=lambda each: (-snap(each.score), each.case))
+    return sorted(cases, key=lambda each: each.case)
+
+
+def _chart(each: CaseDiscrimination) -> Markup:
+    low, high = each.found.interval or (None, None)
+    return interval(
+        Range(each.case, each.found.value, low, high, unit=Unit.CORRELATION, least=-1.0)
+    ).svg
 
 
 def _found(context: PageContext, name: str) -> list[FoundCase]:
@@ -211,4 +279,5 @@ def _work(context: PageContext, project: Project, name: str, *, small: bool) -> 
         weigh(context.connection, name, examined),
         flakiness_of(context.connection, name),
         quality,
+        discrimination_of(context.connection, name, examined.has),
     )
