@@ -12,6 +12,7 @@ KINDS = (
     "prompt",
     "rubric",
     "dataset",
+    "about",
     "quarantine",
     "labels",
     "judge_approvals",

@@ -33,6 +33,7 @@ PLACES = {
     "prompt": "prompts/hello.md",
     "rubric": "rubrics/tone.yaml",
     "dataset": "datasets/names.yaml",
+    "about": "datasets/names.about.yaml",
     "quarantine": "quarantine.yaml",
     "labels": "labels/tone.jsonl",
     "judge_approvals": "judge_approvals.yaml",

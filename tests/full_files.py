@@ -130,6 +130,12 @@ criteria:
 - {name: Ada, age: 3, expected: null, tags: null, id: null, difficulty: null, metadata: null}
 - {input: a variable called input, name: Ada}
 """,
+    "about": """
+version: 1
+description: Names of guests.
+tags: [people, short]
+owner: ann@example.com
+""",
     "quarantine": """
 version: 1
 cases:

@@ -262,6 +262,7 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
                 "experiments": [
                     {
                         "experiment": each.id,
+                        "files": _files(project, each),
                         "cases": [_case(case, judged[each.id]) for case in cases],
                         "more": more,
                     }
@@ -275,6 +276,7 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
             terminal.result("")
         files = ", ".join(entry.path for entry in each.file.data) or "no dataset"
         terminal.result(StyledText(each.id, bold=True), f"  {files}")
+        _show_abouts(terminal, project, each)
         if full:
             _whole(terminal, cases, judged[each.id])
         elif cases:
@@ -283,6 +285,28 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
             terminal.note("no case matches" if each.file.data else "it has no dataset")
         if more:
             terminal.note("there are more cases: raise --limit")
+
+
+def _show_abouts(terminal: Terminal, project: Project, experiment: Experiment) -> None:
+    """Show what is said about the files of an experiment."""
+    for entry in experiment.file.data:
+        about = project.abouts.get(entry.path)
+        if about is None:
+            continue
+        facts = [f"owner {about.owner}"] if about.owner else []
+        facts += [f"tags {', '.join(about.tags)}"] if about.tags else []
+        described = [about.description] if about.description else []
+        terminal.result(f"  {entry.path}: ", "; ".join([*described, *facts]))
+
+
+def _files(project: Project, experiment: Experiment) -> list[dict[str, Any]]:
+    found = []
+    for entry in experiment.file.data:
+        about = project.abouts.get(entry.path)
+        told = {} if about is None else about.model_dump(mode="json", exclude={"version"})
+        empty = {"description": "", "tags": [], "owner": ""}
+        found.append({"path": entry.path, "kind": entry.kind, **empty, **told})
+    return found
 
 
 def _first(
@@ -403,21 +427,25 @@ def stats(state: CliState, experiment: str | None) -> None:
     """
     terminal, project = Terminal(state), open_project(state)
     found = [
-        (each.id, count(cases_of(project, each), each.file.split))
+        (each, count(cases_of(project, each), each.file.split))
         for each in _experiments(project, experiment)
     ]
     if terminal.json:
-        documents = [{"experiment": name, **_counts(counts)} for name, counts in found]
+        documents = [
+            {"experiment": each.id, "files": _files(project, each), **_counts(counts)}
+            for each, counts in found
+        ]
         terminal.document({"experiments": documents})
         return
-    for index, (name, counts) in enumerate(found):
+    for index, (each, counts) in enumerate(found):
         if index:
             terminal.result("")
-        _show_counts(terminal, name, counts)
+        terminal.result(StyledText(each.id, bold=True), f"  {counted(counts.cases, 'case')}")
+        _show_abouts(terminal, project, each)
+        _show_counts(terminal, counts)
 
 
-def _show_counts(terminal: Terminal, name: str, counts: Counts) -> None:
-    terminal.result(StyledText(name, bold=True), f"  {counted(counts.cases, 'case')}")
+def _show_counts(terminal: Terminal, counts: Counts) -> None:
     if not counts.cases:
         return
     more = [f"{counts.expected:,} with an expected output", f"{counts.holdout:,} held out"]

@@ -18,7 +18,7 @@ from edison_ci.resources import KINDS, resource_folder
 def schema(state: CliState, kind: str | None) -> None:
     """Print the JSON Schema of a file kind.
 
-    KIND is edison, models, experiment, prompt, rubric, dataset, quarantine, labels,
+    KIND is edison, models, experiment, prompt, rubric, dataset, about, quarantine, labels,
     judge_approvals or trust; without it the kinds are listed. The schemas are draft-07, which most
     editors support. The schema of experiments includes the checks of installed plugins.
 

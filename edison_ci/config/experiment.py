@@ -619,10 +619,11 @@ DataPath = Annotated[
 class DatasetEntry(Shape):
     """One file of cases, and which of them are used."""
 
+    tombstones: ClassVar[dict[str, str]] = {
+        "description": "write it to NAME.about.yaml beside the file",
+    }
+
     path: DataPath = Field(description="A .jsonl, .csv or .yaml file.")
-    description: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
-        None, exclude=True, description="What the cases are, for readers; changes no result."
-    )
     kind: Literal["golden", "synthetic", "adversarial"] = Field(
         "golden", description="Where the cases come from."
     )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from edison_ci.checks.similarity import Similar
     from edison_ci.config.base_limits import BaseLimits
     from edison_ci.config.calibration import Labels
+    from edison_ci.config.dataset_about import DatasetAbout
     from edison_ci.config.experiment import ExperimentFile
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.prompt import Prompt
@@ -134,6 +135,8 @@ class Project:
     approvals: JudgeApprovalsFile = field(default_factory=JudgeApprovalsFile.model_construct)
     labels: Mapping[str, Labels] = field(default_factory=dict)
     """Human grades by the path of their file."""
+    abouts: Mapping[str, DatasetAbout] = field(default_factory=dict)
+    """What is said about datasets, by their paths."""
     warnings: tuple[Problem, ...] = ()
     root: Path = field(default=Path())
     proposed: bool = False
@@ -255,6 +258,8 @@ def inspect_project(
     rules.check_models()
     rules.check_quarantine(quarantine, set(experiments))
     approvals, labels = files.approvals(), files.labels()
+    data = (entry.path for each in experiments.values() for entry in each.file.data)
+    abouts = files.abouts(header.paths.datasets, data)
     project = Project(
         tree=tree,
         file=header,
@@ -267,6 +272,7 @@ def inspect_project(
         prices=prices,
         approvals=approvals,
         labels=labels,
+        abouts=abouts,
         warnings=tuple(only_warnings(files.problems)),
         root=root or Path(),
     )

@@ -6,7 +6,7 @@ decides whether a project with problems can be used.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ from edison_ci.config.calibration import (
     criteria_problems,
     read_labels,
 )
+from edison_ci.config.dataset_about import SUFFIX, DatasetAbout, about_path
 from edison_ci.config.experiment import ExperimentFile
 from edison_ci.config.models import Model, RegistryReader
 from edison_ci.config.problems import MOST_PROBLEMS, problems_of
@@ -33,6 +34,9 @@ from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.shape import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PROJECT = "edison.yaml"
 TRUST = ".edison/trust.yaml"
@@ -140,6 +144,23 @@ class ProjectFiles:
                     self.problems += problems
             self.problems += criteria_problems(self._labels[path], rubric)
         return self._labels
+
+    def abouts(self, folder: str, datasets: Iterable[str]) -> dict[str, DatasetAbout]:
+        """Return what is said about datasets, by their paths."""
+        names = self.in_folder(folder, (".jsonl", ".csv", ".yaml", ".yml"))
+        paths = dict.fromkeys([*datasets, *(name for name in names if not name.endswith(SUFFIX))])
+        found: dict[str, DatasetAbout | None] = {}
+        for about in dict.fromkeys(map(about_path, paths)):
+            if self.tree.exists(about):
+                found[about] = self._shape(about, DatasetAbout)
+        for name in names:
+            if name.endswith(SUFFIX) and name not in found:
+                stem = name.removesuffix(SUFFIX)
+                said, hint = f"there is no dataset {stem!r}", "rename or remove it"
+                where = Location(name)
+                self.problems.append(Problem(where, "not-found", said, hint, Severity.WARNING))
+        known = ((path, found.get(about_path(path))) for path in paths)
+        return {path: about for path, about in known if about is not None}
 
     def experiment(self, path: str) -> tuple[ExperimentFile, Document] | None:
         """Return an experiment; its id must match the name of the file."""

@@ -16,6 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from edison_ci.checks.options import REGISTRY, check_class
 from edison_ci.config.calibration import JudgeApprovalsFile, Label
+from edison_ci.config.dataset_about import DatasetAbout
 from edison_ci.config.experiment import ExperimentFile
 from edison_ci.config.model_entry import (
     KEYLESS,
@@ -102,6 +103,7 @@ _SHAPES: dict[str, type[Shape]] = {
     "experiment": ExperimentFile,
     "prompt": PromptHeader,
     "rubric": RubricFile,
+    "about": DatasetAbout,
     "quarantine": QuarantineFile,
     "labels": Label,
     "judge_approvals": JudgeApprovalsFile,

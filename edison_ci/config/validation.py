@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
+from edison_ci.config.dataset_about import SUFFIX
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import QUARANTINE
@@ -75,6 +76,8 @@ def unclaimed_data(project: Project) -> list[Problem]:
     for name in project.tree.names(folder):
         path = f"{folder}/{name}"
         if path in claimed or name.startswith(".") or not name.endswith(_SUFFIXES):
+            continue
+        if name.endswith(SUFFIX):
             continue
         feed = CaseFeed(project.tree, (DatasetEntry(path=path, limits=_LIMITS),))
         for _ in feed:

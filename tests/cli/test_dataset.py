@@ -207,3 +207,32 @@ def test_many_cases_take_little_memory() -> None:
     assert found.health.cases == count
     assert (len(found.health.duplicates), found.health.more_groups) == (1_000, 9_000)
     assert peak < 8_000_000, "the texts alone are 20 MB"
+
+
+def test_what_is_said_about_a_dataset_is_shown(edison: Edison, mini: Folder) -> None:
+    mini.write(
+        "datasets/names.about.yaml", "description: Guests.\ntags: [hotel]\nowner: front-desk\n"
+    )
+    line = "  datasets/names.jsonl: Guests.; owner front-desk; tags hotel\n"
+    assert line in edison(mini, "dataset", "show").out
+    assert line in edison(mini, "dataset", "stats").out
+    for command in ("show", "stats"):
+        told = json.loads(edison(mini, "dataset", command, "--json").out)["experiments"][0]
+        assert told["files"] == [
+            {"path": "datasets/names.jsonl", "kind": "golden", "description": "Guests.",
+             "tags": ["hotel"], "owner": "front-desk"}
+        ]  # fmt: skip
+
+
+def test_an_about_file_is_no_dataset_and_needs_one(edison: Edison, mini: Folder) -> None:
+    mini.write("datasets/names.about.yaml", "description: Guests.\n")
+    assert "ok: " in edison(mini, "validate").err
+    mini.write("datasets/nmes.about.yaml", "description: Guests.\n")
+    done = edison(mini, "validate")
+    assert done.code == 0
+    assert "datasets/nmes.about.yaml: warning: there is no dataset 'datasets/nmes'" in done.all
+    mini.write("datasets/names.about.yaml", "owner: [a]\n")
+    done = edison(mini, "validate")
+    assert (done.code, "names.about.yaml:1:8: error: owner is ['a'], not a text" in done.all) == (
+        2, True
+    )  # fmt: skip

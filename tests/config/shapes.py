@@ -278,5 +278,6 @@ _ROOTS = {
     "quarantine": "QuarantineFile",
     "labels": "Label",
     "judge_approvals": "JudgeApprovalsFile",
+    "about": "DatasetAbout",
     "trust": "TrustFile",
 }

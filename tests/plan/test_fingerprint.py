@@ -13,7 +13,7 @@ from edison_ci.errors import Location
 from edison_ci.plan.fingerprint import Fingerprint, describe, plain
 from edison_ci.records import Case, CaseId
 from edison_ci.templating.templates import compile_template
-from tests.conftest import MINIMAL, Folder
+from tests.conftest import Folder
 from tests.plan.kitchen import CHANGES, FILES, ROWS_ONLY, Change, hashes, lay_out
 
 if TYPE_CHECKING:
@@ -151,23 +151,13 @@ def test_plain_values_are_json(folder: Folder) -> None:
     }
 
 
-def test_the_description_of_a_dataset_changes_no_result(mini: Folder) -> None:
-    def described(words: str) -> tuple[object, ...]:
-        entry = f"datasets:\n  - {{path: datasets/names.jsonl{words}}}"
-        text = MINIMAL["experiments/hello.yaml"]
-        mini.write("experiments/hello.yaml", text.replace("dataset: datasets/names.jsonl", entry))
-        project = load_project(mini.path)
-        experiment = project.experiment("hello")
-        return (
-            experiment.file.data[0].description,
-            plain(experiment.file.data),
-            describe(project, experiment),
-        )
-
-    without, said = described(""), described(", description: Names of guests.")
-    assert (without[0], said[0]) == (None, "Names of guests.")
-    assert without[1:] == said[1:]
-    assert described(", take: 1")[1:] != said[1:]
+def test_what_is_said_about_a_dataset_changes_no_result(mini: Folder) -> None:
+    project = load_project(mini.path)
+    before = describe(project, project.experiment("hello"))
+    mini.write("datasets/names.about.yaml", "description: Names of guests.\n")
+    project = load_project(mini.path)
+    assert project.abouts["datasets/names.jsonl"].description == "Names of guests."
+    assert describe(project, project.experiment("hello")) == before
 
 
 def test_a_file_that_cannot_be_read_has_a_digest_too(folder: Folder) -> None:

@@ -310,14 +310,18 @@ def test_a_dataset_shows_its_description(tmp_path_factory: pytest.TempPathFactor
     folder = Folder(tmp_path_factory.mktemp("described"))
     for name, text in MINIMAL.items():
         folder.write(name, text)
-    entry = "datasets:\n  - {path: datasets/names.jsonl, description: Names of <b>guests</b>.}"
     folder.write(
-        "experiments/hello.yaml",
-        MINIMAL["experiments/hello.yaml"].replace("dataset: datasets/names.jsonl", entry),
+        "datasets/names.about.yaml",
+        "description: Names of <b>guests</b>.\ntags: [hotel]\nowner: front-desk\n",
     )
     for server in started(folder.path, LINES[0], "--offline"):
         page = server.get(f"{EDISON}/datasets?q=guests").text
         assert "Names of &lt;b&gt;guests&lt;/b&gt;." in page
+        assert "owner: front-desk" in page
+        for word in ("guests", "hotel", "front-desk", "names.jsonl"):
+            found = server.get(f"{EDISON}/search?q={word}").text
+            assert "Names of &lt;b&gt;guests&lt;/b&gt;." in found, word
+        assert "Nothing found" in server.get(f"{EDISON}/search?q=back-desk").text
 
 
 # --- log and audit --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.dataset_about import DatasetAbout
 from edison_ci.config.slices import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from edison_ci.results.case_discrimination import CaseDiscrimination, DatasetDiscrimination
 
 _AT_ONCE_BYTES = 200_000
+_NOTHING = DatasetAbout.model_construct()
 _KINDS = ("kind", "difficulty", "length", "tag")
 
 
@@ -66,7 +68,7 @@ class DatasetFile(NamedTuple):
 
     path: str
     kind: str
-    description: str
+    about: DatasetAbout
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,11 @@ class DatasetLine:
     judged: int
 
     def has(self, text: str) -> bool:
-        """Whether a text is in the name, a file, a description or a tag."""
+        """Whether a text is in the name, a file, a tag, or what is said about a file."""
         parts = [self.name, *(tag for tag, _ in self.tags)]
-        parts += [part for file in self.files for part in file]
-        return any(text in part.casefold() for part in parts)
+        parts += [part for file in self.files for part in (file.path, file.kind)]
+        told = any(file.about.has(text) for file in self.files)
+        return told or any(text in part.casefold() for part in parts)
 
 
 def datasets(context: PageContext) -> Page:
@@ -118,10 +121,11 @@ def _line(context: PageContext, project: Project | None, name: str, *, ran: bool
 
 def _files(project: Project | None, name: str) -> tuple[DatasetFile, ...]:
     found = None if project is None else project.experiments.get(name)
-    if found is None:
+    if project is None or found is None:
         return ()
     return tuple(
-        DatasetFile(each.path, each.kind, each.description or "") for each in found.file.data
+        DatasetFile(each.path, each.kind, project.abouts.get(each.path, _NOTHING))
+        for each in found.file.data
     )
 
 
