@@ -258,20 +258,22 @@ def _loops(made: Showcase) -> None:
         (proposed,) = connection.execute(
             "select id from suggestion where status = 'proposed'"
         ).fetchone()
-        about = (EXPERIMENT, "support-reply", "prompts/support-reply.md")
+        about = (EXPERIMENT, "support-reply")
         ends = {"stopped_by": "no_refinement", "finished_at": "2026-11-15T09:30:00.000Z"}
         done = Loop("20261115T090000-loop01", *about, "auto", LoopState.DONE, 5, 2_000_000,
                     "2026-11-15T09:00:00.000Z", branch=f"edison/loop/{EXPERIMENT}",
                     base_commit="0" * 40, evidence={**_EVIDENCE, "holdout": _EVIDENCE["train"]},
                     simulated=True, **ends)  # fmt: skip
         waits = Loop("20261115T100000-loop02", *about, "review", LoopState.REVIEWING, 10,
-                     100_000_000, "2026-11-15T10:00:00.000Z", suggestion=proposed,
-                     simulated=True)  # fmt: skip
+                     100_000_000, "2026-11-15T10:00:00.000Z", simulated=True)  # fmt: skip
         for loop in (done, waits):
             write_loop(connection, loop)
             for number, (run_id, version) in enumerate(runs[: 1 if loop is waits else None], 1):
                 score, made_by = 0.6 + 0.05 * number, proposed if number > 1 else None
-                found = Iteration(number, version, PROBE, run_id, score, 15, made_by)
+                of = (number, "support-reply", "prompts/support-reply.md", version, PROBE, run_id)
+                found = Iteration(*of, score, 15, made_by)
+                if loop is waits:
+                    found = found._replace(outcome="suggested", pending=proposed)
                 write_iteration(connection, loop, found)
 
 

@@ -21,9 +21,10 @@ from edison_ci.errors import OutOfBudget
 from edison_ci.loop.report import next_steps
 from edison_ci.loop.runner import LoopRunner
 from edison_ci.loop.start import LoopContext, LoopRequest, begin, exclusive
-from edison_ci.numeric import dollars, score
+from edison_ci.numeric import change, dollars, score
 from edison_ci.plan.plan import bare_plan
 from edison_ci.plan.versions import short
+from edison_ci.refine.candidate import target_of
 from edison_ci.refine.refinement import RefineRequest, refine_request
 from edison_ci.refine.refiner import refiner_of
 from edison_ci.report.files import write_whole
@@ -38,9 +39,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from edison_ci.config.load import Project
-    from edison_ci.loop.report import LoopReport
+    from edison_ci.loop.report import LoopReport, PromptCourse
     from edison_ci.refine.candidate import RefineTarget
-    from edison_ci.store.loops import Loop
     from edison_ci.store.suggestions import Suggestion
 
 
@@ -58,8 +58,10 @@ if TYPE_CHECKING:
 def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """Run and refine repeatedly until the score converges.
 
-    An iteration is a run, the stop rules, and a suggested change that is tested. Then the loop
-    waits for a review: decide with `edison review`, and run the same command again. With
+    An iteration is a run, the stop rules, and a suggested change that is tested. Several prompts
+    are refined together, unless --prompt names one; one that is shown to be worse than the best is
+    dropped. Then the loop waits for a review: decide with `edison review`, and run the same command
+    again. With
     --auto-approve it applies proven suggestions itself, on the branch edison/loop/EXPERIMENT; your
     branch and files stay as they are. This is not allowed in CI, and only if the project sets
     require_review_approval to false.
@@ -77,9 +79,13 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
     terminal = Terminal(state)
     project = open_project(state)
     chosen = find_experiment(project, experiment)
-    request = refine_request(project, "loop", chosen.id, given["prompt"])
+    name = given["prompt"] or chosen.prompts[0].id
+    request = refine_request(project, "loop", chosen.id, name)
+    names = [name] if given["prompt"] else [prompt.id for prompt in chosen.prompts]
+    experiment_now = request.project.experiment(chosen.id)
+    targets = tuple(target_of(request.project, experiment_now, each) for each in names)
     confirmation = PlanConfirmation(terminal, yes=given["yes"])
-    place = _place(state, confirmation, request, allow_code=given["allow_code"])
+    place = _place(state, confirmation, request, targets, allow_code=given["allow_code"])
     if given["pdf"]:
         find_browser()
     wish = LoopRequest(
@@ -89,7 +95,7 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
         restart=given["restart"],
     )
     with exclusive(place):
-        _announce(confirmation, request.target)
+        _announce(confirmation, place)
         looper = LoopRunner(place, begin(place, wish))
         try:
             done = looper.run()
@@ -103,12 +109,17 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
 
 
 def _place(
-    state: CliState, confirmation: PlanConfirmation, request: RefineRequest, *, allow_code: bool
+    state: CliState,
+    confirmation: PlanConfirmation,
+    request: RefineRequest,
+    targets: tuple[RefineTarget, ...],
+    *,
+    allow_code: bool,
 ) -> LoopContext:
     project, target, terminal = request.project, request.target, confirmation.terminal
     return LoopContext(
         review=ReviewContext.of(project, offline=state.offline),
-        target=target,
+        targets=targets,
         refiner=refiner_of(request.model),
         open_context=partial(refining_factory(state, confirmation).context, project),
         actor=request.actor,
@@ -120,8 +131,9 @@ def _place(
     )
 
 
-def _announce(confirmation: PlanConfirmation, target: RefineTarget) -> None:
+def _announce(confirmation: PlanConfirmation, place: LoopContext) -> None:
     """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+    target = replace(place.targets[0], experiment=place.experiment)
     plan = bare_plan(target.project, target.experiment, of="loop")
     confirmation.refuse(plan)
     training = plan.cases - plan.holdout
@@ -141,26 +153,33 @@ def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list
 
 
 def _show_waiting(terminal: Terminal, looper: LoopRunner) -> None:
-    one = looper.suggestion()
+    waiting = list(looper.suggestions().values())
     if terminal.json:
-        told = {"waits_for": one.as_json(), "exit_code": 0}
+        told = {
+            "waits_for": waiting[0].as_json(),
+            "suggestions": [one.as_json() for one in waiting],
+            "exit_code": 0,
+        }
         terminal.document({**_document(looper, "waiting"), **told})
         return
-    terminal.result("")
-    show_suggestion(terminal, one)
+    for one in waiting:
+        terminal.result("")
+        show_suggestion(terminal, one)
     terminal.result("")
     _show_iterations(terminal, looper)
-    terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(looper.loop, one)}")
-    if one.status is SuggestionStatus.PROPOSED:
-        terminal.note(f"accept it:  edison review approve {one.id}")
-        terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
+    for one in waiting:
+        terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(one)}")
+    for one in waiting:
+        if one.status is SuggestionStatus.PROPOSED:
+            terminal.note(f"accept it:  edison review approve {one.id}")
+            terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
     terminal.note(f"then:       edison loop {looper.loop.experiment}")
 
 
-def _waiting_reason(loop: Loop, one: Suggestion) -> str:
+def _waiting_reason(one: Suggestion) -> str:
     if one.status is SuggestionStatus.APPLIED:
         where = f" on {one.branch}" if one.branch is not None else ""
-        return f"{one.id} is applied{where}, but not in {loop.path} here: merge or pull it"
+        return f"{one.id} is applied{where}, but not in {one.path} here: merge or pull it"
     if one.status is SuggestionStatus.APPROVED:
         return f"{one.id} is approved, but not merged yet"
     return f"{one.id} needs a decision"
@@ -202,6 +221,8 @@ def _show_final(terminal: Terminal, looper: LoopRunner, final: LoopReport) -> No
         StyledText(final.sentence, GOOD if final.proven else ODD),
         *simulated_label(final.loop.simulated),
     )
+    for course in final.courses if len(final.loop.prompts) > 1 else ():
+        terminal.result(_course_text(course))
     for line in final.advice:
         terminal.result(line)
     weak = ", ".join(f"{one.name} {score(one.score)}" for one in final.weaknesses)
@@ -213,14 +234,36 @@ def _show_final(terminal: Terminal, looper: LoopRunner, final: LoopReport) -> No
         terminal.note(f"next: {step}")
 
 
+def _course_text(course: PromptCourse) -> str:
+    """Return what became of one of several prompts, in one line."""
+    name, found = course.first.prompt, course.holdout
+    if course.dropped:
+        return f"{course.dropped}"
+    if not course.better:
+        return f"{name}: no better version was found"
+    scores = f"{score(course.first.score)} to {score(course.best.score)} on the training cases"
+    if found is None or found["difference"]["estimate"] is None:
+        return f"{name}: {scores}"
+    difference = found["difference"]
+    moved = change(difference["estimate"], difference["low"], difference["high"])
+    return f"{name}: {scores}, {moved} on held-out cases"
+
+
 def _show_iterations(terminal: Terminal, looper: LoopRunner) -> None:
     nothing = "-"
-    rows = [("iteration", "version", "score", "cases", "run")]
+    several = len(looper.loop.prompts) > 1
+    rows: list[tuple[str, ...]] = [("iteration", "version", "score", "cases", "run")]
+    if several:
+        rows = [("iteration", "prompt", "version", "score", "cases", "run", "")]
     for one in looper.iterations():
         cases = nothing if one.run_id is None else f"{one.cases or 0:,}"
         run = one.run_id or nothing
-        rows.append((f"{one.number}", short(one.version), score(one.score), cases, run))
-    terminal.table(rows, right=(0, 2, 3))
+        row = (short(one.version), score(one.score), cases, run)
+        state = "dropped" if one.dropped else ""
+        rows.append(
+            (f"{one.number}", one.prompt, *row, state) if several else (f"{one.number}", *row)
+        )
+    terminal.table(rows, right=(0, 3, 4) if several else (0, 2, 3))
 
 
 def _document(looper: LoopRunner, status: str) -> dict[str, Any]:

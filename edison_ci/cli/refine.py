@@ -66,9 +66,10 @@ def announce(
     cost = forecast.cost
     most = "" if cost is None or not cost.high else f", at most about {dollars(cost.high)}"
     cases = f"{counted(forecast.training, 'training case')} and {forecast.held_out:,} held out"
+    paths = ", ".join(prompt.path for prompt in target.experiment.prompts)
     confirmation.terminal.note(
         StyledText(target.experiment.id, bold=True),
-        f": {target.prompt.path}, {cases}{forecast.more}{most}",
+        f": {paths}, {cases}{forecast.more}{most}",
         *simulated_label(forecast.simulated),
     )
     confirmation.confirm(cost)

@@ -25,12 +25,18 @@ from edison_ci.results.report import report_of
 from edison_ci.stats.convergence import converged, verified
 from edison_ci.stats.sentences import points, signed
 from edison_ci.store.database import open_reader
-from edison_ci.store.loops import PhaseSpending, busy_spans, iterations_of, loop_spending
+from edison_ci.store.loops import (
+    PhaseSpending,
+    busy_spans,
+    course_of,
+    iterations_of,
+    loop_spending,
+)
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from markupsafe import Markup
@@ -131,6 +137,57 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class PromptCourse:
+    """What became of one prompt of a loop."""
+
+    iterations: tuple[Iteration, ...]
+    evidence: Mapping[str, Any]
+    """Best against first version; empty if there is no better one."""
+
+    @property
+    def first(self) -> Iteration:
+        """Its first version."""
+        return self.iterations[0]
+
+    @property
+    def best(self) -> Iteration:
+        """The version with the best training score."""
+        return best_of(self.iterations)
+
+    @property
+    def better(self) -> bool:
+        """Whether a later version is better than the first."""
+        return self.best.version != self.first.version
+
+    @property
+    def dropped(self) -> str | None:
+        """Why it was not measured to the end; None if it was."""
+        return self.iterations[-1].dropped
+
+    @property
+    def holdout(self) -> dict[str, Any] | None:
+        """Evidence of the held-out cases."""
+        found = self.evidence.get("holdout")
+        return found if isinstance(found, dict) else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return {
+            "prompt": self.first.prompt,
+            "path": self.first.path,
+            "iterations": len(self.iterations),
+            "first": {"version": self.first.version, "score": self.first.score},
+            "best": {
+                "iteration": self.best.number,
+                "version": self.best.version,
+                "score": self.best.score,
+            },
+            "holdout": self.holdout,
+            "dropped": self.dropped,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class LoopReport:
     """Result of a loop that stopped."""
 
@@ -148,12 +205,30 @@ class LoopReport:
     @property
     def rounds(self) -> int:
         """Number of iterations after the first one."""
-        return max(len([one for one in self.iterations if one.run_id]) - 1, 0)
+        return max(len({one.number for one in self.iterations if one.run_id}) - 1, 0)
+
+    @property
+    def first(self) -> Iteration:
+        """The best prompt as it was at first."""
+        return course_of(self.iterations, self.best.prompt)[0]
 
     @property
     def better(self) -> bool:
         """Whether the best prompt is not the first one."""
-        return self.best.version != self.iterations[0].version
+        return self.best.version != self.first.version
+
+    @property
+    def courses(self) -> list[PromptCourse]:
+        """What became of each prompt."""
+        others = self.loop.evidence.get("others") or {}
+        return [
+            PromptCourse(
+                tuple(course),
+                self.loop.evidence if name == self.best.prompt else others.get(name) or {},
+            )
+            for name in self.loop.prompts
+            if (course := course_of(self.iterations, name))
+        ]
 
     @property
     def holdout(self) -> dict[str, Any] | None:
@@ -180,7 +255,8 @@ class LoopReport:
         likely = ""
         if difference["low"] is not None:
             likely = f" (likely {signed(difference['low'])} to {signed(difference['high'])})"
-        text += f" On {found['n']:,} held-out cases the new prompt is "
+        new = f"the new {self.best.prompt}" if len(self.loop.prompts) > 1 else "the new prompt"
+        text += f" On {found['n']:,} held-out cases {new} is "
         text += f"{signed(difference['estimate'])}{likely}."
         if not verified(found["n"]):
             return f"{text} {NOT_VERIFIED}: too few cases."
@@ -199,9 +275,11 @@ class LoopReport:
             "sentence": self.sentence,
             "best": {
                 "iteration": self.best.number,
+                "prompt": self.best.prompt,
                 "version": self.best.version,
                 "score": self.best.score,
             },
+            "prompts": [one.as_json() for one in self.courses],
             "holdout": self.holdout,
             "train": self.loop.evidence.get("train"),
             "spending": [one._asdict() for one in self.spending],
@@ -233,7 +311,7 @@ def loop_report(connection: sqlite3.Connection, context: LoopContext, loop: Loop
     best = best_of(iterations)
     weak: tuple[WeakComponent, ...] = ()
     if best.run_id is not None:
-        weak = weaknesses(connection, context.at(best.text), best.run_id).targets
+        weak = weaknesses(connection, context.at(best), best.run_id).targets
     return LoopReport(
         loop=loop,
         iterations=tuple(iterations),
@@ -322,19 +400,25 @@ def write_report(context: LoopContext, loop: Loop) -> LoopReport:
             folder / "report.md", markdown_report(title, sections, simulated=loop.simulated)
         )
         write_whole(folder / "report.html", html_report(title, sections, simulated=loop.simulated))
-        write_whole(folder / "prompt.md", final.best.text)
-        write_whole(folder / "prompt.txt", _body_of(context, final.best))
-        runs = [find_run(connection, one.run_id) for one in final.iterations if one.run_id]
+        kept = {"prompt": final.best}
+        if len(loop.prompts) > 1:
+            kept |= {f"prompt-{one.first.prompt}": one.best for one in final.courses}
+        for name, best in kept.items():
+            write_whole(folder / f"{name}.md", best.text)
+            write_whole(folder / f"{name}.txt", _body_of(context, best))
+        ids = dict.fromkeys(one.run_id for one in final.iterations if one.run_id)
+        runs = [find_run(connection, run_id) for run_id in ids]
         cells = Cells(connection, texts=not private)
         write_whole(folder / "results.csv", as_csv(rows_of(report_of(connection, runs), cells)))
-    names = ("report.md", "report.html", "prompt.md", "prompt.txt", "results.csv")
+    prompts = (f"{name}.{kind}" for name in kept for kind in ("md", "txt"))
+    names = ("report.md", "report.html", *prompts, "results.csv")
     files = tuple(File(name.replace(".", "_"), folder / name) for name in names)
     return replace(final, files=files)
 
 
 def _body_of(context: LoopContext, iteration: Iteration) -> str:
     """Return a prompt by role, without its front matter."""
-    sections = context.at(iteration.text).prompt.sections
+    sections = context.at(iteration).prompt.sections
     texts = [f"{one.role.upper()}\n\n{one.template.source.strip()}\n" for one in sections]
     return "\n".join(texts)
 
@@ -346,6 +430,10 @@ def sections_of(final: LoopReport) -> Iterator[ReportSection]:
     """Yield the sections of the report, the most important first."""
     yield ReportSection("", (final.sentence, *_opening(final)))
     yield ReportSection("First and best prompt", tuple(_verdict(final)), _evidence(final))
+    courses = final.courses
+    if len(courses) > 1:
+        dropped = tuple(f"{one.dropped}." for one in courses if one.dropped)
+        yield ReportSection("Prompts", dropped, _courses(final))
     yield ReportSection(
         "Iterations", ("Scores are means over the training cases.",), _iterations(final)
     )
@@ -356,20 +444,19 @@ def sections_of(final: LoopReport) -> Iterator[ReportSection]:
         rows = tuple((one.name, one.kind, score(one.score)) for one in final.weaknesses)
         yield ReportSection("Remaining weaknesses", (), Table(("name", "kind", "score"), rows))
     yield ReportSection("Next steps", tuple(next_steps(final)))
-    if final.better:
-        first, path = final.iterations[0], final.loop.path
-        diff = diff_of(path, first.text, final.best.text)
-        yield ReportSection(
-            "The change",
-            (f"From version {short(first.version)} to {short(final.best.version)}.",),
-            text=diff,
-        )
+    changed = [one for one in courses if one.better and not one.dropped]
+    for one in changed:
+        first, best = one.first, one.best
+        title = "The change" if len(courses) == 1 else f"The change of {first.prompt}"
+        diff = diff_of(first.path, first.text, best.text)
+        said = f"From version {short(first.version)} to {short(best.version)}."
+        yield ReportSection(title, (said,), text=diff)
 
 
 def _opening(final: LoopReport) -> Iterator[str]:
     loop, best = final.loop, final.best
     which = "The best prompt is the first one," if not final.better else "The best prompt is"
-    yield f"{which} version {short(best.version)} of {loop.path} in iteration {best.number}."
+    yield f"{which} version {short(best.version)} of {best.path} in iteration {best.number}."
     if loop.mode == "auto":
         yield f"The changes were not reviewed; they are only on the branch {loop.branch}."
 
@@ -397,19 +484,39 @@ def _evidence(final: LoopReport) -> Table | None:
 
 
 def _iterations(final: LoopReport) -> Table:
+    several = len(final.loop.prompts) > 1
     rows = tuple(
         (
             str(one.number),
+            *((one.prompt,) if several else ()),
             short(one.version),
             score(one.score),
             str(one.cases or 0),
             one.run_id or "not measured",
             one.suggestion or "",
-            "best" if one is final.best or one == final.best else "",
+            "best" if one == final.best else "dropped" if one.dropped else "",
         )
         for one in final.iterations
     )
-    return Table(("iteration", "version", "score", "cases", "run", "suggestion", ""), rows)
+    named = ("prompt",) if several else ()
+    head = ("iteration", *named, "version", "score", "cases", "run", "suggestion", "")
+    return Table(head, rows)
+
+
+def _courses(final: LoopReport) -> Table:
+    rows = []
+    for one in final.courses:
+        found = one.holdout
+        moved, decision = "", "dropped" if one.dropped else "no better version"
+        if found is not None:
+            difference = found["difference"]
+            moved = change(difference["estimate"], difference["low"], difference["high"])
+            decision = found["decision"]
+        iterations = str(len(one.iterations))
+        scores = score(one.first.score), score(one.best.score)
+        rows.append((one.first.prompt, iterations, *scores, moved, decision))
+    head = ("prompt", "iterations", "first", "best", "change on held-out cases", "decision")
+    return Table(head, tuple(rows))
 
 
 def _busy_text(final: LoopReport) -> str:

@@ -1,4 +1,4 @@
-"""The loop: measure, decide, refine and review a prompt, resumable at every point.
+"""The loop: measure, decide, refine and review prompts, resumable at every point.
 
     measuring ──► deciding ──► refining ──► reviewing ──► committing
         ▲            │                          │             │
@@ -7,16 +7,19 @@
 
 Each word is a named point. It is stored in the same transaction as the work before it, and the work
 at a point can be repeated. So a loop that is killed continues where it was, with the same result.
-Points between a side effect and its record have names too:
+Several prompts share the runs: each iteration measures all that are in play, refines one after the
+other, and notes with each what came of it. Points between a side effect and its record have names
+too:
 
     measuring    the run of the iteration starts or resumes
     measured     its run is complete, its score is not stored yet
     deciding     the stop rules are evaluated
-    refining     a better prompt is requested and measured
+    refining     a better prompt is requested and measured, for each that still gains
+    refined      the suggestions of one prompt are stored, others may be left
     reviewing    a suggestion is stored and waits for a decision
     committing   it is to be committed to the branch of the loop (only with --auto-approve)
     committed    the branch has it, the results do not record that yet
-    confirming   the best prompt is compared with the first one on the held-out cases
+    confirming   the best version of each prompt is compared with its first on the held-out cases
     confirmed    they are measured, the evidence is not stored yet
     reporting    the final report is to be written
     written      its files exist, the loop is not marked as done yet
@@ -28,32 +31,39 @@ import asyncio
 import logging
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget, UsageError
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.session import Session
 from edison_ci.forge.branches import PlainGit
 from edison_ci.forge.models import Change
+from edison_ci.forge.proposal import is_same_change
+from edison_ci.git.command import run_git
 from edison_ci.loop.report import best_of, write_report
 from edison_ci.records import RunStatus
-from edison_ci.refine.candidate import change_of
+from edison_ci.refine.candidate import change_of, with_prompt
 from edison_ci.refine.evidence import evidence_of, split_cases
 from edison_ci.refine.patch import diff_of
 from edison_ci.refine.refinement import RefineOptions, refine
 from edison_ci.refine.trials import out_of_budget
 from edison_ci.refine.weaknesses import quarantined_cases
 from edison_ci.report.proposal import message_of, title_of
+from edison_ci.results.weaknesses import rivals_in
 from edison_ci.review.context import needs_repository
 from edison_ci.review.decision import supersede_others
 from edison_ci.review.prompt_file import apply_suggestion
 from edison_ci.review.proposal import current_branch
 from edison_ci.stats.convergence import converged
+from edison_ci.stats.pruning import shared_level
 from edison_ci.store.database import open_for_change, open_reader
 from edison_ci.store.loops import (
     TRIGGER,
     Iteration,
     LoopState,
+    Outcome,
+    course_of,
+    current_rows,
     iterations_of,
     mean_score,
     move_loop,
@@ -65,10 +75,11 @@ from edison_ci.store.suggestions import SuggestionStatus, find_suggestion
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from edison_ci.execute.run_options import RunOutcome
+    from edison_ci.git.repository import Repository
     from edison_ci.loop.report import LoopReport
     from edison_ci.loop.start import LoopContext
     from edison_ci.store.loops import Loop
@@ -83,11 +94,34 @@ _WITH_RUN = (LoopState.DECIDING, LoopState.REFINING, LoopState.REVIEWING)
 _WANTED = (SuggestionStatus.PROPOSED, SuggestionStatus.APPROVED, SuggestionStatus.APPLIED)
 """Statuses of a suggestion that can become the next version."""
 _GONE = (SuggestionStatus.REJECTED, SuggestionStatus.SUPERSEDED)
+FIRST_PRUNED = 2
+"""The iteration after which weak prompts are dropped for the first time: by then each was refined
+once."""
 
 
 def reach_point(point: str) -> None:
     """Mark a named point; the fault tests stop the process here."""
     logger.debug("loop", extra={"point": str(point)})
+
+
+class Version(NamedTuple):
+    """A new version of a prompt."""
+
+    text: str
+    version: str
+    suggestion: str | None = None
+    """What made it; None if a person did, or if it is the old one."""
+
+
+def committed_as(repository: Repository, change: Change) -> str | None:
+    """Return the commit of a change on its branch, where it may no longer be the last one."""
+    branch = f"{change.base_commit}..refs/heads/{change.branch}"
+    done = run_git("log", "--format=%H%n%B%x00", "--end-of-options", branch, cwd=repository.root)
+    for entry in done.out.decode("utf-8", "replace").split("\0") if done.code == 0 else ():
+        commit, _, message = entry.strip().partition("\n")
+        if commit and is_same_change(change, message):
+            return commit
+    return None
 
 
 class LoopRunner:
@@ -128,20 +162,50 @@ class LoopRunner:
     # --- measure ----------------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        iteration = self.iterations()[-1]
-        self._context.on_step(f"iteration {iteration.number}: measuring {iteration.version[:8]}")
-        run_id = self._run_iteration(iteration)
+        rows = self.in_play()
+        number = rows[0].number
+        shown = ", ".join(self._named(row) for row in rows)
+        self._context.on_step(f"iteration {number}: measuring {shown}")
+        run_id = self._run_iteration(rows)
         reach_point("measured")
-        target = self._context.at(iteration.text)
-        train = split_cases(target)[0] - quarantined_cases(target)
+        target = self._context.at(rows[0])
+        training, unseen = split_cases(target)
+        aside = quarantined_cases(target)
         with open_for_change(self._context.results) as connection:
-            score, cases = mean_score(connection, run_id, train)
+            weak = self._weak(connection, run_id, rows, aside | unseen)
+            for row in rows:
+                score, cases = mean_score(connection, run_id, row.prompt, training - aside)
+                measured = row._replace(run_id=run_id, score=score, cases=cases)
+                dropped = weak.get(row.prompt)
+                write_iteration(connection, self.loop, measured._replace(dropped=dropped))
             simulated = find_run(connection, run_id).simulated
-            measured = iteration._replace(run_id=run_id, score=score, cases=cases)
-            write_iteration(connection, self.loop, measured)
             self._to(connection, LoopState.DECIDING, simulated=self.loop.simulated or simulated)
+        for reason in weak.values():
+            self._context.on_step(reason)
 
-    def _run_iteration(self, iteration: Iteration) -> str:
+    def _named(self, row: Iteration) -> str:
+        several = len(self._context.targets) > 1
+        return f"{row.prompt} {row.version[:8]}" if several else row.version[:8]
+
+    def _weak(
+        self,
+        connection: sqlite3.Connection,
+        run_id: str,
+        rows: Sequence[Iteration],
+        left_out: frozenset[str],
+    ) -> dict[str, str]:
+        """Return the prompts that are not measured again, with the reason; from iteration 2 on.
+
+        Only training cases count: which prompts remain must not depend on the held-out ones.
+        """
+        number = rows[0].number
+        if len(rows) < 2 or number < FIRST_PRUNED or not self._context.stop.prune_weak_prompts:
+            return {}
+        level = shared_level(number - FIRST_PRUNED + 1)
+        found = rivals_in(connection, run_id, left_out, level=level)
+        return {one.found.prompt: one.dropped for one in found if one.weak}
+
+    def _run_iteration(self, rows: Sequence[Iteration]) -> str:
         """Return the id of the iteration's completed run; start or resume it if necessary."""
         context = self._context
         with closing(open_reader(context.results)) as reader:
@@ -149,9 +213,10 @@ class LoopRunner:
             run = None if known is None else find_run(reader, known)
         if run is not None and run.status in _MEASURED:
             return run.id
-        target = context.at(iteration.text)
+        targets = [context.at(row) for row in rows]
+        experiment = with_prompt(targets[0].experiment, *(one.prompt for one in targets))
         options = RunOptions() if run is None else options_of(run)
-        on_branch = iteration.text != context.target.text
+        on_branch = any(row.text != context.now(row).text for row in rows)
         options = replace(
             options,
             trigger=TRIGGER,
@@ -160,7 +225,7 @@ class LoopRunner:
             allow_code=context.allow_code,
         )
         with context.open_run_context(self.loop) as run_context:
-            session = Session(context.project, target.experiment, run_context)
+            session = Session(context.project, experiment, run_context)
             ended = session.run(options) if run is None else self._resume(session, run, options)
         if ended.status is not RunStatus.COMPLETED:
             self._raise_stopped(ended)
@@ -189,57 +254,90 @@ class LoopRunner:
     # --- decide -----------------------------------------------------------------------------------
 
     def _decide(self) -> None:
-        iterations = self.iterations()
-        scores = [one.score for one in iterations]
-        stop = self._context.stop
-        if scores[-1] is None:
+        rows = self.in_play()
+        if all(row.score is None for row in rows):
             self._end("not_measured")
-            return
-        known = [score for score in scores if score is not None]
-        if converged(known, min_delta=stop.min_delta, window=stop.window).value:
+        elif all(map(self._settled, rows)):
             self._end("converged")
-        elif len(iterations) >= self.loop.max_iterations:
+        elif rows[0].number >= self.loop.max_iterations:
             self._end("max_iterations")
         else:
             with open_for_change(self._context.results) as connection:
                 self._to(connection, LoopState.REFINING)
 
+    def _settled(self, row: Iteration) -> bool:
+        """Whether the last iterations of a prompt gained almost nothing."""
+        stop = self._context.stop
+        course = course_of(self.iterations(), row.prompt)
+        known = [one.score for one in course if one.score is not None]
+        if not known:
+            return True
+        return converged(known, min_delta=stop.min_delta, window=stop.window).value
+
     def _end(self, rule: str) -> None:
         with open_for_change(self._context.results) as connection:
+            for row in current_rows(iterations_of(connection, self.loop)):
+                write_iteration(connection, self.loop, row._replace(pending=None))
             self._run_to(connection, RunStatus.COMPLETED)
-            self._to(connection, LoopState.CONFIRMING, stopped_by=rule, suggestion=None)
+            self._to(connection, LoopState.CONFIRMING, stopped_by=rule)
 
     # --- refine -----------------------------------------------------------------------------------
 
     def _refine(self) -> None:
-        context, iteration = self._context, self.iterations()[-1]
-        if iteration.number >= self.loop.max_iterations:  # the limit was lowered
+        rows = self.in_play()
+        if rows[0].number >= self.loop.max_iterations:  # the limit was lowered
             self._end("max_iterations")
             return
-        target = context.at(iteration.text)
+        for row in rows:
+            if row.outcome is None:
+                self._refine_one(row)
+                reach_point("refined")
+        outcomes = {row.outcome for row in self.in_play()}
+        if Outcome.SUGGESTED in outcomes:
+            with open_for_change(self._context.results) as connection:
+                self._run_to(connection, RunStatus.REVIEWING)
+                self._to(connection, LoopState.REVIEWING)
+        elif outcomes <= {Outcome.NO_WEAKNESS, Outcome.SETTLED}:
+            self._end("no_weakness" if Outcome.NO_WEAKNESS in outcomes else "converged")
+        elif self._context.stop.stop_if_no_refinement:
+            self._end("no_refinement")
+        else:
+            with open_for_change(self._context.results) as connection:
+                self._next(connection, {})
+
+    def _refine_one(self, row: Iteration) -> None:
+        """Ask for a better version of one prompt, and note what came of it."""
+        context = self._context
+        if self._settled(row):
+            self._note(row._replace(outcome=Outcome.SETTLED))
+            return
+        target = context.at(row)
+        if len(context.targets) > 1:
+            context.on_step(f"refining {row.prompt}")
+
+        def on_stored(connection: sqlite3.Connection, made: Sequence[Suggestion]) -> None:
+            """Note the outcome in the transaction that stores the suggestions."""
+            chosen = next((one for one in made if one.status in _WANTED), None)
+            found = row._replace(outcome=Outcome.NOTHING)
+            if chosen is not None:
+                found = row._replace(outcome=Outcome.SUGGESTED, pending=chosen.id)
+                simulated = self.loop.simulated or chosen.simulated
+                self._to(connection, LoopState.REFINING, simulated=simulated)
+            write_iteration(connection, self.loop, found)
+
         options = RefineOptions(
             context.candidates,
             on_step=context.on_step,
             audit=lambda made: context.audit(target, made),
-            on_stored=self._on_stored,
+            on_stored=on_stored,
         )
         found = refine(context.trials(self.loop, target), context.refiner, options)
         if not found.weakness.targets:
-            self._end("no_weakness")
+            self._note(row._replace(outcome=Outcome.NO_WEAKNESS))
 
-    def _on_stored(self, connection: sqlite3.Connection, made: Sequence[Suggestion]) -> None:
-        """Move the loop in the transaction that stores the suggestions."""
-        chosen = next((one for one in made if one.status in _WANTED), None)
-        if chosen is not None:
-            self._run_to(connection, RunStatus.REVIEWING)
-            simulated = self.loop.simulated or chosen.simulated
-            self._to(connection, LoopState.REVIEWING, suggestion=chosen.id, simulated=simulated)
-        elif self._context.stop.stop_if_no_refinement:
-            self._run_to(connection, RunStatus.COMPLETED)
-            self._to(connection, LoopState.CONFIRMING, stopped_by="no_refinement")
-        else:
-            last = iterations_of(connection, self.loop)[-1]
-            self._next(connection, last.text, last.version, None)
+    def _note(self, row: Iteration) -> None:
+        with open_for_change(self._context.results) as connection:
+            write_iteration(connection, self.loop, row)
 
     # --- review ----------------------------------------------------------------------------------
 
@@ -248,21 +346,45 @@ class LoopRunner:
             with open_for_change(self._context.results) as connection:
                 self._to(connection, LoopState.COMMITTING)
             return
-        now, last, one = self._context.target, self.iterations()[-1], self.suggestion()
+        rows, pending = self.in_play(), self.suggestions()
+        changed: dict[str, Version] = {}
+        for row in rows:
+            now, one = self._context.now(row), pending.get(row.prompt)
+            if now.prompt.version != row.version:
+                made = one is not None and now.prompt.version == one.new_hash
+                by = one.id if one is not None and made else None
+                changed[row.prompt] = Version(now.text, now.prompt.version, by)
+            elif one is not None and one.status not in _GONE:
+                return  # it still waits
         with open_for_change(self._context.results) as connection:
-            if now.prompt.version != last.version:
-                made = one.id if now.prompt.version == one.new_hash else None
-                self._next(connection, now.text, now.prompt.version, made)
-            elif one.status in _GONE:
-                self._run_to(connection, RunStatus.PAUSED)
-                self._run_to(connection, RunStatus.REFINING)
-                self._to(connection, LoopState.REFINING, suggestion=None)
+            if changed:
+                self._next(connection, changed)
+                return
+            for row in rows:
+                if row.prompt in pending:
+                    again = row._replace(outcome=None, pending=None)
+                    write_iteration(connection, self.loop, again)
+            self._run_to(connection, RunStatus.PAUSED)
+            self._run_to(connection, RunStatus.REFINING)
+            self._to(connection, LoopState.REFINING)
 
     def _commit(self) -> None:
-        """Commit the suggestion to the branch of the loop; no file in the working tree changes."""
-        context, review, one = self._context, self._context.review, self.suggestion()
-        last, repository = self.iterations()[-1], needs_repository(self._context.review)
-        after = apply_suggestion(context.project, one, last.text.encode("utf-8", "surrogatepass"))
+        """Commit the suggestions to the branch of the loop; no file in the working tree changes."""
+        pending = self.suggestions()
+        made: dict[str, Version] = {}
+        for row in self.in_play():
+            one = pending.get(row.prompt)
+            if one is not None:
+                text = self._commit_one(row, one)
+                made[row.prompt] = Version(text, one.new_hash or "", one.id)
+        with open_for_change(self._context.results) as connection:
+            self._next(connection, made)
+
+    def _commit_one(self, row: Iteration, one: Suggestion) -> str:
+        """Commit one suggestion, unless the branch has it; return the new text of the prompt."""
+        context, review = self._context, self._context.review
+        repository = needs_repository(review)
+        after = apply_suggestion(context.project, one, row.text.encode("utf-8", "surrogatepass"))
         assert self.loop.branch is not None, "a loop that commits has a branch"
         assert self.loop.base_commit is not None, "and a commit at which the branch starts"
         change = Change(
@@ -274,7 +396,9 @@ class LoopRunner:
             title=title_of(one),
             message=message_of(one),
         )
-        commit, _ = asyncio.run(PlainGit(repository).put(change))
+        commit = committed_as(repository, change)
+        if commit is None:
+            commit, _ = asyncio.run(PlainGit(repository).put(change))
         reach_point("committed")
         if one.status is not SuggestionStatus.APPLIED:
             changes = {"decided_by": context.actor.name, "decided_at": review.site.now()}
@@ -284,26 +408,36 @@ class LoopRunner:
             )
         supersede_others(review, context.actor, one)
         context.on_step(f"committed {one.id} as {commit[:8]} on {self.loop.branch}")
-        with open_for_change(context.results) as connection:
-            text = after.decode("utf-8", "surrogatepass")
-            self._next(connection, text, one.new_hash or "", one.id)
+        return after.decode("utf-8", "surrogatepass")
 
     # --- finish -----------------------------------------------------------------------------------
 
     def _confirm(self) -> None:
-        evidence = self._first_against_best()
+        evidence = self._evidence()
         reach_point("confirmed")
         with open_for_change(self._context.results) as connection:
             self._to(connection, LoopState.REPORTING, evidence=evidence)
 
-    def _first_against_best(self) -> dict[str, Any]:
-        """Return the evidence of the best prompt against the first one; empty if they are equal."""
-        context, iterations = self._context, self.iterations()
-        first, best = iterations[0], best_of(iterations)
+    def _evidence(self) -> dict[str, Any]:
+        """Return the evidence of the best prompt, and of the others that are still in play."""
+        iterations = self.iterations()
+        leader = best_of(iterations).prompt
+        kept = [leader, *(one.prompt for one in self.in_play() if one.prompt != leader)]
+        found = {name: self._first_against_best(course_of(iterations, name)) for name in kept}
+        evidence = found.pop(leader)
+        others = {name: each for name, each in found.items() if each}
+        return {**evidence, "others": others} if others else evidence
+
+    def _first_against_best(self, course: Sequence[Iteration]) -> dict[str, Any]:
+        """Return the evidence of a prompt's best version; empty if that is its first one."""
+        context = self._context
+        first, best = course[0], best_of(course)
         if best.version == first.version:
             return {}
-        context.on_step(f"confirming: {best.version[:8]} against {first.version[:8]}, on all cases")
-        target = context.at(first.text)
+        context.on_step(
+            f"confirming: {self._named(best)} against {first.version[:8]}, on all cases"
+        )
+        target = context.at(first)
         change = change_of(target, diff_of(target.prompt.path, first.text, best.text))
         if change.experiment is None:
             return {"doubt": "the best prompt is no longer valid in this project"}
@@ -322,7 +456,7 @@ class LoopRunner:
         if not any(one.score is not None for one in self.iterations()):
             return
         try:
-            evidence = self._first_against_best()
+            evidence = self._evidence()
         except OutOfBudget:
             evidence = {"doubt": "no budget was left to measure it"}
         stopped = replace(self.loop, stopped_by="budget", evidence=evidence)
@@ -331,25 +465,39 @@ class LoopRunner:
     # --- storage ----------------------------------------------------------------------------------
 
     def iterations(self) -> list[Iteration]:
-        """Return the measured iterations and the current one."""
+        """Return the measured iterations and the current one, with a row for each prompt."""
         with closing(open_reader(self._context.results)) as reader:
             return iterations_of(reader, self.loop)
 
-    def suggestion(self) -> Suggestion:
-        """Return the suggestion that waits for a decision or its commit."""
-        assert self.loop.suggestion is not None, "there is one at this point"
-        with closing(open_reader(self._context.results)) as reader:
-            return find_suggestion(reader, self.loop.suggestion)
+    def in_play(self) -> list[Iteration]:
+        """Return the rows of the current iteration, of prompts that are not dropped."""
+        return current_rows(self.iterations())
 
-    def _next(
-        self, connection: sqlite3.Connection, text: str, version: str, made_by: str | None
-    ) -> None:
-        """Start another iteration."""
+    def suggestions(self) -> dict[str, Suggestion]:
+        """Return the suggestions that wait for a decision or their commit, by prompt."""
+        rows = self.in_play()
+        with closing(open_reader(self._context.results)) as reader:
+            return {
+                row.prompt: find_suggestion(reader, row.pending)
+                for row in rows
+                if row.pending is not None
+            }
+
+    def _next(self, connection: sqlite3.Connection, changed: Mapping[str, Version]) -> None:
+        """Start another iteration of all prompts in play; `changed` has the new versions."""
         self._run_to(connection, RunStatus.COMPLETED)
-        number = len(iterations_of(connection, self.loop)) + 1
-        iteration = Iteration(number, version, text, suggestion=made_by)
-        write_iteration(connection, self.loop, iteration)
-        self._to(connection, LoopState.MEASURING, suggestion=None)
+        for row in current_rows(iterations_of(connection, self.loop)):
+            new = changed.get(row.prompt, Version(row.text, row.version))
+            following = Iteration(
+                row.number + 1,
+                row.prompt,
+                row.path,
+                new.version,
+                new.text,
+                suggestion=new.suggestion,
+            )
+            write_iteration(connection, self.loop, following)
+        self._to(connection, LoopState.MEASURING)
 
     def _to(self, connection: sqlite3.Connection, point: LoopState, **changes: Any) -> None:
         self.loop = move_loop(connection, self.loop, point, **changes)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.config.experiment import Stop
-    from edison_ci.config.load import Project
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.run_options import RunContext
     from edison_ci.judges.judge import Judge
     from edison_ci.operate.site import Actor
@@ -70,8 +70,8 @@ class LoopContext:
     """Dependencies and settings of a loop."""
 
     review: ReviewContext
-    target: RefineTarget
-    """The prompt in the working tree."""
+    targets: tuple[RefineTarget, ...]
+    """The prompts in the working tree, each with the experiment of its own."""
     refiner: Judge
     open_context: ContextFactory
     actor: Actor
@@ -90,6 +90,12 @@ class LoopContext:
         return self.review.project
 
     @property
+    def experiment(self) -> Experiment:
+        """The experiment with all prompts of the loop."""
+        prompts = (target.prompt for target in self.targets)
+        return with_prompt(self.targets[0].experiment, *prompts)
+
+    @property
     def results(self) -> Path:
         """The results file."""
         return self.review.site.results
@@ -97,20 +103,30 @@ class LoopContext:
     @property
     def stop(self) -> Stop:
         """The stop rules of the experiment."""
-        return self.target.experiment.file.stop
+        return self.targets[0].experiment.file.stop
 
-    def at(self, text: str) -> RefineTarget:
-        """Return the target with another text of the prompt's file."""
-        if text == self.target.text:
-            return self.target
-        path = self.target.prompt.path
-        prompt = prompt_in(self.project, path, text.encode("utf-8", "surrogatepass"))
+    def now(self, iteration: Iteration) -> RefineTarget:
+        """Return the prompt of an iteration as it is in the working tree."""
+        found = next((one for one in self.targets if one.prompt.path == iteration.path), None)
+        if found is None:
+            raise UsageError(
+                f"the experiment no longer has {iteration.path}, which the loop refines",
+                hint="put it back, or start again with --restart",
+            )
+        return found
+
+    def at(self, iteration: Iteration) -> RefineTarget:
+        """Return the prompt of an iteration with the text that it had there."""
+        now, path = self.now(iteration), iteration.path
+        if iteration.text == now.text:
+            return now
+        prompt = prompt_in(self.project, path, iteration.text.encode("utf-8", "surrogatepass"))
         if prompt is None:
             raise UsageError(
                 f"the version of {path} that the loop measured is no longer valid",
                 hint="restore the files that the prompt uses, or start again with --restart",
             )
-        return RefineTarget(self.project, with_prompt(self.target.experiment, prompt), text)
+        return RefineTarget(self.project, with_prompt(now.experiment, prompt), iteration.text)
 
     def open_run_context(self, loop: Loop) -> AbstractContextManager[RunContext]:
         """Open the dependencies of a session, within the budget of the loop."""
@@ -153,7 +169,7 @@ class LoopRequest:
 @contextlib.contextmanager
 def exclusive(context: LoopContext) -> Iterator[None]:
     """Hold the lock of the experiment's loop; raises BusyError if another loop has it."""
-    name = context.target.experiment.id
+    name = context.experiment.id
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(
@@ -172,7 +188,7 @@ def begin(
     """Return the unfinished loop to continue, or a new one."""
     context.results.parent.mkdir(parents=True, exist_ok=True)
     with open_for_change(context.results) as connection:
-        known = last_loop(connection, context.target.experiment.id)
+        known = last_loop(connection, context.experiment.id)
         if known is not None and known.point is not LoopState.DONE:
             if not request.restart:
                 return write_loop(connection, _resume(context, known, request, environ))
@@ -180,9 +196,11 @@ def begin(
         auto = request.auto
         head = _branch_base(context, environ) if auto else None
         loop = _new(context, request, head)
-        first = Iteration(1, context.target.prompt.version, context.target.text)
         write_loop(connection, loop)
-        write_iteration(connection, loop, first)
+        for one in context.targets:
+            prompt = one.prompt
+            first = Iteration(1, str(prompt.id), prompt.path, prompt.version, one.text)
+            write_iteration(connection, loop, first)
         entity = f"{loop.experiment}/{loop.prompt}"
         after = {"loop": loop.id, "mode": loop.mode, "branch": loop.branch}
         add_audit(connection, context.review.site.entry(context.actor, "loop", entity, after=after))
@@ -190,26 +208,30 @@ def begin(
 
 
 def _new(context: LoopContext, request: LoopRequest, head: str | None) -> Loop:
-    target, project = context.target, context.project
+    experiment, project = context.experiment, context.project
     most = request.iterations or context.stop.max_iterations or project.file.defaults.max_iterations
     now = context.review.site.now()
     return Loop(
         id=f"loop-{utc.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
-        experiment=target.experiment.id,
-        prompt=str(target.prompt.id),
-        path=target.prompt.path,
+        experiment=experiment.id,
+        prompt=names_of(context),
         mode="auto" if request.auto else "review",
         point=LoopState.MEASURING,
         max_iterations=most,
         budget_microusd=_budget(context, request.budget_microusd),
         started_at=now,
-        branch=f"{FOLDER}/{target.experiment.id}" if head is not None else None,
+        branch=f"{FOLDER}/{experiment.id}" if head is not None else None,
         base_commit=head,
     )
 
 
+def names_of(context: LoopContext) -> str:
+    """Return the names of the prompts of a loop, as they are stored."""
+    return ", ".join(str(one.prompt.id) for one in context.targets)
+
+
 def _budget(context: LoopContext, given: int | None) -> int:
-    limit = run_limit(caps_of(context.project, context.target.experiment, "", given))
+    limit = run_limit(caps_of(context.project, context.experiment, "", given))
     assert limit is not None, "stop.budget_usd has a default"
     return limit
 
@@ -218,10 +240,12 @@ def _resume(
     context: LoopContext, known: Loop, request: LoopRequest, environ: Mapping[str, str]
 ) -> Loop:
     name = known.experiment
-    if known.prompt != context.target.prompt.id:
+    if known.prompt != names_of(context):
+        several = len(known.prompts) > 1
+        again = "leave out --prompt" if several else f"name it with --prompt {known.prompt}"
         raise UsageError(
             f"the unfinished loop of {name} refines {known.prompt}",
-            hint=f"name it with --prompt {known.prompt}, or abandon it with --restart",
+            hint=f"{again}, or abandon it with --restart",
         )
     if request.auto and known.mode != "auto":
         raise UsageError(
@@ -270,8 +294,8 @@ _CI = ("CI", "GITHUB_ACTIONS")
 def _branch_base(context: LoopContext, environ: Mapping[str, str]) -> str:
     """Return the commit at which the branch of a new loop starts."""
     refuse_auto(context, environ)
-    target, review = context.target, context.review
-    training = split_cases(target)[0] - quarantined_cases(target)
+    review, first = context.review, context.targets[0]
+    training = split_cases(first)[0] - quarantined_cases(first)
     if len(training) < FEWEST_SEARCH_CASES:
         raise UsageError(
             f"--auto-approve needs {FEWEST_SEARCH_CASES} training cases, but there are "
@@ -280,20 +304,22 @@ def _branch_base(context: LoopContext, environ: Mapping[str, str]) -> str:
         )
     repository = needs_repository(review)
     head = repository.head()
-    path = target.prompt.path
-    committed = None if head is None else repository.read(head, review.in_repository(path))
-    if head is None or committed != target.text.encode("utf-8"):
-        raise UsageError(
-            f"{path} has uncommitted changes, and the branch starts from the last commit",
-            hint="commit them first",
-            where=Location(path),
-        )
+    for target in context.targets:
+        path = target.prompt.path
+        committed = None if head is None else repository.read(head, review.in_repository(path))
+        if committed != target.text.encode("utf-8"):
+            raise UsageError(
+                f"{path} has uncommitted changes, and the branch starts from the last commit",
+                hint="commit them first",
+                where=Location(path),
+            )
+    assert head is not None, "the prompts are committed"
     if run_git("var", "GIT_COMMITTER_IDENT", cwd=repository.root).code:
         raise UsageError(
             "Git has no identity for the commits of the loop",
             hint="set git config user.name and user.email",
         )
-    branch = f"{FOLDER}/{target.experiment.id}"
+    branch = f"{FOLDER}/{context.experiment.id}"
     command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"refs/heads/{branch}")
     if run_git(*command, cwd=repository.root).code == 0:
         raise UsageError(

@@ -354,7 +354,7 @@ class CallEstimator:
             return
         question = self._questions().times(1 / self.cells)
         read = (question + TYPICAL_OUTPUT).times(refine.examples) + _flat(INSTRUCTIONS)
-        calls = refine.candidates
+        calls = refine.candidates * len(self.experiment.prompts)
         yield self._load("refine", model, calls, read.times(calls), OUT_OF_REFINER.times(calls))
 
     def _questions(self) -> CostRange:

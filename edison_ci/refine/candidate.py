@@ -137,10 +137,11 @@ def _pick_prompt(experiment: Experiment, wanted: str | None) -> Prompt:
     raise UsageError(f"{experiment.id} has no prompt {wanted!r}", hint=hint)
 
 
-def with_prompt(experiment: Experiment, prompt: Prompt) -> Experiment:
-    """Return the experiment with this prompt only."""
-    file = experiment.file.model_copy(update={"prompts": (prompt.path,)})
-    return dataclasses.replace(experiment, file=file, prompts=(prompt,))
+def with_prompt(experiment: Experiment, *prompts: Prompt) -> Experiment:
+    """Return the experiment with this prompt, or these prompts, only."""
+    paths = tuple(prompt.path for prompt in prompts)
+    file = experiment.file.model_copy(update={"prompts": paths})
+    return dataclasses.replace(experiment, file=file, prompts=prompts)
 
 
 # --- the change -----------------------------------------------------------------------------------

@@ -178,6 +178,13 @@ class PromptContrast:
         on = f"on the same {counted_cases(one.n)}"
         return f"{one.prompt} would not be run again in a loop: {behind} {on}, {p_words(one.p)}."
 
+    @property
+    def dropped(self) -> str:
+        """Why a loop has dropped it."""
+        one = self.found
+        behind = f"{points(-one.value)} points below {one.best}"
+        return f"{one.prompt} is dropped: {behind} on {counted_cases(one.n)}, {p_words(one.p)}"
+
     def as_json(self) -> dict[str, Any]:
         """Return it with everything that led to it."""
         one = self.found

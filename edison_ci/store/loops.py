@@ -46,24 +46,23 @@ class LoopState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A prompt that is measured and refined in iterations."""
+    """Prompts that are measured and refined in iterations."""
 
     id: str
     experiment: str
     prompt: str
-    path: str
+    """Its name; several are separated by a comma."""
     mode: Literal["review", "auto"]
     point: LoopState
     max_iterations: int
     budget_microusd: int
     started_at: str
-    suggestion: str | None = None
-    """What waits for a decision, or for its commit."""
     branch: str | None = None
     base_commit: str | None = None
     stopped_by: str | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    """First against best; empty if there is no better one."""
+    """First against best; empty if there is no better one. With several prompts that is the best of
+    them, and `others` has the rest by name."""
     simulated: bool = False
     finished_at: str | None = None
 
@@ -72,17 +71,41 @@ class Loop:
         """The scope on which its calls are booked."""
         return f"loop:{self.id}"
 
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """The names of its prompts."""
+        return tuple(self.prompt.split(", "))
+
+
+class Outcome(StrEnum):
+    """What refining a version came to."""
+
+    SUGGESTED = "suggested"
+    NOTHING = "nothing"
+    """No suggestion is shown to help."""
+    NO_WEAKNESS = "no_weakness"
+    SETTLED = "settled"
+    """It was not refined: its last iterations gained almost nothing."""
+
 
 class Iteration(NamedTuple):
-    """A version of the prompt that a loop measures."""
+    """A version of a prompt that a loop measures."""
 
     number: int
+    prompt: str
+    path: str
     version: str
     text: str
     run_id: str | None = None
     score: float | None = None
     cases: int | None = None
     suggestion: str | None = None
+    """What made this version."""
+    dropped: str | None = None
+    """Why the prompt is not measured again; None while it is in play."""
+    outcome: str | None = None
+    pending: str | None = None
+    """The suggestion that waits for a decision, or for its commit."""
 
 
 class PhaseSpending(NamedTuple):
@@ -132,7 +155,7 @@ def write_iteration(connection: sqlite3.Connection, loop: Loop, iteration: Itera
     """Store an iteration of a loop in the current transaction."""
     connection.execute(
         "insert or replace into loop_iteration "
-        f"(loop, {', '.join(Iteration._fields)}) values (?, ?, ?, ?, ?, ?, ?, ?)",
+        f"(loop, {', '.join(Iteration._fields)}) values (?{', ?' * len(iteration)})",
         (loop.id, *iteration),
     )
 
@@ -176,7 +199,9 @@ def loops_by_experiment(connection: sqlite3.Connection) -> dict[str, int]:
 def loops_waiting_for(connection: sqlite3.Connection, suggestion: str) -> list[str]:
     """Return the loops that wait for a decision about a suggestion, by id, oldest first."""
     rows = connection.execute(
-        "select id from loop where suggestion = ? and point = ? order by started_at",
+        "select l.id from loop_iteration i join loop l on l.id = i.loop where i.pending = ? "
+        "and l.point = ? and i.number = (select max(number) from loop_iteration where loop = l.id) "
+        "order by l.started_at",
         (suggestion, LoopState.REVIEWING),
     )
     return [loop for (loop,) in rows]
@@ -189,12 +214,24 @@ def _loop(row: Sequence[Any]) -> Loop:
 
 
 def iterations_of(connection: sqlite3.Connection, loop: Loop) -> list[Iteration]:
-    """Return what a loop measured, the first one first."""
+    """Return what a loop measured, the first iteration first, its prompts in their order."""
     rows = connection.execute(
-        f"select {', '.join(Iteration._fields)} from loop_iteration where loop = ? order by number",
-        (loop.id,),
+        f"select {', '.join(Iteration._fields)} from loop_iteration where loop = ? "
+        "order by number, instr(? || ',', prompt || ',')",
+        (loop.id, loop.prompt),
     )
     return [Iteration(*row) for row in rows]
+
+
+def course_of(iterations: Sequence[Iteration], prompt: str) -> list[Iteration]:
+    """Return the versions of one prompt, the first one first."""
+    return [one for one in iterations if one.prompt == prompt]
+
+
+def current_rows(iterations: Sequence[Iteration]) -> list[Iteration]:
+    """Return the prompts of the last iteration that are in play."""
+    last = iterations[-1].number
+    return [one for one in iterations if one.number == last and one.dropped is None]
 
 
 def unfinished_run(connection: sqlite3.Connection, loop: Loop) -> str | None:
@@ -209,13 +246,14 @@ def unfinished_run(connection: sqlite3.Connection, loop: Loop) -> str | None:
 
 
 def mean_score(
-    connection: sqlite3.Connection, run_id: str, cases: frozenset[str]
+    connection: sqlite3.Connection, run_id: str, prompt: str, cases: frozenset[str]
 ) -> tuple[float | None, int]:
-    """Return the mean composite of a run over some cases, and how many have one."""
+    """Return the mean composite of a prompt of a run over some cases, and how many have one."""
     score, found = connection.execute(
-        "select avg(composite), count(composite) from rollup_case where run_id = ? "
-        "and side = 'head' and case_id in (select value from json_each(?))",
-        (run_id, json.dumps(sorted(cases))),
+        "select avg(mean), count(mean) from (select round(avg(composite), 12) as mean "
+        "from cell where run_id = ? and side = 'head' and prompt = ? and composite is not null "
+        "and case_id in (select value from json_each(?)) group by case_id order by case_id)",
+        (run_id, prompt, json.dumps(sorted(cases))),
     ).fetchone()
     return None if score is None else snap(score), int(found)
 

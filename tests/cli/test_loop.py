@@ -179,3 +179,57 @@ def test_a_budget_ends_it_with_exit_code_4_and_more_of_it_goes_on(
     ((booked,),) = ask(folder, "select sum(microusd) from booked where scope like 'loop:%'")
     ((paid,),) = ask(folder, "select sum(cost_microusd) from attempt where loop is not null")
     assert booked == paid > 0
+
+
+@pytest.fixture
+def two(shop: Folder) -> Folder:
+    """The template with a second prompt."""
+    text = shop.read(f"prompts/{NAME}.md").replace(f"id: {NAME}", "id: warm")
+    warm = text.replace("# user\n", "# user\nBe warm, and thank the customer.\n")
+    shop.write("prompts/warm.md", warm)
+    both = f"prompts: [prompts/{NAME}.md, prompts/warm.md]"
+    shop.edit(f"experiments/{NAME}.yaml", f"prompts: [prompts/{NAME}.md]", both)
+    shop.git("add", "-A")
+    shop.git("commit", "-qm", "two prompts")
+    return shop
+
+
+def test_several_prompts_wait_for_all_their_decisions(two: Folder, edison: Edison) -> None:
+    first = json.loads(edison(two, "loop", NAME, "--iterations", "2", "--json").out)
+    waiting = {one["prompt"]: one["id"] for one in first["suggestions"]}
+    assert list(waiting) == [NAME, "warm"]
+    assert first["prompt"] == f"{NAME}, warm"
+    assert [one["prompt"] for one in first["iterations"]] == [NAME, "warm"]
+    shown = edison(two, "loop", NAME)
+    for one in waiting.values():
+        assert f"{one} needs a decision" in shown.out
+        assert f"edison review approve {one}" in shown.err
+    alone = edison(two, "loop", NAME, "--prompt", "warm")
+    assert (alone.code, "leave out --prompt" in alone.err) == (2, True)
+
+    assert edison(two, "review", "approve", waiting[NAME]).code == 0
+    again = json.loads(edison(two, "loop", NAME, "--json").out)
+    assert again["status"] == "waiting", "one of them is still open"
+    assert len(again["iterations"]) == 2
+    assert edison(two, "review", "reject", waiting["warm"], "--reason", "too warm").code == 0
+    done = edison(two, "loop", NAME, "--json")
+    assert done.code == 0, done.all
+    told = json.loads(done.out)
+    assert (told["status"], told["stopped_by"]) == ("done", "max_iterations")
+    rows = [(one["number"], one["prompt"], one["suggestion"]) for one in told["iterations"]]
+    assert rows == [(1, NAME, None), (1, "warm", None), (2, NAME, waiting[NAME]), (2, "warm", None)]
+    versions = {one["version"] for one in told["iterations"] if one["prompt"] == "warm"}
+    assert len(versions) == 1, "what was rejected is not measured"
+    kept = {one["prompt"]: one for one in told["prompts"]}
+    assert kept[NAME]["holdout"]["difference"]["estimate"] > 0
+    assert kept["warm"]["holdout"] is None
+
+
+def test_several_rejections_ask_the_refiner_again(two: Folder, edison: Edison) -> None:
+    first = json.loads(edison(two, "loop", NAME, "--json").out)
+    before = {one["id"] for one in first["suggestions"]}
+    for one in before:
+        assert edison(two, "review", "reject", one, "--reason", "sounds like a form").code == 0
+    after = json.loads(edison(two, "loop", NAME, "--json").out)
+    assert not before & {one["id"] for one in after.get("suggestions", [])}
+    assert ask(two, "select count(*) from run where trigger = 'loop'") == [(1,)]

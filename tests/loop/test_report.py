@@ -16,12 +16,12 @@ def final(decision: str, n: int, estimate: float, low: float, high: float) -> Lo
         "newly_failing": [],
     }
     loop = Loop(
-        "loop-1", "hello", "hello", "prompts/hello.md", "review", LoopState.DONE, 5, 1,
+        "loop-1", "hello", "hello", "review", LoopState.DONE, 5, 1,
         "2026-11-15", evidence={"holdout": holdout}, stopped_by="converged",
     )  # fmt: skip
     iterations = (
-        Iteration(1, "a" * 64, "A", "r1", 0.5, 30),
-        Iteration(2, "b" * 64, "B", "r2", 0.6),
+        Iteration(1, "hello", "prompts/hello.md", "a" * 64, "A", "r1", 0.5, 30),
+        Iteration(2, "hello", "prompts/hello.md", "b" * 64, "B", "r2", 0.6),
     )
     return LoopReport(loop, iterations, iterations[1], (), 1.0, (), (), "last 3 gained nothing")
 

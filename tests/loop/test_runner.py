@@ -19,7 +19,8 @@ from tests.opened import opened
 from tests.timing import PATIENCE_S
 
 POINTS = (
-    "measuring", "measured", "deciding", "refining", "reviewing", "committing", "committed",
+    "measuring", "measured", "deciding", "refining", "refined", "reviewing", "committing",
+    "committed",
     "confirming", "confirmed", "reporting", "written",
 )  # fmt: skip
 JOBS = """
@@ -147,6 +148,30 @@ def test_killed_at_each_named_point_it_comes_to_the_same_end(
         assert folder.git("branch", "--show-current") == "main"
     assert support.edison("admin", "db", "check").code == 0
     taken_elsewhere(support, counterpart)
+
+
+def test_killed_half_way_through_several_prompts_it_comes_to_the_same_end(
+    support: Folder, counterpart: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CI", "GITHUB_ACTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    for folder in (support, counterpart):
+        text = folder.read("prompts/support-reply.md").replace("id: support-reply", "id: warm")
+        warm = text.replace("# user\n", "# user\nBe warm, and thank the customer.\n")
+        folder.write("prompts/warm.md", warm)
+        both = "prompts: [prompts/support-reply.md, prompts/warm.md]"
+        folder.edit("experiments/support-reply.yaml", "prompts: [prompts/support-reply.md]", both)
+        folder.git("add", "-A")
+        folder.git("commit", "-qm", "two prompts")
+    points = ("measured", "refined", "committed", "confirmed")
+    dying: list[tuple[Folder, str | None]] = [(support, point) for point in points]
+    codes = processes([*dying, (support, None), (counterpart, None)])
+    assert codes == [-signal.SIGKILL] * len(points) + [0, 0]
+    came, expected = what_came(support, ended(support)), what_came(counterpart, ended(counterpart))
+    assert came == expected
+    assert expected["commits"] == "2", "one for each prompt, and none twice"
+    assert all(calls == asked for _, calls, asked in expected["paid"])
+    assert expected["runs"] == [("COMPLETED", 2)]
 
 
 def taken_elsewhere(support: Folder, counterpart: Folder) -> None:

@@ -97,7 +97,9 @@ def mended(request: Request) -> str:
     (text,) = (block.text for block in blocks if block.tag == "prompt")
     text = text if text.endswith("\n") else f"{text}\n"
     name = weak[request.repeat % len(weak)]
-    return reply(MANNERS.get(name, SHOUT), note=f"It helps with {name}.", text=text)
+    found = re.search(r"^id: (\w+)$", text, re.M)
+    path = f"prompts/{found[1]}.md" if found else PATH
+    return reply(MANNERS.get(name, SHOUT), note=f"It helps with {name}.", text=text, path=path)
 
 
 def project(folder: Folder, *, cases: int = 60) -> Folder:
@@ -118,10 +120,12 @@ def project(folder: Folder, *, cases: int = 60) -> Folder:
     return folder
 
 
-def reply(*lines: str, note: str = "It bids people welcome.", text: str = PROMPT) -> str:
+def reply(
+    *lines: str, note: str = "It bids people welcome.", text: str = PROMPT, path: str = PATH
+) -> str:
     """Return the reply that adds lines to the end of the prompt."""
     after = text + "".join(f"{line}\n" for line in lines)
-    return json.dumps({"note": note, "diff": unified_diff(text, after, PATH)})
+    return json.dumps({"note": note, "diff": unified_diff(text, after, path)})
 
 
 @dataclass

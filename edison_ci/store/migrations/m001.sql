@@ -359,17 +359,15 @@ create table suggestion_comment (           -- comments on a suggestion; append-
 ) strict;
 create index suggestion_comment_by_suggestion on suggestion_comment (suggestion, id);
 
-create table loop (                         -- a prompt that is measured and refined again and again
+create table loop (                         -- prompts that are measured and refined again and again
   id              text primary key,
   experiment      text not null,
-  prompt          text not null,
-  path            text not null,            -- file of the prompt, from the project's root
+  prompt          text not null,            -- several are separated by a comma
   mode            text not null check (mode in ('review', 'auto')), -- who takes suggestions
   -- where it goes on: measuring, deciding, refining, reviewing, committing, confirming, reporting,
   -- done; see Loops
   point           text not null check (point in ('measuring', 'deciding', 'refining', 'reviewing',
                     'committing', 'confirming', 'reporting', 'done')),
-  suggestion      text references suggestion (id), -- what waits for a decision, or for its commit
   max_iterations  integer not null,
   budget_microusd integer not null,         -- most that all of it may cost
   branch          text,                     -- that it commits to; null where people decide
@@ -384,15 +382,22 @@ create index loop_by_experiment on loop (experiment, started_at);
 
 create table loop_iteration (               -- what a loop measured, one run after the other
   loop       text not null references loop (id),
-  number     integer not null,              -- 1 is the prompt as it was at first
+  number     integer not null,              -- 1 is the prompts as they were at first
+  prompt     text not null,                 -- a run of several prompts has a row for each
+  path       text not null,                 -- file of the prompt, from the project's root
   version    text not null,
   text       text not null,                 -- of the prompt's file
   run_id     text references run (id),      -- null until it is measured
   score      real,                          -- mean over the training cases
   cases      integer,                       -- training cases that have a score
   suggestion text references suggestion (id), -- that made this version; null for none
-  primary key (loop, number)
+  dropped    text,                          -- why it is not measured again; null while in play
+  -- what refining it came to: suggested, nothing, no_weakness, settled; null until then
+  outcome    text,
+  pending    text references suggestion (id), -- what waits for a decision, or for its commit
+  primary key (loop, number, prompt)
 ) strict, without rowid;
+create index loop_iteration_by_pending on loop_iteration (pending) where pending is not null;
 
 -- Sums of finished runs, so that no page has to add up cells. Written again when a run ends again.
 

@@ -22,6 +22,7 @@ from edison_ci.store.loops import (
     Iteration,
     Loop,
     LoopState,
+    current_rows,
     find_loop,
     iterations_of,
     list_loops,
@@ -300,6 +301,33 @@ class LoopLine:
         return max(self.measured, key=lambda one: snap(one.score or 0.0), default=None)
 
     @property
+    def rounds(self) -> int:
+        """Number of measured iterations; one measures all prompts in play."""
+        return len({one.number for one in self.measured})
+
+    @property
+    def pending(self) -> list[str]:
+        """The suggestions that wait for a decision."""
+        return [one.pending for one in current_rows(self.iterations) if one.pending is not None]
+
+    @property
+    def firsts(self) -> dict[str, float | None]:
+        """The score of the first version of each prompt."""
+        return {one.prompt: one.score for one in reversed(self.iterations)}
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of its prompts."""
+        return list(dict.fromkeys(one.path for one in self.iterations))
+
+    @property
+    def others(self) -> list[tuple[str, dict[str, Any]]]:
+        """Held-out evidence of further prompts, by name."""
+        kept = self.loop.evidence.get("others")
+        found = kept.items() if isinstance(kept, dict) else ()
+        return [(name, each["holdout"]) for name, each in found if each.get("holdout")]
+
+    @property
     def holdout(self) -> dict[str, Any] | None:
         """Evidence of the held-out cases, best prompt against first one."""
         found = self.loop.evidence.get("holdout")
@@ -359,7 +387,7 @@ def loop(context: PageContext) -> Page:
     line = _line(context.connection, found)
     runs = run_results(context, [one.run_id for one in line.iterations if one.run_id is not None])
     by_id: dict[str, RunResult] = {each.run.id: each for each in runs}
-    first = line.measured[0].score if line.measured else None
+    first = line.firsts.get(line.best.prompt) if line.best is not None else None
     return Page(
         "loop",
         f"Loop of {found.experiment}, {formats.when(found.started_at)}",
@@ -367,6 +395,7 @@ def loop(context: PageContext) -> Page:
             "loop_": found,
             "line": line,
             "first": first,
+            "versions": [one.version for one in line.iterations],
             "runs": by_id,
             "spending": loop_spending(context.connection, found),
             "sides": [
@@ -382,7 +411,11 @@ def loop(context: PageContext) -> Page:
 
 def _line(connection: sqlite3.Connection, one: Loop) -> LoopLine:
     iterations = tuple(iterations_of(connection, one))
-    scores = tuple(each.score for each in iterations)
+    best: dict[int, float | None] = {}
+    for each in iterations:
+        known = best.get(each.number)
+        best[each.number] = each.score if known is None else max(known, each.score or known)
+    scores = tuple(best.values())
     trend = None
     if len(scores) > 1:
         title = f"Score of {len(scores)} iterations on the training cases"

@@ -1,0 +1,184 @@
+"""Several prompts of one experiment evolve together, and weak ones are dropped."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.config.load import load_project
+from edison_ci.execute.grading import CellGrader
+from edison_ci.execute.run_options import RunContext
+from edison_ci.loop.runner import LoopRunner
+from edison_ci.loop.start import LoopContext, LoopRequest, begin
+from edison_ci.providers.adapters import provider_for
+from edison_ci.refine.candidate import target_of
+from edison_ci.refine.refinement import refine_request
+from edison_ci.refine.refiner import refiner_of
+from edison_ci.review.context import ReviewContext
+from edison_ci.stats.pruning import shared_level
+from edison_ci.store.loops import course_of
+from tests.refine.workbench import PROMPT, SHOUT, Scripted, mannered, mended, well_mannered
+
+if TYPE_CHECKING:
+    from edison_ci.config.models import Model
+    from edison_ci.loop.report import LoopReport
+    from edison_ci.store.ledger import SpendingCap
+    from tests.conftest import Folder
+
+CASES = 60
+BRANCH = "edison/loop/hello"
+
+
+@pytest.fixture
+def museum(folder: Folder) -> Folder:
+    """Two prompts that lack the same manners, and one of them shouts."""
+    mannered(folder, cases=CASES)
+    loud = PROMPT.replace("id: hello", "id: loud") + f"{SHOUT}\n"
+    folder.write("prompts/loud.md", loud)
+    both = "prompts: [prompts/hello.md, prompts/loud.md]"
+    folder.edit("experiments/hello.yaml", "prompts: [prompts/hello.md]", both)
+    folder.edit(
+        "edison.yaml", "version: 1", "version: 1\nsettings: {require_review_approval: false}"
+    )
+    folder.write(".gitignore", ".edison/*\n")
+    folder.git("init", "-q", "--initial-branch=main")
+    folder.git("config", "user.name", "Ada")
+    folder.git("config", "user.email", "ada@example.org")
+    folder.git("add", "-A")
+    folder.git("commit", "-qm", "start")
+    return folder
+
+
+@dataclass
+class Door:
+    """A loop at the door of the museum, with scripted models."""
+
+    folder: Folder
+    auto: bool = True
+    steps: list[str] = field(default_factory=list)
+    greeter: Scripted = field(default_factory=lambda: Scripted(well_mannered))
+    refiner: Scripted = field(default_factory=lambda: Scripted(mended))
+
+    def provider_for(self, model: Model) -> Any:
+        known = {"refiner": self.refiner, "small": self.greeter}
+        return known.get(model.name) or provider_for(model)
+
+    def looper(self, *names: str, iterations: int = 4) -> LoopRunner:
+        request = refine_request(load_project(self.folder.path), "loop", "hello", "hello")
+        project = request.project
+        experiment = project.experiment("hello")
+
+        def opened(
+            loop: SpendingCap | None = None,
+        ) -> contextlib.AbstractContextManager[RunContext]:
+            return contextlib.nullcontext(RunContext(self.provider_for, CellGrader.of, loop=loop))
+
+        context = LoopContext(
+            review=ReviewContext.of(project),
+            targets=tuple(target_of(project, experiment, name) for name in names),
+            refiner=refiner_of(project.models["refiner"]),
+            open_context=opened,
+            actor=request.actor,
+            audit=lambda of, made: replace(request, target=of).audit_entry(made),
+            on_step=self.steps.append,
+        )
+        return LoopRunner(context, begin(context, LoopRequest(iterations, auto=self.auto), {}))
+
+    def run(self, *names: str, iterations: int = 4) -> LoopRunner:
+        runner = self.looper(*names, iterations=iterations)
+        assert runner.run()
+        return runner
+
+
+def report_of(runner: LoopRunner) -> LoopReport:
+    assert runner.final is not None
+    return runner.final
+
+
+def test_prompts_evolve_together_and_one_shown_worse_is_dropped(museum: Folder) -> None:
+    door = Door(museum)
+    runner = door.run("hello", "loud")
+    rows = runner.iterations()
+    hello, loud = (course_of(rows, name) for name in ("hello", "loud"))
+    assert [one.number for one in hello] == [1, 2, 3, 4]
+    assert [one.number for one in loud] == [1, 2], "dropped after the second iteration"
+    assert hello[0].run_id == loud[0].run_id, "one run measures all prompts in play"
+    scores = [one.score or 0.0 for one in hello]
+    assert scores == sorted(scores) and scores[-1] > scores[0]
+    assert (loud[1].score or 0.0) > (loud[0].score or 0.0), "it was refined as well"
+    assert loud[0].dropped is None
+    reason = loud[1].dropped or ""
+    assert reason.startswith("loud is dropped: ") and " points below hello on 3" in reason
+    assert reason in door.steps
+    commits = museum.git("log", "--format=%s", f"main..{BRANCH}").splitlines()
+    assert [line.split(":")[0] for line in commits] == [
+        "Refine hello",
+        "Refine hello",
+        "Refine loud",
+        "Refine hello",
+    ]
+
+
+def test_a_dropped_prompt_costs_nothing_any_more(museum: Folder) -> None:
+    kept, pruned = Door(museum), Door(museum)
+    pruned.run("hello", "loud")
+    asked = sum(SHOUT in request.messages[-1].content for request in pruned.greeter.asked)
+    museum.git("branch", "-D", BRANCH)
+    (museum.path / ".edison/results.db").unlink()
+    stop = "stop: {prune_weak_prompts: false}\nrefine: {"
+    museum.edit("experiments/hello.yaml", "refine: {", stop)
+    museum.git("commit", "-qam", "keep all")
+    runner = kept.run("hello", "loud")
+    assert len(course_of(runner.iterations(), "loud")) == 4
+    longer = sum(SHOUT in request.messages[-1].content for request in kept.greeter.asked)
+    assert longer >= asked + 2 * CASES, "two more versions on all cases"
+
+
+def test_the_report_has_the_course_of_each_prompt(museum: Folder) -> None:
+    runner = Door(museum).run("hello", "loud")
+    final = report_of(runner)
+    assert final.best.prompt == "hello"
+    assert "held-out cases the new hello is +" in final.sentence
+    told = final.as_json()
+    hello, loud = told["prompts"]
+    assert (hello["prompt"], loud["prompt"]) == ("hello", "loud")
+    assert hello["holdout"]["decision"] == "better"
+    assert (hello["dropped"], loud["holdout"]) == (None, None)
+    assert loud["dropped"].startswith("loud is dropped: ")
+    files = {file.kind: file.path for file in final.files}
+    text = files["report_md"].read_text()
+    for words in ("## Prompts", "| loud | 2 |", "loud is dropped: ", "## The change of hello"):
+        assert words in text, words
+    assert "## The change of loud" not in text
+    assert files["prompt-hello_md"].read_text() == files["prompt_md"].read_text()
+    assert "id: loud" in files["prompt-loud_md"].read_text()
+
+
+def test_equal_prompts_are_both_kept_and_confirmed(museum: Folder) -> None:
+    museum.write("prompts/loud.md", PROMPT.replace("id: hello", "id: loud") + "Be there.\n")
+    museum.git("commit", "-qam", "as good")
+    runner = Door(museum).run("hello", "loud", iterations=3)
+    assert not any(one.dropped for one in runner.iterations())
+    assert list(runner.loop.evidence["others"]) == ["loud"]
+    assert runner.loop.evidence["others"]["loud"]["holdout"]["decision"] == "better"
+    assert {one.first.prompt: one.better for one in report_of(runner).courses} == {
+        "hello": True,
+        "loud": True,
+    }
+
+
+def test_one_of_several_prompts_can_be_refined_alone(museum: Folder) -> None:
+    runner = Door(museum).run("loud", iterations=2)
+    assert {one.prompt for one in runner.iterations()} == {"loud"}
+    assert runner.loop.prompts == ("loud",)
+
+
+def test_the_looks_of_a_loop_share_the_error() -> None:
+    levels = [shared_level(look) for look in range(1, 60)]
+    assert levels[:3] == [0.025, 0.0125, 0.00625]
+    assert sum(levels) <= 0.05
+    with pytest.raises(ValueError, match="count from 1"):
+        shared_level(0)
