@@ -16,10 +16,11 @@ import asyncio
 import datetime as dt
 import hashlib
 import json
-from dataclasses import replace
+from contextlib import asynccontextmanager
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -39,7 +40,7 @@ from edison_ci.records import Message
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
@@ -154,13 +155,20 @@ class Drafter:
     project: Project
     models: Sequence[Model]
     context: RunContext
+    purpose: str = FOLDER
+    """What the calls are booked for."""
+    reuse: dt.timedelta = REUSE
+    """How long a reply is used again."""
 
     def request(
         self, model: Model, kind: DraftKind[T], question: Question, number: int = 0
     ) -> Request:
         """Return the call for a draft."""
         told = instructions_of(self.project, kind)
-        judge = Judge.of(model)
+        params = {key: each for key, each in question.params.items() if key not in model.params}
+        if "top_p" in model.params:  # some models refuse both parameters
+            params.pop("temperature", None)
+        judge = Judge.of(model, params)
         said = fence_message(told, question.pieces, question.wanted, seed=judge.params.get("seed"))
         messages = (Message("system", told), Message("user", said))
         return replace(judge.request(messages, schema=kind.schema), repeat=number)
@@ -169,17 +177,24 @@ class Drafter:
         """Return a draft; raises CallFailed if no model returns a usable one."""
 
         async def ask() -> Draft[T]:
-            newer_than = utc.timestamp(self.context.now() - REUSE)
-            async with standalone_client(
-                self.project, None, self.context, purpose=FOLDER, newer_than=newer_than
-            ) as clients:
-                return await self._first_that_answers(clients, kind, question, number)
+            async with self.clients() as clients:
+                return await self.first_that_answers(clients, kind, question, number)
 
         return asyncio.run(ask())
 
-    async def _first_that_answers(
+    @asynccontextmanager
+    async def clients(self) -> AsyncIterator[ClientPool]:
+        """Yield clients that use recent replies again."""
+        newer_than = utc.timestamp(self.context.now() - self.reuse)
+        async with standalone_client(
+            self.project, None, self.context, purpose=self.purpose, newer_than=newer_than
+        ) as clients:
+            yield clients
+
+    async def first_that_answers(
         self, clients: ClientPool, kind: DraftKind[T], question: Question, number: int
     ) -> Draft[T]:
+        """Return the draft of the first model that answers; raises CallFailed, EdisonError."""
         failures: list[str] = []
         for model in self.models:
             if problems := [*missing_for_models([model])]:
@@ -205,7 +220,7 @@ class Drafter:
         for turn in range(_MOST_TURNS):
             request = self.request(model, kind, question, number + turn * _APART)
             for attempt in (request, None):
-                answer = await clients.of(model, FOLDER).answer(
+                answer = await clients.of(model, self.purpose).answer(
                     attempt or retry_request(request, reason)
                 )
                 cost += answer.cost_microusd if answer.bought else 0
@@ -233,6 +248,45 @@ class Question:
     pieces: tuple[FencedText, ...]
     wanted: str
     """What is asked for, after the material."""
+    params: Mapping[str, Json] = field(default_factory=dict)
+    """Parameters of the call, unless the model has its own."""
+
+
+class DraftJob(NamedTuple, Generic[T]):
+    """One of many drafts."""
+
+    drafter: Drafter
+    kind: DraftKind[T]
+    question: Question
+    number: int = 0
+
+
+def draft_all(
+    jobs: Sequence[DraftJob[T]],
+    on_done: Callable[[int, Draft[T] | EdisonError], None],
+    budget_microusd: int | None = None,
+) -> None:
+    """Draft all at once, as many as the models allow; tell each result as soon as it is there."""
+
+    async def ask() -> None:
+        async with jobs[0].drafter.clients() as clients:
+            clients.budget.limit(budget_microusd)
+
+            async def one(place: int, job: DraftJob[T]) -> None:
+                try:
+                    found: Draft[T] | EdisonError = await job.drafter.first_that_answers(
+                        clients, job.kind, job.question, job.number
+                    )
+                except EdisonError as error:
+                    found = error
+                on_done(place, found)
+
+            async with asyncio.TaskGroup() as group:
+                for place, job in enumerate(jobs):
+                    group.create_task(one(place, job))
+
+    if jobs:
+        asyncio.run(ask())
 
 
 def _read(kind: DraftKind[T], completion: Completion) -> T | DoesNotFit:

@@ -85,6 +85,16 @@ class Language(Check):
         return Grade.of(found == wanted, f"the answer is in {quote(found)}, not in {wanted!r}")
 
 
+_ENOUGH_LETTERS = 20
+
+
+def language_of(text: str) -> str | None:
+    """Return the language of a text; None if it is too short to tell, or cannot be told here."""
+    if PY3LANGID.fault() or sum(map(str.isalpha, text[:_READ])) < _ENOUGH_LETTERS:
+        return None
+    return str(_identifier().classify(text[:_READ])[0])
+
+
 class _Identifier(NamedTuple):
     """The classifier of languages, and its labels."""
 

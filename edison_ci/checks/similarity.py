@@ -10,7 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pydantic import Field
-from rapidfuzz.distance import LCSseq
+from rapidfuzz import process
+from rapidfuzz.distance import Indel, LCSseq
 from rapidfuzz.distance import Levenshtein as Edits
 
 from edison_ci.checks.embeddings import cosine_of_vectors, unpack_vector
@@ -19,6 +20,7 @@ from edison_ci.checks.options import Check, TemplateText, expected_output
 from edison_ci.extras import SACREBLEU, SAFETENSORS, TOKENIZERS, WORDLLAMA, Library
 from edison_ci.numeric import fixed
 from edison_ci.shape import Name
+from edison_ci.stats.arrays import np
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -72,6 +74,39 @@ def cosine(one: str, other: str) -> float:
     return _dot(a, b) / length if length else 0.0
 
 
+_STACKED_AT_ONCE = 100
+
+
+class Meanings:
+    """Texts that others are compared with by meaning, if the extra `embeddings` is installed."""
+
+    def __init__(self) -> None:
+        self.available = not any(each.fault() for each in (SAFETENSORS, TOKENIZERS, WORDLLAMA))
+        self._vectors: list[NDArray[float64]] = []
+        self._stacked: NDArray[float64] | None = None
+
+    def add(self, text: str) -> None:
+        """Remember a text."""
+        if self.available:
+            self._vectors.append(self._unit(text))
+
+    def nearest(self, text: str) -> float:
+        """Return the highest cosine with a remembered text; 0 if there is none."""
+        if not self.available or not self._vectors:
+            return 0.0
+        # Stacked anew for each hundred vectors; the few since then are compared one by one.
+        if self._stacked is None or len(self._vectors) - len(self._stacked) > _STACKED_AT_ONCE:
+            self._stacked = np.stack(self._vectors)
+        here, late = self._unit(text), self._vectors[len(self._stacked) :]
+        return max(float((self._stacked @ here).max()), *(float(each @ here) for each in late), 0.0)
+
+    @staticmethod
+    def _unit(text: str) -> NDArray[float64]:
+        vector = _model().vector(_whole(text))
+        length = math.sqrt(_dot(vector, vector))
+        return vector / length if length else vector
+
+
 def _dot(a: NDArray[float64], b: NDArray[float64]) -> float:
     # Not `a @ b`: the order in which a library adds depends on the machine.
     return math.fsum((a * b).tolist())
@@ -84,6 +119,7 @@ _MOST_PAIRS = 2_000_000_000
 _MOST_CHARACTERS = 1_000_000
 _FIRST_LETTER = 0x10000
 """Above it are a million characters, more than two texts of maximum length have words."""
+_LETTERS = 0x110000 - _FIRST_LETTER
 _LONGEST_FOR_LIBRARIES = 200_000
 _WORD = re.compile(r"[^\W_]+")
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -112,6 +148,31 @@ def edit_similarity(answer: str, reference: str) -> float:
     return float(Edits.normalized_similarity(answer, reference))
 
 
+class NearTexts:
+    """Texts that others are compared with by the share of words in common, in order."""
+
+    def __init__(self) -> None:
+        self._letters: dict[str, str] = {}
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> None:
+        """Remember a text."""
+        self._texts.append(self._spelled(text))
+
+    def has(self, text: str, at_least: float) -> bool:
+        """Whether a remembered text is at least this similar."""
+        found = process.extractOne(
+            self._spelled(text),
+            self._texts,
+            scorer=Indel.normalized_similarity,
+            score_cutoff=at_least,
+        )
+        return found is not None
+
+    def _spelled(self, text: str) -> str:
+        return "".join([_letter(word, self._letters) for word in split_words(text)])
+
+
 def split_words(text: str) -> list[str]:
     """Return the runs of letters and digits in lower case."""
     return _WORD.findall(text.lower())
@@ -132,7 +193,7 @@ def rouge_l(answer: str, reference: str) -> float:
 def _letter(word: str, letters: dict[str, str]) -> str:
     found = letters.get(word)
     if found is None:
-        found = letters[word] = chr(_FIRST_LETTER + len(letters))
+        found = letters[word] = chr(_FIRST_LETTER + len(letters) % _LETTERS)
     return found
 
 

@@ -8,6 +8,7 @@ import click
 
 from edison_ci.cli.case_discrimination import discrimination_json, show_discrimination
 from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
+from edison_ci.cli.dataset_generate import generate
 from edison_ci.cli.dataset_import import import_cases
 from edison_ci.cli.dataset_judge import (
     judge,
@@ -211,6 +212,7 @@ def dataset() -> None:
       edison dataset add --from return-how@small --expected "30 days"
       edison dataset import cases.csv
       edison dataset edit return-how --tag reviewed
+      edison dataset generate --hints "late parcels and refunds" --count 40
     """
 
 
@@ -219,6 +221,7 @@ dataset.add_command(add)
 dataset.add_command(tag)
 dataset.add_command(edit)
 dataset.add_command(remove)
+dataset.add_command(generate)
 dataset.add_command(judge)
 dataset.add_command(health)
 
@@ -448,7 +451,11 @@ def stats(state: CliState, experiment: str | None) -> None:
 def _show_counts(terminal: Terminal, counts: Counts) -> None:
     if not counts.cases:
         return
-    more = [f"{counts.expected:,} with an expected output", f"{counts.holdout:,} held out"]
+    unverified = f" ({counts.unverified:,} unverified)" if counts.unverified else ""
+    more = [
+        f"{counts.expected:,} with an expected output{unverified}",
+        f"{counts.holdout:,} held out",
+    ]
     if counts.clustered:
         more.append(f"{counts.clustered:,} in {counted(len(counts.clusters), 'cluster')}")
     more.append(f"{fixed(counts.words / counts.cases, grouped=True)} words on average")
@@ -482,6 +489,7 @@ def _counts(counts: Counts) -> dict[str, Any]:
     return {
         "cases": counts.cases,
         "with_expected": counts.expected,
+        "unverified": counts.unverified,
         "held_out": counts.holdout,
         "clustered": counts.clustered,
         "clusters": len(counts.clusters),

@@ -12,6 +12,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import find_experiment, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
+from edison_ci.config.case_origin import PERSON, writer_of
 from edison_ci.config.cases import case_of
 from edison_ci.config.slices import LEVELS, SIZES, length_of, level_of, words_in
 from edison_ci.documents.dataset_text import block_yaml
@@ -50,7 +51,6 @@ _MOST_LINES = 60
 _MOST_NAMED = 20
 """Cases that an audit entry names."""
 _PREPOSITIONS = {"added": "to", "removed": "from"}
-_WRITTEN_BY, _VERIFIED_BY, _PERSON = "written_by", "verified_by", "person"
 
 _YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _EXPERIMENT = click.option("--experiment", metavar="NAME", help="Experiment that has the case.")
@@ -317,8 +317,8 @@ def _json_value(name: str, text: str) -> Json:
 
 def _changed(file: EditableFile, index: int, new: Case, *, verified: bool) -> EditedFile:
     """Return the file with a changed case, marked as verified if a model had written it."""
-    if verified and new.expected is not None and _WRITTEN_BY in new.metadata:
-        new = dataclasses.replace(new, metadata={**new.metadata, _VERIFIED_BY: _PERSON})
+    if verified and new.expected is not None and writer_of(new.metadata):
+        new = dataclasses.replace(new, metadata={**new.metadata, "verified_by": PERSON})
     if new == file.cases[index]:
         return change_cases(file, {})
     return change_cases(file, {index: new})

@@ -94,7 +94,12 @@ class PlanConfirmation:
 
 
 def confirm_calls(
-    terminal: Terminal, project: Project, calls: Iterable[tuple[Model, Request]], *, yes: bool
+    terminal: Terminal,
+    project: Project,
+    calls: Iterable[tuple[Model, Request]],
+    *,
+    yes: bool,
+    output_tokens: float = TYPICAL_OUTPUT.high,
 ) -> None:
     """Print how many calls to judges are made and their highest cost; ask above a dollar."""
     count, most = 0, 0.0
@@ -105,7 +110,7 @@ def confirm_calls(
         price = project.prices.price_of(model)
         if price is not None:
             told = sum(estimate_tokens(message.content) for message in request.messages)
-            most += told * price.tokens_in + TYPICAL_OUTPUT.high * price.tokens_out
+            most += told * price.tokens_in + output_tokens * price.tokens_out
     if not count:
         return
     cost = f", about {dollars(math.ceil(most))} at most" if most else ""

@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.case_origin import is_unverified
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.slices import NONE, length_of, level_of, words_in
 from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, is_statement
@@ -194,6 +195,8 @@ class Counts:
     cases: int = 0
     expected: int = 0
     """With an expected output."""
+    unverified: int = 0
+    """With an expected output that a model wrote, and nobody agreed with."""
     holdout: int = 0
     words: int = 0
     clusters: set[int] = field(default_factory=set)
@@ -208,6 +211,7 @@ class Counts:
         """Count a case."""
         self.cases += 1
         self.expected += case.expected is not None
+        self.unverified += is_unverified(case)
         self.holdout += split is not None and is_holdout(case, split)
         words = words_in(case)
         self.words += words

@@ -196,6 +196,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "edit prompt": _text("proposed an edit of"),
     "compare by hunk": _text("compared line by line"),
     "assist": _text("accepted a draft for"),
+    "dataset generate": _text("added generated cases to"),
     "models add": _text("added the model"),
     "add case": _added,
     "import cases": _text("imported cases to"),

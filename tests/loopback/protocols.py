@@ -98,7 +98,7 @@ def reply_to(chat: Chat, rule: Rule) -> Reply:
     """Return the good reply to a request, with the details that the rule wants."""
     if chat.protocol == "embeddings":
         return _embeddings(chat, rule)
-    text = rule.text
+    text = rule.text(chat.said) if callable(rule.text) else rule.text
     if text is None:
         text = f"The answer is {chat.word}."
         if chat.wants_json:

@@ -15,7 +15,8 @@ answer. In JSON (`--script FILE` holds a list) a rule is one flat object:
                          charged: true            whether the ledger gets a line; each deed has its
                                                   own default
     details              status, headers, body    of `status` and `answer`; body may be JSON or text
-                         text                     the answer's text
+                         text                     the answer's text; in a test it may be a function
+                                                  of what was said
                          usage                    put in the place of the real usage; null: none
                          served_model             the model that the reply names
                          location                 of `redirect`
@@ -50,6 +51,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Event
 
 UNCHARGED = frozenset({"status", "redirect"})
@@ -78,7 +80,7 @@ class Rule:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: Any = None
-    text: str | None = None
+    text: str | Callable[[str], str] | None = None
     usage: Any = SAME
     served_model: str | None = None
     location: str = ""

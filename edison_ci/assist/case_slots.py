@@ -1,0 +1,198 @@
+"""Slots of generated cases: what each case is to be like, decided before a model is asked.
+
+The shares of difficulties, types, topics, languages, lengths and edge cases are those of the order,
+whatever a model would prefer. The same order and seed make the same slots, so that an interrupted
+command finds the replies it has already paid for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from random import Random
+from typing import TYPE_CHECKING
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.slices import LENGTHS, SIZES
+from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+COUNTS = (10, 500)
+HINTS = (20, 1_000)
+DIVERSITIES = (1, 10)
+EDGE_SHARE = 0.1
+"""At least this share of the cases are edge cases."""
+TYPES = {
+    "reasoning": "the answer needs several steps of thought",
+    "knowledge": "the answer is a fact",
+    "extraction": "the answer is found in the input",
+    "classification": "the answer is one of a few labels",
+    "creative": "many different answers would be good",
+    "code": "the input or the answer is code",
+    "safety": "a careless answer would do harm, or give something away",
+    "multi-step": "several things are asked for, in an order",
+    "summary": "the answer is shorter than the input, and says the same",
+    "conversation": "the input refers to something said before",
+}
+EDGES = {
+    "empty": "the main input is empty, or nearly so",
+    "long": "the main input is much longer than usual, and most of it does not matter",
+    "ambiguous": "the main input can be understood in two ways",
+    "contradictory": "the main input contradicts itself, or the other inputs",
+    "off-topic": "the main input is about something else",
+    "typos": "the main input is full of mistakes and abbreviations",
+    "several": "the main input asks for several unrelated things at once",
+    "unusual": "the main input has unusual characters, numbers or formats",
+}
+_UNBOUND = frozenset({"empty", "long", "off-topic", "unusual"})
+"""Edges whose length or language may differ from what the order wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSlot:
+    """What one case is to be like; an empty text leaves it to the model."""
+
+    number: int
+    difficulty: int | None = None
+    type: str = ""
+    topic: str = ""
+    language: str = ""
+    length: str = ""
+    edge: str = ""
+    tag: str = ""
+    entity: str = ""
+    ambiguity: str = ""
+    attack: str = ""
+    aim: str = ""
+    """The weakness that an attack aims at."""
+
+    @property
+    def bound(self) -> bool:
+        """Whether length and language have to be those of the order."""
+        return self.edge not in _UNBOUND
+
+    def told(self) -> dict[str, str | int]:
+        """Return what a model is told of it."""
+        found: dict[str, str | int] = {"slot": self.number}
+        if self.difficulty is not None:
+            found["difficulty"] = self.difficulty
+        words = {
+            "type": f"{self.type}: {TYPES[self.type]}" if self.type in TYPES else self.type,
+            "topic": self.topic,
+            "language": self.language,
+            "length": "" if not self.length else f"{span(self.length)}, all inputs together",
+            "edge": f"{self.edge}: {EDGES[self.edge]}" if self.edge else "",
+            "tag": self.tag,
+            "mentions": self.entity,
+            "ambiguity": self.ambiguity,
+            "attack": self.attack,
+            "aim": self.aim,
+        }
+        return found | {key: text for key, text in words.items() if text}
+
+    def kept(self) -> dict[str, str]:
+        """Return what is kept of it in the metadata of the case."""
+        words = {
+            "type": self.type,
+            "topic": self.topic,
+            "language": self.language,
+            "edge": self.edge,
+            "entity": self.entity,
+            "ambiguity": self.ambiguity,
+            "attack": self.attack.partition(":")[0],
+            "aim": self.aim,
+        }
+        return {key: text for key, text in words.items() if text}
+
+
+def span(length: str) -> str:
+    """Return the number of words of a length bucket, in words."""
+    at = SIZES.index(length)
+    least = [0, *LENGTHS.values()][at] + 1
+    if length not in LENGTHS:
+        return f"more than {least - 1:,} words"
+    return f"{least if at else 0} to {LENGTHS[length]:,} words"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOrder:
+    """What was ordered."""
+
+    count: int
+    hints: str
+    seed: int
+    diversity: int = 5
+    languages: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    difficulties: Mapping[int, float] = field(default_factory=lambda: dict.fromkeys(range(1, 6), 1))
+    """The share of each difficulty, of any sum."""
+
+    def check(self) -> None:
+        """Raise UsageError if the order is out of range."""
+        fewest, most = HINTS
+        if not fewest <= len(self.hints) <= most:
+            raise UsageError(
+                f"the hints have {len(self.hints):,} characters; {fewest} to {most:,} are needed",
+                hint="say what the cases are about: --hints TEXT",
+            )
+
+    def slots(self) -> list[CaseSlot]:
+        """Return a slot for each case."""
+        rng = Random(self.seed)
+        edges = -(-self.count * 10 // 100)
+        columns = [
+            _shuffled(_shares(self.difficulties, self.count), rng),
+            *(_spread(each, self.count, rng) for each in (
+                self.types, self.topics, self.languages, self.lengths)),
+            _shuffled([*_spread([*EDGES], edges, rng), *[""] * (self.count - edges)], rng),
+        ]  # fmt: skip
+        return [CaseSlot(n, *row) for n, row in enumerate(zip(*columns, strict=True), start=1)]
+
+
+def _shares(weights: Mapping[int, float], count: int) -> list[int]:
+    """Return values in these shares, the largest remainders rounded up."""
+    total = sum(weights.values())
+    exact = {value: count * weight / total for value, weight in weights.items()}
+    found = [value for value, n in exact.items() for _ in range(int(n))]
+    rest = sorted(exact, key=lambda value: (int(exact[value]) - exact[value], value))
+    return [*found, *rest[: count - len(found)]]
+
+
+def _spread(values: Sequence[str], count: int, rng: Random) -> list[str]:
+    """Return each value equally often, in random order."""
+    if not values:
+        return [""] * count
+    return _shuffled([values[n % len(values)] for n in range(count)], rng)
+
+
+def _shuffled(values: list, rng: Random) -> list:  # type: ignore[type-arg]
+    rng.shuffle(values)
+    return values
+
+
+_BATCH = {"XS": 10, "S": 10, "M": 8, "L": 3, "XL": 1, "": 8}
+
+
+def batches(slots: Sequence[CaseSlot], writers: int) -> Iterator[tuple[int, list[CaseSlot]]]:
+    """Yield groups of slots for one reply each, with the number of the writer."""
+    groups: dict[tuple[int, str], list[CaseSlot]] = {}
+    for slot in slots:
+        groups.setdefault((slot.number % writers, slot.length), []).append(slot)
+    for (writer, length), group in groups.items():
+        size = _BATCH[length]
+        for start in range(0, len(group), size):
+            yield writer, group[start : start + size]
+
+
+_TOKENS_A_CASE = 250
+_TOKENS_A_REPLY = 500
+_LONGEST_WORDS = {**LENGTHS, "XL": 1_800, "": 150}
+
+
+def reply_tokens(slots: Sequence[CaseSlot]) -> int:
+    """Return the most tokens that a reply with these cases needs."""
+    texts = sum(2 * _LONGEST_WORDS[slot.length] + _TOKENS_A_CASE for slot in slots)
+    return texts + _TOKENS_A_REPLY

@@ -1,0 +1,269 @@
+"""Generated cases: slots sent to the writers in batches, and what becomes of their rows.
+
+All batches are asked for at once. Slots whose row is missing, unusable or a duplicate are asked for
+again, with what is there to be avoided; after a few rounds a shortfall is a shortfall. Replies are
+stored as they come, so that a command that was stopped continues where it was.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections import Counter
+from dataclasses import field
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci import utc
+from edison_ci._dataclass import dataclass
+from edison_ci.assist.case_replies import Unusable
+from edison_ci.assist.case_slots import batches, reply_tokens
+from edison_ci.assist.drafting import Drafter, DraftJob, Question, assistant_of, draft_all
+from edison_ci.config.case_origin import CaseOrigin
+from edison_ci.errors import CallFailed, EdisonError
+from edison_ci.judges.instructions import FencedText
+from edison_ci.records import Case, CaseId, canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from edison_ci.assist.case_replies import CaseForm, WrittenCase, WrittenRow
+    from edison_ci.assist.case_slots import CaseSlot
+    from edison_ci.assist.drafting import Draft
+    from edison_ci.assist.duplicates import KnownCases
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.run_options import RunContext
+    from edison_ci.records import Json
+
+PURPOSE = "dataset"
+"""What the calls are booked for."""
+ROUNDS = 3
+_REUSE = dt.timedelta(days=1)
+_EXAMPLES = 3
+_SHORT = 1_500
+_AVOIDED = 20
+
+
+class GeneratedCase(NamedTuple):
+    """A case that was written and can be used."""
+
+    slot: CaseSlot
+    written: WrittenCase
+    origin: CaseOrigin
+
+    @property
+    def id(self) -> str:
+        """Its id: by its content."""
+        content = canonical_json([self.written.inputs, self.written.expected])
+        digest = hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()
+        return f"gen-{digest[:12]}"
+
+    def row(self) -> dict[str, Json]:
+        """Return the row of a dataset."""
+        written = self.written
+        found: dict[str, Json] = {"id": self.id, "input": dict(written.inputs)}
+        if written.expected is not None:
+            found["expected"] = written.expected
+        if written.tags:
+            found["tags"] = [*written.tags]
+        if self.slot.difficulty is not None:
+            found["difficulty"] = self.slot.difficulty
+        told: dict[str, Json] = {**self.slot.kept(), **self.origin.metadata()}
+        return {**found, "metadata": told | ({"reason": written.why} if written.why else {})}
+
+    def case(self, kind: str) -> Case:
+        """Return it as a case of an experiment."""
+        row = self.row()
+        written, metadata = self.written, row["metadata"]
+        assert isinstance(metadata, dict)
+        return Case(
+            CaseId(self.id), written.inputs, written.expected, written.tags, self.slot.difficulty,
+            None, metadata, kind,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Generated:
+    """What became of an order."""
+
+    wanted: int
+    cases: list[GeneratedCase] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    """Rows that were left out, by reason."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Replies that could not be used, by reason."""
+    models: dict[str, str] = field(default_factory=dict)
+    """Who wrote, and for whom if another model was asked first."""
+    cost_microusd: int = 0
+    calls: int = 0
+    stored: int = 0
+
+    @property
+    def missing(self) -> int:
+        """The shortfall."""
+        return self.wanted - len(self.cases)
+
+    @property
+    def edges(self) -> int:
+        """The number of edge cases."""
+        return sum(1 for case in self.cases if case.slot.edge)
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """The models that write cases of an experiment, and what they are told."""
+
+    project: Project
+    experiment: Experiment
+    form: CaseForm
+    drafters: tuple[Drafter, ...]
+    brief: str
+    """What the cases are about."""
+    diversity: int
+    seed: int
+    examples: tuple[Case, ...] = ()
+    instructions: str = "cases"
+    why: bool = False
+    """Whether each case comes with a reason."""
+    budget_microusd: int | None = None
+
+    def jobs(
+        self, slots: Sequence[CaseSlot], round_number: int = 0, avoid: Sequence[str] = ()
+    ) -> list[tuple[DraftJob[tuple[WrittenRow, ...]], list[CaseSlot]]]:
+        """Return the calls for these slots."""
+        kind = self.form.kind(self.instructions, why=self.why)
+        return [
+            (
+                DraftJob(
+                    self.drafters[writer],
+                    kind,
+                    self._question(group, avoid),
+                    self.seed * 100 + round_number,
+                ),
+                group,
+            )
+            for writer, group in batches(slots, len(self.drafters))
+        ]
+
+    def _question(self, slots: Sequence[CaseSlot], avoid: Sequence[str]) -> Question:
+        told = [json.dumps(slot.told(), ensure_ascii=False) for slot in slots]
+        pieces = [FencedText("text", self.brief, "about")]
+        if self.experiment.file.objective:
+            pieces.append(FencedText("text", self.experiment.file.objective, "objective"))
+        for prompt in self.experiment.prompts[:1]:
+            said = "\n\n".join(section.template.source for section in prompt.sections)
+            pieces.append(FencedText("text", said[: 4 * _SHORT], "prompt"))
+        for case in self.examples[:_EXAMPLES]:
+            shown: dict[str, Json] = {"input": dict(case.inputs)}
+            if case.expected is not None:
+                shown["expected"] = case.expected
+            text = json.dumps(shown, ensure_ascii=False)
+            if len(text) <= _SHORT:
+                pieces.append(FencedText("text", text, "example"))
+        if avoid:
+            pieces.append(FencedText("text", "\n".join(avoid[-_AVOIDED:]), "there already"))
+        pieces.append(FencedText("text", f"[{', '.join(told)}]", "slots", as_json=True))
+        wanted = (
+            f"The material ends here. Write {len(slots)} cases, one for each slot. "
+            f"Diversity: {self.diversity} of 10. A case has:\n{self.form.described()}"
+        )
+        return Question(
+            tuple(pieces),
+            wanted,
+            {
+                "temperature": round(0.5 + 0.05 * self.diversity, 2),
+                "seed": self.seed,
+                "max_tokens": reply_tokens(slots),
+            },
+        )
+
+    def write(
+        self,
+        slots: Sequence[CaseSlot],
+        known: KnownCases,
+        on_progress: Callable[[Generated], None],
+    ) -> Generated:
+        """Return the cases that the models wrote; raises CallFailed if there is none at all."""
+        found = Generated(len(slots))
+        by_slot: dict[int, GeneratedCase] = {}
+        open_slots, avoid = [*slots], list[str]()
+        last: EdisonError | None = None
+        for number in range(ROUNDS):
+            planned = self.jobs(open_slots, number, avoid)
+            replies: list[Draft[tuple[WrittenRow, ...]] | EdisonError | None]
+            replies = [None] * len(planned)
+
+            def keep(
+                place: int,
+                reply: Draft[tuple[WrittenRow, ...]] | EdisonError,
+                kept: list[Draft[tuple[WrittenRow, ...]] | EdisonError | None] = replies,
+            ) -> None:
+                kept[place] = reply
+                if not isinstance(reply, EdisonError):
+                    found.cost_microusd += reply.cost_microusd
+                    found.calls += reply.bought
+                    found.stored += not reply.bought
+                on_progress(found)
+
+            most = self.budget_microusd
+            left = None if most is None else max(most - found.cost_microusd, 0)
+            draft_all([job for job, _ in planned], keep, left)
+            # In the order of the slots, so that it does not matter which reply came first.
+            for (_, group), reply in zip(planned, replies, strict=True):
+                if isinstance(reply, EdisonError):
+                    found.failed[reply.message] += 1
+                    last = reply
+                elif reply is not None:
+                    found.models[reply.model] = reply.instead_of
+                    avoid += self._sort(reply, group, known, found, by_slot)
+            found.cases = [by_slot[number] for number in sorted(by_slot)]
+            on_progress(found)
+            open_slots = [slot for slot in open_slots if slot.number not in by_slot]
+            if not open_slots or (last is not None and not isinstance(last, CallFailed)):
+                break
+        if not found.cases and last is not None:
+            raise last
+        return found
+
+    def _sort(
+        self,
+        reply: Draft[tuple[WrittenRow, ...]],
+        group: Sequence[CaseSlot],
+        known: KnownCases,
+        found: Generated,
+        by_slot: dict[int, GeneratedCase],
+    ) -> list[str]:
+        """Keep the rows of a reply that can be used; return the texts of repeated ones."""
+        slots = {slot.number: slot for slot in group}
+        origin = CaseOrigin(
+            reply.model,
+            reply.instructions[:12],
+            self.seed,
+            utc.timestamp(self.drafters[0].context.now()),
+        )
+        repeated = []
+        for row in reply.value:
+            slot = slots.get(row.slot)
+            if slot is None or slot.number in by_slot:
+                found.refused["that nobody asked for"] += 1
+                continue
+            try:
+                written = self.form.read(slot, row.item)
+            except Unusable as error:
+                found.refused[str(error)] += 1
+                continue
+            if likeness := known.like(written.inputs):
+                found.refused[likeness] += 1
+                repeated.append(canonical_json(written.inputs)[:200])
+                continue
+            known.add(written.inputs)
+            by_slot[slot.number] = GeneratedCase(slot, written, origin)
+        return repeated
+
+
+def writers_of(project: Project, names: Sequence[str], context: RunContext) -> tuple[Drafter, ...]:
+    """Return a drafter for each model that writes; the assistant of the project by default."""
+    return tuple(
+        Drafter(project, assistant_of(project, name), context, PURPOSE, _REUSE)
+        for name in (dict.fromkeys(names) or (None,))
+    )
