@@ -19,12 +19,11 @@ from edison_ci.cli.dataset_judge import (
     show_question,
     show_weak,
 )
-from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli.lookup import cases_of, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.quarantine import show_flaky
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.slices import NONE, SIZES, content_hash, level_of
-from edison_ci.errors import ConfigError
 from edison_ci.judges.pointwise import is_statement
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import canonical_json
@@ -43,7 +42,7 @@ from edison_ci.store.judgments import question_scores
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case, Json
@@ -59,16 +58,6 @@ if TYPE_CHECKING:
 def _experiments(project: Project, name: str | None) -> list[Experiment]:
     """Return the named experiment, or all."""
     return [project.experiment(name)] if name else list(project.experiments.values())
-
-
-def cases_of(project: Project, experiment: Experiment) -> Iterator[Case]:
-    """Yield the cases of an experiment; raises ConfigError at the end if a row is invalid."""
-    if not experiment.file.data:
-        return
-    feed = project.cases(experiment)
-    yield from feed
-    if feed.problems:
-        raise ConfigError(feed.problems)
 
 
 _LISTED = 10

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.records import Json
+    from edison_ci.records import Case, Json
     from edison_ci.store.runs import Run
 
 
@@ -150,6 +150,16 @@ def results_of(project: Project) -> Iterator[sqlite3.Connection]:
 
     with open_for_reading(project.root / project.file.results) as connection:
         yield connection
+
+
+def cases_of(project: Project, experiment: Experiment) -> Iterator[Case]:
+    """Yield the cases of an experiment; raises ConfigError at the end if a row is invalid."""
+    if not experiment.file.data:
+        return
+    feed = project.cases(experiment)
+    yield from feed
+    if feed.problems:
+        raise ConfigError(feed.problems)
 
 
 def find_run_or_newest(

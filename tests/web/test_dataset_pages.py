@@ -1,4 +1,4 @@
-"""The page of a dataset: which cases tell models apart, and sentences about its questions."""
+"""The page of a dataset: cases that tell models apart, sentences about questions, writers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def test_a_sentence_is_a_row_and_a_column_and_never_markup(server: Server) -> No
 def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = Folder(tmp_path_factory.mktemp("bank"))
     item_bank.build(folder)
-    Showcase(folder.path).edison("run", "--yes", "--repeats", "2")
+    project = Showcase(folder.path)
+    project.edison("run", "--yes", "--repeats", "2")
+    project.edison("dataset", "judge", "--yes")
     yield from started(folder.path, LINES[0], "--offline")
 
 
@@ -93,3 +95,19 @@ def test_cases_are_sorted_and_turned_page_by_page(bank: Server) -> None:
 def test_few_models_are_said_to_be_too_few(server: Server) -> None:
     text = text_of(page_of(server))
     assert "Too few answers to tell They are of 1 prompt version with a model" in text
+
+
+def test_the_writers_of_the_cases_are_compared(bank: Server) -> None:
+    text = text_of(page_of(bank)).partition("Writers of cases")[2]
+    assert "Quality is what judge said of the questions" in text
+    careful = re.search(
+        "(\\S+) careful 15 [\\d.]+ [\\d.]+ to [\\d.]+ 100% 80 to 100 0 0 \N{EN DASH} ", text
+    )
+    assert careful is not None, text[:600]
+    assert re.search(r"hasty 11 [\d.]+ [\d.]+ to [\d.]+ 0% 0 to 26 0 0 \N{EN DASH} ", text)
+    assert re.search(r"(careful and hasty|hasty and careful) : \+[\d.]+ points", text)
+    assert "after correction: a tie" in text
+
+
+def test_a_dataset_without_generated_cases_has_no_writers(server: Server) -> None:
+    assert "Writers of cases" not in page_of(server)

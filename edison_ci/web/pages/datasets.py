@@ -22,6 +22,7 @@ from edison_ci.results.dataset_health import (
     quality_of,
     weigh,
 )
+from edison_ci.results.question_writers import board_of_writers, costs_by_writer
 from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole, tags_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.search import FoundCase, find_cases
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.results.case_discrimination import CaseDiscrimination, DatasetDiscrimination
+    from edison_ci.results.question_writers import WritersBoard
 
 _AT_ONCE_BYTES = 200_000
 _NOTHING = DatasetAbout.model_construct()
@@ -61,6 +63,8 @@ class Diagnosis:
     flaky: Flakiness | None
     quality: QuestionQuality
     apart: DatasetDiscrimination | None = None
+    writers: WritersBoard | None = None
+    """None if no case was generated."""
 
 
 class DatasetFile(NamedTuple):
@@ -160,6 +164,7 @@ def dataset(context: PageContext) -> Page:
             "paging": paging,
             "again": again,
             "apart": found.apart,
+            "writers": found.writers,
             "orders": ORDERS,
             "order": order,
             **_cases(context, name, found.apart, order),
@@ -279,9 +284,17 @@ def _work(context: PageContext, project: Project, name: str, *, small: bool) -> 
     quality = quality_of(question_scores(context.connection, name), examined.has)
     if not small:
         return Diagnosis(examined.health, None, quality)
+    health = weigh(context.connection, name, examined)
+    apart = discrimination_of(context.connection, name, examined.has)
     return Diagnosis(
-        weigh(context.connection, name, examined),
+        health,
         flakiness_of(context.connection, name),
         quality,
-        discrimination_of(context.connection, name, examined.has),
+        apart,
+        board_of_writers(
+            name,
+            project.cases(experiment),
+            (quality, apart),
+            costs_by_writer(context.connection, project),
+        ),
     )

@@ -1,0 +1,299 @@
+"""Models as writers of cases: quality by judges, cases that tell models apart, duplicates, cost.
+
+The writers of a dataset are compared by the mean quality of their questions, as judges rated them.
+Their questions differ, so the test is unpaired, with p-values corrected for the number of pairs; a
+difference that is not significant is a tie.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import field, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.checks.similarity import NearTexts
+from edison_ci.config.slices import content_hash
+from edison_ci.numeric import snap
+from edison_ci.records import canonical_json
+from edison_ci.results.case_discrimination import CaseVerdict
+from edison_ci.stats.correction import holm
+from edison_ci.stats.paired import unpaired_difference
+from edison_ci.stats.scores import mean_interval, pass_interval
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from edison_ci.config.load import Project
+    from edison_ci.records import Case, Json
+    from edison_ci.results.case_discrimination import DatasetDiscrimination
+    from edison_ci.results.dataset_health import QuestionQuality
+    from edison_ci.stats.scores import Interval, Range
+
+PHASE = "dataset"
+"""Phase under which the calls that write cases are booked."""
+NEAR = 0.9
+"""Share of words in common, in order, from which two cases are nearly the same."""
+MOST_COMPARED = 2_000
+"""Cases among which near duplicates are looked for: each is compared with all before it."""
+MOST_WRITERS = 20
+FEW = 10
+"""Questions below which a mean says little."""
+_LONGEST = 2_000
+_LONGEST_NAME = 60
+
+
+@dataclass(frozen=True, slots=True)
+class WriterRow:
+    """What is known of the cases that a model wrote for one dataset."""
+
+    writer: str
+    """Name of the model; empty for cases that were not generated."""
+    cases: int
+    quality: Interval | None
+    """Mean over its judged questions, from 0 to 1; None if none was judged."""
+    shares: tuple[float, ...]
+    separating: Interval | None
+    """Share of its cases that tell models apart, of those with enough answers; None if none has."""
+    same: int
+    """Cases with the inputs of an earlier case."""
+    near: int
+    """Cases that are nearly the same as an earlier one."""
+    cost_microusd: float | None
+    """What it was paid for each of its cases that is in a dataset of the project; None if none of
+    its calls is booked."""
+    best_rank: int | None = None
+    worst_rank: int | None = None
+    """None without a quality."""
+
+    @property
+    def few(self) -> bool:
+        """Whether so few questions were judged that their mean says little."""
+        return 0 < len(self.shares) < FEW
+
+
+class WriterContrast(NamedTuple):
+    """Difference in quality of two writers, by their places in the rows."""
+
+    better: int
+    worse: int
+    difference: float
+    interval: Range | None
+    n: int
+    """Questions of the one that has fewer."""
+    p: float
+    p_holm: float
+    significant: bool
+    method: str
+
+
+@dataclass(slots=True)
+class WritersBoard:
+    """The writers of one dataset, the best first."""
+
+    experiment: str
+    cases: int
+    rows: tuple[WriterRow, ...] = ()
+    contrasts: tuple[WriterContrast, ...] = ()
+    judges: tuple[str, ...] = ()
+    own_judges: tuple[str, ...] = ()
+    """Judges that rated questions which they wrote themselves."""
+    simulated: bool = False
+    enough_answers: bool = False
+    """Whether it is known which cases tell models apart."""
+    all_compared: bool = True
+    """Whether near duplicates were looked for among all cases."""
+    beyond: int = 0
+    """Writers left out because there are too many."""
+
+
+def writer_of(case: Case) -> str:
+    """Return the model that wrote a case; empty if it was not generated."""
+    found = case.metadata.get("written_by")
+    return found[:_LONGEST_NAME] if isinstance(found, str) else ""
+
+
+@dataclass(slots=True)
+class _Written:
+    """The cases of a dataset by their writers."""
+
+    number: Counter[str] = field(default_factory=Counter)
+    writers: dict[str, str] = field(default_factory=dict)
+    """By case; cases that were not generated are left out."""
+    same: Counter[str] = field(default_factory=Counter)
+    near: Counter[str] = field(default_factory=Counter)
+    all_compared: bool = True
+
+
+def board_of_writers(
+    experiment: str,
+    cases: Iterable[Case],
+    findings: tuple[QuestionQuality, DatasetDiscrimination],
+    cost_by_writer: Mapping[str, float],
+) -> WritersBoard | None:
+    """Return how the writers of a dataset stand; None if no case was generated."""
+    quality, apart = findings
+    written = _read(cases)
+    if not written.writers:
+        return None
+    shares: defaultdict[str, list[float]] = defaultdict(list)
+    for question in quality.questions:
+        if question.share is not None:
+            shares[written.writers.get(question.case, "")].append(question.share)
+    known: Counter[str] = Counter()
+    separating: Counter[str] = Counter()
+    for each in apart.cases:
+        writer = written.writers.get(each.case, "")
+        known[writer] += each.verdict is not CaseVerdict.TOO_FEW
+        separating[writer] += each.verdict is CaseVerdict.SEPARATES
+    rows = [
+        WriterRow(
+            writer=writer,
+            cases=number,
+            quality=mean_interval(shares[writer]),
+            shares=tuple(shares[writer]),
+            separating=pass_interval(separating[writer], known[writer]),
+            same=written.same[writer],
+            near=written.near[writer],
+            cost_microusd=cost_by_writer.get(writer),
+        )
+        for writer, number in written.number.items()
+    ]
+    rows.sort(key=_order)
+    shown = rows[:MOST_WRITERS]
+    contrasts = _contrasts(shown)
+    return WritersBoard(
+        experiment=experiment,
+        cases=written.number.total(),
+        rows=_ranked(shown, contrasts),
+        contrasts=contrasts,
+        judges=quality.judges,
+        own_judges=tuple(judge for judge in quality.judges if judge in written.number),
+        simulated=quality.simulated or apart.simulated,
+        enough_answers=bool(known.total()),
+        all_compared=written.all_compared,
+        beyond=len(rows) - len(shown),
+    )
+
+
+def _order(row: WriterRow) -> tuple[bool, float, int, str]:
+    quality = 0.0 if row.quality is None else snap(row.quality.estimate)
+    return row.quality is None, -quality, -row.cases, row.writer
+
+
+# --- who is better --------------------------------------------------------------------------------
+
+
+def _contrasts(rows: Sequence[WriterRow]) -> tuple[WriterContrast, ...]:
+    found = []
+    for better, worse in combinations(range(len(rows)), 2):
+        one = unpaired_difference(rows[worse].shares, rows[better].shares)
+        if one is not None and one.p is not None:
+            found.append(
+                WriterContrast(
+                    better, worse, one.value, one.interval, one.n, one.p, one.p, False, one.method
+                )
+            )
+    adjusted = holm([each.p for each in found])
+    return tuple(
+        each._replace(p_holm=p, significant=stands_out)
+        for each, p, stands_out in zip(found, adjusted.value, adjusted.stands_out, strict=True)
+    )
+
+
+def _ranked(
+    rows: Sequence[WriterRow], contrasts: Sequence[WriterContrast]
+) -> tuple[WriterRow, ...]:
+    """Return the rows with the ranks that they may have: ties share theirs."""
+    above = Counter(each.worse for each in contrasts if each.significant)
+    below = Counter(each.better for each in contrasts if each.significant)
+    judged = sum(row.quality is not None for row in rows)
+    return tuple(
+        row
+        if row.quality is None
+        else replace(row, best_rank=1 + above[place], worst_rank=judged - below[place])
+        for place, row in enumerate(rows)
+    )
+
+
+# --- who wrote what -------------------------------------------------------------------------------
+
+
+def _read(cases: Iterable[Case]) -> _Written:
+    """Return who wrote what; a case repeats another if that stands earlier in the dataset."""
+    found, seen = _Written(), set[int]()
+    texts: list[tuple[str, Mapping[str, Json]]] = []
+    for case in cases:
+        writer = writer_of(case)
+        found.number[writer] += 1
+        if writer:
+            found.writers[str(case.id)] = writer
+        key = hash(" ".join(canonical_json(dict(case.inputs)).casefold().split()))
+        if key in seen:
+            found.same[writer] += 1
+            continue
+        seen.add(key)
+        if len(texts) < MOST_COMPARED:
+            texts.append((writer, case.inputs))
+        else:
+            found.all_compared = False
+    if found.writers:
+        found.near = _near(texts)
+    return found
+
+
+def _near(cases: Sequence[tuple[str, Mapping[str, Json]]]) -> Counter[str]:
+    """Count the near duplicates of earlier cases by writer."""
+    names = _telling([inputs for _, inputs in cases])
+    known, found = NearTexts(), Counter[str]()
+    for writer, inputs in cases:
+        text = " ".join(_plain(inputs.get(name)) for name in names)[:_LONGEST]
+        found[writer] += bool(text.strip()) and known.has(text, NEAR)
+        known.add(text)
+    return found
+
+
+def _telling(rows: Sequence[Mapping[str, Json]]) -> list[str]:
+    """Return the inputs that differ in most cases: a policy that all share tells nothing."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    values = {name: Counter(_plain(row.get(name)) for row in rows) for name in names}
+    repeated = {
+        name: sum(count for count in seen.values() if count > 1) for name, seen in values.items()
+    }
+    return [name for name in names if 2 * repeated[name] <= len(rows)] or names
+
+
+def _plain(value: Json) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+# --- what it cost ---------------------------------------------------------------------------------
+
+
+def costs_by_writer(connection: sqlite3.Connection, project: Project) -> dict[str, float]:
+    """Return what each writer was paid for a case that is in a dataset of the project.
+
+    The ledger knows who was paid and that it was for cases, not for which dataset; so all calls
+    are divided by all its cases, and cases that were refused or removed make the others dearer.
+    """
+    rows = connection.execute(
+        "select model, sum(case state when 'settled' then cost_microusd when 'released' then 0 "
+        "else est_microusd end) from attempt where phase = ? group by model",
+        (PHASE,),
+    )
+    paid = {model: int(microusd or 0) for model, microusd in rows.fetchall()}
+    if not paid:
+        return {}
+    kept: Counter[str] = Counter()
+    seen: set[tuple[str, str]] = set()
+    for experiment in project.experiments.values():
+        for case in project.cases(experiment) if experiment.file.data else ():
+            writer, key = writer_of(case), (str(case.id), content_hash(case))
+            if writer in paid and key not in seen:
+                seen.add(key)
+                kept[writer] += 1
+    return {writer: paid[writer] / number for writer, number in kept.items()}
