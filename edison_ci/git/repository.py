@@ -21,7 +21,7 @@ from edison_ci.git.command import DEEPENINGS, GitOutput, decode, deepen, fetch, 
 from edison_ci.git.objects import Objects, ObjectUnavailable, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 MAX_FILE_BYTES = 10_000_000
 _MAX_WRITTEN_BYTES = 1_000_000_000
@@ -41,6 +41,18 @@ class FileVersion(NamedTuple):
 
     commit: str
     data: bytes
+
+
+class FileChange(NamedTuple):
+    """A commit that changed a file, as Git tells it."""
+
+    commit: str
+    date: str
+    author: str
+    """Name and address."""
+    subject: str
+    blob: str
+    """Id of the content after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +235,33 @@ class Repository:
             first_seen.setdefault(blob, commit)
         texts = self._contents(list(first_seen), max_bytes=max_bytes)
         return [FileVersion(first_seen[blob], data) for blob, data in texts.items()]
+
+    def changes_of(self, path: str, *, most: int) -> list[FileChange]:
+        """Return the newest commits that changed a file of the current branch, newest first.
+
+        They are those of the first-parent history; renames are not followed.
+        """
+        head = self.head()
+        if head is None or not _is_inside(path):
+            return []
+        log = self._git(
+            *("log", "--first-parent", "--raw", "-z", "--no-abbrev"),
+            *("--no-renames", "--no-ext-diff", "--no-textconv"),
+            *("--format=%H%x1f%aI%x1f%an <%ae>%x1f%s", f"--max-count={most}", head, "--", path),
+        )
+        found = []
+        for told, blob in _history(log, path):
+            commit, date, author, subject = told.split("\x1f", 3)
+            found.append(FileChange(commit, date, author, subject, blob))
+        return found
+
+    def contents(self, blobs: Iterable[str], *, max_bytes: int) -> Iterator[bytes | None]:
+        """Yield the content of each blob; None for one that is missing or larger."""
+        for blob in blobs:
+            try:
+                yield self.objects.blob(blob, max_bytes=max_bytes)
+            except (ObjectUnavailable, TooLargeError):
+                yield None
 
     # --- which commit -----------------------------------------------------------------------
 

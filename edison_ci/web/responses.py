@@ -46,6 +46,7 @@ from edison_ci.web.page_context import (
 )
 from edison_ci.web.pages import (
     answers,
+    case_history,
     cell_actions,
     compare,
     counterexample,
@@ -128,6 +129,7 @@ PAGES = (
     _page("/loop/(?P<loop>[^/]+)", suggestions.loop),
     _page("/datasets", datasets.datasets),
     _page("/dataset/(?P<experiment>[^/]+)", datasets.dataset),
+    _page("/dataset/(?P<experiment>[^/]+)/history", case_history.history),
     _page("/search", search.search),
     _page("/models", models.models),
     _page("/audit", home.audit),

@@ -100,6 +100,7 @@ class Stored:
         found += [f"/experiment/{showcase.EXPERIMENT}?days=all", "?q=support&status=paused"]
         found += ["/leaderboard?experiment=*", "/datasets?q=returns"]
         found += [f"/dataset/{showcase.EXPERIMENT}?q=return"]
+        found += [f"/dataset/{showcase.EXPERIMENT}/history?case=return-how"]
         found += ["/models", "/search", "/search?q=re", "/search?q=%3Cscript"]
         found += ["/prompts", "/prompt/support-reply", "/datasets"]
         found += [f"/dataset/{showcase.EXPERIMENT}", "/suggestions", "/suggestions?status=refused"]

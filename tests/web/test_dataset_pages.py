@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from html import unescape
 from typing import TYPE_CHECKING
 
@@ -111,3 +112,70 @@ def test_the_writers_of_the_cases_are_compared(bank: Server) -> None:
 
 def test_a_dataset_without_generated_cases_has_no_writers(server: Server) -> None:
     assert "Writers of cases" not in page_of(server)
+
+
+# --- the history of a case ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A case whose text was changed twice, the second time without a commit."""
+    folder = Folder(tmp_path_factory.mktemp("changed"))
+    for name, text in MINIMAL.items():
+        folder.write(name, text)
+    folder.git("init", "--quiet", "--initial-branch=main")
+    project, first = Showcase(folder.path), MINIMAL["datasets/names.jsonl"]
+    for subject, text in (("start", first), ("<b>marry</b>", first.replace("Ada", "Ada L."))):
+        folder.write("datasets/names.jsonl", text)
+        folder.git("add", "--all")
+        author = "--author=Eve & Co <eve@example.org>"
+        folder.git("commit", "--quiet", author, "--message", subject)
+        project.edison("run", "--yes")
+    folder.write("datasets/names.jsonl", first.replace("Ada", "<script>alert(1)</script> L."))
+    yield from started(folder.path, LINES[0], "--offline")
+
+
+def history_of(server: Server, case: str) -> str:
+    for _ in range(600):
+        response = server.get("/-/edison/dataset/hello/history", params={"case": case})
+        if "The history is searched" not in response.text:
+            break
+        time.sleep(0.1)
+    return response.text
+
+
+def test_a_case_shows_its_texts_commits_and_results(changed: Server) -> None:
+    page = history_of(changed, "ada")
+    assert "<script>alert" not in page
+    assert "<b>marry</b>" not in page
+    text = text_of(page)
+    assert "3 texts in datasets/names.jsonl , from 2 commits of the file" in text
+    newest, second, first = text.split("content hash")[1:]
+    assert "Not committed now" in text
+    assert "results none" in newest
+    assert "<script>alert(1)</script>" in newest
+    assert "<b>marry</b> simulated author Eve & Co <eve@example.org> date 20" in newest
+    assert re.search(r"score \d+\.\d in 1 answer of small passed [01] of 1 runs", second)
+    assert "<ins>L.</ins>" in page, "what changed"
+    assert re.search(r"score \d+\.\d in 1 answer of small", first)
+    assert text.count("simulated") >= 2
+
+
+def test_a_case_that_never_was_is_not_found(changed: Server) -> None:
+    assert "hello has no case 'nobody'" in text_of(history_of(changed, "nobody"))
+    response = changed.get("/-/edison/dataset/hello/history")
+    assert response.status_code == 404
+
+
+def test_the_page_of_a_case_leads_to_its_history(changed: Server) -> None:
+    page = history_of(changed, "ada")
+    address = re.search(r'href="([^"]*/case\?case=ada)"', page)
+    assert address is not None
+    case = changed.get(unescape(address[1])).text
+    assert "/dataset/hello/history?case=ada" in case
+    assert "Add counterexample" in case
+    cell = re.search(r'href="(/-/edison/cell/[0-9a-f]{12})/counterexample"', case)
+    assert cell is not None
+    assert "/dataset/hello/history?case=ada" in changed.get(cell[1]).text
+    form = changed.get(f"{cell[1]}/counterexample").text
+    assert 'name="input.name"' in form

@@ -10,6 +10,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import redacted
 from edison_ci.documents.text_diff import matcher
 from edison_ci.errors import UsageError
+from edison_ci.operate.site import Role
 from edison_ci.records import CellStatus, Side
 from edison_ci.report.markup import element, join
 from edison_ci.results.case_grid import (
@@ -293,6 +294,7 @@ def case(context: PageContext) -> Page:
             "after": neighbour(near.after),
             "place": near.words,
             "listed": near.args(),
+            "editable": context.may(Role.EDITOR) and project_of(context) is not None,
         },
         crumbs=_crumbs(context, run, near),
         area="home",
