@@ -2,13 +2,12 @@
 
 Three measures, from the strict to the loose: equal inputs but for case and blanks, nearly equal
 texts (words in order), and, where embeddings are installed, texts that mean the same. How near is
-too near depends on the diversity that was ordered. Inputs that repeat from case to case, such as a
-policy, say nothing about whether two cases are alike, and are left out.
+too near depends on the diversity that was ordered. A case repeats another one if all its longer
+inputs do; a name or a number that differs makes no other case.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from edison_ci.checks.similarity import Meanings, NearTexts
@@ -25,61 +24,76 @@ _NEAR = (0.95, 0.7)
 _SAME_MEANING = (0.97, 0.77)
 """The similarity that is too much, at the diversities 1 and 10."""
 _LONGEST = 2_000
-_REPEATS = 0.5
-_ENOUGH = 6
+_WORDS = 4
+_ALL = ""
+"""The column of cases whose inputs are all short."""
+
+
+class _Column:
+    """The texts of one input, by the place of the case."""
+
+    def __init__(self) -> None:
+        self.near, self.meanings = NearTexts(), Meanings()
+
+    def add(self, text: str) -> None:
+        self.near.add(text)
+        self.meanings.add(text)
 
 
 class KnownCases:
     """Cases that further ones are compared with."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Json]], names: Iterable[str], diversity: int):
+    def __init__(
+        self, rows: Iterable[Mapping[str, Json]], names: Iterable[str], diversity: int
+    ) -> None:
         at = (diversity - 1) / 9
         self._near = _NEAR[0] + at * (_NEAR[1] - _NEAR[0])
         self._meaning = _SAME_MEANING[0] + at * (_SAME_MEANING[1] - _SAME_MEANING[0])
         self._exact: set[str] = set()
-        self._texts = NearTexts()
-        self._meanings = Meanings()
-        names = [*names]
-        first: list[Mapping[str, Json]] = []
+        self._columns = {name: _Column() for name in (*names, _ALL)}
+        self._count = 0
         for row in rows:
-            self._exact.add(_key(row))
-            if len(first) < MOST_COMPARED:
-                first.append(row)
-        self._names = [name for name in names if not _repeats(name, first)] or names
-        for row in first:
-            self._remember(self._text(row))
+            self.add(row)
 
     @property
     def by_meaning(self) -> bool:
         """Whether texts are compared by their meaning too."""
-        return self._meanings.available
+        return self._columns[_ALL].meanings.available
+
+    def has(self, row: Mapping[str, Json]) -> bool:
+        """Whether the same case is there."""
+        return _key(row) in self._exact
 
     def like(self, row: Mapping[str, Json]) -> str:
         """Return how a case repeats another one; empty if it does not."""
-        if _key(row) in self._exact:
+        if self.has(row):
             return "the same as another one"
-        text = self._text(row)
-        if not text:
-            return ""
-        if self._texts.has(text, self._near):
+        near, alike = set[int](), set[int]()
+        for number, (name, text) in enumerate(self._texts(row).items()):
+            column = self._columns[name]
+            close = column.near.similar(text, self._near)
+            meant = close | column.meanings.similar(text, self._meaning)
+            near = near & close if number else close
+            alike = alike & meant if number else meant
+        if near:
             return "nearly the same as another one"
-        if self._meanings.nearest(text) >= self._meaning:
-            return "with the meaning of another one"
-        return ""
+        return "with the meaning of another one" if alike else ""
 
     def add(self, row: Mapping[str, Json]) -> None:
         """Remember a case."""
         self._exact.add(_key(row))
-        self._remember(self._text(row))
+        if self._count < MOST_COMPARED:
+            self._count += 1
+            texts = self._texts(row)
+            for name, column in self._columns.items():
+                column.add(texts.get(name, ""))
 
-    def _remember(self, text: str) -> None:
-        if text:
-            self._texts.add(text)
-            self._meanings.add(text)
-
-    def _text(self, row: Mapping[str, Json]) -> str:
-        texts = (_plain(row.get(name)) for name in self._names)
-        return " ".join(texts).strip()[:_LONGEST]
+    def _texts(self, row: Mapping[str, Json]) -> dict[str, str]:
+        """Return the longer inputs; all as one text if there is none."""
+        plain = {name: _plain(row.get(name))[:_LONGEST] for name in self._columns if name != _ALL}
+        longer = {name: text for name, text in plain.items() if len(text.split()) >= _WORDS}
+        joined = " ".join(plain.values()).strip()
+        return longer or ({_ALL: joined} if joined else {})
 
 
 def _plain(value: Json) -> str:
@@ -90,11 +104,3 @@ def _plain(value: Json) -> str:
 
 def _key(row: Mapping[str, Json]) -> str:
     return " ".join(canonical_json(dict(row)).casefold().split())
-
-
-def _repeats(name: str, rows: list[Mapping[str, Json]]) -> bool:
-    """Whether most cases share the value of an input with another case."""
-    if len(rows) < _ENOUGH:
-        return False
-    seen = Counter(_plain(row.get(name)) for row in rows)
-    return sum(n for n in seen.values() if n > 1) > _REPEATS * len(rows)

@@ -97,11 +97,13 @@ class Generated:
     cost_microusd: int = 0
     calls: int = 0
     stored: int = 0
+    sifted: int = 0
+    """Cases that were written, and left out on purpose."""
 
     @property
     def missing(self) -> int:
         """The shortfall."""
-        return self.wanted - len(self.cases)
+        return self.wanted - self.sifted - len(self.cases)
 
     @property
     def edges(self) -> int:

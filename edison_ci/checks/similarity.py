@@ -90,15 +90,17 @@ class Meanings:
         if self.available:
             self._vectors.append(self._unit(text))
 
-    def nearest(self, text: str) -> float:
-        """Return the highest cosine with a remembered text; 0 if there is none."""
+    def similar(self, text: str, at_least: float) -> set[int]:
+        """Return the places of remembered texts whose cosine is at least this."""
         if not self.available or not self._vectors:
-            return 0.0
+            return set()
         # Stacked anew for each hundred vectors; the few since then are compared one by one.
         if self._stacked is None or len(self._vectors) - len(self._stacked) > _STACKED_AT_ONCE:
             self._stacked = np.stack(self._vectors)
-        here, late = self._unit(text), self._vectors[len(self._stacked) :]
-        return max(float((self._stacked @ here).max()), *(float(each @ here) for each in late), 0.0)
+        here, start = self._unit(text), len(self._stacked)
+        found = {int(place) for place in np.flatnonzero(self._stacked @ here >= at_least)}
+        late = enumerate(self._vectors[start:], start)
+        return found | {place for place, each in late if float(each @ here) >= at_least}
 
     @staticmethod
     def _unit(text: str) -> NDArray[float64]:
@@ -159,15 +161,16 @@ class NearTexts:
         """Remember a text."""
         self._texts.append(self._spelled(text))
 
-    def has(self, text: str, at_least: float) -> bool:
-        """Whether a remembered text is at least this similar."""
-        found = process.extractOne(
+    def similar(self, text: str, at_least: float) -> set[int]:
+        """Return the places of remembered texts that are at least this similar."""
+        found = process.extract(
             self._spelled(text),
             self._texts,
             scorer=Indel.normalized_similarity,
             score_cutoff=at_least,
+            limit=None,
         )
-        return found is not None
+        return {place for _, _, place in found}
 
     def _spelled(self, text: str) -> str:
         return "".join([_letter(word, self._letters) for word in split_words(text)])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci.cli.case_discrimination import discrimination_json, show_discrimination
+from edison_ci.cli.dataset_adversarial import adversarial
 from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
 from edison_ci.cli.dataset_generate import generate
 from edison_ci.cli.dataset_import import import_cases
@@ -211,6 +212,7 @@ dataset.add_command(tag)
 dataset.add_command(edit)
 dataset.add_command(remove)
 dataset.add_command(generate)
+dataset.add_command(adversarial)
 dataset.add_command(judge)
 dataset.add_command(health)
 

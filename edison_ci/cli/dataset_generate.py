@@ -77,11 +77,11 @@ class Given:
         self.file = CaseFile(self.project, self.experiment, path, kind)
         self.file.check()
         self.cases: list[Case] = [*self.file.cases()]
-        context = run_context(self.project, offline=state.offline)
-        self.writers = writers_of(self.project, given["writers"], context)
+        self.context = run_context(self.project, offline=state.offline)
+        self.writers = writers_of(self.project, given["writers"], self.context)
         self.verifier: Drafter | None = None
         if given["verify_by"]:
-            (self.verifier,) = writers_of(self.project, [given["verify_by"]], context)
+            (self.verifier,) = writers_of(self.project, [given["verify_by"]], self.context)
             names = {drafter.models[0].name for drafter in self.writers}
             if names == {self.verifier.models[0].name}:
                 raise UsageError(
