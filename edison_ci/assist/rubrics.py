@@ -56,8 +56,8 @@ def _read(items: Sequence[Json]) -> tuple[CriterionDraft, ...]:
 
 
 def _criterion(item: Json) -> CriterionDraft:
-    name = text_of(item, "name", (1, 60))
-    description = text_of(item, "description", (10, 1_000))
+    name = text_of(item, "name", (1, 50))
+    description = text_of(item, "description", (10, 500))
     weight = item.get("weight") if isinstance(item, dict) else None
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= 1:
         raise DoesNotFit(f"the weight of {name} is not a share between 0 and 1")

@@ -57,7 +57,7 @@ class CaseOffer:
 
     def settle(self, *, yes: bool) -> None:
         """Have the cases written, show them, and add them if that is wanted."""
-        self._confirm(yes=yes)
+        confirm_writing(self.terminal, self.writers, self.slots, yes=yes)
         found = self._write()
         facts: dict[str, Any] = {}
         if self.sift is not None:
@@ -88,20 +88,6 @@ class CaseOffer:
     @property
     def _asks(self) -> bool:
         return sys.stdin.isatty() and sys.stdout.isatty() and not self.terminal.json
-
-    def _confirm(self, *, yes: bool) -> None:
-        jobs = self.writers.jobs(self.slots)
-        calls = [
-            (
-                job.drafter.models[0],
-                job.drafter.request(job.drafter.models[0], job.kind, job.question, job.number),
-            )
-            for job, _ in jobs
-        ]
-        tokens = max((reply_tokens(group) for _, group in jobs), default=0)
-        sessions.confirm_calls(
-            self.terminal, self.file.project, calls, yes=yes, output_tokens=tokens
-        )
 
     def _write(self) -> Generated:
         live = is_live(self.terminal)
@@ -275,6 +261,22 @@ class CaseOffer:
                 metadata["verified_by"] = PERSON
         self.terminal.note(f"{counted(len(found), 'case')} after the edit")
         return found
+
+
+def confirm_writing(
+    terminal: Terminal, writers: Writers, slots: Sequence[CaseSlot], *, yes: bool
+) -> None:
+    """Print how many calls are made for cases and their highest cost; ask above a dollar."""
+    jobs = writers.jobs(slots)
+    calls = [
+        (
+            job.drafter.models[0],
+            job.drafter.request(job.drafter.models[0], job.kind, job.question, job.number),
+        )
+        for job, _ in jobs
+    ]
+    tokens = max((reply_tokens(group) for _, group in jobs), default=0)
+    sessions.confirm_calls(terminal, writers.project, calls, yes=yes, output_tokens=tokens)
 
 
 def preview(terminal: Terminal, cases: Sequence[Case]) -> None:

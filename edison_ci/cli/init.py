@@ -11,10 +11,13 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.questions import Later
+from edison_ci.cli.run import run
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
+from edison_ci.cli.wizard import Wizard
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.documents.files import WorkingTree
-from edison_ci.errors import UsageError
+from edison_ci.errors import ExitCode, UsageError
 from edison_ci.git.command import run_git
 from edison_ci.git.repository import Repository
 from edison_ci.operate.workflows import FURTHER, Variables, WorkflowChoice, github_files
@@ -53,8 +56,9 @@ class _WrittenFiles:
     help="With --github: a further workflow; may be repeated.",
 )
 @click.option("--batch", is_flag=True, help="With --github: buy answers in batches.")
-@click.pass_obj
-def init(state: CliState, /, folder: Path | None, template: str, **given: Any) -> None:
+@click.option("--wizard", is_flag=True, help="Ask, and draft everything with you.")
+@click.pass_context
+def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any) -> None:
     """Create a project that runs offline.
 
     Writes an objective, prompt, rubric, cases, simulated models and gates, with schemas for the
@@ -66,6 +70,10 @@ def init(state: CliState, /, folder: Path | None, template: str, **given: Any) -
     the default branch of the repository. With --batch pull requests are evaluated with answers that
     are bought in batches, for about half the price, within 24 hours.
 
+    With --wizard you are asked for the objective, rubric, prompt, data, models, judges and stop
+    rules of a project of your own, with drafts to accept, edit or redo. Answers are saved: after
+    Ctrl-C or a closed terminal the same command continues.
+
     Other workflows are written on request, as some of them spend money without a pull request:
     `push` keeps the answers of the default branch for later pull requests, `schedule` evaluates
     everything once a week, `refine` opens pull requests with better prompts when started by hand,
@@ -74,15 +82,24 @@ def init(state: CliState, /, folder: Path | None, template: str, **given: Any) -
     Examples:
       edison init
       edison init my-prompts --template data-extraction
+      edison init my-prompts --wizard
       edison init --github
       edison init --github --workflow push --workflow refine
     """
+    state = ctx.ensure_object(CliState)
     github, further, batch = given["github"], given["further"], given["batch"]
     if (batch or further) and not github:
         option = "--batch" if batch else "--workflow"
         raise UsageError(f"{option} is about workflows", hint="add --github")
     terminal = Terminal(state)
     target = state.folder / (folder or Path())
+    if given["wizard"]:
+        if github:
+            raise UsageError(
+                "--wizard writes no workflows", hint="edison init --github does, later"
+            )
+        _init_by_wizard(ctx, terminal, target, folder)
+        return
     laid = _WrittenFiles()
     if not github or not (target / "edison.yaml").exists():
         laid = write_project(template, target)
@@ -95,10 +112,7 @@ def init(state: CliState, /, folder: Path | None, template: str, **given: Any) -
         lists = {"written": laid.written, "kept": laid.kept}
         terminal.document({"project": str(target.resolve()), "template": template, **lists})
         return
-    for name in _listed(laid.written):
-        terminal.result("  ", StyledText("wrote", GOOD), f" {name}")
-    for name in _listed(laid.kept):
-        terminal.result("  ", StyledText("kept", ODD), f"  {name} (exists already)")
+    _show_written(terminal, laid)
     terminal.note()
     terminal.note("Next:")
     if target.resolve() != Path.cwd().resolve():
@@ -130,8 +144,64 @@ def write_project(template: str, target: Path) -> _WrittenFiles:
         name = path.relative_to(source).as_posix()
         if path.is_file() and not _is_result(name):
             _place(target, name, path.read_bytes(), laid)
+    _place_schemas(target, laid)
+    return laid
+
+
+def _place_schemas(target: Path, laid: _WrittenFiles) -> None:
     for path in sorted(resource_folder("schemas").glob("*.json")):
         _place(target, f"{_SCHEMAS}{path.name}", path.read_bytes(), laid)
+
+
+def _show_written(terminal: Terminal, laid: _WrittenFiles) -> None:
+    for name in _listed(laid.written):
+        terminal.result("  ", StyledText("wrote", GOOD), f" {name}")
+    for name in _listed(laid.kept):
+        terminal.result("  ", StyledText("kept", ODD), f"  {name} (exists already)")
+
+
+def _init_by_wizard(
+    ctx: click.Context, terminal: Terminal, target: Path, folder: Path | None
+) -> None:
+    """Ask for a project, create it, and run it if that is wanted."""
+    again = f"edison init {folder} --wizard" if folder is not None else "edison init --wizard"
+    state = ctx.ensure_object(CliState)
+    wizard = Wizard(state, target)
+    try:
+        runs = wizard.ask()
+    except Later:
+        terminal.note(f"Your answers are kept; continue with: {again}")
+        return
+    except (KeyboardInterrupt, click.Abort):
+        terminal.note()
+        terminal.note(f"Nothing is created; your answers are kept. Continue with: {again}")
+        raise click.exceptions.Exit(ExitCode.PAUSED) from None
+    _show_written(terminal, _create(wizard, target))
+    state.directory = target
+    try:
+        if runs:
+            terminal.result()
+            ctx.invoke(run, experiments=(wizard.draft.name,))
+    finally:
+        terminal.note()
+        if target.resolve() != Path.cwd().resolve():
+            terminal.note(f"  cd {os.path.relpath(target)}")
+        if runs:
+            terminal.note("  edison serve            read the answers and their scores")
+        else:
+            terminal.note("  edison run              evaluate it")
+        terminal.note("  edison init --github    check every pull request")
+
+
+def _create(wizard: Wizard, target: Path) -> _WrittenFiles:
+    """Write the files of the wizard and the schemas."""
+    laid = _WrittenFiles()
+    files = wizard.draft.files()
+    # The header of the project comes last: without it, the wizard can still be continued.
+    for name in sorted(files, key=lambda name: name == "edison.yaml"):
+        _place(target, name, files[name].encode("utf-8"), laid)
+    _place_schemas(target, laid)
+    wizard.saved.hand_over(wizard.draft)
     return laid
 
 

@@ -35,7 +35,15 @@ _PHRASES = {
     "en": ("I have a question about {topic}, and I hope that you can help me with it today.",
            "Could you please tell me what I have to do about {topic} before the end of the week?",
            "My neighbour says something else about {topic}, so which of us two is right?",
-           "Nothing that I tried with {topic} has worked so far, and I do not know why."),
+           "Nothing that I tried with {topic} has worked so far, and I do not know why.",
+           "For a report that is due tonight: {topic}. Three people wait for the result.",
+           "Last year you handled {topic} differently. Has the rule changed, or was it a mistake?",
+           "Two things. First {topic}, then a short note on what is still open afterwards.",
+           "My boss wants {topic} by noon, and honestly this is the first time that I do it.",
+           "Somebody told us that {topic} is impossible here. Show me that they are wrong!",
+           "Attached is everything we have. Please look at {topic} and leave out the small talk.",
+           "We argued for an hour over {topic}; a clear answer would end the quarrel.",
+           "As agreed on the phone, here is the matter again: {topic}. Take your time."),
     "de": ("Ich habe eine Frage zu {topic} und hoffe, dass Sie mir heute noch helfen können.",
            "Können Sie mir bitte sagen, was ich bei {topic} bis Ende der Woche tun muss?",
            "Mein Nachbar sagt etwas anderes über {topic}, wer von uns beiden hat nun recht?"),
@@ -51,6 +59,9 @@ _DETAILS = (
     "There are {n} of them, and {m} are missing.", "I paid {n} euros and {m} cents for it.",
     "It has happened {n} times since March.", "My colleague has {m} more of the same kind.",
     "The label says {n}, the invoice says {m}.", "We are a family of {n}, and it matters to us.",
+    "Page {n} contradicts page {m}.", "Room {n} is free until {m} past nine.",
+    "Version {n} works, version {m} crashes at once.", "Only {n} of {m} guests have replied.",
+    "Our train leaves in {n} minutes from platform {m}.", "Gate {n} was closed, gate {m} too.",
 )  # fmt: skip
 _FEWEST = {"XS": 1, "S": 11, "M": 51, "L": 201, "XL": 1_001}
 _MOST = {"XS": 10, "S": 50, "M": 200, "L": 1_000, "XL": 1_400}
@@ -68,7 +79,7 @@ def cases(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
 
 
 def _slot_case(request: DraftRequest, rng: Random, slot: dict[str, Any]) -> dict[str, Any]:
-    like = _like(request.task, rng)
+    like = _like(request, rng)
     inputs, main = _inputs(request, like)
     topic = str(slot.get("topic") or slot.get("tag") or request.topic)[:60]
     spoken = _PHRASES.get(str(slot.get("language", "en"))[:2], _PHRASES["en"])
@@ -178,7 +189,7 @@ def opinions(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
 def _case(
     request: DraftRequest, rng: Random, number: int, edge: tuple[str, str] | None
 ) -> dict[str, Any]:
-    like = _like(request.task, rng)
+    like = _like(request, rng)
     inputs, main = _inputs(request, like)
     text = str(inputs[main]) if like is not None else f"{request.topic} (question {number + 1})"
     text = f"{rng.choice(_OPENINGS)} {text} {rng.choice(_CLOSINGS)}".strip()
@@ -192,20 +203,20 @@ def _case(
     }
 
 
-def _like(task: Task, rng: Random) -> KnownCase | None:
-    """Return a known case of a task as a pattern."""
-    if task is Task.OTHER:
+def _like(request: DraftRequest, rng: Random) -> KnownCase | None:
+    """Return a known case of a task as a pattern, if the main input of the task is wanted."""
+    wanted, key = _INPUT.findall(request.message), KEY.get(request.task, "input")
+    if request.task is Task.OTHER or (wanted and key not in wanted):
         return None
-    return rng.choice([case for case in known_cases(task) if not case.adversarial])
+    return rng.choice([case for case in known_cases(request.task) if not case.adversarial])
 
 
 def _inputs(request: DraftRequest, like: KnownCase | None) -> tuple[dict[str, Any], str]:
     """Return the inputs of a new case, and the name of the main one."""
     key = KEY.get(request.task, "input")
+    wanted = _INPUT.findall(request.message)
     if like is not None:
-        return dict(like.inputs), key
-    names = [
-        *dict.fromkeys([*_VARIABLE.findall(request.message), *_INPUT.findall(request.message)])
-    ]
-    names = names or [key]
+        known = like.inputs
+        return {name: known.get(name, request.topic) for name in wanted or known}, key
+    names = [*dict.fromkeys([*_VARIABLE.findall(request.message), *wanted])] or [key]
     return dict.fromkeys(names, request.topic), names[-1]
