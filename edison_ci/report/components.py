@@ -276,7 +276,9 @@ def _diff_lines(before: str, after: str, around: int) -> Iterator[tuple[str, tup
                 yield "added", ("", str(i + 1)), b[i]
 
 
-def pager(rows: range, total: int, *, previous: str | None, following: str | None) -> Markup:
+def pager(
+    rows: range, total: int, *, previous: str | None, following: str | None, label: str = "Pages"
+) -> Markup:
     """Return the position in a long list, with links to the previous and next page."""
     last = min(rows.stop, total)
     place = f"{rows.start + 1:,} to {last:,} of {total:,}" if total else "nothing found"
@@ -288,4 +290,4 @@ def pager(rows: range, total: int, *, previous: str | None, following: str | Non
         for text, address, rel in ends
     )
     where = element("span", place, class_="where")
-    return element("nav", where, *buttons, class_="pager", aria_label="Pages")
+    return element("nav", where, *buttons, class_="pager", aria_label=label)
