@@ -14,6 +14,7 @@ from edison_ci.results.dataset_health import QuestionQuality, examine, quality_o
 from edison_ci.results.question_writers import (
     MOST_COMPARED,
     MOST_WRITERS,
+    WriterCosts,
     board_of_writers,
     costs_by_writer,
 )
@@ -48,7 +49,7 @@ def rank_writers(terminal: Terminal, project: Project, name: str | None) -> None
 
 
 def _board(project: Project, experiment: Experiment) -> WritersBoard | None:
-    quality, apart, costs = QuestionQuality(), DatasetDiscrimination(), dict[str, float]()
+    quality, apart, costs = QuestionQuality(), DatasetDiscrimination(), WriterCosts()
     if (project.root / project.file.results).exists():
         examined = examine(lambda: cases_of(project, experiment), content_hash)
         with results_of(project) as connection:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.similarity import NearTexts
+from edison_ci.config.case_origin import writer_of
 from edison_ci.config.slices import content_hash
 from edison_ci.numeric import snap
 from edison_ci.records import canonical_json
@@ -21,6 +22,7 @@ from edison_ci.results.case_discrimination import CaseVerdict
 from edison_ci.stats.correction import holm
 from edison_ci.stats.paired import unpaired_difference
 from edison_ci.stats.scores import mean_interval, pass_interval
+from edison_ci.store.answers import SIMULATED
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,7 +38,7 @@ PHASE = "dataset"
 """Phase under which the calls that write cases are booked."""
 NEAR = 0.9
 """Share of words in common, in order, from which two cases are nearly the same."""
-MOST_COMPARED = 2_000
+MOST_COMPARED = 1_000
 """Cases among which near duplicates are looked for: each is compared with all before it."""
 MOST_WRITERS = 20
 FEW = 10
@@ -74,6 +76,16 @@ class WriterRow:
         return 0 < len(self.shares) < FEW
 
 
+@dataclass(frozen=True, slots=True)
+class WriterCosts:
+    """What the writers of a project were paid."""
+
+    microusd: Mapping[str, float] = field(default_factory=dict)
+    """For a case that is in a dataset now, by writer."""
+    simulated: bool = False
+    """Whether the simulator wrote some of them."""
+
+
 class WriterContrast(NamedTuple):
     """Difference in quality of two writers, by their places in the rows."""
 
@@ -109,12 +121,6 @@ class WritersBoard:
     """Writers left out because there are too many."""
 
 
-def writer_of(case: Case) -> str:
-    """Return the model that wrote a case; empty if it was not generated."""
-    found = case.metadata.get("written_by")
-    return found[:_LONGEST_NAME] if isinstance(found, str) else ""
-
-
 @dataclass(slots=True)
 class _Written:
     """The cases of a dataset by their writers."""
@@ -131,7 +137,7 @@ def board_of_writers(
     experiment: str,
     cases: Iterable[Case],
     findings: tuple[QuestionQuality, DatasetDiscrimination],
-    cost_by_writer: Mapping[str, float],
+    costs: WriterCosts,
 ) -> WritersBoard | None:
     """Return how the writers of a dataset stand; None if no case was generated."""
     quality, apart = findings
@@ -157,7 +163,7 @@ def board_of_writers(
             separating=pass_interval(separating[writer], known[writer]),
             same=written.same[writer],
             near=written.near[writer],
-            cost_microusd=cost_by_writer.get(writer),
+            cost_microusd=costs.microusd.get(writer),
         )
         for writer, number in written.number.items()
     ]
@@ -171,7 +177,7 @@ def board_of_writers(
         contrasts=contrasts,
         judges=quality.judges,
         own_judges=tuple(judge for judge in quality.judges if judge in written.number),
-        simulated=quality.simulated or apart.simulated,
+        simulated=quality.simulated or apart.simulated or costs.simulated,
         enough_answers=bool(known.total()),
         all_compared=written.all_compared,
         beyond=len(rows) - len(shown),
@@ -226,7 +232,7 @@ def _read(cases: Iterable[Case]) -> _Written:
     found, seen = _Written(), set[int]()
     texts: list[tuple[str, Mapping[str, Json]]] = []
     for case in cases:
-        writer = writer_of(case)
+        writer = writer_of(case.metadata)[:_LONGEST_NAME]
         found.number[writer] += 1
         if writer:
             found.writers[str(case.id)] = writer
@@ -274,26 +280,30 @@ def _plain(value: Json) -> str:
 # --- what it cost ---------------------------------------------------------------------------------
 
 
-def costs_by_writer(connection: sqlite3.Connection, project: Project) -> dict[str, float]:
+def costs_by_writer(connection: sqlite3.Connection, project: Project) -> WriterCosts:
     """Return what each writer was paid for a case that is in a dataset of the project.
 
     The ledger knows who was paid and that it was for cases, not for which dataset; so all calls
     are divided by all its cases, and cases that were refused or removed make the others dearer.
     """
     rows = connection.execute(
-        "select model, sum(case state when 'settled' then cost_microusd when 'released' then 0 "
-        "else est_microusd end) from attempt where phase = ? group by model",
+        "select t.model, sum(case t.state when 'settled' then t.cost_microusd when 'released' "
+        f"then 0 else t.est_microusd end), coalesce(max({SIMULATED}), 0) from attempt t "
+        "left join answer a on a.attempt = t.id where t.phase = ? group by t.model",
         (PHASE,),
-    )
-    paid = {model: int(microusd or 0) for model, microusd in rows.fetchall()}
+    ).fetchall()
+    paid = {model: int(microusd or 0) for model, microusd, _ in rows}
     if not paid:
-        return {}
+        return WriterCosts()
     kept: Counter[str] = Counter()
     seen: set[tuple[str, str]] = set()
     for experiment in project.experiments.values():
         for case in project.cases(experiment) if experiment.file.data else ():
-            writer, key = writer_of(case), (str(case.id), content_hash(case))
+            writer, key = writer_of(case.metadata), (str(case.id), content_hash(case))
             if writer in paid and key not in seen:
                 seen.add(key)
                 kept[writer] += 1
-    return {writer: paid[writer] / number for writer, number in kept.items()}
+    return WriterCosts(
+        {writer: paid[writer] / number for writer, number in kept.items()},
+        any(simulated for model, _, simulated in rows if model in kept),
+    )

@@ -129,6 +129,24 @@ def test_the_cost_of_a_case_is_what_its_writer_was_paid(edison: Edison, bank: Fo
     assert "$0.0030" in edison(bank, "leaderboard", "--writers").out
 
 
+def test_generated_cases_bring_their_cost_along(edison: Edison, folder: Folder) -> None:
+    assert edison(folder, "init", ".").code == 0
+    for name, price in (("small", "{in: 1, out: 2}"), ("large", "{in: 10, out: 20}")):
+        old = f"{name}: {{provider: sim, model: {name}}}"
+        folder.edit("models.yaml", old, f"{old[:-1]}, price: {price}}}")
+    order = ("--hints", "late parcels and refunds of a shop", "--by", "small", "--by", "large")
+    done = edison(folder, "dataset", "generate", *order, "--count", "20", "--yes")
+    assert done.code == 0, done.all
+    found = told(edison, folder)
+    rows = {row["writer"]: row for row in found["rows"]}
+    assert set(rows) == {None, "small", "large"} and found["simulated"] is True
+    costs = json.loads(edison(folder, "costs", "--by", "model", "--json").out)["rows"]
+    paid = {row["key"]: row["cost_microusd"] for row in costs}
+    for name in ("small", "large"):
+        assert paid[name] > 0
+        assert rows[name]["case_cost_microusd"] * rows[name]["cases"] == pytest.approx(paid[name])
+
+
 def test_ties_and_few_questions_are_said_in_words(edison: Edison, bank: Folder) -> None:
     args = ("--yes", "--case", "good-0", "--case", "good-1", "--case", "coin-0", "--case", "easy-0")
     assert edison(bank, "dataset", "judge", *args).code == 0
