@@ -308,8 +308,9 @@ class LoopRunner:
     def _refine_one(self, row: Iteration) -> None:
         """Ask for a better version of one prompt, and note what came of it."""
         context = self._context
-        if self._settled(row):
-            self._note(row._replace(outcome=Outcome.SETTLED))
+        known = Outcome.SETTLED if self._settled(row) else self._asked_before(row)
+        if known is not None:
+            self._note(row._replace(outcome=known))
             return
         target = context.at(row)
         if len(context.targets) > 1:
@@ -334,6 +335,15 @@ class LoopRunner:
         found = refine(context.trials(self.loop, target), context.refiner, options)
         if not found.weakness.targets:
             self._note(row._replace(outcome=Outcome.NO_WEAKNESS))
+
+    def _asked_before(self, row: Iteration) -> str | None:
+        """Return what refining came to one iteration ago, if asking again could not change it."""
+        course = course_of(self.iterations(), row.prompt)
+        if len(course) < 2 or not self._context.stop.stop_if_no_refinement:
+            return None
+        before = course[-2]
+        again = before.version != row.version or before.outcome == Outcome.SUGGESTED
+        return None if again else before.outcome
 
     def _note(self, row: Iteration) -> None:
         with open_for_change(self._context.results) as connection:

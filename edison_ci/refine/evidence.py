@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
 NOT_VERIFIED = "improvement not verified"
+_LOOKS = "e-values at every look"
 _CLEAR_P = 0.05
 """Two-sided p-value from which on a change of the training cases is called better or worse."""
 Decision = Literal["better", "worse", "same", "unclear"]
@@ -168,7 +169,7 @@ class Sampling:
     p_worse: float
     """The same for a loss."""
     interval: Range | None
-    """Of the gain, valid at every look."""
+    """Of the gain: valid at every look, or of all training cases at half of the error."""
     gain: float | None
     measured: int
     """Training cases that were taken."""
@@ -194,7 +195,7 @@ class Sampling:
             high=None if self.interval is None else self.interval.high,
             p=p,
             p_gain=self.p_gain,
-            method="e-values at every look",
+            method=_LOOKS if self.measured < self.planned else f"{_LOOKS}, exact at the end",
             decision=decision,
         )
 

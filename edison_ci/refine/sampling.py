@@ -18,8 +18,8 @@ from edison_ci.plan.interim_analysis import batch_size, batches_of, random_batch
 from edison_ci.refine.evidence import Sampling, training_pairs
 from edison_ci.refine.weaknesses import quarantined_cases, split_part
 from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.convergence import sampled_gain, sampled_p
-from edison_ci.stats.paired import Pairs
+from edison_ci.stats.convergence import SAMPLED_LEVEL, sampled_gain, sampled_p
+from edison_ci.stats.paired import Pairs, paired_difference
 from edison_ci.stats.permutation import paired_p
 
 if TYPE_CHECKING:
@@ -112,14 +112,16 @@ class TrialSampling:
             planned=planned.clusters,
             min_gain=self._target.experiment.file.stop.min_delta,
         )
-        measured, final = sum(map(len, seen)), None
+        measured, final, interval = sum(map(len, seen)), None, gain.interval
         if measured >= planned.cases and pairs.n:
             final = paired_p(pairs, rng=generator_for(found.cases), side="greater").value
+            whole = paired_difference(pairs.differences, clusters=clusters, level=SAMPLED_LEVEL)
+            interval = None if whole is None else whole.interval
         mean = mean_or_none(pairs.differences.tolist())
         return Sampling(
             p_gain=sampled_p(gain.p, final),
             p_worse=gain.p_worse,
-            interval=gain.interval,
+            interval=interval,
             measured=measured,
             planned=planned.cases,
             clear=(gain.shown and exceeds(mean or 0.0, 0)) or gain.hopeless,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MIN_DELTA, WINDOW = 0.02, 3
 ACCEPTED_P, FEWEST_SEARCH_CASES = 0.10, 20
 FEWEST_HOLDOUT_CASES = 16
+SAMPLED_LEVEL = 0.975
+"""Of the interval of a sampled gain: the looks have half of the 5%, the end has the other half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class SampledGain:
     p_small: float
     """For "the candidate gains less than it should", likewise."""
     interval: Range | None
-    """Of the gain, valid at any time."""
+    """Of the gain, valid at any time, at half of the error of a 95% interval."""
 
     @property
     def shown(self) -> bool:
@@ -134,7 +136,7 @@ def sampled_gain(
         p=evidence(units, null="at most", mean=0.0, looks=taken).p,
         p_worse=evidence(units, null="at least", mean=0.0, looks=taken).p,
         p_small=evidence(units, null="at least", mean=min_gain, looks=taken).p,
-        interval=always_valid_interval(units, looks=taken),
+        interval=always_valid_interval(units, looks=taken, level=SAMPLED_LEVEL),
     )
 
 

@@ -85,6 +85,17 @@ def test_only_judges_whose_question_changed_are_asked(edison: Edison, project: F
     assert (calls(project, "generate"), calls(project, "judge")) == (CASES, 2 * CASES)
 
 
+def test_another_objective_is_another_judge(edison: Edison, project: Folder) -> None:
+    edison(project, "run", "-q")
+    before = (calls(project, "generate"), calls(project, "judge"))
+    project.edit("experiments/hello.yaml", "objective: ", "objective: In verse. ")
+    regraded(edison, project)
+    assert (calls(project, "generate"), calls(project, "judge")) == (before[0], 2 * before[1])
+    first, second = (run for (run,) in ask(project, "select id from run order by rowid"))
+    refused = edison(project, "compare", first, second)
+    assert (refused.code, "not measured alike: objective differ" in refused.err) == (2, True)
+
+
 def test_the_answers_are_those_of_the_run_and_not_newer_ones(
     edison: Edison, project: Folder
 ) -> None:

@@ -18,13 +18,23 @@ from edison_ci.refine.candidate import target_of
 from edison_ci.refine.refinement import refine_request
 from edison_ci.refine.refiner import refiner_of
 from edison_ci.review.context import ReviewContext
+from edison_ci.simulator.assignment import parse_blocks
 from edison_ci.stats.pruning import shared_level
 from edison_ci.store.loops import course_of
-from tests.refine.workbench import PROMPT, SHOUT, Scripted, mannered, mended, well_mannered
+from tests.refine.workbench import (
+    PROMPT,
+    SHOUT,
+    Scripted,
+    mannered,
+    mended,
+    reply,
+    well_mannered,
+)
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.loop.report import LoopReport
+    from edison_ci.records import Request
     from edison_ci.store.ledger import SpendingCap
     from tests.conftest import Folder
 
@@ -34,7 +44,11 @@ BRANCH = "edison/loop/hello"
 
 @pytest.fixture
 def museum(folder: Folder) -> Folder:
-    """Two prompts that lack the same manners, and one of them shouts."""
+    return two_prompts(folder)
+
+
+def two_prompts(folder: Folder) -> Folder:
+    """Write two prompts that lack the same manners, and one of them shouts."""
     mannered(folder, cases=CASES)
     loud = PROMPT.replace("id: hello", "id: loud") + f"{SHOUT}\n"
     folder.write("prompts/loud.md", loud)
@@ -170,6 +184,31 @@ def test_equal_prompts_are_both_kept_and_confirmed(museum: Folder) -> None:
     }
 
 
+def test_a_prompt_that_nothing_helps_is_not_asked_about_again(museum: Folder) -> None:
+    """The refiner has nothing for one prompt, and improves the other again and again."""
+    museum.write("prompts/loud.md", PROMPT.replace("id: hello", "id: loud") + "Be there.\n")
+    museum.git("commit", "-qam", "as good")
+    door = Door(museum)
+
+    def answer(request: Request) -> str:
+        said = mended(request)
+        path = "prompts/loud.md"
+        if path not in said:
+            return said
+        blocks = parse_blocks(request.messages[-1].content) or ()
+        (text,) = (block.text for block in blocks if block.tag == "prompt")
+        return reply("Nod a little.", text=f"{text.rstrip()}\n", path=path)
+
+    door.refiner.answer = answer
+    runner = door.run("hello", "loud")
+    loud = course_of(runner.iterations(), "loud")
+    outcomes = [one.outcome for one in loud]
+    assert outcomes[0] == "nothing" and set(outcomes[1:]) <= {"nothing", None}
+    asked = [one for one in door.refiner.asked if "id: loud" in one.messages[-1].content]
+    assert len(asked) == 1
+    assert len({one.version for one in course_of(runner.iterations(), "hello")}) > 2
+
+
 def test_one_of_several_prompts_can_be_refined_alone(museum: Folder) -> None:
     runner = Door(museum).run("loud", iterations=2)
     assert {one.prompt for one in runner.iterations()} == {"loud"}
@@ -182,3 +221,15 @@ def test_the_looks_of_a_loop_share_the_error() -> None:
     assert sum(levels) <= 0.05
     with pytest.raises(ValueError, match="count from 1"):
         shared_level(0)
+
+
+def test_trials_of_a_loop_are_sampled(museum: Folder) -> None:
+    museum.edit("experiments/hello.yaml", "refine: {", "stop: {adaptive_sampling: true}\nrefine: {")
+    museum.git("commit", "-qam", "sample")
+    door = Door(museum)
+    door.refiner.answer = lambda _: reply(SHOUT)
+    runner = door.run("hello")
+    assert runner.loop.stopped_by == "no_refinement"
+    asked = sum(SHOUT in request.messages[-1].content for request in door.greeter.asked)
+    assert asked == runner.iterations()[0].cases, "no held-out case was needed"
+    assert asked < CASES

@@ -411,7 +411,10 @@ def test_a_loop_has_its_iterations_gain_cost_and_end(server: Server, stored: Sto
     listed = Read(server.get("/-/edison/loops").text).text
     assert "no suggestion is shown to help" in listed
     assert "waiting" in listed
-    done, waits = stored.rows("select id, suggestion from loop order by started_at")
+    done, waits = stored.rows(
+        "select l.id, max(i.pending) from loop l join loop_iteration i on i.loop = l.id "
+        "group by 1 order by l.started_at"
+    )
     page = server.get(f"/-/edison/loop/{done[0]}").text
     text = Read(page).text
     for words in ("+8.0", "+2.0 to +14.0", "not verified: too few cases", "at most 5", "Cost by"):
