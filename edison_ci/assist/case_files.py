@@ -7,7 +7,6 @@ read again before it is written, so that rows that came in meanwhile stay and ar
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
@@ -16,8 +15,7 @@ from edison_ci.config.cases import CaseFeed
 from edison_ci.config.experiment import DatasetEntry
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read, replace_file
-from edison_ci.documents.yaml_edit import scalar, with_entry
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.documents.yaml_edit import with_listed
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.operate.site import Role, Site
 from edison_ci.records import canonical_json
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.documents.yaml_edit import Given
     from edison_ci.records import Case, Json
 
 _LARGEST = 100_000_000
@@ -111,17 +110,8 @@ class CaseFile:
         before = decode(read(self.project.tree, self.experiment.path))
         if self._entry is not None:
             return before
-        entry: dict[str, str | list[str]] = {"path": self.path, "kind": self.kind}
-        if self.experiment.file.dataset is None:
-            return with_entry(before, "datasets", entry)
-        children = read_yaml(before, "").root.children
-        assert isinstance(children, dict), "the file is a mapping"
-        lines, mark = before.splitlines(keepends=True), children["dataset"]
-        newline = "\r\n" if lines[mark.key_line].endswith("\r\n") else "\n"
-        comment = re.search(r"\s+#[^\r\n]*", lines[mark.line][mark.column :])
-        path = f"  - path: {scalar(self.experiment.file.dataset)}{comment[0] if comment else ''}"
-        lines[mark.key_line : mark.line + 1] = [f"datasets:{newline}{path}{newline}"]
-        return with_entry("".join(lines), "datasets", entry)
+        entry: dict[str, Given] = {"path": self.path, "kind": self.kind}
+        return with_listed(before, "dataset", "datasets", entry)
 
     @property
     def experiment_diff(self) -> str:

@@ -60,6 +60,23 @@ def with_entry(text: str, key: str, entry: Mapping[str, Given]) -> str:
     return "".join([*lines[:end], _block(entry, indent, newline), *lines[end:]])
 
 
+def with_listed(text: str, single: str, key: str, entry: Mapping[str, Given]) -> str:
+    """Return the text with an entry appended to the list under a key.
+
+    A single value under another key becomes the first entry of the list, with its comment.
+    """
+    mark = _list(text, single)
+    if mark is None:
+        return with_entry(text, key, entry)
+    lines = text.splitlines(keepends=True)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines[mark.key_line : mark.line + 1] = [
+        f"{key}:{newline}",
+        f"  - {lines[mark.line][mark.column :]}",
+    ]
+    return with_entry("".join(lines), key, entry)
+
+
 def without_entry(text: str, key: str, index: int) -> str:
     """Return the text without one entry of the list under a key."""
     mark = _list(text, key)

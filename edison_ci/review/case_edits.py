@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -21,7 +20,7 @@ from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import secrets_in
-from edison_ci.documents.yaml_edit import with_entry
+from edison_ci.documents.yaml_edit import with_listed
 from edison_ci.errors import ConfigError, Location, UsageError
 from edison_ci.operate.site import Role, Site
 from edison_ci.refine.candidate import OverlayTree
@@ -121,15 +120,21 @@ def case_file(project: Project, experiments: Iterable[Experiment], case_id: str)
     for experiment in experiments:
         for entry in experiment.file.data:
             paths.setdefault(entry.path, experiment)
-    files = [open_file(project, experiment, path) for path, experiment in paths.items()]
-    found = [file for file in files if file.find(case_id) is not None]
+    found, known = [], set[str]()
+    for path, experiment in paths.items():
+        entry = next(each for each in experiment.file.data if each.path == path)
+        # Problems of other files do not matter; those of the file itself are found when it opens.
+        feed = CaseFeed(project.tree, (_all_rows(entry),), experiment.types())
+        names = {str(case.id) for case in feed}
+        known |= names
+        if case_id in names:
+            found.append((experiment, path))
     if len(found) == 1:
-        return found[0]
+        return open_file(project, *found[0])
     if found:
-        named = ", ".join(file.entry.path for file in found)
+        named = ", ".join(path for _, path in found)
         hint = "name its experiment with --experiment"
         raise UsageError(f"{len(found)} files have the case {case_id!r}: {named}", hint=hint)
-    known = [str(case.id) for file in files for case in file.cases]
     raise UsageError(
         f"there is no case {case_id!r}",
         hint=did_you_mean(case_id, known) or "list them with edison dataset show",
@@ -196,13 +201,14 @@ def new_file(
     if kind != "golden":
         entry["kind"] = kind
     limits = DataLimits()
-    wide = {"max_rows": len(rows)} if len(rows) > limits.max_rows else {}
-    wide |= {"max_bytes": len(data)} if len(data) > limits.max_bytes else {}
+    # With room for as much again, so that the file can be edited.
+    wide = {"max_rows": 2 * len(rows)} if len(rows) > limits.max_rows else {}
+    wide |= {"max_bytes": 2 * len(data)} if len(data) > limits.max_bytes else {}
     if wide:
         entry["limits"] = wide
     before = read(project.tree, experiment.path)
     text = decode(before)
-    after = with_entry(_with_list(text), "datasets", entry).encode()
+    after = with_listed(text, "dataset", "datasets", entry).encode()
     dataset = OverlayTree(project.tree, path, data)
     _refuse_invalid(project, OverlayTree(dataset, experiment.path, after))
     shown = DatasetEntry(path=path, limits=DataLimits(max_rows=len(rows), max_bytes=len(data)))
@@ -212,15 +218,6 @@ def new_file(
         EditedFile(path, b"", data, "", tuple((None, case) for case in cases)),
         EditedFile(experiment.path, before, after, diff, ()),
     )
-
-
-_ONE_FILE = re.compile(r"^dataset:[ \t]*(?=\S)", re.M)
-
-
-def _with_list(text: str) -> str:
-    """Return the text of an experiment with a list of datasets in place of a single one."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    return _ONE_FILE.sub(f"datasets:{newline}  - ", text, count=1)
 
 
 def _flat_row(row: Row) -> Row:
@@ -286,7 +283,9 @@ def _first_that_reads(
         tree = OverlayTree(file.project.tree, entry.path, after)
         try:
             cases = _read_cases(tree, entry, file.types)
-        except ConfigError:
+        except ConfigError as error:
+            if any(problem.code == "size" for problem in error.problems):
+                raise
             continue
         if _same_cases(cases, wanted):
             diff = file.text.diff(entry.path, edits) if edits else ""

@@ -258,6 +258,32 @@ def test_a_row_that_another_one_repeats_is_not_edited(edison: Edison, mini: Fold
     assert bytes_of(mini, "datasets/a.yaml") == text
 
 
+def test_a_case_of_two_files_needs_its_experiment(edison: Edison, mini: Folder) -> None:
+    text = mini.read("experiments/hello.yaml")
+    text = text.replace("hello\n", "other\n", 1).replace(FILE, "o.csv")
+    mini.write("experiments/other.yaml", text)
+    mini.write("o.csv", "id,name,expected\nada,Ada,Ada\n")
+    done = edison(mini, "dataset", "edit", "ada", "--tag", "t")
+    assert (done.code, f"2 files have the case 'ada': {FILE}, o.csv" in done.err) == (2, True)
+    done = edison(mini, "dataset", "edit", "ada", "--experiment", "other", "--expected", "A.")
+    assert done.code == 0, done.err
+    assert mini.read("o.csv") == "id,name,expected\nada,Ada,A.\n"
+    mini.write("o.csv", "id,name,expected\nada\n")
+    done = edison(mini, "dataset", "remove", "bo", "--yes")
+    assert done.code == 0, "a broken file is no hindrance to another"
+
+
+def test_a_file_that_would_grow_beyond_its_limit_says_so(edison: Edison, mini: Folder) -> None:
+    size = len(mini.read(FILE))
+    mini.edit(
+        "experiments/hello.yaml",
+        f"dataset: {FILE}",
+        f"datasets: [{{path: {FILE}, limits: {{max_bytes: {size}}}}}]",
+    )
+    done = edison(mini, "dataset", "edit", "ada", "--tag", "t")
+    assert (done.code, "raise limits: {max_bytes: ...}" in done.all) == (2, True), done.all
+
+
 def test_a_viewer_changes_nothing(edison: Edison, mini: Folder) -> None:
     mini.git("config", "--global", "user.email", "cy@example.org")
     mini.edit(

@@ -166,7 +166,7 @@ def test_cases_are_written_with_all_that_was_ordered(
     assert {tag for row in rows for tag in row["tags"]} == {"fact", "capitals", "rivers", "edge"}
     assert found["unverified"] == 20
     changed = facts.read(EXPERIMENT)
-    assert "datasets:\n  - path: datasets/own.jsonl  # by hand\n" in changed
+    assert "datasets:\n  - datasets/own.jsonl  # by hand\n" in changed
     assert f"\n  - path: {PATH}\n    kind: synthetic\n" in changed
     assert edison(facts, "validate").code == 0
     shown = json.loads(edison(facts, "dataset", "show", "--kind", "synthetic", "--json").out)

@@ -146,7 +146,7 @@ def test_a_large_file_gets_its_limits(edison: Edison, mini: Folder) -> None:
     assert (done.code, "raise limits: {max_rows" in done.err) == (2, True), "the file that is there"
     words = ("in.csv", "--dataset", "datasets/new.jsonl", "--prefix", "n", "--yes")
     assert edison(mini, "dataset", "import", *words).code == 0
-    assert "    limits: {max_rows: 1500}\n" in mini.read("experiments/hello.yaml")
+    assert "    limits: {max_rows: 3000}\n" in mini.read("experiments/hello.yaml")
     assert "1,502 cases" in edison(mini, "validate").err
 
 

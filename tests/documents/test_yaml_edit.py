@@ -7,6 +7,7 @@ import pytest
 from edison_ci.documents.yaml_edit import (
     scalar,
     with_entry,
+    with_listed,
     with_members,
     with_value,
     without_entry,
@@ -153,3 +154,18 @@ def test_members_of_a_map_change_and_the_others_stay() -> None:
     assert with_members(SETTINGS, "split", {"seed": 1}, after="stop").endswith(
         "# soon\nsplit: {seed: 1}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a: 1\nfile: x.csv # one\nb: 2\n", "a: 1\nfiles:\n  - x.csv # one\n  - path: y\nb: 2\n"),
+        ("file:\n  x.csv\n", "files:\n  - x.csv\n  - path: y\n"),
+        ("file: 'x.csv'", "files:\n  - 'x.csv'\n  - path: y\n"),
+        ("files: [x.csv]\n", "files: [x.csv, {path: y}]\n"),
+        ("a: 1\r\nfile: x\r\n", "a: 1\r\nfiles:\r\n  - x\r\n  - path: y\r\n"),
+        ("a: 1\n", "a: 1\nfiles:\n  - path: y\n"),
+    ],
+)
+def test_a_single_value_becomes_a_list(before: str, after: str) -> None:
+    assert with_listed(before, "file", "files", {"path": "y"}) == after
