@@ -41,7 +41,7 @@ _MOST_OF_A_VENDOR = 12
 _SIMULATED = {"small": "generate", "large": "generate", "judge": "judge"}
 """What the models of the simulator can do; the others draft, refine or repeat."""
 _SPECIAL = re.compile(
-    r"\d{4}|\b(?:audio|codex|deep-research|guard|instruct|latest|live|moderation|preview|realtime|"
+    r"\d{4}|\b(?:audio|codex|deep-research|guard|latest|live|moderation|preview|realtime|"
     r"search|vision)\b"
 )
 """Names of dated, unfinished or special models."""
@@ -190,11 +190,12 @@ def _unlisted(project: Project, what: str, environ: Mapping[str, str]) -> Iterat
 
 def _of_vendor(project: Project, vendor: str, service: Model) -> list[ModelCandidate]:
     """Return models of a vendor over the whole range of its prices, cheapest first."""
-    prefix = f"{key_of(replace(service, model=''))}"
+    prefix = key_of(replace(service, model=""))
     found = []
     for key, row in project.prices.models.items():
         name = key.removeprefix(prefix)
-        if not key.startswith(prefix) or row.get("mode") == "embedding" or row.get("retires"):
+        chats = row.get("mode", "chat") in ("chat", "responses")
+        if not key.startswith(prefix) or not chats or row.get("retires"):
             continue
         if _SPECIAL.search(name) is None:
             model = replace(service, model=name)

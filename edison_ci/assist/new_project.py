@@ -263,6 +263,10 @@ class SavedDraft:
         self.copy = self.folder / "project"
         self._answers = self.folder / "answers.json"
 
+    def exists(self) -> bool:
+        """Whether there are answers of an earlier start."""
+        return self._answers.exists()
+
     def load(self) -> ProjectDraft | None:
         """Return the answers of an earlier start; None if there are none that can be read."""
         try:

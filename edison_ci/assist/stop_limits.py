@@ -126,7 +126,7 @@ def _read(project: Project, experiment: Experiment, reply: dict[str, Json]) -> L
             f"and the budget of the project is ${limit:g}"
         )
     if cost is not None and cost.high:
-        stop["budget_usd"] = min(budget_for(cost), limit)
+        stop["budget_usd"] = _plain(min(budget_for(cost), limit))
         stop |= {"max_total_tokens": tokens} if tokens <= _MOST_TOKENS else {}
     return LimitsDraft(stop, reason, cost, iterations)
 
@@ -157,8 +157,12 @@ def budget_for(cost: CostRange) -> float:
     """Return the budget in dollars for a planned cost, rounded up."""
     usd = cost.high / 1_000_000 * _ROOM
     step = 1 if usd > 10 * _SMALLEST_USD else 0.1
-    found = max(_SMALLEST_USD, round(math.ceil(usd / step) * step, 2))
-    return int(found) if found == int(found) else found
+    return max(_SMALLEST_USD, round(math.ceil(usd / step) * step, 2))
+
+
+def _plain(number: float) -> float:
+    """Return a whole number as one, so that it is written without a point."""
+    return int(number) if number == int(number) else number
 
 
 def limits_file(project: Project, experiment: Experiment, draft: LimitsDraft) -> DraftFile:

@@ -34,13 +34,13 @@ from edison_ci.cli.questions import GoBack, Offer, Offering, Questions
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
 from edison_ci.cli.wizard_data import CaseSource
 from edison_ci.config.experiment import Stop
-from edison_ci.errors import UsageError
+from edison_ci.errors import CallFailed, UsageError
 from edison_ci.numeric import count_range, dollar_range, dollars, duration_range, fixed
 from edison_ci.operate.sessions import run_context
 from edison_ci.plan.plan import plan_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from edison_ci.assist.candidates import ModelCandidate, ReachableModels
@@ -124,7 +124,8 @@ class Wizard:
     def _resume(self) -> None:
         found = self.saved.load()
         if found is None:
-            self.saved.remove()
+            if self.saved.exists():
+                self.terminal.note("Your earlier answers cannot be read, so they are asked again.")
             self.terminal.note(
                 f"{len(self.steps)} steps; Enter accepts, b goes back, q stops and keeps your "
                 "answers. Nothing is created before the end."
@@ -174,10 +175,10 @@ class Wizard:
         if self.draft.drafter:
             return
         project, _ = self.saved.project(self.draft)
-        reachable = reachable_models(project, "judge")
+        reachable = self._reachable(project, "judge")
         real = [each for each in reachable.candidates if not each.model.simulated]
         self.draft.drafter = SIMULATOR
-        if real and not self.state.offline:
+        if real:
             self._choose_drafter(project, real)
         else:
             self.terminal.note(
@@ -185,6 +186,13 @@ class Wizard:
                 "such as OPENAI_API_KEY, a real model writes better ones."
             )
         self._keep()
+
+    def _reachable(
+        self, project: Project, what: str, without: Iterable[str] = ()
+    ) -> ReachableModels:
+        """Return the models that can be proposed; with --offline, none that needs a key."""
+        environ = {} if self.state.offline else os.environ
+        return reachable_models(project, what, without=without, environ=environ)
 
     def _choose_drafter(self, project: Project, real: Sequence[ModelCandidate]) -> None:
         usual = real[len(real) // 2]
@@ -209,12 +217,19 @@ class Wizard:
         """Return a draft, with its price; raises EdisonError."""
         project, _ = self.saved.project(self.draft)
         context = run_context(project, offline=self.state.offline)
-        drafter = Drafter(project, assistant_of(project, None), context)
+        by = SIMULATOR if self.state.offline else None
+        drafter = Drafter(project, assistant_of(project, by), context)
         first = drafter.models[0]
         if not first.simulated:
             request = drafter.request(first, kind, question, number)
             sessions.confirm_calls(self.terminal, project, [(first, request)], yes=False)
-        draft = drafter.draft(kind, question, number)
+        try:
+            draft = drafter.draft(kind, question, number)
+        except CallFailed as error:
+            if first.simulated:
+                raise
+            hint = "or stop with q, and continue with --offline: then the simulator drafts"
+            raise CallFailed(error.message, hint=hint) from None
         if not first.simulated:
             instead = f" instead of {draft.instead_of}" if draft.instead_of else ""
             cost = dollars(draft.cost_microusd) if draft.bought else "stored, no cost"
@@ -359,22 +374,21 @@ class Wizard:
                 )
             self._take(path, offer, prompt=offer.text)
 
-        own = self._own_file(self.draft.prompt_skeleton, ".md")
-        current = Offer(self.draft.prompt) if self.draft.prompt else None
-        try:
-            self._offer("prompt", Offering(offers, accept, own, ".md"), current)
-        except GoBack:
-            if self.draft.prompt:
-                raise
-            self.draft.inputs = []
-            self._keep()
-            raise
+        own = self._own_file(lambda: self.draft.prompt_skeleton(), ".md")
+        while True:
+            current = Offer(self.draft.prompt) if self.draft.prompt else None
+            try:
+                self._offer("prompt", Offering(offers, accept, own, ".md"), current)
+            except GoBack:  # to the question before, in the same step
+                self._ask_inputs()
+            else:
+                return
 
     def _ask_inputs(self) -> None:
         while True:
+            usual = ", ".join(self.draft.inputs) or "message"
             said = self.questions.ask(
-                "What does the prompt get? Names, such as message, policy (Enter: message)",
-                "message",
+                f"What does the prompt get? Names, such as message, policy (Enter: {usual})", usual
             )
             names = [*dict.fromkeys(name.strip() for name in said.split(",") if name.strip())]
             wrong = [name for name in names if not _INPUT.fullmatch(name)]
@@ -383,7 +397,8 @@ class Wizard:
             elif not names or len(names) > _MOST_INPUTS:
                 self.questions.wrong(f"name 1 to {_MOST_INPUTS} inputs, separated by commas")
             else:
-                self.draft.inputs = names
+                if names != self.draft.inputs:  # neither prompt nor cases fit any more
+                    self.draft = replace(self.draft, inputs=names, prompt="", data="", source="")
                 self._keep()
                 self.terminal.result()
                 return
@@ -429,11 +444,10 @@ class Wizard:
 
     def _models(self) -> None:
         project, experiment = self.saved.project(self.draft)
-        reachable = reachable_models(
-            project, "generate", without=project.other_models_of(experiment)
-        )
-        for note in reachable.notes():
-            self.terminal.note(note)
+        reachable = self._reachable(project, "generate", project.other_models_of(experiment))
+        if not self.state.offline:
+            for note in reachable.notes():
+                self.terminal.note(note)
 
         def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:
             question = models_question(self.draft.objective, reachable)
@@ -451,7 +465,7 @@ class Wizard:
     def _judges(self) -> None:
         project, experiment = self.saved.project(self.draft)
         answering = [model.name for _, model, _ in experiment.models]
-        reachable = reachable_models(project, "judge", without=answering)
+        reachable = self._reachable(project, "judge", answering)
         safety = fragment_values(self.draft.fragment("judges")).get("safety")
 
         def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:

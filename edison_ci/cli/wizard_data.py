@@ -13,6 +13,7 @@ from edison_ci.assist.case_replies import form_of
 from edison_ci.assist.case_slots import COUNTS, HINTS, CaseOrder
 from edison_ci.assist.duplicates import KnownCases
 from edison_ci.assist.generation import Writers, writers_of
+from edison_ci.assist.new_project import SIMULATOR
 from edison_ci.cli.generated_cases import confirm_writing
 from edison_ci.cli.import_outputs import file_to_import
 from edison_ci.cli.questions import GoBack, Offer, Offering
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Json
 
 _SHOWN = 8
-_WIDE = 70
+_WIDE, _NARROW = 72, 24
 _FEWEST = 2
 _EXPECTED = "what a right answer contains (Enter: nothing certain)"
 
@@ -136,10 +137,10 @@ class CaseSource:
         order = CaseOrder(self.draft.count, hints, number)
         form = form_of(experiment, (), {})
         context = run_context(project, offline=self.state.offline)
+        drafters = writers_of(project, (SIMULATOR,) if self.state.offline else (), context)
         writers = Writers(
-            project, experiment, form, writers_of(project, (), context), order.hints,
-            order.diversity, order.seed,
-        )  # fmt: skip
+            project, experiment, form, drafters, order.hints, order.diversity, order.seed
+        )
         slots = order.slots()
         confirm_writing(self.questions.terminal, writers, slots, yes=False)
         known = KnownCases((), form.types, order.diversity)
@@ -251,10 +252,11 @@ def _told(found: Generated) -> Iterator[str]:
 
 def _line(row: dict[str, Any]) -> str:
     """Return a case on one line."""
-    inputs = row.get("input")
+    inputs, expected = row.get("input"), row.get("expected")
     values = inputs.values() if isinstance(inputs, dict) else ()
     text = " | ".join(" ".join(str(value).split()) for value in values)
-    half = _WIDE // 2
-    shown = text if len(text) <= _WIDE else f"{text[: half - 5]} ... {text[-half:]}"
-    expected = row.get("expected")
-    return f"{shown}  -> {expected}" if isinstance(expected, str) and len(expected) < 30 else shown
+    right = f" -> {expected}" if isinstance(expected, str) and len(expected) <= _NARROW else ""
+    wide = _WIDE - len(right)
+    if len(text) > wide:  # generated cases often begin alike
+        text = f"{text[: wide // 2 - 5]} ... {text[-wide // 2 :]}"
+    return f"{text}{right}"

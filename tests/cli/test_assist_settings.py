@@ -288,7 +288,7 @@ def test_a_proposal_is_edited_and_accepted_on_a_terminal(support: Folder) -> Non
     with OnTty(support.path, "assist", "limits", size=(90, 60), env=env) as tty:
         tty.until(lambda text: "a accepts" in text)
         tty.press(b"e\n")
-        tty.until(lambda text: "window" in text.split("a accepts")[-1])
+        tty.until(lambda text: "window is 44; at most 10" in text)
         tty.press(b"d\n")
         assert tty.end() == 0
     assert "window" not in support.read(EXPERIMENT)

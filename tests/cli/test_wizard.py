@@ -315,7 +315,9 @@ def test_one_can_go_back_and_forth_and_stop_for_now(edison: Edison, folder: Fold
         tty.say(THREE, "3")
         tty.say_all([(ONE, ""), (INPUTS, "b")])
         tty.say(KEEP, "")
-        tty.say_all([(INPUTS, ""), (THREE, ""), (DATA, "t")])
+        tty.say_all([(INPUTS, "text"), (THREE, ""), (DATA, "b"), (KEEP, "b")])
+        tty.say("(Enter: text)", "message")
+        tty.say_all([(THREE, "b"), (INPUTS, ""), (THREE, ""), (DATA, "t")])
         tty.say("case 1, message", "b")
         tty.say(DATA, "10")
         tty.say_all([(ONE, ""), (ONE, ""), (ONE, ""), (ONE, ""), (END, "b")])
@@ -337,6 +339,7 @@ def test_one_can_go_back_and_forth_and_stop_for_now(edison: Edison, folder: Fold
 def test_answers_that_cannot_be_read_are_given_anew(folder: Folder) -> None:
     folder.write(".edison-wizard/answers.json", '{"version": 1, "step": ')
     with Asked(folder.path) as tty:
+        tty.wait("Your earlier answers cannot be read, so they are asked again.")
         tty.wait(HINTS)
     folder.write(".edison-wizard/answers.json", '{"version": 1, "step": 3}')
     with Asked(folder.path) as tty:
@@ -377,6 +380,28 @@ def test_with_a_key_a_real_model_may_draft_and_is_proposed(edison: Edison, folde
     with Asked(folder.path, "other", "--offline", env=env) as tty:
         tty.wait(HINTS)
         assert drafter not in tty.written
+
+
+def test_a_model_that_cannot_be_reached_leaves_ones_own_words_or_the_simulator(
+    edison: Edison, folder: Folder
+) -> None:
+    # The proxy refuses at once, and nothing leaves this machine.
+    env = {"OPENAI_API_KEY": "sk-not-a-real-one", "HTTPS_PROXY": "http://127.0.0.1:9"}
+    with Asked(folder.path, env=env) as tty:
+        tty.say("s: the simulator, free", "openai/gpt-5-nano")
+        tty.say(HINTS, "отвечай на письма клиентов вежливо и коротко")
+        tty.say("r tries again, o writes your own", "o")
+        tty.say("Your objective", "Отвечай на каждое письмо вежливо и не больше трёх строк.")
+        tty.say("r tries again, o writes your own", "q")
+        assert tty.end() == 0
+    assert "sk-not" not in folder.read(".edison-wizard/answers.json")
+    with Asked(folder.path, "--offline", env=env) as tty:
+        tty.say(RESUME, "")
+        tty.say_all([*HAPPY[2:-1], (END, "c")])
+        assert tty.end() == 0
+    assert "Отвечай на каждое письмо" in folder.read("experiments/first.yaml")
+    assert "refiner: gpt-5-nano" in folder.read("edison.yaml")
+    assert edison(folder, "validate").code == 0
 
 
 def test_without_a_terminal_it_says_what_does_the_same(edison: Edison, folder: Folder) -> None:
