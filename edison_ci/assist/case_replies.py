@@ -123,7 +123,7 @@ class CaseForm:
         expected = self._expected(item.get("expected"))
         case = Case(CaseId("draft"), inputs, expected)
         self._check(case, slot)
-        tags = (_slug(slot.tag), _slug(slot.topic), "edge" if slot.edge else "", *_tags(item))
+        tags = (slot.tag, _slug(slot.topic), "edge" if slot.edge else "", *_tags(item))
         why = item.get("why")
         return WrittenCase(
             inputs,
@@ -152,12 +152,14 @@ class CaseForm:
                 prompt.render(case.variables)
             except (MissingValueError, RenderError) as error:
                 raise Unusable(f"that {prompt.id} cannot use: {error}") from None
-        if self.lengths and slot.bound and (size := length_of(words_in(case))) not in self.lengths:
+        if slot.length and slot.bound and (size := length_of(words_in(case))) not in self.lengths:
             raise Unusable(f"of length {size}, which was not ordered")
-        if self.languages and slot.bound:
-            spoken = language_of(" ".join(str(case.inputs[name]) for name in self.types))
-            if spoken is not None and spoken not in self.languages:
-                raise Unusable(f"in the language {spoken}, which was not ordered")
+        if slot.language and slot.bound:
+            texts = (case.inputs[name] for name in self.types)
+            spoken = {language_of(text) for text in texts if isinstance(text, str)} - {None}
+            if spoken and not spoken & self.languages:
+                names = ", ".join(sorted(map(str, spoken)))
+                raise Unusable(f"in the language {names}, which was not ordered")
 
 
 def form_of(

@@ -86,13 +86,15 @@ class Language(Check):
 
 
 _ENOUGH_LETTERS = 20
+_NO_LANGUAGE = "zxx"
 
 
 def language_of(text: str) -> str | None:
     """Return the language of a text; None if it is too short to tell, or cannot be told here."""
     if PY3LANGID.fault() or sum(map(str.isalpha, text[:_READ])) < _ENOUGH_LETTERS:
         return None
-    return str(_identifier().classify(text[:_READ])[0])
+    found = str(_identifier().classify(text[:_READ])[0])
+    return None if found == _NO_LANGUAGE else found
 
 
 class _Identifier(NamedTuple):

@@ -8,6 +8,7 @@ import click
 
 from edison_ci.cli.case_discrimination import discrimination_json, show_discrimination
 from edison_ci.cli.dataset_adversarial import adversarial
+from edison_ci.cli.dataset_coverage import coverage, fill
 from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
 from edison_ci.cli.dataset_generate import generate
 from edison_ci.cli.dataset_import import import_cases
@@ -203,6 +204,7 @@ def dataset() -> None:
       edison dataset import cases.csv
       edison dataset edit return-how --tag reviewed
       edison dataset generate --hints "late parcels and refunds" --count 40
+      edison dataset coverage
     """
 
 
@@ -213,6 +215,8 @@ dataset.add_command(edit)
 dataset.add_command(remove)
 dataset.add_command(generate)
 dataset.add_command(adversarial)
+dataset.add_command(coverage)
+dataset.add_command(fill)
 dataset.add_command(judge)
 dataset.add_command(health)
 

@@ -33,6 +33,7 @@ from edison_ci.shape import (
     Shape,
     Share,
     Shorthand,
+    TextPattern,
     VariableName,
     items,
     need_one_of,
@@ -663,6 +664,37 @@ class Split(Shape):
     seed: int = Field(0, ge=0, le=2**53, description="Seed of the selection.")
 
 
+LanguageCode = Annotated[
+    str,
+    TextPattern("[a-z]{2,3}", "the code of a language", "write an ISO 639 code such as en or de"),
+]
+
+
+class CoverageTargets(Shape):
+    """Values that the cases are to cover; a dimension that is left out has its usual values."""
+
+    at_least: int = Field(3, ge=1, le=1_000, description="Cases that each value needs.")
+    tags: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=100)], ...],
+                    items(0, 200), UNIQUE] = Field((), description="Tags.")  # fmt: skip
+    entities: Annotated[
+        tuple[Literal["number", "date", "amount", "percent", "time", "email", "url"], ...],
+        items(0, 7),
+        UNIQUE,
+    ] = Field((), description="Kinds of things that inputs mention.")
+    lengths: Annotated[tuple[Literal["XS", "S", "M", "L", "XL"], ...], items(0, 5), UNIQUE] = Field(
+        (), description="Lengths of the inputs."
+    )
+    ambiguity: Annotated[tuple[Literal["clear", "ambiguous"], ...], items(0, 2), UNIQUE] = Field(
+        (), description="Whether inputs can be understood in two ways."
+    )
+    languages: Annotated[tuple[LanguageCode, ...], items(0, 50), UNIQUE] = Field(
+        (), description="Languages of the inputs, by their ISO 639 codes."
+    )
+    difficulty: Annotated[tuple[Annotated[int, Field(ge=1, le=5)], ...], items(0, 5), UNIQUE] = (
+        Field((), description="Difficulties.")
+    )
+
+
 DatasetEntries = Annotated[
     tuple[Annotated[DatasetEntry, Shorthand("path")], ...],
     items(1, 20),
@@ -727,6 +759,9 @@ class ExperimentFile(Shape):
     dataset: DataPath | None = Field(None, description="The file of cases.")
     datasets: DatasetEntries | None = Field(
         None, description="Several files, or files with conditions."
+    )
+    coverage: CoverageTargets | None = Field(
+        None, exclude=True, description="Values that the cases are to cover; changes no result."
     )
     split: Split | None = Field(None, description="Cases held out from refinement.")
     repeats: int = Field(1, ge=1, le=100, description="Answers per case.")

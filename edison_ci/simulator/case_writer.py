@@ -81,7 +81,7 @@ def cases(request: DraftRequest, rng: Random) -> list[dict[str, Any]]:
 def _slot_case(request: DraftRequest, rng: Random, slot: dict[str, Any]) -> dict[str, Any]:
     like = _like(request, rng)
     inputs, main = _inputs(request, like)
-    topic = str(slot.get("topic") or slot.get("tag") or request.topic)[:60]
+    topic = " ".join(str(slot.get("topic") or slot.get("tag") or request.topic).split()[:3])
     spoken = _PHRASES.get(str(slot.get("language", "en"))[:2], _PHRASES["en"])
     said = rng.sample(spoken, len(spoken))
     parts = [said[0].format(topic=topic), _detail(rng)]

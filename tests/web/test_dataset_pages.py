@@ -179,3 +179,16 @@ def test_the_page_of_a_case_leads_to_its_history(changed: Server) -> None:
     assert "/dataset/hello/history?case=ada" in changed.get(cell[1]).text
     form = changed.get(f"{cell[1]}/counterexample").text
     assert 'name="input.name"' in form
+
+
+# --- coverage -------------------------------------------------------------------------------------
+
+
+def test_coverage_names_what_is_missing_and_draws_a_map(bank: Server) -> None:
+    page = page_of(bank)
+    section = page.partition('id="coverage"')[2].partition("</section>")[0]
+    text = text_of(section)
+    assert "A value is covered by at least 3 cases." in text
+    assert re.search(r"Lengths \d of 4 \d+%", text)
+    assert "Ambiguity 1 of 2 50% ambiguous 0" in text
+    assert "edison dataset fill" in text

@@ -12,7 +12,9 @@ from edison_ci.errors import EdisonError
 from edison_ci.numeric import snap
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Range, interval
+from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
 from edison_ci.results.case_discrimination import discrimination_of
+from edison_ci.results.coverage import coverage_of
 from edison_ci.results.dataset_health import (
     Flakiness,
     Health,
@@ -29,6 +31,7 @@ from edison_ci.results.search import FoundCase, find_cases
 from edison_ci.store.judgments import count_judged_questions, question_scores, questions_judged_at
 from edison_ci.store.runs import find_run
 from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.figures import fluid_figure
 from edison_ci.web.page_context import (
     INLINE_CELLS,
     MOST_CELLS,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.results.case_discrimination import CaseDiscrimination, DatasetDiscrimination
+    from edison_ci.results.coverage import Coverage
     from edison_ci.results.question_writers import WritersBoard
 
 _AT_ONCE_BYTES = 200_000
@@ -65,6 +69,7 @@ class Diagnosis:
     apart: DatasetDiscrimination | None = None
     writers: WritersBoard | None = None
     """None if no case was generated."""
+    coverage: Coverage | None = None
 
 
 class DatasetFile(NamedTuple):
@@ -165,6 +170,8 @@ def dataset(context: PageContext) -> Page:
             "again": again,
             "apart": found.apart,
             "writers": found.writers,
+            "coverage": found.coverage,
+            "coverage_map": None if found.coverage is None else _map(found.coverage),
             "orders": ORDERS,
             "order": order,
             **_cases(context, name, found.apart, order),
@@ -228,6 +235,22 @@ def _chart(each: CaseDiscrimination) -> Markup:
     ).svg
 
 
+_TAGS = 20
+
+
+def _map(found: Coverage) -> Markup | None:
+    """Return the cases of each tag by difficulty as a heat map; None without tags."""
+    rows = found.rows(_TAGS)
+    if not rows:
+        return None
+    shades = tuple((tag, tuple(Field(float(n)) for n in counts)) for tag, counts in rows)
+    names = tuple(f"difficulty {n}" for n in range(1, 6))
+    most = 2.0 * found.at_least
+    return fluid_figure(
+        heatmap, HeatMap("Cases by tag and difficulty", names, shades, unit=Unit.COUNT, most=most)
+    )
+
+
 def _found(context: PageContext, name: str) -> list[FoundCase]:
     text = context.args.text("q")
     return find_cases(context.connection, name, text, most=PER_PAGE) if text else []
@@ -282,8 +305,9 @@ def _work(context: PageContext, project: Project, name: str, *, small: bool) -> 
     except (Fault, EdisonError, OSError):
         return Diagnosis(None, None, quality_of(question_scores(context.connection, name), _any))
     quality = quality_of(question_scores(context.connection, name), examined.has)
+    coverage = coverage_of(project.cases(experiment), experiment.file.coverage)
     if not small:
-        return Diagnosis(examined.health, None, quality)
+        return Diagnosis(examined.health, None, quality, coverage=coverage)
     health = weigh(context.connection, name, examined)
     apart = discrimination_of(context.connection, name, examined.has)
     return Diagnosis(
@@ -297,4 +321,5 @@ def _work(context: PageContext, project: Project, name: str, *, small: bool) -> 
             (quality, apart),
             costs_by_writer(context.connection, project),
         ),
+        coverage,
     )
