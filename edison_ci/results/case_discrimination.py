@@ -199,10 +199,15 @@ def _judged(
     found, verdict = each.found, each.verdict
     if found.value is None or found.interval is None or verdict is CaseVerdict.DEAD:
         return each
-    if stands_out:
-        verdict = CaseVerdict.SEPARATES if found.value > 0 else CaseVerdict.REVERSED
-    elif not exceeds(found.interval.high, DEAD):
+    # Where most cases stand out, the correction leaves 10% to the last one; the interval that is
+    # shown beside the verdict must agree with it.
+    low, high = found.interval
+    if stands_out and high < 0:
+        verdict = CaseVerdict.REVERSED
+    elif not exceeds(high, DEAD):
         verdict = CaseVerdict.DEAD
+    elif stands_out and low > 0:
+        verdict = CaseVerdict.SEPARATES
     else:
         verdict = CaseVerdict.UNCLEAR
     return CaseDiscrimination(each.case, each.score, found, verdict, p_adjusted)
