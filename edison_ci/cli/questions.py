@@ -9,7 +9,9 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.terminal import BAD, StyledText
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.secrets import secrets_in
 from edison_ci.errors import ConfigError, EdisonError
+from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,15 +63,19 @@ class Questions:
 
     def ask(self, question: str, default: str = "") -> str:
         """Return the answer, or the default if it is empty; raises GoBack or Later."""
-        said: str = click.prompt(
-            question, default=default, show_default=False, prompt_suffix=": ", err=True
-        )
-        said = said.strip()
-        if said.lower() == "b":
-            raise GoBack
-        if said.lower() == "q":
-            raise Later
-        return said
+        while True:
+            # The question may hold names of a file that is imported.
+            said: str = click.prompt(
+                line(question), default=default, show_default=False, prompt_suffix=": ", err=True
+            )
+            said = said.strip()
+            if said.lower() == "b":
+                raise GoBack
+            if said.lower() == "q":
+                raise Later
+            if not any(secrets_in(said)):
+                return said
+            self.wrong("this looks like a key, so it is not kept; keys stay in the environment")
 
     def edit(self, text: str, extension: str) -> str | None:
         """Return a text as a person changed it in an editor; None if it is the same."""
@@ -126,8 +132,8 @@ class Questions:
             if offer.label:
                 head = f"{number}  {offer.label}" if len(offers) > 1 else offer.label
                 self.terminal.result(StyledText(head, bold=True), hang=3)
-            for line in offer.lines or offer.text.splitlines():
-                self.terminal.result(f"  {line}", hang=4)
+            for row in offer.lines or offer.text.splitlines():
+                self.terminal.result(f"  {row}", hang=4)
             self.terminal.result()
 
     def _accepted(self, offering: Offering, chosen: Offer) -> bool:

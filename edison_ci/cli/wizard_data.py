@@ -112,7 +112,10 @@ class CaseSource:
             if not said or said.lower() in ("g", "t"):
                 self._take("type" if said.lower() == "t" else "generate")
                 return
-            rows = self._imported(said)
+            try:
+                rows = self._imported(said)
+            except GoBack:  # from the question about a column
+                continue
             if rows:
                 self._take("import", rows)
                 return

@@ -256,10 +256,15 @@ def test_bad_answers_are_asked_again(edison: Edison, folder: Folder) -> None:
     folder.write("spoil.sh", 'printf "nonsense: [" > "$1"\n')
     folder.write("words.csv", "question,answer\nWhere is it?,tracking\nMay I return it?,30 days\n")
     folder.write("empty.csv", "")
+    folder.write("hostile.csv", "\x1b]0;gone\x07question,answer\nWhere is it?,tracking\n")
     env = {"EDITOR": f"sh {folder.path}/spoil.sh", "VISUAL": ""}
     with Asked(folder.path, "shop", env=env) as tty:
         tty.say(HINTS, "mails")
         tty.wait("10 to 500 are needed")
+        key = f"sk-proj-{'aB3' * 16}"
+        tty.say(HINTS, f"answer mails with {key} please")
+        tty.wait("this looks like a key, so it is not kept")
+        assert key not in folder.read("shop/.edison-wizard/answers.json")
         tty.say(HINTS, IDEA)
         for bad in ("9", "x", "e7", "0"):
             tty.say(THREE, bad)
@@ -278,6 +283,8 @@ def test_bad_answers_are_asked_again(edison: Edison, folder: Folder) -> None:
         tty.say(THREE, "")
         for bad in ("5", "501", "nothing.csv", "spoil.sh", "empty.csv"):
             tty.say(DATA, bad)
+        tty.say(DATA, "hostile.csv")
+        tty.say("Which column is message?", "b")
         tty.say(DATA, "words.csv")
         tty.say("Which column is message?", "answers")
         tty.say("Which column is message?", "question")
@@ -298,6 +305,7 @@ def test_bad_answers_are_asked_again(edison: Edison, folder: Folder) -> None:
         tty.say(END, "maybe")
         tty.say(END, "c")
         assert tty.end() == 0, tty.screen.text
+        assert "\x1b]" not in tty.written, "a file does not write to the terminal"
     assert edison(folder, "validate", "-C", "shop").code == 0
     rows = [json.loads(line) for line in folder.read(f"shop/datasets/{NAME}.jsonl").splitlines()]
     assert [row["input"] for row in rows] == [
