@@ -187,10 +187,11 @@ def _init_by_wizard(
         if target.resolve() != Path.cwd().resolve():
             terminal.note(f"  cd {os.path.relpath(target)}")
         if runs:
-            terminal.note("  edison serve            read the answers and their scores")
+            terminal.note("  edison serve               read the answers and their scores")
         else:
-            terminal.note("  edison run              evaluate it")
-        terminal.note("  edison init --github    check every pull request")
+            terminal.note("  edison run                 evaluate it")
+        terminal.note("  edison dataset coverage    see what the cases cover")
+        terminal.note("  edison init --github       check every pull request")
 
 
 def _create(wizard: Wizard, target: Path) -> _WrittenFiles:

@@ -105,6 +105,7 @@ def test_from_an_idea_to_an_evaluated_experiment_in_eleven_answers(
         tty.press(b"\n")
         tty.answers += 1
         code = tty.end()
+        assert "edison dataset coverage" in tty.screen.text
     assert tty.answers == 11
     assert code in (0, 1, 5), "that of the run"
     assert created(folder.path) == EXPECTED_FILES
