@@ -176,13 +176,21 @@ def _shuffled(values: list, rng: Random) -> list:  # type: ignore[type-arg]
 _BATCH = {"XS": 10, "S": 10, "M": 8, "L": 3, "XL": 1, "": 8}
 
 
-def batches(slots: Sequence[CaseSlot], writers: int) -> Iterator[tuple[int, list[CaseSlot]]]:
-    """Yield groups of slots for one reply each, with the number of the writer."""
+def batches(
+    slots: Sequence[CaseSlot], rooms: Sequence[float]
+) -> Iterator[tuple[int, list[CaseSlot]]]:
+    """Yield groups of slots for one reply each, with the number of the writer.
+
+    `rooms` has the most tokens of a reply of each writer.
+    """
     groups: dict[tuple[int, str], list[CaseSlot]] = {}
     for slot in slots:
-        groups.setdefault((slot.number % writers, slot.length), []).append(slot)
+        groups.setdefault((slot.number % len(rooms), slot.length), []).append(slot)
     for (writer, length), group in groups.items():
-        size = _BATCH[length]
+        one = reply_tokens(group[:1])
+        more = reply_tokens(group[:2]) - one
+        fitting = 1 + (rooms[writer] - one) // more if more else 1
+        size = int(max(min(fitting, _BATCH[length]), 1))
         for start in range(0, len(group), size):
             yield writer, group[start : start + size]
 

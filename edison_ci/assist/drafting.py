@@ -166,6 +166,9 @@ class Drafter:
         """Return the call for a draft."""
         told = instructions_of(self.project, kind)
         params = {key: each for key, each in question.params.items() if key not in model.params}
+        if "max_tokens" in question.params:  # a limit for short answers is not one for drafts
+            most = max(question.params["max_tokens"], model.params.get("max_tokens", 0))
+            params["max_tokens"] = most
         if "top_p" in model.params:  # some models refuse both parameters
             params.pop("temperature", None)
         judge = Judge.of(model, params)

@@ -20,6 +20,7 @@ from edison_ci.assist.case_replies import Unusable
 from edison_ci.assist.case_slots import batches, reply_tokens
 from edison_ci.assist.drafting import Drafter, DraftJob, Question, assistant_of, draft_all
 from edison_ci.config.case_origin import CaseOrigin
+from edison_ci.config.tokens import estimate_tokens
 from edison_ci.errors import CallFailed, EdisonError
 from edison_ci.judges.instructions import FencedText
 from edison_ci.records import Case, CaseId, canonical_json
@@ -42,6 +43,8 @@ _REUSE = dt.timedelta(days=1)
 _EXAMPLES = 3
 _SHORT = 1_500
 _AVOIDED = 20
+_NO_LIMIT = 1_000_000
+"""Tokens that no reply has."""
 
 
 class GeneratedCase(NamedTuple):
@@ -134,6 +137,7 @@ class Writers:
     ) -> list[tuple[DraftJob[tuple[WrittenRow, ...]], list[CaseSlot]]]:
         """Return the calls for these slots."""
         kind = self.form.kind(self.instructions, why=self.why)
+        rooms = [self._room(drafter, slots, avoid) for drafter in self.drafters]
         return [
             (
                 DraftJob(
@@ -144,8 +148,19 @@ class Writers:
                 ),
                 group,
             )
-            for writer, group in batches(slots, len(self.drafters))
+            for writer, group in batches(slots, rooms)
         ]
+
+    def _room(self, drafter: Drafter, slots: Sequence[CaseSlot], avoid: Sequence[str]) -> float:
+        """Return the most tokens that a reply of a writer may have."""
+        can = drafter.models[0].capabilities
+        if can.context is None or not slots:
+            return can.max_out or _NO_LIMIT
+        kind, question = self.form.kind(self.instructions, why=self.why), self._question([], avoid)
+        request = drafter.request(drafter.models[0], kind, question)
+        told = sum(estimate_tokens(message.content) for message in request.messages)
+        slot = estimate_tokens(json.dumps(slots[0].told())) * _EXAMPLES
+        return min(can.context - 1.2 * told - slot, can.max_out or _NO_LIMIT)
 
     def _question(self, slots: Sequence[CaseSlot], avoid: Sequence[str]) -> Question:
         told = [json.dumps(slot.told(), ensure_ascii=False) for slot in slots]

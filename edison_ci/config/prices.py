@@ -78,7 +78,8 @@ class PriceTable:
     def capabilities(self, model: Model) -> Capabilities:
         """Return what the model accepts, as far as the table knows it."""
         if model.provider == "local":
-            return replace(UNKNOWN, context=LocalOptions.model_validate(model.options).context)
+            room = LocalOptions.model_validate(model.options).context
+            return replace(UNKNOWN, context=room, schema=True)  # by a grammar, whatever the model
         keys = list(_keys_of(model))
         bundled_rows = _bundled_table().models
         row = next((self.models[key] for key in keys if key in self.models), {})
