@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -58,6 +58,10 @@ _MAX_BYTES = 50_000
 _TEXTS = Path(__file__).parent / "instructions"
 _MOST_TURNS, _APART = 20, 1_000
 """How often stored replies that did not fit are passed over, and the numbers of those turns."""
+_GRAMMAR = "local"
+"""The provider that holds a model to every part of a schema."""
+_INNER = 3
+"""Items of a list inside an item."""
 _SIMULATED = "assistant"
 """The model of the simulator that drafts."""
 
@@ -165,16 +169,18 @@ class Drafter:
     ) -> Request:
         """Return the call for a draft."""
         told = instructions_of(self.project, kind)
-        params = {key: each for key, each in question.params.items() if key not in model.params}
-        if "max_tokens" in question.params:  # a limit for short answers is not one for drafts
-            most = max(question.params["max_tokens"], model.params.get("max_tokens", 0))
-            params["max_tokens"] = most
+        params = dict(question.params)  # those of the model are for short answers, not for drafts
+        if "max_tokens" in params:
+            params["max_tokens"] = max(params["max_tokens"], model.params.get("max_tokens", 0))
         if "top_p" in model.params:  # some models refuse both parameters
             params.pop("temperature", None)
         judge = Judge.of(model, params)
         said = fence_message(told, question.pieces, question.wanted, seed=judge.params.get("seed"))
         messages = (Message("system", told), Message("user", said))
-        return replace(judge.request(messages, schema=kind.schema), repeat=number)
+        schema = kind.schema
+        if question.items and model.provider == _GRAMMAR:
+            schema = _bounded(schema, question.items)
+        return replace(judge.request(messages, schema=schema), repeat=number)
 
     def draft(self, kind: DraftKind[T], question: Question, number: int = 0) -> Draft[T]:
         """Return a draft; raises CallFailed if no model returns a usable one."""
@@ -251,8 +257,24 @@ class Question:
     pieces: tuple[FencedText, ...]
     wanted: str
     """What is asked for, after the material."""
-    params: Mapping[str, Json] = field(default_factory=dict)
-    """Parameters of the call, unless the model has its own."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the call."""
+    items: int = 0
+    """How many items a list may have; 0 for any number."""
+
+
+def _bounded(schema: Any, items: int) -> Any:
+    """Return a schema with lists of limited length, without which a small model does not end.
+
+    Not all vendors accept the limit.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "array":
+        return {**schema, "maxItems": items, "items": _bounded(schema["items"], _INNER)}
+    known = schema.get("properties", {})
+    inner = {name: _bounded(each, items) for name, each in known.items()}
+    return {**schema, "properties": inner} if inner else schema
 
 
 class DraftJob(NamedTuple, Generic[T]):

@@ -192,6 +192,7 @@ class Writers:
                 "seed": self.seed,
                 "max_tokens": reply_tokens(slots),
             },
+            len(slots),
         )
 
     def write(

@@ -21,6 +21,7 @@ from edison_ci.cli.dataset_judge import (
     show_question,
     show_weak,
 )
+from edison_ci.cli.dataset_verify import verify_cases
 from edison_ci.cli.lookup import cases_of, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.quarantine import show_flaky
@@ -217,6 +218,7 @@ dataset.add_command(generate)
 dataset.add_command(adversarial)
 dataset.add_command(coverage)
 dataset.add_command(fill)
+dataset.add_command(verify_cases)
 dataset.add_command(judge)
 dataset.add_command(health)
 

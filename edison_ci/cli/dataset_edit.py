@@ -92,7 +92,7 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
         if expected is None:
             expected = as_entered(origin.case.expected)
     added = extended(origin, CaseEntry(inputs, expected, tags=tags, name=given["name"]))
-    edit = _DatasetChange(terminal, project, "add case", "added", yes=given["yes"])
+    edit = DatasetChange(terminal, project, "add case", "added", yes=given["yes"])
     edit.settle([added.edited], [added.case])
 
 
@@ -209,7 +209,7 @@ def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **w
         cases += [str(file.cases[index].id) for index in changes]
         if changes:
             edited.append(change_cases(file, changes))
-    edit = _DatasetChange(
+    edit = DatasetChange(
         terminal, project, "tag cases", "untagged" if remove else "tagged", {"tag": name}, yes=yes
     )
     edit.settle(edited, cases)
@@ -280,7 +280,7 @@ def edit(state: CliState, /, case_id: str, experiment: str | None, **given: Any)
         if found is None:
             return
         edited = found
-    change = _DatasetChange(terminal, project, "edit case", "changed", yes=given["yes"])
+    change = DatasetChange(terminal, project, "edit case", "changed", yes=given["yes"])
     change.settle([edited] if edited.diff else [], [str(old.id)] if edited.diff else [])
 
 
@@ -395,7 +395,7 @@ def remove(state: CliState, case_ids: tuple[str, ...], experiment: str | None, y
         assert index is not None
         gone.setdefault(file.entry.path, []).append(index)
     edited = [remove_cases(files[path], indexes) for path, indexes in gone.items()]
-    change = _DatasetChange(terminal, project, "remove case", "removed", yes=yes, default=False)
+    change = DatasetChange(terminal, project, "remove case", "removed", yes=yes, default=False)
     change.settle(edited, [*dict.fromkeys(case_ids)])
 
 
@@ -407,7 +407,7 @@ def _is_terminal() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _DatasetChange:
+class DatasetChange:
     """Shows what changes, asks on a terminal, and writes it."""
 
     terminal: Terminal
@@ -419,6 +419,8 @@ class _DatasetChange:
     yes: bool = False
     default: bool = True
     """What Enter means."""
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What --json says besides."""
 
     def settle(self, edited: Sequence[EditedFile], cases: Sequence[str]) -> None:
         """Write the edited files, unless a person says no."""
@@ -437,7 +439,8 @@ class _DatasetChange:
             write_edited(self.project, each, self.action, told)
         if terminal.json:
             diff = "".join(each.diff for each in edited)
-            terminal.document({"paths": paths, "cases": list(cases), "diff": diff})
+            document = {"paths": paths, "cases": list(cases), "diff": diff}
+            terminal.document(document | self.facts)
         elif not edited:
             terminal.note("nothing to change")
         else:

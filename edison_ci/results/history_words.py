@@ -197,6 +197,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "compare by hunk": _text("compared line by line"),
     "assist": _text("accepted a draft for"),
     "dataset generate": _text("added generated cases to"),
+    "verify case": _text("agreed with expected answers of"),
     "dataset fill": _text("filled gaps of"),
     "dataset adversarial": _text("added adversarial cases to"),
     "models add": _text("added the model"),
