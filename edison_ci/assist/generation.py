@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from edison_ci.assist.case_replies import CaseForm, WrittenCase, WrittenRow
     from edison_ci.assist.case_slots import CaseSlot
     from edison_ci.assist.drafting import Draft
-    from edison_ci.assist.duplicates import KnownCases
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.run_options import RunContext
     from edison_ci.records import Json
+    from edison_ci.results.case_likeness import KnownCases
 
 PURPOSE = "dataset"
 """What the calls are booked for."""

@@ -10,7 +10,6 @@ import click
 from edison_ci.assist.case_files import CaseFile
 from edison_ci.assist.case_replies import form_of
 from edison_ci.assist.case_slots import COUNTS, DIVERSITIES, TYPES, CaseOrder
-from edison_ci.assist.duplicates import KnownCases
 from edison_ci.assist.generation import Writers, writers_of
 from edison_ci.cli import sessions
 from edison_ci.cli.generated_cases import CaseOffer
@@ -20,6 +19,7 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.config.slices import SIZES
 from edison_ci.errors import UsageError
 from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.results.case_likeness import KnownCases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

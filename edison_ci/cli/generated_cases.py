@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from edison_ci.assist.case_files import CaseFile
     from edison_ci.assist.case_slots import CaseSlot
     from edison_ci.assist.drafting import Drafter
-    from edison_ci.assist.duplicates import KnownCases
     from edison_ci.assist.generation import Generated, GeneratedCase, Writers
     from edison_ci.records import Case, Json
+    from edison_ci.results.case_likeness import KnownCases
 
 _PREVIEW = 10
 _WIDE, _NARROW = 60, 30

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.assist.case_replies import form_of
 from edison_ci.assist.case_slots import COUNTS, HINTS, CaseOrder
-from edison_ci.assist.duplicates import KnownCases
 from edison_ci.assist.generation import Writers, writers_of
 from edison_ci.assist.new_project import SIMULATOR
 from edison_ci.cli.generated_cases import confirm_writing
@@ -31,6 +30,7 @@ from edison_ci.importing.tables import (
 )
 from edison_ci.numeric import counted
 from edison_ci.operate.sessions import run_context
+from edison_ci.results.case_likeness import KnownCases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,12 +13,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.similarity import NearTexts
 from edison_ci.config.case_origin import writer_of
 from edison_ci.config.slices import content_hash
 from edison_ci.numeric import snap
 from edison_ci.records import canonical_json
 from edison_ci.results.case_discrimination import CaseVerdict
+from edison_ci.results.case_likeness import NEARLY_THE_SAME, KnownCases
 from edison_ci.stats.correction import holm
 from edison_ci.stats.paired import unpaired_difference
 from edison_ci.stats.scores import mean_interval, pass_interval
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
 
 PHASE = "dataset"
 """Phase under which the calls that write cases are booked."""
-NEAR = 0.9
-"""Share of words in common, in order, from which two cases are nearly the same."""
+_DIVERSITY = 3
+"""At which nine of ten words in common, in order, make two cases nearly the same."""
 MOST_COMPARED = 1_000
 """Cases among which near duplicates are looked for: each is compared with all before it."""
 MOST_WRITERS = 20
 FEW = 10
 """Questions below which a mean says little."""
-_LONGEST = 2_000
 _LONGEST_NAME = 60
 
 
@@ -252,29 +251,12 @@ def _read(cases: Iterable[Case]) -> _Written:
 
 def _near(cases: Sequence[tuple[str, Mapping[str, Json]]]) -> Counter[str]:
     """Count the near duplicates of earlier cases by writer."""
-    names = _telling([inputs for _, inputs in cases])
-    known, found = NearTexts(), Counter[str]()
+    names = dict.fromkeys(name for _, inputs in cases for name in inputs)
+    known, found = KnownCases((), names, _DIVERSITY, by_meaning=False), Counter[str]()
     for writer, inputs in cases:
-        text = " ".join(_plain(inputs.get(name)) for name in names)[:_LONGEST]
-        found[writer] += bool(text.strip()) and bool(known.similar(text, NEAR))
-        known.add(text)
+        found[writer] += known.like(inputs) == NEARLY_THE_SAME
+        known.add(inputs)
     return found
-
-
-def _telling(rows: Sequence[Mapping[str, Json]]) -> list[str]:
-    """Return the inputs that differ in most cases: a policy that all share tells nothing."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    values = {name: Counter(_plain(row.get(name)) for row in rows) for name in names}
-    repeated = {
-        name: sum(count for count in seen.values() if count > 1) for name, seen in values.items()
-    }
-    return [name for name in names if 2 * repeated[name] <= len(rows)] or names
-
-
-def _plain(value: Json) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else canonical_json(value)
 
 
 # --- what it cost ---------------------------------------------------------------------------------

@@ -29,28 +29,41 @@ _ALL = ""
 """The column of cases whose inputs are all short."""
 
 
+SAME = "the same as another one"
+NEARLY_THE_SAME = "nearly the same as another one"
+SAME_MEANING = "with the meaning of another one"
+
+
 class _Column:
     """The texts of one input, by the place of the case."""
 
-    def __init__(self) -> None:
-        self.near, self.meanings = NearTexts(), Meanings()
+    def __init__(self, *, by_meaning: bool) -> None:
+        self.near = NearTexts()
+        self.meanings = Meanings() if by_meaning else None
 
     def add(self, text: str) -> None:
         self.near.add(text)
-        self.meanings.add(text)
+        if self.meanings is not None:
+            self.meanings.add(text)
 
 
 class KnownCases:
     """Cases that further ones are compared with."""
 
     def __init__(
-        self, rows: Iterable[Mapping[str, Json]], names: Iterable[str], diversity: int
+        self,
+        rows: Iterable[Mapping[str, Json]],
+        names: Iterable[str],
+        diversity: int,
+        *,
+        by_meaning: bool = True,
     ) -> None:
         at = (diversity - 1) / 9
         self._near = _NEAR[0] + at * (_NEAR[1] - _NEAR[0])
         self._meaning = _SAME_MEANING[0] + at * (_SAME_MEANING[1] - _SAME_MEANING[0])
         self._exact: set[str] = set()
-        self._columns = {name: _Column() for name in (*names, _ALL)}
+        columns = (*names, _ALL)
+        self._columns = {name: _Column(by_meaning=by_meaning) for name in columns}
         self._count = 0
         for row in rows:
             self.add(row)
@@ -58,7 +71,8 @@ class KnownCases:
     @property
     def by_meaning(self) -> bool:
         """Whether texts are compared by their meaning too."""
-        return self._columns[_ALL].meanings.available
+        meanings = self._columns[_ALL].meanings
+        return meanings is not None and meanings.available
 
     def has(self, row: Mapping[str, Json]) -> bool:
         """Whether the same case is there."""
@@ -67,17 +81,19 @@ class KnownCases:
     def like(self, row: Mapping[str, Json]) -> str:
         """Return how a case repeats another one; empty if it does not."""
         if self.has(row):
-            return "the same as another one"
+            return SAME
         near, alike = set[int](), set[int]()
         for number, (name, text) in enumerate(self._texts(row).items()):
             column = self._columns[name]
             close = column.near.similar(text, self._near)
-            meant = close | column.meanings.similar(text, self._meaning)
+            meant = close
+            if column.meanings is not None:
+                meant = close | column.meanings.similar(text, self._meaning)
             near = near & close if number else close
             alike = alike & meant if number else meant
         if near:
-            return "nearly the same as another one"
-        return "with the meaning of another one" if alike else ""
+            return NEARLY_THE_SAME
+        return SAME_MEANING if alike else ""
 
     def add(self, row: Mapping[str, Json]) -> None:
         """Remember a case."""
