@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.case_origin import is_unverified
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.experiment import Split
 from edison_ci.config.project_files import only_errors, only_warnings
@@ -20,6 +21,7 @@ from edison_ci.config.repeated_inputs import RepeatedInputs
 from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.config.validation import DataCheck
 from edison_ci.errors import ConfigError, EdisonError, Problem, UsageError
+from edison_ci.numeric import counted
 from edison_ci.plan.estimate import (
     ONCE,
     TYPICAL_OUTPUT,
@@ -148,7 +150,7 @@ class CaseSurvey:
         self.fingerprint = Fingerprint(project, experiment)
         self.usable: Counter[str] = Counter()
         """Cases that each prompt can be rendered for."""
-        self.cases = self.other_shards = self.holdout = 0
+        self.cases = self.other_shards = self.holdout = self.unverified = 0
         self._shards: Counter[int] = Counter()
         self._counted: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
@@ -168,6 +170,7 @@ class CaseSurvey:
             self.other_shards += 1
             return
         self.cases += 1
+        self.unverified += is_unverified(case)
         if self._split is not None and is_holdout(case, self._split):
             self.holdout += 1
         if self._shard_count:
@@ -605,6 +608,7 @@ def bare_plan(
         margin=None,
         reasons=[
             *survey.repeated.sentences(),
+            *_unverified(survey.unverified),
             *_reasons(project, survey),
             *_idle(experiment, of),
             *outside_sentences(experiment),
@@ -619,6 +623,13 @@ def bare_plan(
         clusters=survey.repeated.clusters(),
         inputs=survey.repeated.inputs,
     )
+
+
+def _unverified(count: int) -> list[str]:
+    """Return a sentence on expected answers that a model wrote, and nobody agreed with."""
+    if not count:
+        return []
+    return [f"{counted(count, 'expected answer')} not verified by anyone: edison dataset verify"]
 
 
 def _iterations(project: Project, experiment: Experiment) -> CostRange:

@@ -59,6 +59,8 @@ def test_named_cases_are_agreed_with(edison: Edison, generated: Folder) -> None:
         ]
         == 3
     )
+    plan = edison(generated, "plan").all
+    assert "3 expected answers not verified by anyone: edison dataset verify" in plan
     with opened(generated.path / ".edison/results.db") as connection:
         audit = connection.execute("select action, entity from audit").fetchall()
     assert ("verify case", PATH) in audit
