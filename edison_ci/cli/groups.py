@@ -66,13 +66,13 @@ COMMANDS = {
     "assist": Entry(
         "Set up",
         "assist:assist",
-        "Draft an objective, a rubric, prompts or a change, for you to accept.",
+        "Draft an objective, a rubric, prompts or settings, for you to accept.",
     ),
     "import": Entry(
         "Set up", "import_:import_", "Import files of other tools, answers, traces or bundles."
     ),
     "dataset": Entry(
-        "Set up", "dataset:dataset", "Show, count, check and add the cases of a dataset."
+        "Set up", "dataset:dataset", "Show, count, check and change the cases of a dataset."
     ),
     "doctor": Entry("Set up", "doctor:doctor", "Check this machine and this project."),
     "github": Entry(
@@ -98,7 +98,7 @@ COMMANDS = {
     "leaderboard": Entry(
         "Results",
         "leaderboard:leaderboard",
-        "Rank models and prompt versions, or recommend one.",
+        "Rank models and prompt versions, recommend one, or rank writers of cases.",
         "experiments",
     ),
     "trends": Entry(

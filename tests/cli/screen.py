@@ -155,7 +155,8 @@ class Tty:
 
 
 _START = (
-    "import fcntl, sys, termios\n"
+    "import fcntl, signal, sys, termios\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a test under nohup would ignore it\n"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"  # so that Ctrl-C and Ctrl-Z reach it
     "from edison_ci.__main__ import main\n"
     "sys.argv[0] = 'edison'\n"
