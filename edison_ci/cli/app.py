@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from edison_ci import __version__
+from edison_ci.cli import patient_input
 from edison_ci.cli.completion import answer
 from edison_ci.cli.groups import COMMANDS, EVERYDAY, RENAMED, TABLES, LazyGroup
 from edison_ci.cli.options import COMPLETE, CliState
@@ -111,6 +112,7 @@ def _run(words: list[str]) -> NoReturn:
     state = CliState()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupted)
+        patient_input.install()
     try:
         code = _invoke(words, state)
         flush(sys.stdout)
