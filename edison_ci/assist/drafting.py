@@ -32,7 +32,7 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import CallFailed, ConfigError, EdisonError, Location, Problem, UsageError
 from edison_ci.execute.standalone import standalone_client
 from edison_ci.judges.instructions import fence_message
-from edison_ci.judges.judge import Judge, retry_request
+from edison_ci.judges.judge import JUDGE_PARAMS, Judge, retry_request
 from edison_ci.judges.replies import Failure, object_schema, reply_object
 from edison_ci.providers.budget import BudgetExhausted
 from edison_ci.providers.resilience import ClientClosed
@@ -60,6 +60,7 @@ _MOST_TURNS, _APART = 20, 1_000
 """How often stored replies that did not fit are passed over, and the numbers of those turns."""
 _GRAMMAR = "local"
 """The provider that holds a model to every part of a schema."""
+_LONGEST_TEXT = 300
 _INNER = 3
 """Items of a list inside an item."""
 _SIMULATED = "assistant"
@@ -170,8 +171,8 @@ class Drafter:
         """Return the call for a draft."""
         told = instructions_of(self.project, kind)
         params = dict(question.params)  # those of the model are for short answers, not for drafts
-        if "max_tokens" in params:
-            params["max_tokens"] = max(params["max_tokens"], model.params.get("max_tokens", 0))
+        most = params.get("max_tokens", JUDGE_PARAMS["max_tokens"])
+        params["max_tokens"] = max(most, model.params.get("max_tokens", 0))
         if "top_p" in model.params:  # some models refuse both parameters
             params.pop("temperature", None)
         judge = Judge.of(model, params)
@@ -264,14 +265,16 @@ class Question:
 
 
 def _bounded(schema: Any, items: int) -> Any:
-    """Return a schema with lists of limited length, without which a small model does not end.
+    """Return a schema with limits of lists and texts, without which a small model does not end.
 
-    Not all vendors accept the limit.
+    Not all vendors accept the limits.
     """
     if not isinstance(schema, dict):
         return schema
     if schema.get("type") == "array":
         return {**schema, "maxItems": items, "items": _bounded(schema["items"], _INNER)}
+    if schema.get("type") == "string":
+        return {**schema, "maxLength": _LONGEST_TEXT}
     known = schema.get("properties", {})
     inner = {name: _bounded(each, items) for name, each in known.items()}
     return {**schema, "properties": inner} if inner else schema

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Json
 
 _BATCH = 8
+_TOKENS_A_CASE = 300
 _MOST_REASON = 300
 
 
@@ -89,7 +90,8 @@ def verification_jobs(
         if experiment.file.objective:
             pieces.insert(0, FencedText("text", experiment.file.objective, "objective"))
         wanted = f"The material ends here. Give your opinion on these {len(rows)} cases."
-        jobs.append(DraftJob(drafter, OPINIONS, Question(tuple(pieces), wanted)))
+        most = {"max_tokens": _TOKENS_A_CASE * (len(rows) + 1)}
+        jobs.append(DraftJob(drafter, OPINIONS, Question(tuple(pieces), wanted, most, len(rows))))
     return jobs
 
 

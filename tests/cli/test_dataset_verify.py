@@ -122,3 +122,15 @@ def test_a_reply_without_opinions_leaves_all_open(
     done = edison(generated, "dataset", "verify", "--by", "web", "--yes")
     assert "not asked: web returned no usable draft" in done.err
     assert verified(generated) == [None] * 5
+
+
+def test_a_real_model_on_this_machine_keeps_to_the_form(edison: Edison, generated: Folder) -> None:
+    generated.write(
+        "models.yaml",
+        generated.read("models.yaml")
+        + "tiny: {provider: local, model: smollm2-135m-instruct, params: {max_tokens: 16}}\n",
+    )
+    done = edison(generated, "dataset", "verify", "--by", "tiny", "--case", "gen-0", "--yes")
+    assert done.code == 0, done.err
+    assert "tiny agrees with " in done.err
+    assert "not asked" not in done.err, "its reply could be read, although it is a small model"
