@@ -219,5 +219,10 @@ def canonical_json(value: object) -> str:
     return _canonical(value)
 
 
+def plain_text(value: Json) -> str:
+    """Return a value as the text that is shown and counted: a text as it is, else its JSON."""
+    return value if isinstance(value, str) else canonical_json(value)
+
+
 # Created once, because `json.dumps` would create an encoder for each call.
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode

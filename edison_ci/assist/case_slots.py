@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COUNTS = (10, 500)
 HINTS = (20, 1_000)
 DIVERSITIES = (1, 10)
-EDGE_SHARE = 0.1
+EDGE_PERCENT = 10
 """At least this share of the cases are edge cases."""
 TYPES = {
     "reasoning": "the answer needs several steps of thought",
@@ -142,7 +142,7 @@ class CaseOrder:
     def slots(self) -> list[CaseSlot]:
         """Return a slot for each case."""
         rng = Random(self.seed)
-        edges = -(-self.count * 10 // 100)
+        edges = -(-self.count * EDGE_PERCENT // 100)
         columns = [
             _shuffled(_shares(self.difficulties, self.count), rng),
             *(_spread(each, self.count, rng) for each in (

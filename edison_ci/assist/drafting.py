@@ -291,30 +291,34 @@ class DraftJob(NamedTuple, Generic[T]):
 
 def draft_all(
     jobs: Sequence[DraftJob[T]],
-    on_done: Callable[[int, Draft[T] | EdisonError], None],
     budget_microusd: int | None = None,
-) -> None:
-    """Draft all at once, as many as the models allow; tell each result as soon as it is there."""
+    on_done: Callable[[Draft[T] | EdisonError], None] = lambda _: None,
+) -> list[Draft[T] | EdisonError]:
+    """Draft all at once, as many as the models allow; return drafts and errors in the same order.
 
-    async def ask() -> None:
+    `on_done` is called with each as soon as it is there.
+    """
+
+    async def ask() -> list[Draft[T] | EdisonError]:
         async with jobs[0].drafter.clients() as clients:
             clients.budget.limit(budget_microusd)
 
-            async def one(place: int, job: DraftJob[T]) -> None:
+            async def one(job: DraftJob[T]) -> Draft[T] | EdisonError:
+                found: Draft[T] | EdisonError
                 try:
-                    found: Draft[T] | EdisonError = await job.drafter.first_that_answers(
+                    found = await job.drafter.first_that_answers(
                         clients, job.kind, job.question, job.number
                     )
                 except EdisonError as error:
                     found = error
-                on_done(place, found)
+                on_done(found)
+                return found
 
             async with asyncio.TaskGroup() as group:
-                for place, job in enumerate(jobs):
-                    group.create_task(one(place, job))
+                tasks = [group.create_task(one(job)) for job in jobs]
+            return [task.result() for task in tasks]
 
-    if jobs:
-        asyncio.run(ask())
+    return asyncio.run(ask()) if jobs else []
 
 
 def _read(kind: DraftKind[T], completion: Completion) -> T | DoesNotFit:

@@ -206,32 +206,23 @@ class Writers:
         by_slot: dict[int, GeneratedCase] = {}
         open_slots, avoid = [*slots], list[str]()
         last: EdisonError | None = None
+
+        def count(reply: Draft[tuple[WrittenRow, ...]] | EdisonError) -> None:
+            if not isinstance(reply, EdisonError):
+                found.cost_microusd += reply.cost_microusd
+                found.calls += reply.bought
+                found.stored += not reply.bought
+            on_progress(found)
+
         for number in range(ROUNDS):
             planned = self.jobs(open_slots, number, avoid)
-            replies: list[Draft[tuple[WrittenRow, ...]] | EdisonError | None]
-            replies = [None] * len(planned)
-
-            def keep(
-                place: int,
-                reply: Draft[tuple[WrittenRow, ...]] | EdisonError,
-                kept: list[Draft[tuple[WrittenRow, ...]] | EdisonError | None] = replies,
-            ) -> None:
-                kept[place] = reply
-                if not isinstance(reply, EdisonError):
-                    found.cost_microusd += reply.cost_microusd
-                    found.calls += reply.bought
-                    found.stored += not reply.bought
-                on_progress(found)
-
-            most = self.budget_microusd
-            left = None if most is None else max(most - found.cost_microusd, 0)
-            draft_all([job for job, _ in planned], keep, left)
+            replies = draft_all([job for job, _ in planned], self.left(found), count)
             # In the order of the slots, so that it does not matter which reply came first.
             for (_, group), reply in zip(planned, replies, strict=True):
                 if isinstance(reply, EdisonError):
                     found.failed[reply.message] += 1
                     last = reply
-                elif reply is not None:
+                else:
                     found.models[reply.model] = reply.instead_of
                     avoid += self._sort(reply, group, known, found, by_slot)
             found.cases = [by_slot[number] for number in sorted(by_slot)]
@@ -242,6 +233,11 @@ class Writers:
         if not found.cases and last is not None:
             raise last
         return found
+
+    def left(self, found: Generated) -> int | None:
+        """Return what is left of the budget; None without one."""
+        most = self.budget_microusd
+        return None if most is None else max(most - found.cost_microusd, 0)
 
     def _sort(
         self,

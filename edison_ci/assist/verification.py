@@ -17,7 +17,7 @@ from edison_ci.judges.replies import object_schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.assist.drafting import Draft, Drafter, DraftKind
+    from edison_ci.assist.drafting import Drafter, DraftKind
     from edison_ci.config.load import Experiment
     from edison_ci.records import Json
 
@@ -95,21 +95,18 @@ def verification_jobs(
     return jobs
 
 
-def verify(jobs: Sequence[DraftJob[tuple[Opinion, ...]]]) -> Verified:
+def verify(
+    jobs: Sequence[DraftJob[tuple[Opinion, ...]]], budget_microusd: int | None = None
+) -> Verified:
     """Return the opinions of a second model; a reply that cannot be used leaves cases open."""
-    opinions: dict[int, Opinion] = {}
-    failed: list[str] = []
-    drafts: list[Draft[tuple[Opinion, ...]]] = []
-
-    def keep(place: int, reply: Draft[tuple[Opinion, ...]] | EdisonError) -> None:
+    found = Verified({}, 0, [])
+    for place, reply in enumerate(draft_all(jobs, budget_microusd)):
         if isinstance(reply, EdisonError):
-            failed.append(reply.message)
-            return
-        drafts.append(reply)
+            found.failed.append(reply.message)
+            continue
+        found = found._replace(cost_microusd=found.cost_microusd + reply.cost_microusd)
         own = range(place * _BATCH, (place + 1) * _BATCH)
         for opinion in reply.value:
             if opinion.case - 1 in own:
-                opinions.setdefault(opinion.case - 1, opinion._replace(model=reply.model))
-
-    draft_all(jobs, keep)
-    return Verified(opinions, sum(each.cost_microusd for each in drafts), failed)
+                found.opinions.setdefault(opinion.case - 1, opinion._replace(model=reply.model))
+    return found

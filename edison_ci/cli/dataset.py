@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci.cli.case_discrimination import discrimination_json, show_discrimination
+from edison_ci.cli.case_table import NARROW, cut, show_cases
 from edison_ci.cli.dataset_adversarial import adversarial
 from edison_ci.cli.dataset_coverage import coverage, fill
 from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
@@ -26,10 +27,10 @@ from edison_ci.cli.lookup import cases_of, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.quarantine import show_flaky
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.slices import NONE, SIZES, content_hash, level_of
+from edison_ci.config.slices import NONE, SIZES, content_hash
 from edison_ci.judges.pointwise import is_statement
 from edison_ci.numeric import counted, fixed
-from edison_ci.records import canonical_json
+from edison_ci.records import plain_text
 from edison_ci.results.case_discrimination import DatasetDiscrimination, discrimination_of
 from edison_ci.results.dataset_health import (
     SUBJECTS,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.records import Case, Json
+    from edison_ci.records import Case
     from edison_ci.results.dataset_health import (
         CaseList,
         Counts,
@@ -188,7 +189,6 @@ def _health_json(found: Health) -> dict[str, Any]:
     }
 
 
-_WIDE, _NARROW = 60, 30
 _MOST_TAGS = 20
 
 
@@ -335,40 +335,20 @@ def _judgments(
 
 
 def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, JudgedQuestion]) -> None:
-    titles: tuple[str, ...] = ("case", "kind", "tags", "difficulty", "input", "expected")
-    rows = [titles, *map(_row, cases)]
+    columns: list[list[str]] = []
     if judged:
         mark = " (simulated)" if any(question.simulated for question in judged.values()) else ""
         columns = [[f"quality{mark}", *(overall_text(judged.get(case.id)) for case in cases)]]
         columns += [
-            [_cut(f"{name}{mark}", _NARROW), *(score_text(judged.get(c.id), name) for c in cases)]
+            [cut(f"{name}{mark}", NARROW), *(score_text(judged.get(c.id), name) for c in cases)]
             for name in _statements(judged)
         ]
-        added = zip(*columns, strict=True)
-        rows = [(*row[:4], *new, *row[4:]) for row, new in zip(rows, added, strict=True)]
-    terminal.table(rows)
+    show_cases(terminal, cases, columns)
 
 
 def _statements(judged: Mapping[str, JudgedQuestion]) -> list[str]:
     """Return the sentences to which any of the questions was held."""
     return sorted({name for one in judged.values() for name in one.scores if is_statement(name)})
-
-
-def _row(case: Case) -> tuple[str, ...]:
-    difficulty = (
-        "-" if case.difficulty is None else f"{case.difficulty} {level_of(case.difficulty)}"
-    )
-    shown = ", ".join(f"{name}: {_plain(value)}" for name, value in case.inputs.items())
-    expected = "-" if case.expected is None else _plain(case.expected)
-    tags = ", ".join(case.tags) or "-"
-    return (
-        case.id,
-        case.kind,
-        _cut(tags, _NARROW),
-        difficulty,
-        _cut(shown, _WIDE),
-        _cut(expected, _NARROW),
-    )
 
 
 def _whole(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, JudgedQuestion]) -> None:
@@ -378,20 +358,12 @@ def _whole(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, Judge
         )
         texts = {**case.inputs, **({} if case.expected is None else {"expected": case.expected})}
         for name, value in texts.items():
-            first, *rest = _plain(value).split("\n")
+            first, *rest = plain_text(value).split("\n")
             terminal.result(StyledText(f"{name}: ", ODD), first)
             for line in rest:
                 terminal.result(f"    {line}")
         if case.id in judged:
             show_question(terminal, judged[case.id])
-
-
-def _plain(value: Json) -> str:
-    return value if isinstance(value, str) else canonical_json(value)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _case(case: Case, judged: Mapping[str, JudgedQuestion]) -> dict[str, Any]:

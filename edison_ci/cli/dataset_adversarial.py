@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +32,9 @@ from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from edison_ci.assist.attacks import Weak
+    from edison_ci.assist.case_replies import CaseForm
     from edison_ci.assist.generation import Generated, GeneratedCase
+    from edison_ci.results.case_likeness import KnownCases
 
 _DIVERSITY = 6
 _LISTED = 5
@@ -72,18 +75,8 @@ def adversarial(state: CliState, /, experiment: str | None, **given: Any) -> Non
     weak = _weakest(begun, given["run_id"], wanted="weakness" in given["attacks"])
     form = form_of(begun.experiment, begun.cases, begun.fixed)
     known = begun.known(form.types, _DIVERSITY)
-    ready: list[GeneratedCase] = []
-    if "boundary" in chosen and begun.cases:
-        at = utc.timestamp(begun.context.now())
-        share = given["count"] // len(chosen) or 1
-        if chosen == ["boundary"]:
-            share = given["count"]
-        made = [
-            case
-            for case in boundary_cases(form, begun.cases[0], begun.seed, at)
-            if not known.has(case.written.inputs)
-        ]
-        ready = spread_of(made, share, begun.seed)
+    share = given["count"] // len(chosen) or 1
+    ready = _at_boundaries(begun, form, known, share) if "boundary" in chosen else []
     slots = attack_slots(given["count"] - len(ready), chosen, weak, begun.seed)
     if weak and any(slot.aim for slot in slots) and not begun.terminal.json:
         words = ", ".join(f"{each.words} ({percent(each.score)})" for each in weak)
@@ -102,9 +95,6 @@ def adversarial(state: CliState, /, experiment: str | None, **given: Any) -> Non
         budget_microusd=begun.budget,
     )
 
-    def failing(found: Generated) -> dict[str, Any]:
-        return _keep_failing(begun, found)
-
     CaseOffer(
         begun.terminal,
         begun.file,
@@ -114,8 +104,23 @@ def adversarial(state: CliState, /, experiment: str | None, **given: Any) -> Non
         begun.action,
         begun.verifier,
         tuple(ready),
-        sift=failing if given["keep"] == "failing" else None,
+        sift=partial(_keep_failing, begun, writers) if given["keep"] == "failing" else None,
     ).settle(yes=begun.yes)
+
+
+def _at_boundaries(
+    begun: Given, form: CaseForm, known: KnownCases, count: int
+) -> list[GeneratedCase]:
+    """Return cases with values at the limits of each input, which need no model."""
+    if not begun.cases:
+        return []
+    at = utc.timestamp(begun.context.now())
+    made = [
+        case
+        for case in boundary_cases(form, begun.cases[0], begun.seed, at)
+        if not known.has(case.written.inputs)
+    ]
+    return spread_of(made, count, begun.seed)
 
 
 def _weakest(begun: Given, run_id: str | None, *, wanted: bool) -> list[Weak]:
@@ -136,7 +141,7 @@ def _weakest(begun: Given, run_id: str | None, *, wanted: bool) -> list[Weak]:
         return weakest(reader, run.id)
 
 
-def _keep_failing(begun: Given, found: Generated) -> dict[str, Any]:
+def _keep_failing(begun: Given, writers: Writers, found: Generated) -> dict[str, Any]:
     """Answer and grade each case; leave out those that do not fail."""
     prompt = begun.experiment.prompts[0]
     configurations = begun.experiment.configurations(prompt)
@@ -166,10 +171,10 @@ def _keep_failing(begun: Given, found: Generated) -> dict[str, Any]:
         )
     calls = ((task.configuration.model, request_for(task)) for task in tasks)
     sessions.confirm_calls(begun.terminal, begun.project, calls, yes=begun.yes)
-    try_all(
+    found.cost_microusd += try_all(
         begun.project, tasks, begun.experiment, begun.context,
         newer_than=utc.timestamp(begun.context.now()), on_result=keep,
-        budget_microusd=begun.budget,
+        budget_microusd=writers.left(found),
     )  # fmt: skip
     before = len(found.cases)
     passing = [case for case in found.cases if case.id not in reasons]

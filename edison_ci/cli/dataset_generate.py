@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.assist.case_files import CaseFile
 from edison_ci.assist.case_replies import form_of
 from edison_ci.assist.case_slots import COUNTS, DIVERSITIES, TYPES, CaseOrder
 from edison_ci.assist.generation import Writers, writers_of
 from edison_ci.cli import sessions
 from edison_ci.cli.generated_cases import CaseOffer
-from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.cli.lookup import find_experiment, open_project, parse_variables
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config.slices import SIZES
 from edison_ci.errors import UsageError
 from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.results.case_likeness import KnownCases
+from edison_ci.review.generated_rows import GeneratedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.assist.drafting import Drafter
     from edison_ci.config.load import Experiment
-    from edison_ci.records import Case, Json
+    from edison_ci.records import Case
 
 _LANGUAGE = re.compile(r"[a-z]{2,3}\Z")
 _SHARE = re.compile(r"([1-5])(?::(\d{1,3}))?\Z")
@@ -74,7 +74,7 @@ class Given:
         path = given["path"] or (
             f"{self.project.file.paths.datasets}/{self.experiment.id}-{name}.jsonl"
         )
-        self.file = CaseFile(self.project, self.experiment, path, kind)
+        self.file = GeneratedRows(self.project, self.experiment, path, kind)
         self.file.check()
         self.cases: list[Case] = [*self.file.cases()]
         self.context = run_context(self.project, offline=state.offline)
@@ -91,16 +91,7 @@ class Given:
         self.seed: int = len(self.cases) if given["seed"] is None else given["seed"]
         self.budget: int | None = sessions.microusd(given["budget"])
         self.yes: bool = given["yes"]
-        self.fixed = self._fixed(given["values"])
-
-    def _fixed(self, values: Sequence[str]) -> dict[str, Json]:
-        found: dict[str, Json] = {}
-        for text in values:
-            name, equals, value = text.partition("=")
-            if not equals or not name:
-                raise UsageError(f"{text!r} is not a value", hint="write --set NAME=VALUE")
-            found[name] = value
-        return found
+        self.fixed = parse_variables(self.experiment.prompts[0], given["values"])
 
     def known(self, names: Mapping[str, str], diversity: int) -> KnownCases:
         """Return the cases that are there."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.cli.case_table import cut
 from edison_ci.cli.import_outputs import file_to_import
 from edison_ci.cli.lookup import find_experiment, open_project
 from edison_ci.cli.options import CliState, EdisonCommand
@@ -176,7 +177,9 @@ def _asked(
             sample = next(
                 (row.columns[column] for row in table.rows if row.columns.get(column)), ""
             )
-            terminal.result(f"  {number}  {column}  ", StyledText(_cut(as_entered(sample)), ODD))
+            terminal.result(
+                f"  {number}  {column}  ", StyledText(cut(as_entered(sample), _WIDE), ODD)
+            )
         answer = _number(name, len(free), optional=name not in shape.needed)
         if answer:
             check_name(name, shape)
@@ -227,11 +230,6 @@ def _edited(  # noqa: PLR0913 - the file, or the two files that a new one needs
         if file.entry.path == path:
             return [add_rows(file, found.rows)]
     return [*new_file(project, experiment, path, found.rows, kind)]
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDE else f"{line[: _WIDE - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,9 +302,9 @@ class _Import:
         values = _inputs(row)
         tags = row.get("tags")
         return (
-            _cut(str(row["id"])),
-            *(_cut(as_entered(values.get(name))) for name in inputs),
-            _cut(as_entered(row.get("expected"))) or "-",
+            cut(str(row["id"]), _WIDE),
+            *(cut(as_entered(values.get(name)), _WIDE) for name in inputs),
+            cut(as_entered(row.get("expected")), _WIDE) or "-",
             ", ".join(map(str, tags)) if isinstance(tags, list) else "-",
         )
 

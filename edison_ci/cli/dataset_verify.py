@@ -19,7 +19,7 @@ from edison_ci.config.case_origin import PERSON, is_unverified, writer_of
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted
 from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.records import canonical_json
+from edison_ci.records import plain_text
 from edison_ci.review.case_edits import change_cases, open_file
 
 if TYPE_CHECKING:
@@ -127,11 +127,8 @@ def _by_person(terminal: Terminal, found: Sequence[_Open]) -> list[_Open]:
         head = f"{case.id}  {number} of {len(found)}, by {writer_of(case.metadata)}"
         terminal.result(StyledText(head, bold=True))
         for name, value in case.inputs.items():
-            terminal.result(StyledText(f"  {name}: ", ODD), _plain(value))
-        expected = (
-            case.expected if isinstance(case.expected, str) else canonical_json(case.expected)
-        )
-        terminal.result(StyledText("  expected: ", bold=True), expected)
+            terminal.result(StyledText(f"  {name}: ", ODD), plain_text(value))
+        terminal.result(StyledText("  expected: ", bold=True), plain_text(case.expected))
         said = ""
         while said not in ("y", "n", "q"):
             try:
@@ -144,10 +141,6 @@ def _by_person(terminal: Terminal, found: Sequence[_Open]) -> list[_Open]:
         if said == "y":
             agreed.append(each)
     return agreed
-
-
-def _plain(value: Json) -> str:
-    return value if isinstance(value, str) else canonical_json(value)
 
 
 def _by_model(

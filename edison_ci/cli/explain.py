@@ -14,7 +14,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
 from edison_ci.documents.secrets import redacted
 from edison_ci.numeric import counted, dollars, fixed
-from edison_ci.records import CellStatus, Side
+from edison_ci.records import CellStatus, Side, plain_text
 from edison_ci.results.explanation import (
     AnswerRecord,
     CellExplanation,
@@ -268,13 +268,9 @@ def _inputs(terminal: Terminal, found: CellExplanation) -> None:
         terminal.result("the case changed since or no longer exists")
         return
     for name, value in case.inputs.items():
-        _text(terminal, f"{name}: {_plain(value)}")
+        _text(terminal, f"{name}: {plain_text(value)}")
     if case.expected is not None:
-        _text(terminal, f"expected: {_plain(case.expected)}")
-
-
-def _plain(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        _text(terminal, f"expected: {plain_text(case.expected)}")
 
 
 def _answer(terminal: Terminal, found: CellExplanation) -> None:

@@ -10,30 +10,33 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.assist.case_slots import EDGE_SHARE, reply_tokens
+from edison_ci.assist.case_slots import EDGE_PERCENT, reply_tokens
 from edison_ci.assist.verification import CaseAnswer, verification_jobs, verify
 from edison_ci.cli import sessions
+from edison_ci.cli.case_table import show_cases
 from edison_ci.cli.progress import is_live
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.case_origin import PERSON
 from edison_ci.config.slices import length_of, words_in
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.errors import ConfigError, EdisonError
 from edison_ci.numeric import counted, dollars, fixed
-from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from edison_ci.assist.case_files import CaseFile
     from edison_ci.assist.case_slots import CaseSlot
     from edison_ci.assist.drafting import Drafter
     from edison_ci.assist.generation import Generated, GeneratedCase, Writers
     from edison_ci.records import Case, Json
     from edison_ci.results.case_likeness import KnownCases
+    from edison_ci.review.case_edits import EditedFile
+    from edison_ci.review.generated_rows import GeneratedRows
+
+    Decided = tuple[list[dict[str, Json]], list[EditedFile]]
 
 _PREVIEW = 10
-_WIDE, _NARROW = 60, 30
 _LISTED = 5
 
 
@@ -42,7 +45,7 @@ class CaseOffer:
     """Cases that are ordered, shown, and added to a dataset if a person wants them."""
 
     terminal: Terminal
-    file: CaseFile
+    file: GeneratedRows
     writers: Writers
     slots: Sequence[CaseSlot]
     known: KnownCases
@@ -70,8 +73,8 @@ class CaseOffer:
         rows = [case.row() for case in found.cases]
         added = 0
         if rows and (yes or self._asks):
-            rows = rows if yes else self._decided(rows)
-            added = self.file.add(rows, self.action) if rows else 0
+            rows, edited = (rows, self.file.edited(rows)) if yes else self._decided(rows)
+            added = self.file.write(edited, self.action)
         if self.terminal.json:
             self.terminal.document(self._document(found, rows, added) | facts)
         elif added:
@@ -125,7 +128,8 @@ class CaseOffer:
             return {"unverified": len(places)}
         answers = [CaseAnswer(found.cases[n].written.inputs, found.cases[n].written.expected)
                    for n in places]  # fmt: skip
-        verified = verify(verification_jobs(self.verifier, self.writers.experiment, answers))
+        jobs = verification_jobs(self.verifier, self.writers.experiment, answers)
+        verified = verify(jobs, self.writers.left(found))
         found.cost_microusd += verified.cost_microusd
         doubts = []
         agreed = 0
@@ -155,21 +159,22 @@ class CaseOffer:
         terminal = self.terminal
         cases = [case.case(self.file.kind) for case in found.cases]
         if cases:
-            preview(terminal, cases[:_PREVIEW])
+            show_cases(terminal, cases[:_PREVIEW])
             if len(cases) > _PREVIEW:
                 terminal.note(f"and {len(cases) - _PREVIEW:,} more")
             terminal.result("")
         got = StyledText(counted(len(cases), "case"), GOOD if not found.missing else BAD, bold=True)
         terminal.result(got, f" of {found.wanted:,}", *self._counts(cases, found))
         if found.missing:
-            terminal.note(StyledText("fewer than ordered: ", ODD), "what is missing is not made up")
+            told = "what is missing is not made up; another --seed writes others"
+            terminal.note(StyledText("fewer than ordered: ", ODD), told)
         for about, counter in (("left out", found.refused), ("replies not used", found.failed)):
             for reason, n in counter.most_common(_LISTED):
                 terminal.note(f"{about}: {n:,} {reason}")
         if found.wanted and cases and any(case.slot.edge for case in found.cases):
-            share = found.edges / len(cases)
-            if share < EDGE_SHARE:
-                terminal.note(StyledText(f"only {fixed(100 * share)}% are edge cases", ODD))
+            share = 100 * found.edges / len(cases)
+            if share < EDGE_PERCENT:
+                terminal.note(StyledText(f"only {fixed(share)}% are edge cases", ODD))
         written = [case for case in found.cases if case.written.expected is not None]
         unverified = sum(1 for case in written if not case.origin.verified_by)
         if unverified:
@@ -214,27 +219,46 @@ class CaseOffer:
 
     # --- decided ----------------------------------------------------------------------------------
 
-    def _decided(self, rows: list[dict[str, Json]]) -> list[dict[str, Json]]:
-        """Ask what becomes of the cases; return those to add."""
-        if diff := self.file.experiment_diff:
-            for line in diff.splitlines():
-                self.terminal.result(StyledText(line, {"+": GOOD, "-": BAD}.get(line[:1])))
+    def _decided(self, rows: list[dict[str, Json]]) -> Decided:
+        """Ask what becomes of the cases; return those to add, and the files with them."""
+        shown = False
         while True:
+            edited = self._files(rows)
+            if not shown:
+                self._show_diffs(edited or [])
+                shown = True
             said = click.prompt(
                 f"a adds them to {self.file.path}, e edits them first, d discards",
                 default="a",
                 err=True,
             )
             match said.strip().lower():
+                case "a" if edited is not None:
+                    return rows, edited
                 case "a":
-                    return rows
+                    self.terminal.note("they cannot be added as they are")
                 case "d":
                     self.terminal.note("discarded; nothing is written")
-                    return []
+                    return [], []
                 case "e":
                     rows = self._edited(rows)
                 case _:
                     self.terminal.note(f"{said!r} is none of these")
+
+    def _files(self, rows: list[dict[str, Json]]) -> list[EditedFile] | None:
+        """Return the files with the rows; None, after saying why, if that cannot be."""
+        try:
+            return self.file.edited(rows)
+        except ConfigError as error:
+            self.terminal.problems(error.problems)
+        except EdisonError as error:
+            self.terminal.complaint(error)
+        return None
+
+    def _show_diffs(self, edited: Sequence[EditedFile]) -> None:
+        """Show how the experiment changes; the cases were shown before."""
+        for line in (line for each in edited[1:] for line in each.diff.splitlines()):
+            self.terminal.result(StyledText(line, {"+": GOOD, "-": BAD}.get(line[:1])))
 
     def _edited(self, rows: list[dict[str, Json]]) -> list[dict[str, Json]]:
         text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
@@ -277,28 +301,3 @@ def confirm_writing(
     ]
     tokens = max((reply_tokens(group) for _, group in jobs), default=0)
     sessions.confirm_calls(terminal, writers.project, calls, yes=yes, output_tokens=tokens)
-
-
-def preview(terminal: Terminal, cases: Sequence[Case]) -> None:
-    """Print cases as a table, long texts cut."""
-    rows: list[tuple[str, ...]] = [("difficulty", "tags", "input", "expected")]
-    for case in cases:
-        shown = ", ".join(f"{name}: {_plain(value)}" for name, value in case.inputs.items())
-        rows.append(
-            (
-                str(case.difficulty or "-"),
-                _cut(", ".join(case.tags) or "-", _NARROW),
-                _cut(shown, _WIDE),
-                "-" if case.expected is None else _cut(_plain(case.expected), _NARROW),
-            )
-        )
-    terminal.table(rows)
-
-
-def _plain(value: Json) -> str:
-    text = value if isinstance(value, str) else canonical_json(value)
-    return " ".join(text.split())
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import select
 import sys
@@ -21,7 +20,7 @@ from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
 from edison_ci.operate.gradebook import GradeBook, HumanGrade
 from edison_ci.operate.site import Site
-from edison_ci.records import Side
+from edison_ci.records import Side, plain_text
 from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats.sampling import FEWEST_LABELS
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from edison_ci.config.load import Experiment
-    from edison_ci.records import Json
     from edison_ci.results.human_grades import Candidate
     from edison_ci.stats.sampling import RandomSample
 
@@ -52,9 +50,9 @@ def show_cell(
         terminal.result("the case changed since or no longer exists")
     else:
         for name, value in seen.case.inputs.items():
-            _text(terminal, f"{name}: {_plain(value)}")
+            _text(terminal, f"{name}: {plain_text(value)}")
         if seen.case.expected is not None:
-            _text(terminal, f"expected: {_plain(seen.case.expected)}")
+            _text(terminal, f"expected: {plain_text(seen.case.expected)}")
     terminal.result(StyledText("--- answer", bold=True))
     if seen.output is None:
         terminal.result("its text is no longer stored")
@@ -65,10 +63,6 @@ def show_cell(
         passed = {1: "pass", 0: "fail", None: "neither pass nor fail"}[cell.passed]
         side = "" if cell.side == Side.HEAD else f" ({cell.side})"
         terminal.result(StyledText(f"--- {cell.model}{side}: {score}, {passed}", ODD))
-
-
-def _plain(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _text(terminal: Terminal, text: str) -> None:

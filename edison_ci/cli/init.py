@@ -113,6 +113,12 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
         terminal.document({"project": str(target.resolve()), "template": template, **lists})
         return
     _show_written(terminal, laid)
+    _show_next(terminal, target)
+    if github:
+        _show_github_steps(terminal, variables)
+
+
+def _show_next(terminal: Terminal, target: Path) -> None:
     terminal.note()
     terminal.note("Next:")
     if target.resolve() != Path.cwd().resolve():
@@ -121,8 +127,6 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
     terminal.note("  edison plan         show what a run would do and cost")
     terminal.note("  edison run          evaluate, offline for now")
     terminal.note("  edison models add openai/gpt-5-mini    for the first real model")
-    if github:
-        _show_github_steps(terminal, variables)
 
 
 def _show_github_steps(terminal: Terminal, variables: Variables) -> None:

@@ -25,7 +25,8 @@ from edison_ci.store.judgments import question_scores
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.results.question_writers import WriterContrast, WriterRow, WritersBoard
+    from edison_ci.results.leaderboard import Contrast
+    from edison_ci.results.question_writers import WriterRow, WritersBoard
 
 _MOST_CONTRASTS = 10
 
@@ -112,7 +113,7 @@ def _row(row: WriterRow) -> tuple[str, ...]:
     )
 
 
-def _gap(contrast: WriterContrast) -> str:
+def _gap(contrast: Contrast) -> str:
     text = f"{signed(contrast.difference)} points"
     if contrast.interval is not None:
         low, high = contrast.interval
@@ -165,7 +166,7 @@ def _row_json(row: WriterRow) -> dict[str, Any]:
     }
 
 
-def _contrast_json(board: WritersBoard, each: WriterContrast) -> dict[str, Any]:
+def _contrast_json(board: WritersBoard, each: Contrast) -> dict[str, Any]:
     low, high = each.interval or (None, None)
     return {
         "better": each.better,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from edison_ci.records import canonical_json
+from edison_ci.records import canonical_json, plain_text
 from edison_ci.store.cells import CaseFacts
 
 if TYPE_CHECKING:
-    from edison_ci.records import Case, Json
+    from edison_ci.records import Case
 
 
 # An edited case keeps its id. Results of different runs are compared only if input and expected
@@ -44,13 +44,9 @@ def level_of(difficulty: int | None) -> str:
 
 def words_in(case: Case) -> int:
     """Return the number of words of all inputs."""
-    return sum(len(_text(value).split()) for value in case.inputs.values())
+    return sum(len(plain_text(value).split()) for value in case.inputs.values())
 
 
 def length_of(words: int) -> str:
     """Return the size of an input with this number of words."""
     return next((size for size, most in LENGTHS.items() if words <= most), "XL")
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else canonical_json(value)

@@ -16,6 +16,7 @@ from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, b
 from edison_ci.providers.command import SkippedProgram
 from edison_ci.providers.replay import ReplayProvider
 from edison_ci.store.answers import any_answer
+from edison_ci.store.ledger import read_total
 
 if TYPE_CHECKING:
     import sqlite3
@@ -91,6 +92,10 @@ class ClientPool:
         if key not in self._clients:
             self._clients[key] = self._build(model, phase)
         return self._clients[key]
+
+    def spent(self) -> int:
+        """Return what is booked for the calls of all clients, in micro-dollars."""
+        return read_total(self._reader, f"run:{self.budget.run_id}", "")[0]
 
     def calls_of(self, phase: str, model: str) -> PhaseCalls:
         """Return the count of the calls of a model in a phase other than `generate`."""

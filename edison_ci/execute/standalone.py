@@ -248,14 +248,14 @@ def try_all(  # noqa: PLR0913 - as try_once, for several tasks
     newer_than: str,
     on_result: Callable[[int, TrialAnswer | Exception], None],
     budget_microusd: int | None = None,
-) -> None:
-    """Send and grade tasks, as many at once as their models allow.
+) -> int:
+    """Send and grade tasks, as many at once as their models allow; return what was spent.
 
     `on_result` gets the number of a task with its answer, or with one of NO_ANSWER, as soon as it
     is known.
     """
 
-    async def ask() -> None:
+    async def ask() -> int:
         opened = standalone_client(
             project, experiment, context, purpose="try", newer_than=newer_than
         )
@@ -273,8 +273,9 @@ def try_all(  # noqa: PLR0913 - as try_once, for several tasks
             async with asyncio.TaskGroup() as group:
                 for number, task in enumerate(tasks):
                     group.create_task(one(number, task))
+            return clients.spent()
 
-    asyncio.run(ask())
+    return asyncio.run(ask())
 
 
 async def _try_task(task: Task, clients: ClientPool, grading: Grading) -> TrialAnswer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.checks.similarity import Meanings, NearTexts
-from edison_ci.records import canonical_json
+from edison_ci.records import canonical_json, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -113,9 +113,7 @@ class KnownCases:
 
 
 def _plain(value: Json) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else canonical_json(value)
+    return "" if value is None else plain_text(value)
 
 
 def _key(row: Mapping[str, Json]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.language import language_of
 from edison_ci.config.slices import length_of, words_in
-from edison_ci.records import canonical_json
+from edison_ci.records import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -59,10 +59,7 @@ class CaseValues(NamedTuple):
 
 def values_of(case: Case, *, detect: bool = True) -> CaseValues:
     """Return what a case covers."""
-    whole = " ".join(
-        value if isinstance(value, str) else canonical_json(value)
-        for value in case.inputs.values()
-    )[:_READ]  # fmt: skip
+    whole = " ".join(map(plain_text, case.inputs.values()))[:_READ]
     told = case.metadata.get("language")
     spoken = {told} if isinstance(told, str) else set[str]()
     if detect and not spoken:

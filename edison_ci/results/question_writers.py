@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.case_origin import writer_of
@@ -19,6 +19,7 @@ from edison_ci.numeric import snap
 from edison_ci.records import canonical_json
 from edison_ci.results.case_discrimination import CaseVerdict
 from edison_ci.results.case_likeness import NEARLY_THE_SAME, KnownCases
+from edison_ci.results.leaderboard import Contrast
 from edison_ci.stats.correction import holm
 from edison_ci.stats.paired import unpaired_difference
 from edison_ci.stats.scores import mean_interval, pass_interval
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Case, Json
     from edison_ci.results.case_discrimination import DatasetDiscrimination
     from edison_ci.results.dataset_health import QuestionQuality
-    from edison_ci.stats.scores import Interval, Range
+    from edison_ci.stats.scores import Interval
 
 PHASE = "dataset"
 """Phase under which the calls that write cases are booked."""
@@ -85,21 +86,6 @@ class WriterCosts:
     """Whether the simulator wrote some of them."""
 
 
-class WriterContrast(NamedTuple):
-    """Difference in quality of two writers, by their places in the rows."""
-
-    better: int
-    worse: int
-    difference: float
-    interval: Range | None
-    n: int
-    """Questions of the one that has fewer."""
-    p: float
-    p_holm: float
-    significant: bool
-    method: str
-
-
 @dataclass(slots=True)
 class WritersBoard:
     """The writers of one dataset, the best first."""
@@ -107,7 +93,7 @@ class WritersBoard:
     experiment: str
     cases: int
     rows: tuple[WriterRow, ...] = ()
-    contrasts: tuple[WriterContrast, ...] = ()
+    contrasts: tuple[Contrast, ...] = ()
     judges: tuple[str, ...] = ()
     own_judges: tuple[str, ...] = ()
     """Judges that rated questions which they wrote themselves."""
@@ -191,14 +177,23 @@ def _order(row: WriterRow) -> tuple[bool, float, int, str]:
 # --- who is better --------------------------------------------------------------------------------
 
 
-def _contrasts(rows: Sequence[WriterRow]) -> tuple[WriterContrast, ...]:
+def _contrasts(rows: Sequence[WriterRow]) -> tuple[Contrast, ...]:
     found = []
     for better, worse in combinations(range(len(rows)), 2):
         one = unpaired_difference(rows[worse].shares, rows[better].shares)
         if one is not None and one.p is not None:
             found.append(
-                WriterContrast(
-                    better, worse, one.value, one.interval, one.n, one.p, one.p, False, one.method
+                Contrast(
+                    better,
+                    worse,
+                    one.value,
+                    one.interval,
+                    one.n,
+                    one.p,
+                    one.p,
+                    False,
+                    one.method,
+                    None,
                 )
             )
     adjusted = holm([each.p for each in found])
@@ -208,9 +203,7 @@ def _contrasts(rows: Sequence[WriterRow]) -> tuple[WriterContrast, ...]:
     )
 
 
-def _ranked(
-    rows: Sequence[WriterRow], contrasts: Sequence[WriterContrast]
-) -> tuple[WriterRow, ...]:
+def _ranked(rows: Sequence[WriterRow], contrasts: Sequence[Contrast]) -> tuple[WriterRow, ...]:
     """Return the rows with the ranks that they may have: ties share theirs."""
     above = Counter(each.worse for each in contrasts if each.significant)
     below = Counter(each.better for each in contrasts if each.significant)

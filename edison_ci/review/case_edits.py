@@ -197,27 +197,38 @@ def new_file(
         refuse_secrets(row)
     raw = [_flat_row(row) for row in rows] if path.endswith(".csv") else list(rows)
     data = new_dataset_text(path, raw)
-    entry: dict[str, Given] = {"path": path}
+    shown = DatasetEntry(path=path, limits=DataLimits(max_rows=len(rows), max_bytes=len(data)))
+    cases = _read_cases(OverlayTree(project.tree, path, data), shown, experiment.types())
+    edited = EditedFile(path, b"", data, "", tuple((None, case) for case in cases))
+    return edited, listed(project, experiment, edited, len(rows), kind)
+
+
+def open_unlisted(project: Project, experiment: Experiment, path: str) -> EditableFile:
+    """Return a dataset file that its experiment does not list yet; raises as open_file."""
+    entry = DatasetEntry(path=path)
+    return _opened(project, entry, experiment.types(), read_file(project.tree, path))
+
+
+def listed(
+    project: Project, experiment: Experiment, dataset: EditedFile, rows: int, kind: str
+) -> EditedFile:
+    """Return the experiment with an entry for a dataset; raises ConfigError."""
+    entry: dict[str, Given] = {"path": dataset.path}
     if kind != "golden":
         entry["kind"] = kind
-    limits = DataLimits()
+    limits, size = DataLimits(), len(dataset.after)
     # With room for as much again, so that the file can be edited.
-    wide = {"max_rows": 2 * len(rows)} if len(rows) > limits.max_rows else {}
-    wide |= {"max_bytes": 2 * len(data)} if len(data) > limits.max_bytes else {}
+    wide = {"max_rows": 2 * rows} if rows > limits.max_rows else {}
+    wide |= {"max_bytes": 2 * size} if size > limits.max_bytes else {}
     if wide:
         entry["limits"] = wide
     before = read(project.tree, experiment.path)
     text = decode(before)
     after = with_listed(text, "dataset", "datasets", entry).encode()
-    dataset = OverlayTree(project.tree, path, data)
-    _refuse_invalid(project, OverlayTree(dataset, experiment.path, after))
-    shown = DatasetEntry(path=path, limits=DataLimits(max_rows=len(rows), max_bytes=len(data)))
-    cases = _read_cases(dataset, shown, experiment.types())
+    tree = OverlayTree(project.tree, dataset.path, dataset.after)
+    _refuse_invalid(project, OverlayTree(tree, experiment.path, after))
     diff = diff_of(experiment.path, text, decode(after))
-    return (
-        EditedFile(path, b"", data, "", tuple((None, case) for case in cases)),
-        EditedFile(experiment.path, before, after, diff, ()),
-    )
+    return EditedFile(experiment.path, before, after, diff, ())
 
 
 def _flat_row(row: Row) -> Row:

@@ -357,6 +357,7 @@ def test_answers_that_cannot_be_read_are_given_anew(folder: Folder) -> None:
     with Asked(folder.path) as tty:
         tty.say(RESUME, "n")
         tty.wait(HINTS)
+        assert ONE not in tty.screen.text
 
 
 def test_nothing_is_overwritten(edison: Edison, folder: Folder) -> None:
