@@ -16,6 +16,7 @@ from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
 from edison_ci.git.command import run_git
 from edison_ci.operate.accounts import AUTH_FILE, Accounts, sign_in_names
+from edison_ci.operate.duties import duties_in_background, duty_statuses
 from edison_ci.operate.site import open_site
 from edison_ci.review.actions import ReviewActions
 from edison_ci.store.database import open_database, open_reader
@@ -111,12 +112,16 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         site.results, site.root, site.file.project, host, port, person, actions, entry
     )
 
+    duties = duty_statuses(site)
+
     def ready(address: str, port: int) -> None:
         if terminal.json:
             told = {"url": address, "port": port, "sign_in": entry.sign_in}
-            terminal.document({**told, "results": str(site.results)})
+            done = {status.duty.name: status.state and status.state.done_at for status in duties}
+            terminal.document({**told, "results": str(site.results), "duties": done})
         else:
             terminal.result(StyledText(address, bold=True), f"  {site.file.project}, until Ctrl-C")
+            terminal.note(f"runs by itself: {', '.join(s.in_words for s in duties) or 'nothing'}")
         if not is_this_machine(host) and not entry.tls:
             said = "without HTTPS, passwords and pages can be read in transit"
             terminal.note(
@@ -126,7 +131,8 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         if open_:
             webbrowser.open(address)
 
-    with contextlib.suppress(KeyboardInterrupt):  # the normal end
+    # Ctrl-C is the normal end.
+    with contextlib.suppress(KeyboardInterrupt), duties_in_background(site.root):
         serve_pages(serving, ready)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantineFile
 
 
-KnownBy = Literal["web", "github", "git", "nobody"]
+KnownBy = Literal["web", "github", "git", "settings", "nobody"]
 
 _NO_REPLY = re.compile(r"(?:\d+\+)?([^@]+)@users\.noreply\.github\.com\Z", re.IGNORECASE)
 
@@ -81,6 +81,10 @@ class Actor:
     def may(self, needed: Role) -> bool:
         """Whether the role is enough."""
         return self.role is not None and self.role >= needed
+
+
+BY_ITSELF = Actor(Identity("settings", name="edison"), Role.ADMIN)
+"""Acts as edison.yaml says, without a person."""
 
 
 def identify(environment: Mapping[str, str], git: Identity | None = None) -> Identity:
@@ -139,6 +143,7 @@ def require_role(actor: Actor, needed: Role, action: str, members: Sequence[Memb
         "github": "GITHUB_ACTOR",
         "git": "git config user.email",
         "web": "the sign-in",
+        "settings": "the settings",
         "nobody": "nothing: set git config user.email",
     }[actor.identity.known_by]
     raise RoleError(

@@ -39,7 +39,7 @@ class AuditEntry:
     """ISO-8601 UTC."""
     actor: str
     known_by: str
-    """Source of the actor's name: web, github, git, nobody."""
+    """Source of the actor's name: web, github, git, settings, nobody."""
     action: str
     entity: str = ""
     before: Any = None

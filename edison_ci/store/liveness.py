@@ -116,6 +116,24 @@ def _housekeeping_lock(locks: Path, what: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def try_lock(locks: Path, name: str) -> Iterator[bool]:
+    """Hold a lock of this machine, if nobody holds it; it ends with the process at the latest."""
+    path = locks / f"{_SAFE.sub('_', name)}.lock"
+    with explain_write_errors(path):
+        locks.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
 def request_control(run_id: str, what: str | None) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that requests a run to `pause` or `cancel`; None withdraws it."""
 

@@ -231,6 +231,19 @@ create table event (                        -- what happened in a run, for watch
 ) strict;
 create index event_by_run on event (run_id, seq);
 
+create table duty (                         -- recurring work of serve and schedule run
+  name       text primary key,              -- such as retention or backup
+  every_s    integer not null,              -- its period
+  due_at     text not null,                 -- next time; while it is at work, when to try again
+  started_at text not null,                 -- last time
+  ended_at   text,                          -- of that time; null: at work, or its process died
+  -- done, waiting: for a run to end, or failed; null like ended_at
+  outcome    text check (outcome in ('done', 'waiting', 'failed')),
+  detail     text not null default '',      -- what came of it, in words
+  failures   integer not null default 0,    -- in a row
+  done_at    text                           -- last time that it was done; null: never
+) strict, without rowid;
+
 create trigger answer_stays before delete on answer
 begin select raise(abort, 'answers are append-only'); end;
 create unique index answer_by_attempt on answer (attempt);
@@ -239,7 +252,7 @@ create table audit (                        -- who changed what; append-only, ea
   seq      integer primary key autoincrement,
   time     text not null,
   actor    text not null,                   -- login, e-mail address or name
-  known_by text not null,                   -- source of the name: web, github, git, nobody
+  known_by text not null,                   -- source of the name: web, github, git, settings, nobody
   action   text not null,                   -- such as gc or cache clear; "refused: ..." if refused
   entity   text not null,                   -- what it was done to
   before   text,                            -- JSON
