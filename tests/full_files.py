@@ -17,6 +17,7 @@ settings:
   allow_synthetic_datasets: true
   require_review_approval: true
   retention_days: 0
+  backups: 0
   reuse_days: 0
   allow_code: false
   redact_pii_before_storage: false

@@ -1,4 +1,4 @@
-"""edison admin db, cache and gc: check, upgrade, copy, sign and clean up the results file."""
+"""edison admin db, cache and gc: check, upgrade, back up, sign and clean up the results file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,22 @@ from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars
 from edison_ci.operate.bundles import export_recording
-from edison_ci.operate.maintenance import CacheSelection, clear, preview_clear, preview_gc, upgrade
+from edison_ci.operate.maintenance import (
+    CacheSelection,
+    clear,
+    make_backup,
+    preview_clear,
+    preview_gc,
+    preview_restore,
+    upgrade,
+)
 from edison_ci.operate.maintenance import gc as collect_garbage
+from edison_ci.operate.maintenance import restore as restore_backup
 from edison_ci.operate.own_results import VARIABLE, adopt, generate_keys, sign, signature_path
 from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.store.answers import ModelCache, cache_stats
-from edison_ci.store.backup import back_up
+from edison_ci.store.backup import BackupContent, backups_in
 from edison_ci.store.database import open_reader, version_of
 from edison_ci.store.integrity import CheckResult, check_database
 
@@ -35,11 +44,12 @@ if TYPE_CHECKING:
 
 @click.group(cls=EdisonGroup)
 def db() -> None:
-    """Check, upgrade, back up and sign the results file.
+    """Check, back up, restore and sign the results file.
 
     Examples:
       edison admin db check
       edison admin db backup --keep 30
+      edison admin db restore results-20261115T051816Z.db
       edison admin db sign results-copy.db
     """
 
@@ -115,8 +125,9 @@ def upgrade_file(state: CliState) -> None:
 def backup(state: CliState, keep: int) -> None:
     """Copy the results file to .edison/backups.
 
-    The copy is one complete file; runs may go on meanwhile. To restore it, remove results.db,
-    results.db-wal and results.db-shm, then copy it to results.db.
+    The copy is one complete file; runs may go on meanwhile. `edison serve` and `edison schedule
+    run` make one every day and keep settings.backups of them. Restore one with `edison admin db
+    restore`.
 
     Examples:
       edison admin db backup
@@ -124,7 +135,7 @@ def backup(state: CliState, keep: int) -> None:
     """
     terminal, site = Terminal(state), _site(state)
     site.require(Role.VIEWER, "db backup")
-    made = back_up(site.results, site.backups, stamp=f"{site.clock():%Y%m%dT%H%M%SZ}", keep=keep)
+    made = make_backup(site, keep)
     path = _relative(made.path, site.root)
     if terminal.json:
         terminal.document(
@@ -138,6 +149,57 @@ def backup(state: CliState, keep: int) -> None:
     terminal.result(f"wrote {path} ({made.size_bytes:,} bytes)")
     if made.removed:
         terminal.result(f"removed {counted(len(made.removed), 'older backup')}")
+
+
+@db.command(cls=EdisonCommand)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.pass_obj
+def restore(state: CliState, file: Path, yes: bool) -> None:
+    """Replace the results by a backup.
+
+    FILE is a path, or the name of a file in .edison/backups. Shows what is replaced and asks for
+    confirmation. The backup is checked like by `edison admin db check` first, and the present file
+    is kept in .edison/backups. No experiment may be running; pages that are being served show the
+    restored results at once.
+
+    Examples:
+      edison admin db restore results-20261115T051816Z.db
+      edison admin db restore /mnt/copies/results.db --yes
+    """
+    terminal, site = Terminal(state), _site(state)
+    source = _backup_named(state, site, file)
+    found = preview_restore(site, source)
+    if not yes:
+        present = "no readable results" if found.present is None else _content(found.present)
+        terminal.note(f"this replaces {present}")
+        terminal.note(f"by {source.name}: {_content(found.backup)}")
+        _confirm(terminal, "the results would be replaced", "run with --yes")
+    done = restore_backup(site, source)
+    kept = None if done.kept is None else _relative(done.kept, site.root)
+    if terminal.json:
+        about = {"path": site.file.results, "from": str(source), "kept": kept}
+        terminal.document({**about, **asdict(done.content)})
+    terminal.result(f"restored {site.file.results}: {_content(done.content)}")
+    if kept is not None:
+        terminal.result(f"what was there is kept: {kept}")
+    if not done.readable:
+        terminal.note("it could not be read; restart edison serve, if it runs")
+
+
+def _backup_named(state: CliState, site: Site, file: Path) -> Path:
+    """Return the path of a backup; raises UsageError if there is none."""
+    for path in (state.folder / file, site.backups / file):
+        if path.is_file():
+            return path
+    known = [path.name for path in backups_in(site.backups, site.results.stem)[:3]]
+    newest = f"the newest are {', '.join(known)}" if known else "make one: edison admin db backup"
+    raise UsageError(f"there is no backup {str(file)!r}", hint=newest)
+
+
+def _content(found: BackupContent) -> str:
+    newest = "" if found.newest_run_at is None else f", newest {found.newest_run_at[:16]} UTC"
+    return f"{counted(found.runs, 'run')}{newest.replace('T', ' ')}"
 
 
 @db.command(cls=EdisonCommand)
@@ -350,12 +412,14 @@ def export(state: CliState, file: Path) -> None:
 
 def _ask(terminal: Terminal, gone: FreedTexts) -> None:
     terminal.note(f"this deletes {counted(gone.texts, 'text')} ({gone.size_bytes:,} bytes)")
+    what = f"{counted(gone.texts, 'text')} would be deleted"
+    _confirm(terminal, what, "check with --dry-run, then run with --yes")
+
+
+def _confirm(terminal: Terminal, what: str, hint: str) -> None:
+    """Ask for confirmation; raises UsageError without a terminal."""
     if terminal.json or not sys.stdin.isatty():
-        raise UsageError(
-            f"{counted(gone.texts, 'text')} would be deleted, and there is no terminal to "
-            f"confirm it",
-            hint="check with --dry-run, then run with --yes",
-        )
+        raise UsageError(f"{what}, and there is no terminal to confirm it", hint=hint)
     click.confirm("Continue?", abort=True, err=True)
 
 

@@ -171,7 +171,7 @@ TABLES = {
         ),
     },
     "admin": {
-        "db": Entry("Results", "db:db", "Check, upgrade, back up and sign the results file."),
+        "db": Entry("Results", "db:db", "Check, back up, restore and sign the results file."),
         "cache": Entry("Results", "db:cache", "Show, clear or export stored answers."),
         "gc": Entry("Results", "db:gc", "Delete texts older than retention_days."),
         "audit": Entry("Results", "audit:audit", "Show the audit log, newest first."),

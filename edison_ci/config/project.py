@@ -92,6 +92,9 @@ class Settings(Shape):
     retention_days: int = Field(
         90, ge=0, le=36_500, description="Days that texts are kept; 0 for forever."
     )
+    backups: int = Field(
+        30, ge=0, le=10_000, description="Daily backups that are kept; 0 to make none."
+    )
     reuse_days: int = Field(30, ge=0, le=3_650, description="Days that a stored answer is reused.")
     allow_code: bool = Field(False, description="Whether python and command checks may run.")
     redact_pii_before_storage: bool = Field(

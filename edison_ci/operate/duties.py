@@ -1,4 +1,4 @@
-"""Recurring duties of `edison serve` and `edison schedule run`, such as retention.
+"""Recurring duties of `edison serve` and `edison schedule run`, such as retention and backups.
 
 A duty is done once per period by the processes of a machine together. The process that does it
 holds a lock, which ends with the process, and the table `duty` says when it is due. If the process
@@ -19,7 +19,7 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import BusyError, EdisonError
 from edison_ci.numeric import counted, duration
-from edison_ci.operate.maintenance import gc, preview_gc
+from edison_ci.operate.maintenance import gc, make_daily_backup, preview_gc
 from edison_ci.operate.site import BY_ITSELF, Site, open_site
 from edison_ci.store.database import open_for_change
 from edison_ci.store.duties import DutyEnd, DutyState, begin_duty, end_duty, stored_duties
@@ -59,6 +59,8 @@ def duties_of(site: Site) -> tuple[Duty, ...]:
     found = []
     if site.file.settings.retention_days:
         found.append(Duty("retention", DAY_S, _apply_retention))
+    if site.file.settings.backups:
+        found.append(Duty("backup", DAY_S, make_daily_backup))
     return tuple(found)
 
 

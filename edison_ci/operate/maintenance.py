@@ -1,16 +1,28 @@
-"""Maintenance of the results file: upgrade, retention and clearing, with roles and audit."""
+"""Maintenance of the results file: upgrade, backups, retention and clearing, audited."""
 
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from edison_ci.errors import EdisonError, StoreError
+from edison_ci.numeric import counted
 from edison_ci.operate.site import Role
 from edison_ci.store.answers import FreedTexts, clear_texts, clearable
 from edison_ci.store.audit import add_audit
+from edison_ci.store.backup import (
+    Backup,
+    BackupContent,
+    back_up,
+    checked_copy,
+    content_of,
+    keep_aside,
+    replace_content,
+)
 from edison_ci.store.database import copy_before_upgrade, open_reader, stored_version, version_of
-from edison_ci.store.liveness import exclusive_access, shrink
+from edison_ci.store.liveness import exclusive_access, housekeeping_lock, refuse_while_run, shrink
 from edison_ci.store.retention import Retention, RetentionResult, collect, collectable
 
 if TYPE_CHECKING:
@@ -40,6 +52,83 @@ def upgrade(site: Site) -> UpgradeResult:
         entry = site.entry(actor, "db upgrade", site.file.results, before=before, after=after)
         add_audit(connection, entry)
     return UpgradeResult(before, after, copy_before_upgrade(site.results))
+
+
+# --- backups --------------------------------------------------------------------------------------
+
+_SPARE_BYTES = 100_000_000
+"""Free space that a backup leaves for runs."""
+
+
+def make_backup(site: Site, keep: int) -> Backup:
+    """Copy the results file to the folder of backups, and keep the `keep` newest there."""
+    return back_up(site.results, site.backups, stamp=_stamp(site), keep=keep)
+
+
+def make_daily_backup(site: Site) -> str:
+    """Make a backup if the disk has room for it; return what was done, in words."""
+    size, free = site.results.stat().st_size, shutil.disk_usage(site.results.parent).free
+    if free < 2 * size + _SPARE_BYTES:
+        # A disk that is full stops runs, which is worse than a missing backup.
+        raise StoreError(
+            f"no room for a backup of {size:,} bytes: {free:,} bytes are free",
+            hint="free some space, or lower settings.backups",
+        )
+    made = make_backup(site, site.file.settings.backups)
+    gone = f", {counted(len(made.removed), 'older one')} removed" if made.removed else ""
+    return f"{made.path.name}, {made.size_bytes:,} bytes{gone}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePreview:
+    """What is in a backup, and in the file that it would replace."""
+
+    backup: BackupContent
+    present: BackupContent | None
+    """None if the file is missing or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A backup that was restored."""
+
+    content: BackupContent
+    kept: Path | None
+    """The file as it was before; None if there was none."""
+    readable: bool
+    """Whether that file could be read."""
+
+
+def preview_restore(site: Site, source: Path) -> RestorePreview:
+    """Return what `restore` would replace, and by what."""
+    present = None
+    if site.results.exists():
+        try:
+            present = content_of(site.results)
+        except EdisonError:
+            present = None
+    return RestorePreview(content_of(source), present)
+
+
+def restore(site: Site, source: Path) -> Restored:
+    """Replace the results by a backup; the present file is kept aside."""
+    actor = site.require(Role.OWNER, "db restore", site.file.results)
+    with housekeeping_lock(site.locks, "db restore"):
+        refuse_while_run(site.locks)
+        with checked_copy(source, site.results) as copy:
+            content, kept, readable = content_of(copy), None, True
+            if site.results.exists():
+                kept = site.backups / f"before-restore-{_stamp(site)}.db"
+                readable = keep_aside(site.results, kept)
+            after = {"from": source.name, "kept": kept and kept.name, **asdict(content)}
+            entry = site.entry(actor, "db restore", site.file.results, after=after)
+            refuse_while_run(site.locks)
+            replace_content(site.results, copy, entry)
+    return Restored(content, kept, readable)
+
+
+def _stamp(site: Site) -> str:
+    return f"{site.clock():%Y%m%dT%H%M%SZ}"
 
 
 # --- old texts ------------------------------------------------------------------------------------

@@ -216,6 +216,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "gc": lambda entry: f"removed texts older than {entry.after['cutoff'][:10]}",
     "cache clear": _text("cleared cached answers of"),
     "db upgrade": _text("upgraded"),
+    "db restore": lambda entry: f"restored {entry.entity} from {entry.after['from']}",
     "sign in": lambda entry: f"signed in from {entry.after['from']}",
     "sign out": lambda entry: "signed out",
     "roles passwd": _text("set the password of"),

@@ -34,7 +34,7 @@ _YOUNG_S = 2.0
 @contextlib.contextmanager
 def exclusive_access(results: Path, locks: Path, what: str) -> Iterator[sqlite3.Connection]:
     """Open the results file exclusively; the writes of the block are committed at its end."""
-    with _housekeeping_lock(locks, what):
+    with housekeeping_lock(locks, what):
         refuse_while_run(locks)
         connection = open_database(results)
         try:
@@ -52,7 +52,7 @@ def exclusive_access(results: Path, locks: Path, what: str) -> Iterator[sqlite3.
 
 def shrink(results: Path, locks: Path) -> None:
     """Give the space of removed rows back to the disk."""
-    with _housekeeping_lock(locks, "gc"):
+    with housekeeping_lock(locks, "gc"):
         refuse_while_run(locks)
         connection = open_database(results)
         try:
@@ -91,7 +91,8 @@ def living_owners(locks: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _housekeeping_lock(locks: Path, what: str) -> Iterator[None]:
+def housekeeping_lock(locks: Path, what: str) -> Iterator[None]:
+    """Hold the lock of `edison admin` commands that need the results file for themselves."""
     place = locks / "housekeeping.lock"
     try:
         locks.mkdir(parents=True, exist_ok=True)

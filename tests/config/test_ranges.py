@@ -211,6 +211,7 @@ CONTRACT = [
     Promise(Settings, "allow_synthetic_datasets", {}, True),
     Promise(Settings, "require_review_approval", {}, True),
     Promise(Settings, "retention_days", {"ge": 0}, 90),
+    Promise(Settings, "backups", between(0, 10_000), 30),
     Promise(Settings, "reuse_days", {}, 30),
     Promise(Settings, "allow_code", {}, False),
     Promise(Settings, "redact_pii_before_storage", {}, False),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -215,6 +216,43 @@ def test_retention_waits_for_a_run_to_end(site: Site) -> None:
         living.close()
     assert run_due(site, duties_of(site), after(300))["retention"] == "done"
     assert texts(site) < before
+
+
+# --- backups --------------------------------------------------------------------------------------
+
+
+def names(site: Site) -> list[str]:
+    return sorted(path.name for path in site.backups.glob("*.db"))
+
+
+def on(site: Site, now: dt.datetime) -> Site:
+    return Site(site.root, site.file, lambda: now)
+
+
+def test_a_backup_is_made_each_day_and_thirty_are_kept(site: Site) -> None:
+    for day in range(32):
+        now = after(day * DAY_S)
+        assert run_due(on(site, now), duties_of(site), now)["backup"] == "done"
+        assert "backup" not in run_due(on(site, now), duties_of(site), now)
+    kept = names(site)
+    assert len(kept) == 30
+    assert (kept[0], kept[-1]) == ("results-20270603T120000Z.db", "results-20270702T120000Z.db")
+    assert state(site, "backup").detail.endswith("bytes, 1 older one removed")
+
+
+def test_a_backup_leaves_the_disk_room_for_runs(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = SimpleNamespace(free=site.results.stat().st_size + 100_000_000)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    assert run_due(site, duties_of(site), NOON)["backup"] == "failed"
+    assert state(site, "backup").detail.startswith("no room for a backup of ")
+    assert names(site) == []
+
+
+def test_a_project_can_go_without_backups(mini: Folder, site: Site) -> None:
+    mini.write("edison.yaml", "version: 1\nproject: mini\nsettings: {backups: 0}\n")
+    assert "backup" not in {duty.name for duty in duties_of(at(mini))}
 
 
 def test_serving_does_the_duties_and_says_so(mini: Folder, site: Site) -> None:
