@@ -48,7 +48,7 @@ class ExitCode(IntEnum):
 
 _MEANING = {
     ExitCode.DONE: "done; gates passed or were not decisive",
-    ExitCode.GATE_FAILED: "a gate failed",
+    ExitCode.GATE_FAILED: "a gate failed, or an alert is open (`alerts check`)",
     ExitCode.INVALID: "wrong usage, an invalid file, a refused role, a busy experiment",
     ExitCode.NOT_MEASURED: "could not measure: too many errors, no judge, no database",
     ExitCode.BUDGET: "stopped by a budget; resumable",

@@ -212,10 +212,14 @@ def _latency(ms: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in a suitable unit: 1.4 s, 45 s, 12 min, 2.5 h."""
+    """Return a length of time in a suitable unit: 1.4 s, 45 s, 12 min, 2.5 h, 3 days."""
     if seconds < 90:
         return f"{fixed(seconds, 1 if seconds < 10 else 0)} s"
-    return f"{fixed(seconds / 60)} min" if seconds < 5400 else f"{fixed(seconds / 3600, 1)} h"
+    if seconds < 5400:
+        return f"{fixed(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"{fixed(seconds / 3600, 1)} h"
+    return f"{fixed(seconds / 86_400, grouped=True)} days"
 
 
 def duration_range(low_s: float, high_s: float) -> str:

@@ -104,6 +104,11 @@ COMMANDS = {
     "trends": Entry(
         "Results", "trends:trends", "Show score, cost and latency over runs.", "experiments"
     ),
+    "alerts": Entry(
+        "Results",
+        "alerts:alerts",
+        "Check for falls, errors and other conditions that need attention.",
+    ),
     "costs": Entry("Results", "costs:costs", "Show spending and how much of each budget is used."),
     "bisect": Entry(
         "Results", "bisect:bisect", "Find the commit that broke a case.", "experiments"

@@ -19,6 +19,7 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import BusyError, EdisonError
 from edison_ci.numeric import counted, duration
+from edison_ci.operate.alert_check import check_alerts
 from edison_ci.operate.maintenance import gc, make_daily_backup, preview_gc
 from edison_ci.operate.site import BY_ITSELF, Site, open_site
 from edison_ci.store.database import open_for_change
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DAY_S = 86_400
+_ALERTS_S = 300
 _RETRY_S = 300
 """A duty that was not done is tried again after this time, or after its period if that is less."""
 _LOOK_S = 5.0
@@ -56,12 +58,17 @@ class Duty:
 
 def duties_of(site: Site) -> tuple[Duty, ...]:
     """Return the duties of a project, as its settings have them."""
-    found = []
+    found = [Duty("alerts", _ALERTS_S, _check_alerts)]
     if site.file.settings.retention_days:
         found.append(Duty("retention", DAY_S, _apply_retention))
     if site.file.settings.backups:
         found.append(Duty("backup", DAY_S, make_daily_backup))
     return tuple(found)
+
+
+def _check_alerts(site: Site) -> str:
+    done = check_alerts(site)
+    return f"{counted(len(done.opened), 'alert')} opened, {len(done.closed):,} closed"
 
 
 def _apply_retention(site: Site) -> str:

@@ -178,6 +178,21 @@ def _text(verb: str) -> Callable[[AuditEntry], str]:
     return lambda entry: f"{verb} {entry.entity}".rstrip()
 
 
+def _alert(verb: str) -> Callable[[AuditEntry], str]:
+    def say(entry: AuditEntry) -> str:
+        after = entry.after
+        what = f"{verb} alert {after['number']}, {entry.entity.replace('_', ' ')}"
+        said = after.get("sentence") or after.get("why") or after.get("note") or ""
+        return f"{what}: {said}".rstrip(" .:")
+
+    return say
+
+
+def _muted(entry: AuditEntry) -> str:
+    why = f": {entry.after['reason']}" if entry.after["reason"] else ""
+    return f"muted {entry.entity.replace('_', ' ')} until {entry.after['until'][:16]} UTC{why}"
+
+
 _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "grade": _grade,
     "quarantine add": _quarantine,
@@ -213,6 +228,12 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "import bundle": _text("imported the bundle"),
     "import outputs": _text("imported outputs for"),
     "import traces": _text("imported traces to"),
+    "alert open": _alert("opened"),
+    "alert rise": _alert("raised to ALERT"),
+    "alert close": _alert("closed"),
+    "alerts ack": _alert("acknowledged"),
+    "alerts mute": _muted,
+    "alerts unmute": _text("ended the mute of"),
     "gc": lambda entry: f"removed texts older than {entry.after['cutoff'][:10]}",
     "cache clear": _text("cleared cached answers of"),
     "db upgrade": _text("upgraded"),

@@ -304,16 +304,22 @@ def run_ids(connection: sqlite3.Connection) -> set[str]:
     return {run_id for (run_id,) in connection.execute("select id from run")}
 
 
+def run_experiments(connection: sqlite3.Connection) -> list[str]:
+    """Return the experiments that have a run, by name."""
+    return [
+        name for (name,) in connection.execute("select distinct experiment from run order by 1")
+    ]
+
+
 _RECENT_RUNS = 50
 
 
 def run_names(connection: sqlite3.Connection) -> list[str]:
     """Return the names of runs: `latest`, experiments that have a run, and the newest ids."""
-    experiments = connection.execute("select distinct experiment from run order by 1")
     ids = connection.execute(
         "select id from run order by created_at desc, rowid desc limit ?", (_RECENT_RUNS,)
     )
-    return ["latest", *(name for (name,) in experiments), *(name for (name,) in ids)]
+    return ["latest", *run_experiments(connection), *(name for (name,) in ids)]
 
 
 def no_run(connection: sqlite3.Connection, wanted: str) -> UsageError:

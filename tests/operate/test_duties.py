@@ -269,7 +269,9 @@ def test_serving_does_the_duties_and_says_so(mini: Folder, site: Site) -> None:
             assert process.stdout is not None
             assert process.stderr is not None
             assert process.stdout.readline().endswith("  mini, until Ctrl-C\n")
-            assert f"runs by itself: retention every day ({said}" in process.stderr.readline()
+            told = process.stderr.readline()
+            assert told.startswith("runs by itself: ")
+            assert f"retention every day ({said}" in told
             poll("retention", lambda: has_ended(site, "retention"))
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE_S) == 0

@@ -266,6 +266,40 @@ begin select raise(abort, 'the audit is append-only'); end;
 create trigger audit_stays before delete on audit
 begin select raise(abort, 'the audit is append-only'); end;
 
+create table alert (                        -- a condition that was found; at most one open of each
+  id              integer primary key autoincrement,
+  condition       text not null,            -- drop, error_rate, disk, ...
+  experiment      text not null,            -- empty for a condition of the machine
+  level           text not null check (level in ('warn', 'alert')), -- highest while it was open
+  sentence        text not null,            -- what was found last, in words
+  detail          text not null default '{}', -- JSON: the figures behind the sentence
+  run_id          text,                     -- run that it was found in last; null for none
+  opened_at       text not null,
+  seen_at         text not null,            -- when a check found it last
+  closed_at       text,                     -- null while it is open
+  closed_why      text not null default '', -- in words
+  acknowledged_by text,                     -- who takes care of it; null for nobody yet
+  acknowledged_at text,
+  note            text not null default '', -- by whoever acknowledged it
+  told_level      text not null default '', -- level at which people were told last; empty: not yet
+  told_at         text,                     -- when they were told last, of its end too
+  told_end        integer not null default 0 check (told_end in (0, 1)) -- 1: told that it is over
+) strict;
+create unique index alert_open on alert (condition, experiment) where closed_at is null;
+create index alert_by_experiment on alert (experiment, opened_at);
+create index alert_told on alert (told_at) where told_at is not null;
+
+create table alert_mute (                   -- conditions that people are not told of for a time
+  id         integer primary key autoincrement,
+  experiment text not null,                 -- empty for a condition of the machine
+  condition  text not null,                 -- empty: every condition of the experiment
+  until      text not null,                 -- moved back to now if it is ended early
+  reason     text not null default '',
+  actor      text not null,                 -- who muted it
+  made_at    text not null
+) strict;
+create index alert_mute_until on alert_mute (until);
+
 create table decision (                     -- decision of a gate; never rewritten
   run_id     text not null references run (id),
   round      integer not null,              -- 0, 1, ... per interim analysis or decision

@@ -1,0 +1,212 @@
+"""Alerts: opened when a check finds a condition, closed when it is gone, acknowledged and muted.
+
+There is one open alert of a condition and an experiment. Each change has a row of the audit, in the
+same transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from edison_ci import utc
+from edison_ci._dataclass import dataclass
+from edison_ci.errors import UsageError
+from edison_ci.operate.site import BY_ITSELF, Role
+from edison_ci.store.alerts import (
+    Mute,
+    add_mute,
+    current_mutes,
+    end_mute,
+    find_alert,
+    find_open,
+    open_alert,
+    see_again,
+    update_alert,
+)
+from edison_ci.store.audit import add_audit
+from edison_ci.store.database import open_for_change, open_for_reading, stored_version
+
+if TYPE_CHECKING:
+    import datetime as dt
+    import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.operate.site import Actor, Site
+    from edison_ci.store.alerts import Alert, Condition, Finding
+
+
+def raise_alert(connection: sqlite3.Connection, site: Site, finding: Finding) -> None:
+    """Open the alert of a condition, or update the one that is open, in the current transaction.
+
+    The level of an open alert only rises. One that rises loses its acknowledgement: whoever gave it
+    has seen less.
+    """
+    now, known = site.now(), find_open(connection, finding.condition, finding.experiment)
+    if known is None:
+        number = open_alert(connection, finding, now)
+        after = {"number": number, "level": finding.level, "sentence": finding.sentence}
+        _audit(connection, site, "alert open", finding, after=after)
+        return
+    worse = finding.level.rank > known.level.rank
+    level = finding.level if worse else known.level
+    see_again(connection, known.id, finding, level, now)
+    if worse:
+        update_alert(connection, known.id, acknowledged_by=None, acknowledged_at=None, note="")
+        after = {"number": known.id, "level": level, "sentence": finding.sentence}
+        _audit(connection, site, "alert rise", finding, before=known.level, after=after)
+
+
+def close_alert(
+    connection: sqlite3.Connection,
+    site: Site,
+    condition: Condition,
+    experiment: str = "",
+    *,
+    why: str,
+) -> None:
+    """Close the open alert of a condition, if there is one, in the current transaction."""
+    known = find_open(connection, condition, experiment)
+    if known is None:
+        return
+    update_alert(connection, known.id, closed_at=site.now(), closed_why=why)
+    after = {"number": known.id, "why": why}
+    _audit(connection, site, "alert close", known, before=known.level, after=after)
+
+
+def _audit(
+    connection: sqlite3.Connection, site: Site, action: str, about: Finding | Alert, **values: Any
+) -> None:
+    entry = site.entry(BY_ITSELF, action, _entity(about), **values)
+    add_audit(connection, replace(entry, run_id=about.run_id))
+
+
+def _entity(about: Finding | Alert) -> str:
+    return f"{about.condition} of {about.experiment or 'the machine'}"
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+def acknowledge(
+    site: Site, numbers: Sequence[int], note: str = "", *, actor: Actor | None = None
+) -> list[Alert]:
+    """Record that a person takes care of open alerts; raises UsageError if one is not open.
+
+    `actor` is a person who signed in; without one it is the person at the command line.
+    """
+    stored_version(site.results)
+    who = site.actor() if actor is None else actor
+    site.admit(who, Role.REVIEWER, "alerts ack")
+    found = []
+    with open_for_change(site.results) as connection:
+        for number in numbers:
+            alert = _known(connection, number)
+            if not alert.open:
+                raise UsageError(
+                    f"alert {number} is closed since {alert.closed_at}",
+                    hint="open ones are listed by: edison alerts list",
+                )
+            update_alert(
+                connection,
+                number,
+                acknowledged_by=who.name,
+                acknowledged_at=site.now(),
+                note=note,
+            )
+            after = {"number": number, "note": note}
+            before = alert.acknowledged_by
+            add_audit(
+                connection,
+                site.entry(who, "alerts ack", _entity(alert), before=before, after=after),
+            )
+            found.append(_known(connection, number))
+    return found
+
+
+def _known(connection: sqlite3.Connection, number: int) -> Alert:
+    found = find_alert(connection, number)
+    if found is None:
+        raise UsageError(
+            f"there is no alert {number}", hint="see their numbers with: edison alerts list"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class MuteTarget:
+    """What is muted: a condition of an experiment or the machine, or all of an experiment."""
+
+    experiment: str
+    """Empty for the machine."""
+    condition: Condition | None = None
+    """None for every condition of the experiment."""
+
+    @property
+    def words(self) -> str:
+        """What it is, in words."""
+        of = self.experiment or "this machine"
+        return f"all alerts of {of}" if self.condition is None else f"{self.condition} of {of}"
+
+
+def mute_target(site: Site, number: int) -> MuteTarget:
+    """Return the condition and the experiment of an alert; raises UsageError if there is none."""
+    with open_for_reading(site.results) as connection:
+        alert = _known(connection, number)
+    return MuteTarget(alert.experiment, alert.condition)
+
+
+def mute(
+    site: Site,
+    target: MuteTarget,
+    duration: dt.timedelta,
+    reason: str = "",
+    *,
+    actor: Actor | None = None,
+) -> Mute:
+    """Tell nobody of a condition for a time; it is found and listed all the same.
+
+    A mute of the same target that has not ended is replaced.
+    """
+    who = _may_mute(site, target, actor)
+    until = utc.timestamp(site.clock() + duration)
+    made = Mute(0, target.experiment, target.condition, until, reason, who.name, site.now())
+    with open_for_change(site.results) as connection:
+        before = _end_mutes(connection, site, target)
+        add_mute(connection, made)
+        after = {"until": until, "reason": reason}
+        add_audit(
+            connection,
+            site.entry(who, "alerts mute", target.words, before=before or None, after=after),
+        )
+    return made
+
+
+def unmute(site: Site, target: MuteTarget, *, actor: Actor | None = None) -> None:
+    """End the mutes of a target; raises UsageError if it is not muted."""
+    who = _may_mute(site, target, actor)
+    with open_for_change(site.results) as connection:
+        before = _end_mutes(connection, site, target)
+        if not before:
+            raise UsageError(
+                f"{target.words} is not muted", hint="see what is with: edison alerts list"
+            )
+        add_audit(connection, site.entry(who, "alerts unmute", target.words, before=before))
+
+
+def _may_mute(site: Site, target: MuteTarget, actor: Actor | None) -> Actor:
+    stored_version(site.results)
+    who = site.actor() if actor is None else actor
+    return site.admit(who, Role.EDITOR, "alerts mute", target.words)
+
+
+def _end_mutes(connection: sqlite3.Connection, site: Site, target: MuteTarget) -> list[str]:
+    """End the mutes of exactly this target; return when each would have ended."""
+    ended = [
+        each
+        for each in current_mutes(connection, site.now())
+        if (each.experiment, each.condition) == (target.experiment, target.condition)
+    ]
+    for each in ended:
+        end_mute(connection, each.id, site.now())
+    return [each.until for each in ended]

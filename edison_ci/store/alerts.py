@@ -1,0 +1,270 @@
+"""Alerts as they are stored: conditions that were found, while they are open and after, and mutes.
+
+There is at most one open alert of a condition and an experiment. Its level is the highest since it
+was opened, so that a figure near a limit does not tell people again and again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from edison_ci._dataclass import dataclass
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+class Condition(StrEnum):
+    """What an alert is about."""
+
+    DROP = "drop"
+    SLOW_FALL = "slow_fall"
+    FORECAST = "forecast"
+    ERROR_RATE = "error_rate"
+    LATENCY = "latency"
+    MODEL_DRIFT = "model_drift"
+    JUDGE_DRIFT = "judge_drift"
+    BUDGET = "budget"
+    SCHEDULE_MISSED = "schedule_missed"
+    FIRE_SKIPPED = "fire_skipped"
+    STUCK_RUN = "stuck_run"
+    DISK = "disk"
+    DATABASE = "database"
+
+    @property
+    def words(self) -> str:
+        """The condition as a table or a heading names it."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Condition.DROP: "drop",
+    Condition.SLOW_FALL: "slow fall",
+    Condition.FORECAST: "predicted fall",
+    Condition.ERROR_RATE: "error rate",
+    Condition.LATENCY: "latency",
+    Condition.MODEL_DRIFT: "model changed",
+    Condition.JUDGE_DRIFT: "judge changed",
+    Condition.BUDGET: "budget",
+    Condition.SCHEDULE_MISSED: "schedule missed",
+    Condition.FIRE_SKIPPED: "run skipped",
+    Condition.STUCK_RUN: "stuck run",
+    Condition.DISK: "disk",
+    Condition.DATABASE: "database",
+}
+
+
+class Level(StrEnum):
+    """How serious an alert is."""
+
+    WARN = "warn"
+    ALERT = "alert"
+
+    @property
+    def rank(self) -> int:
+        """A number that is higher for the more serious."""
+        return 2 if self is Level.ALERT else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition that a check found."""
+
+    condition: Condition
+    level: Level
+    sentence: str
+    experiment: str = ""
+    """Empty for a condition of the machine."""
+    run_id: str | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    """The figures behind the sentence, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """A time in which nobody is told of a condition, or of all conditions of an experiment."""
+
+    id: int
+    experiment: str
+    condition: Condition | None
+    """None for every condition of the experiment."""
+    until: str
+    reason: str
+    actor: str
+    made_at: str
+
+    def covers(self, alert: Alert) -> bool:
+        """Whether it is about this alert."""
+        return self.experiment == alert.experiment and self.condition in (None, alert.condition)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert as it is stored."""
+
+    id: int
+    condition: Condition
+    experiment: str
+    level: Level
+    sentence: str
+    detail: dict[str, Any]
+    run_id: str | None
+    opened_at: str
+    seen_at: str
+    closed_at: str | None
+    closed_why: str
+    acknowledged_by: str | None
+    acknowledged_at: str | None
+    note: str
+    told_level: Level | None
+    """None until people were told."""
+    told_at: str | None
+    told_end: bool
+
+    @property
+    def open(self) -> bool:
+        """Whether the condition was there at the last check."""
+        return self.closed_at is None
+
+
+_COLUMNS = (
+    "id, condition, experiment, level, sentence, detail, run_id, opened_at, seen_at, closed_at, "
+    "closed_why, acknowledged_by, acknowledged_at, note, told_level, told_at, told_end"
+)
+
+
+def open_alert(connection: sqlite3.Connection, finding: Finding, now: str) -> int:
+    """Store a new alert; return its number."""
+    made = connection.execute(
+        "insert into alert (condition, experiment, level, sentence, detail, run_id, opened_at, "
+        "seen_at) values (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            finding.condition,
+            finding.experiment,
+            finding.level,
+            finding.sentence,
+            json.dumps(finding.detail, sort_keys=True),
+            finding.run_id,
+            now,
+            now,
+        ),
+    )
+    return int(made.lastrowid or 0)
+
+
+def update_alert(connection: sqlite3.Connection, number: int, **values: Any) -> None:
+    """Change columns of an alert."""
+    assignments = ", ".join(f"{name} = ?" for name in values)
+    connection.execute(f"update alert set {assignments} where id = ?", (*values.values(), number))
+
+
+def see_again(
+    connection: sqlite3.Connection, number: int, finding: Finding, level: Level, now: str
+) -> None:
+    """Store what a check found of an alert that is open."""
+    update_alert(
+        connection,
+        number,
+        level=level,
+        sentence=finding.sentence,
+        detail=json.dumps(finding.detail, sort_keys=True),
+        run_id=finding.run_id,
+        seen_at=now,
+    )
+
+
+def open_alerts(connection: sqlite3.Connection, experiment: str | None = None) -> list[Alert]:
+    """Return the open alerts, the most serious and newest first; of one experiment if named."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from alert where closed_at is null and (?1 is null or experiment = ?1) "
+        "order by level, opened_at desc, id desc",
+        (experiment,),
+    )
+    return [_alert(row) for row in rows]
+
+
+def find_open(
+    connection: sqlite3.Connection, condition: Condition, experiment: str
+) -> Alert | None:
+    """Return the open alert of a condition and an experiment."""
+    row = connection.execute(
+        f"select {_COLUMNS} from alert where condition = ? and experiment = ? "
+        "and closed_at is null",
+        (condition, experiment),
+    ).fetchone()
+    return None if row is None else _alert(row)
+
+
+def find_alert(connection: sqlite3.Connection, number: int) -> Alert | None:
+    """Return an alert by its number."""
+    row = connection.execute(f"select {_COLUMNS} from alert where id = ?", (number,)).fetchone()
+    return None if row is None else _alert(row)
+
+
+def past_alerts(
+    connection: sqlite3.Connection, experiment: str | None = None, *, limit: int, offset: int = 0
+) -> list[Alert]:
+    """Return alerts that are closed, newest first; of one experiment if named."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from alert where closed_at is not null "
+        "and (?1 is null or experiment = ?1) order by closed_at desc, id desc limit ?2 offset ?3",
+        (experiment, limit, offset),
+    )
+    return [_alert(row) for row in rows]
+
+
+def count_past_alerts(connection: sqlite3.Connection, experiment: str | None = None) -> int:
+    """Return the number of alerts that are closed."""
+    sql = (
+        "select count(*) from alert where closed_at is not null and (?1 is null or experiment = ?1)"
+    )
+    return int(connection.execute(sql, (experiment,)).fetchone()[0])
+
+
+def _alert(row: tuple[Any, ...]) -> Alert:
+    values = list(row)
+    values[1], values[3] = Condition(values[1]), Level(values[3])
+    values[5] = json.loads(values[5])
+    values[14] = Level(values[14]) if values[14] else None
+    values[16] = bool(values[16])
+    return Alert(*values)
+
+
+# --- mutes ----------------------------------------------------------------------------------------
+
+
+def add_mute(connection: sqlite3.Connection, mute: Mute) -> None:
+    """Store a mute; its number is made here."""
+    connection.execute(
+        "insert into alert_mute (experiment, condition, until, reason, actor, made_at) "
+        "values (?, ?, ?, ?, ?, ?)",
+        (
+            mute.experiment,
+            mute.condition or "",
+            mute.until,
+            mute.reason,
+            mute.actor,
+            mute.made_at,
+        ),
+    )
+
+
+def end_mute(connection: sqlite3.Connection, number: int, now: str) -> None:
+    """End a mute now."""
+    connection.execute("update alert_mute set until = ? where id = ?", (now, number))
+
+
+def current_mutes(connection: sqlite3.Connection, now: str) -> list[Mute]:
+    """Return the mutes that have not ended, the one that ends last first."""
+    rows = connection.execute(
+        "select id, experiment, condition, until, reason, actor, made_at from alert_mute "
+        "where until > ? order by until desc, id desc",
+        (now,),
+    )
+    return [
+        Mute(number, experiment, Condition(condition) if condition else None, *rest)
+        for number, experiment, condition, *rest in rows
+    ]
