@@ -11,6 +11,7 @@ from edison_ci.cli.lookup import measured_names, open_readable_project, results_
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.question_writers import rank_writers
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.decide.findings import saved_microusd
 from edison_ci.decide.recommendation import FEW, Requirements, advise
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
@@ -452,12 +453,9 @@ def sentences(advice: RecommendationResult) -> list[str]:
     else:
         said = [value_sentence(found, margin=advice.margin)]
     said += [_doubt(doubt, found.best, advice.margin) for doubt in advice.doubts]
-    per = found.loss_per_saving
-    if found.value != found.best and per is not None and found.loss > 0:
+    saved = saved_microusd(advice)
+    if saved is not None and found.loss > 0:
         # Per thousand answers, because the saving per answer is too small to read.
-        saved = (advice.rows[found.best].cost_microusd or 0.0) - (
-            advice.rows[found.value].cost_microusd or 0.0
-        )
         said.append(
             f"It scores {fixed(100 * found.loss, 1)} points less and saves {dollars(1000 * saved)} "
             "in 1,000 answers."

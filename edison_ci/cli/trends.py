@@ -12,15 +12,23 @@ from edison_ci import utc
 from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, sparkline
+from edison_ci.decide.findings import FindingKind, advice_on, findings_of
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.results.scores import interval_json
-from edison_ci.results.trends import DriftFinding, TrendRun, drift_of, points_of, with_comparability
+from edison_ci.results.trends import (
+    DriftFinding,
+    TrendRun,
+    drift_of,
+    floor_of,
+    points_of,
+    with_comparability,
+)
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.config.load import Project
+    from edison_ci.decide.findings import Finding
     from edison_ci.stats.drift import Trend
 
 _SHOWN = 20
@@ -30,6 +38,7 @@ class _Trend(NamedTuple):
     experiment: str
     points: list[TrendRun]
     drift: DriftFinding | None
+    findings: tuple[Finding, ...]
 
 
 @click.command(cls=EdisonCommand)
@@ -64,9 +73,10 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
     with results_of(project) as connection:
         for name in measured_names(connection, project, experiment):
             series = with_comparability(connection, points_of(connection, name))
-            drift = drift_of(connection, series, threshold=_threshold(project, name))
+            drift = drift_of(connection, series, threshold=floor_of(project.experiments.get(name)))
             recent = [point for point in series if point.run.created_at >= first]
-            found.append(_Trend(name, recent, drift))
+            advice = advice_on(connection, project, name)
+            found.append(_Trend(name, recent, drift, findings_of(advice, drift)))
     if terminal.json:
         terminal.document({"days": days, "experiments": [_document(trend) for trend in found]})
         return
@@ -76,14 +86,6 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
         if index:
             terminal.result("")
         _show(terminal, trend, days)
-
-
-def _threshold(project: Project, name: str) -> float | None:
-    """Return the score that a gate of the experiment requires."""
-    experiment = project.experiments.get(name)
-    gates = experiment.file.gates if experiment is not None else ()
-    floors = [gate.at_least for gate in gates if gate.metric == "composite"]
-    return next((floor for floor in floors if floor is not None), None)
 
 
 def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
@@ -104,6 +106,9 @@ def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
         terminal.table(_lines(trend.points))
     if trend.drift is not None:
         _show_drift(terminal, trend.drift)
+    for finding in trend.findings:
+        if finding.kind is not FindingKind.DECLINE:  # said with the drift
+            terminal.result(f"{finding.kind}: {finding.sentence}")
 
 
 def _row(point: TrendRun) -> tuple[str, ...]:
@@ -175,6 +180,7 @@ def _document(trend: _Trend) -> dict[str, Any]:
             for point in trend.points
         ],
         "drift": None if trend.drift is None else _drift(trend.drift),
+        "findings": [finding._asdict() for finding in trend.findings],
     }
 
 

@@ -24,11 +24,12 @@ from edison_ci.results.slices import (
     write_slices,
 )
 from edison_ci.results.spending import write_calls
+from edison_ci.stats.scores import normal_quantile, pass_interval, t_quantile
 from edison_ci.store.answers import TIMED
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.results.scores import VariantScore
     from edison_ci.results.slices import Reliability, Slice
@@ -39,7 +40,8 @@ _TOTALS_COLUMNS = (
     "cells, ok, malformed, error, blocked, skipped, composite, composite_low, composite_high, "
     "composite_n, composite_method, pass_rate, pass_low, pass_high, pass_n, pass_method, answers, "
     "bought, cost_microusd, saved_microusd, tokens_in, tokens_out, latency_p50_ms, latency_p95_ms, "
-    "missing, composite_worst, composite_best"
+    "missing, composite_worst, composite_best, cost_low, cost_high, latency_p50_low, "
+    "latency_p50_high"
 )
 
 
@@ -71,6 +73,28 @@ class Totals:
     missing: int
     worst: float | None
     best: float | None
+    cost_low: float | None = None
+    """Interval of the mean cost of an answer, like that of the median latency by cases."""
+    cost_high: float | None = None
+    p50_low: int | None = None
+    p50_high: int | None = None
+
+    @property
+    def answer_cost(self) -> EstimateWithInterval:
+        """Mean cost of an answer in micro-dollars."""
+        return EstimateWithInterval(
+            self.answer_cost_microusd, self.cost_low, self.cost_high, self.answers, None
+        )
+
+    @property
+    def median_latency(self) -> EstimateWithInterval:
+        """Median latency in milliseconds."""
+        return EstimateWithInterval(self.p50_ms, self.p50_low, self.p50_high, self.answers, None)
+
+    @property
+    def error_rate(self) -> Interval | None:
+        """Share of the cells that ended in an error; None without cells."""
+        return pass_interval(self.error, self.cells)
 
     @property
     def answer_cost_microusd(self) -> float | None:
@@ -382,6 +406,8 @@ def _by_model(rows: _Rows, who: list[tuple[str, str]]) -> dict[tuple[str, str], 
 # one of them: an index has its cells by case already.
 P95_FROM = 60
 """Answers below which there is no 95th percentile."""
+_FEWEST_FOR_MEDIAN = 6
+_UPPER = 0.975
 _Key = tuple[str, ...]
 """Side, prompt and model, or a side alone."""
 _Sums = dict[_Key, tuple[Any, ...]]
@@ -396,15 +422,16 @@ _ANSWERS = (
     "count(*), sum(bought), sum(bought * cost_microusd), sum((1 - bought) * cost_microusd), "
     "sum(tokens_in), sum(tokens_out)"
 )
+_SQUARES = "sum(1.0 * cost_microusd * cost_microusd)"
 _COLUMNS = (
     "cells, ok, malformed, error, blocked, skipped, composite, composite_n, pass_rate, pass_n, "
     "answers, bought, cost_microusd, saved_microusd, tokens_in, tokens_out, latency_p50_ms, "
-    "latency_p95_ms"
+    "latency_p95_ms, cost_low, cost_high, latency_p50_low, latency_p50_high"
 )
 
 
 _NO_SCORES = (None, 0, None, 0)
-_NO_ANSWERS = (0, 0, 0, 0, 0, 0, None, None)
+_NO_ANSWERS = (0, 0, 0, 0, 0, 0, *(None,) * 6)
 
 
 def write_sides(connection: sqlite3.Connection, run_id: str) -> None:
@@ -414,7 +441,8 @@ def write_sides(connection: sqlite3.Connection, run_id: str) -> None:
         sides[side][side, prompt, model] = tuple(counts)
     for side, counted in sides.items():
         scored = _scores(connection, run_id, side, list(counted))
-        answered = _answers(connection, side, list(counted))
+        cases = {key: sums[1] for key, sums in scored.items()}
+        answered = _answers(connection, side, list(counted), cases)
         for key, counts in counted.items():
             sums = (*scored.get(key, _NO_SCORES), *answered[key])
             row = (run_id, *key, *counts, *sums)
@@ -456,29 +484,78 @@ def _snapped(row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(snap(value) if isinstance(value, float) else value for value in row)
 
 
-def _answers(connection: sqlite3.Connection, side: str, keys: Sequence[_Key]) -> _Sums:
+def _answers(
+    connection: sqlite3.Connection, side: str, keys: Sequence[_Key], cases: Mapping[_Key, int]
+) -> _Sums:
     """Return the sums of the answers of a side, each once, and of each of its keys."""
     one = "temp.used where side = ? and prompt = ? and model = ?"
-    found = {key: _summed(connection, one, key) for key in keys}
+    found = {key: _summed(connection, one, key, cases.get(key, 0)) for key in keys}
     if len(keys) == 1:
         return {**found, (side,): found[keys[0]]}
     once = (
         "(select distinct attempt, latency_ms, cost_microusd, tokens_in, tokens_out, bought "
         "from temp.used where side = ?)"
     )
-    return {**found, (side,): _summed(connection, once, (side,))}
+    return {**found, (side,): _summed(connection, once, (side,), cases.get((side,), 0))}
 
 
-def _summed(connection: sqlite3.Connection, answers: str, values: _Key) -> tuple[Any, ...]:
-    """Add up answers; they are counted by millisecond, as sorting them takes room."""
-    sums = connection.execute(f"select {_ANSWERS} from {answers}", values).fetchone()
+def _summed(
+    connection: sqlite3.Connection, answers: str, values: _Key, cases: int
+) -> tuple[Any, ...]:
+    """Add up answers; they are counted by millisecond, as sorting them takes room.
+
+    The unit of the intervals is the case: answers of one case may be alike.
+    """
+    query = f"select {_ANSWERS}, {_SQUARES} from {answers}"
+    *sums, squares = connection.execute(query, values).fetchone()
     if not sums[0]:
         return _NO_ANSWERS
+    units = cases or sums[0]
     latencies = (
         f"select latency_ms, count(*) from {answers} group by 1 having latency_ms is not null "
         "order by 1"
     )
-    return (*sums, *typical(connection.execute(latencies, values).fetchall()))
+    counted = connection.execute(latencies, values).fetchall()
+    cost = cost_interval(sums[2] + sums[3], squares, sums[0], units)
+    return (*sums, *typical(counted), *cost, *median_interval(counted, units))
+
+
+def cost_interval(
+    total: float, squares: float, n: int, units: int
+) -> tuple[float | None, float | None]:
+    """Return the 95% t interval of a mean, from sums; none if all are equal or there is one."""
+    mean = total / n
+    variance = (squares - n * mean * mean) / max(n - 1, 1)
+    if units < 2 or variance <= TOLERANCE * mean * mean:
+        return None, None
+    reach = t_quantile(_UPPER, units - 1) * math.sqrt(variance / units)
+    return snap(max(0.0, mean - reach)), snap(mean + reach)
+
+
+def median_interval(
+    counted: Sequence[tuple[int, int]], units: int
+) -> tuple[int | None, int | None]:
+    """Return the 95% interval of a median by ranks (normal approximation of the binomial).
+
+    Below 6 units the two ends of all values do not cover it in 95%.
+    """
+    n = sum(times for _, times in counted)
+    units = min(units, n)
+    if units < _FEWEST_FOR_MEDIAN:
+        return None, None
+    away = normal_quantile(_UPPER) / (2 * math.sqrt(units))
+    first = max(1, math.floor(n * (0.5 - away)))
+    last = min(n, math.ceil(n * (0.5 + away)) + 1)
+    return _at_rank(counted, first), _at_rank(counted, last)
+
+
+def _at_rank(counted: Sequence[tuple[int, int]], rank: int) -> int | None:
+    below = 0
+    for value, times in counted:
+        below += times
+        if below >= rank:
+            return value
+    return None
 
 
 def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]:
@@ -490,12 +567,7 @@ def typical(counted: Sequence[tuple[int, int]]) -> tuple[int | None, int | None]
 
 def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int | None:
     """Return the smallest value that a percentage of values does not exceed."""
-    below = 0
-    for value, times in counted:
-        below += times
-        if below * 100 >= count * percent:
-            return value
-    return None
+    return _at_rank(counted, -(-count * percent // 100))
 
 
 _CACHE_KIB = 4_096

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
+from enum import StrEnum
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from edison_ci.config.load import Experiment
     from edison_ci.results.rollups import Totals
     from edison_ci.stats.drift import DriftReport, Forecast
     from edison_ci.store.runs import Run
@@ -33,6 +35,7 @@ MOST_RUNS = 500
 _DAY_S = 86_400
 _NO_CHANGE = ("gates", "max_errors", "stop", "refine", "split")
 """Keys of an experiment that change neither answers nor grades."""
+_CASES, _PRICE = "the cases", "the price of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,15 @@ class EarlyStop:
     def sentence(self) -> str:
         """Say it in a few words."""
         return f"stopped early: {self.at:,} of {self.most:,} {self.kind}"
+
+
+class ChangeKind(StrEnum):
+    """What changed between two runs."""
+
+    PROMPT = "prompt"
+    DATA = "data"
+    MODEL = "model"
+    SUITE = "eval suite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,23 @@ class TrendRun:
     """Whether of all that is written down only prompts changed; the cases may have, too."""
     stopped: EarlyStop | None = None
     """None for a run that measured all it might have."""
+
+    @property
+    def changes(self) -> dict[ChangeKind, list[str]]:
+        """What changed, by its kind."""
+        found: dict[ChangeKind, list[str]] = {}
+        if not self.changed:
+            return found
+        prompts, models = _prompts(self.run), _models(self.run)
+        for place in self.changed:
+            if place in prompts:
+                kind = ChangeKind.PROMPT
+            elif place == _CASES:
+                kind = ChangeKind.DATA
+            else:
+                kind = ChangeKind.MODEL if place in models else ChangeKind.SUITE
+            found.setdefault(kind, []).append(place)
+        return found
 
     @property
     def day(self) -> float:
@@ -194,7 +223,7 @@ def _changes(before: Run, now: Run) -> tuple[str, ...]:
     if places:
         return places
     # Everything that was written down is the same, so what differs is the data.
-    return ("the cases",) if _snapshot(before) == _snapshot(now) else ()
+    return (_CASES,) if _snapshot(before) == _snapshot(now) else ()
 
 
 def _same_cases(connection: sqlite3.Connection, before: TrendRun, now: TrendRun) -> bool:
@@ -205,6 +234,13 @@ def _prompts(run: Run) -> set[str]:
     """Return the paths of the prompts of a run."""
     parts = [part for part in _snapshot(run).values() if _is_experiment(part)]
     return {path for part in parts for path in part.get("prompts", ())}
+
+
+def _models(run: Run) -> set[str]:
+    """Return the places of the models of a run."""
+    places = _snapshot(run)
+    names = [place.removeprefix(_PRICE) for place in places if place.startswith(_PRICE)]
+    return {place for place in places for name in names if place.endswith(f": {name}")}
 
 
 def _case_contents(connection: sqlite3.Connection, run_id: str) -> set[tuple[str, str | None]]:
@@ -221,7 +257,7 @@ def _snapshot(run: Run) -> dict[str, Any]:
 def _basis(run: Run) -> dict[str, Any]:
     found = {}
     for place, part in _snapshot(run).items():
-        if place.startswith(("the price of ", "base: ")):
+        if place.startswith((_PRICE, "base: ")):
             continue
         if _is_experiment(part):
             found[place] = {key: value for key, value in part.items() if key not in _NO_CHANGE}
@@ -260,6 +296,16 @@ def drift_of(
     ahead = None if threshold is None else forecast(times, means, threshold=threshold)
     said = drift_sentence(report, ahead, when=_date, threshold=threshold)
     return DriftFinding(len(seen.points), reused, report, ahead, f"{said}{note}")
+
+
+def floor_of(experiment: Experiment | None) -> float | None:
+    """Return the score that an experiment is not to fall below: of its alerts, or of a gate."""
+    if experiment is None:
+        return None
+    if experiment.file.alerts.predicted_below is not None:
+        return experiment.file.alerts.predicted_below
+    floors = [gate.at_least for gate in experiment.file.gates if gate.metric == "composite"]
+    return next((floor for floor in floors if floor is not None), None)
 
 
 def _counted_runs(count: int) -> str:

@@ -75,6 +75,17 @@ class Forecast:
     """When the lower and the upper prediction limit cross; None if the upper never does."""
     level: float
     reason: str = ""
+    path: tuple[ForecastPoint, ...] = ()
+    """The line from the last run to the crossing, with its prediction limits."""
+
+
+class ForecastPoint(NamedTuple):
+    """A place on a forecast."""
+
+    time: float
+    value: float
+    low: float
+    high: float
 
 
 def trend(times: Floats, scores: Floats) -> Trend:
@@ -120,10 +131,17 @@ def forecast(times: Floats, scores: Floats, *, threshold: float, level: float = 
     residual = x - start - slope * t
     spread = math.sqrt(dot(residual, residual) / (n - 2))
     reach = float(special.stdtrit(n - 2, 0.5 + level / 2)) * spread
-    interval = _limits(_Line(start, slope, middle, sxx, n), reach, threshold)
+    line = _Line(start, slope, middle, sxx, n)
+    interval = _limits(line, reach, threshold)
     if interval is not None:
         interval = Range(max(interval.low, float(t[-1])), interval.high)
-    return Forecast(crossing, n, "straight line, prediction limits", interval, level)
+    times = [float(t[-1] + (crossing - t[-1]) * step / _STEPS) for step in range(_STEPS + 1)]
+    path = tuple(line.at(time, reach) for time in times)
+    return Forecast(crossing, n, "straight line, prediction limits", interval, level, path=path)
+
+
+_STEPS = 6
+"""Parts that the line of a forecast is drawn in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +151,12 @@ class _Line:
     middle: float
     sxx: float
     n: int
+
+    def at(self, time: float, reach: float) -> ForecastPoint:
+        """Return the line at a time, with the limits for one more run."""
+        value = self.start + self.slope * time
+        away = reach * math.sqrt(1 + 1 / self.n + (time - self.middle) ** 2 / self.sxx)
+        return ForecastPoint(time, value, max(0.0, value - away), min(1.0, value + away))
 
 
 def _limits(line: _Line, reach: float, threshold: float) -> Range | None:

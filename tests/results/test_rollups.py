@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 import sqlite3
 import statistics
 from collections import Counter
@@ -13,7 +15,13 @@ import pytest
 
 from docs.sample import Sample, build
 from edison_ci.records import CellStatus, Side
-from edison_ci.results.rollups import P95_FROM, StoredEstimate, write_rollups
+from edison_ci.results.rollups import (
+    P95_FROM,
+    StoredEstimate,
+    cost_interval,
+    median_interval,
+    write_rollups,
+)
 from edison_ci.store.cells import CaseFacts, CellRow, Component
 from edison_ci.store.database import open_database
 
@@ -227,6 +235,37 @@ def test_percentiles_are_those_of_the_answers_used(
     row = one(db, "select * from rollup_model where run_id = ? and side = 'base'", FIRST)
     assert row["latency_p50_ms"] == (count + 1) // 2
     assert row["latency_p95_ms"] == p95
+
+
+def test_intervals_of_cost_and_latency_cover_what_they_should() -> None:
+    """Answers of a case are alike, so the case is the unit: 95% or somewhat more."""
+    draw = random.Random(5)
+    rounds, cases, repeats = 400, 40, 3
+    middle, mean = math.exp(6.0), 100 * math.exp(0.5**2 / 2)
+    hits = {"cost": 0, "latency": 0}
+    for _ in range(rounds):
+        costs, times = [], []
+        for _ in range(cases):
+            dear, slow = draw.gauss(0, 0.4), draw.gauss(0, 0.4)
+            costs += [100 * math.exp(dear + draw.gauss(0, 0.3)) for _ in range(repeats)]
+            times += [round(middle * math.exp(slow + draw.gauss(0, 0.3))) for _ in range(repeats)]
+        low, high = cost_interval(sum(costs), sum(c * c for c in costs), len(costs), cases)
+        assert low is not None and high is not None
+        hits["cost"] += low <= mean <= high
+        counted = sorted(Counter(times).items())
+        least, most = median_interval(counted, cases)
+        assert least is not None and most is not None
+        hits["latency"] += least <= middle <= most
+    assert hits["cost"] / rounds >= 0.94
+    assert hits["latency"] / rounds >= 0.94
+
+
+def test_equal_costs_and_few_latencies_have_no_interval() -> None:
+    assert cost_interval(300.0, 3 * 100.0**2, 3, 3) == (None, None)
+    assert cost_interval(100.0, 100.0**2, 1, 1) == (None, None)
+    assert median_interval([(5, 2), (6, 3)], 5) == (None, None)
+    assert median_interval([(5, 3), (6, 3)], 6) == (5, 6)
+    assert median_interval([], 9) == (None, None)
 
 
 def test_every_view_can_be_read(db: sqlite3.Connection) -> None:

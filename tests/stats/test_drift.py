@@ -235,6 +235,12 @@ def test_the_line_crosses_where_it_crosses_and_the_limits_around_it() -> None:
         limit = line.intercept + line.slope * when + sign * t.ppf(0.975, 18) * wide
         assert limit == pytest.approx(0.66)
     assert found.interval.low < found.value < found.interval.high
+    first, last = found.path[0], found.path[-1]
+    assert (first.time, last.time) == (times[-1], found.value)
+    assert last.value == pytest.approx(0.66)
+    wide = s * math.sqrt(1 + 1 / 20 + (found.value - times.mean()) ** 2 / sxx)
+    assert last.high - last.value == pytest.approx(t.ppf(0.975, 18) * wide)
+    assert first.low < first.value < first.high
 
 
 def test_what_cannot_be_predicted_is_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,36 @@ class Rule:
     value: float
 
 
+class MarkKind(StrEnum):
+    """What happened at a place of the x axis, by the letter that stands there."""
+
+    PROMPT = "P"
+    DATA = "D"
+    MODEL = "M"
+    SUITE = "E"
+    ALERT = "!"
+
+    @property
+    def words(self) -> str:
+        """What the letter stands for."""
+        return {
+            MarkKind.PROMPT: "new prompt version",
+            MarkKind.DATA: "cases changed",
+            MarkKind.MODEL: "model changed",
+            MarkKind.SUITE: "eval suite changed",
+            MarkKind.ALERT: "alert opened",
+        }[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """A vertical line where something changed."""
+
+    at: float
+    kind: MarkKind
+    label: str
+
+
 @dataclass(frozen=True, slots=True)
 class Trend:
     """A trend chart of one or more series."""
@@ -140,6 +171,9 @@ class Trend:
     series: tuple[Series, ...]
     unit: Unit = Unit.POINTS
     rules: tuple[Rule, ...] = ()
+    happenings: tuple[Happening, ...] = ()
+    ahead: tuple[TrendPoint, ...] = ()
+    """A forecast from the last measurement on, with its prediction limits."""
     width: int = 640
     height: int = 240
 
@@ -148,7 +182,7 @@ def trend(chart: Trend) -> Drawing:
     """Draw a trend chart."""
     size = Size(chart.width, chart.height)
     series, together = _thin_out(chart.series)
-    points = [each for one in series for each in one.points]
+    points = [*(each for one in series for each in one.points), *chart.ahead]
     table = _table(chart)
     if not any(finite(each.value) is not None for each in points):
         return Drawing(chart.title, empty(chart.width, chart.title, "No measurements yet."), table)
@@ -162,12 +196,58 @@ def trend(chart: Trend) -> Drawing:
     drawn = [*above, *left_axis(scale, box, chart.unit.noun), *_labels(points, across, box)]
     drawn += [piece for rule in chart.rules for piece in _rule(rule, scale, box)]
     whiskers = len(points) <= _MOST_WHISKERS
+    drawn += _happenings(chart.happenings, across, box)
+    drawn += _ahead(chart.ahead, across, scale)
     for position, one in enumerate(series):
         drawn += _series(one.points, position, (across, scale), whiskers=whiskers)
-    note = f"Each point is the mean of up to {together} measurements." if together > 1 else ""
     return Drawing(
-        chart.title, frame(size, chart.title, _summary(chart), *drawn), table, note
+        chart.title, frame(size, chart.title, _summary(chart), *drawn), table, _key(chart, together)
     )  # fmt: skip
+
+
+def _key(chart: Trend, together: int) -> str:
+    """Return how to read the chart."""
+    kinds = [kind for kind in MarkKind if any(each.kind is kind for each in chart.happenings)]
+    said = []
+    if kinds:
+        said.append("; ".join(f"{kind.value}: {kind.words}" for kind in kinds))
+    if chart.ahead:
+        said.append("the dashed line with its band: forecast, 95% prediction limits")
+    if together > 1:
+        said.append(f"each point is the mean of up to {together} measurements")
+    text = "; ".join(said)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _happenings(found: Sequence[Happening], across: _Across, box: Box) -> Iterator[Markup]:
+    by_place: dict[float, list[Happening]] = {}
+    for each in found:
+        by_place.setdefault(across.at(each.at), []).append(each)
+    for x, group in sorted(by_place.items()):
+        letters = "".join(dict.fromkeys(each.kind.value for each in group))
+        alert = any(each.kind is MarkKind.ALERT for each in group)
+        class_ = "c-event c-event-alert" if alert else "c-event"
+        yield element(
+            "g",
+            element("title", "; ".join(f"{each.kind.words}: {each.label}" for each in group)),
+            line((x, box.top), (x, box.bottom), class_, "2 4"),
+            text((x, box.top - 4), letters, "middle", class_=f"c-text {class_}-text"),
+        )
+
+
+def _ahead(points: Sequence[TrendPoint], across: _Across, scale: Scale) -> Iterator[Markup]:
+    """Yield the forecast: a band of prediction limits around a dashed line."""
+    placed = [
+        (across.at(each.at), scale.at(each.value), each)
+        for each in points
+        if each.value is not None
+    ]
+    if len(placed) < 2:
+        return
+    pieces = [element("title", f"forecast: {_point_label(placed[-1][2], scale.unit)}")]
+    pieces += _band(placed, scale, series_class(0))
+    drawn = polyline([(x, y) for x, y, _ in placed], f"c-line {series_class(0)}", "2 5")
+    yield element("g", *pieces, drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +386,8 @@ def _summary(chart: Trend) -> str:
         first = f"from {_point_label(known[0], chart.unit)} to " if len(known) > 1 else ""
         sentences.append(f"{one.name}: {counted(len(known), 'measurement')}, {first}{last}.")
     rules = (f"{rule.label} at {format_value(chart.unit, rule.value)}." for rule in chart.rules)
-    return " ".join((*sentences, *rules))
+    ahead = [f"Forecast: {_point_label(chart.ahead[-1], chart.unit)}."] if chart.ahead else []
+    return " ".join((*sentences, *rules, *ahead))
 
 
 def _table(chart: Trend) -> DataTable:

@@ -475,6 +475,10 @@ create table rollup_run (                   -- a side of a run, over all prompts
   tokens_out       integer not null,
   latency_p50_ms   integer,
   latency_p95_ms   integer,                 -- null under 60 answers
+  cost_low         real,                    -- 95% interval of the mean cost of an answer
+  cost_high        real,
+  latency_p50_low  integer,                 -- 95% interval of the median
+  latency_p50_high integer,
   missing          integer not null default 0, -- answers without a score, for an error
   composite_worst  real,                    -- if each of them were worth 0; null if none misses
   composite_best   real,                    -- if each of them were worth 1
@@ -513,6 +517,10 @@ create table rollup_model (                 -- a prompt with a model
   tokens_out       integer not null,
   latency_p50_ms   integer,
   latency_p95_ms   integer,
+  cost_low         real,
+  cost_high        real,
+  latency_p50_low  integer,
+  latency_p50_high integer,
   missing          integer not null default 0,
   composite_worst  real,
   composite_best   real,

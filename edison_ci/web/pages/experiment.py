@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import utc
+from edison_ci.decide.findings import advice_on, findings_of
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import snap
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
-from edison_ci.report.charts.trend import Series, Trend, TrendPoint, trend
+from edison_ci.report.charts.trend import (
+    Happening,
+    MarkKind,
+    Rule,
+    Series,
+    Trend,
+    TrendPoint,
+    trend,
+)
 from edison_ci.report.components import diff_view
 from edison_ci.results.leaderboard import Leaderboard, board_of
 from edison_ci.results.overview import overview_of
@@ -25,7 +35,14 @@ from edison_ci.results.snapshot import (
     measured_experiments,
     objective_of,
 )
-from edison_ci.results.trends import TrendRun, model_trends, points_of
+from edison_ci.results.trends import (
+    ChangeKind,
+    TrendRun,
+    drift_of,
+    floor_of,
+    model_trends,
+    points_of,
+)
 from edison_ci.results.troubles import Trouble, troubles_of
 from edison_ci.results.versions import History, ModelScore, Version, measured_prompts, model_scores
 from edison_ci.spelling import did_you_mean
@@ -55,9 +72,11 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
+    from edison_ci.decide.findings import Finding
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.rollups import Totals
+    from edison_ci.results.trends import DriftFinding
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
@@ -89,6 +108,8 @@ def experiment(context: PageContext) -> Page:
     paging = Paging.of(context.args, count_of(context.connection, name))
     newest = find_run(context.connection, name)
     last = points[-1] if points else None
+    evidence = _evidence(context, name, points) if last else None
+    waits = last is not None and evidence is None and last.run.cells_planned <= MOST_CELLS
     return Page(
         "experiment",
         name,
@@ -103,7 +124,8 @@ def experiment(context: PageContext) -> Page:
             "win": _win_rate(context, last.run) if last else None,
             "days": days,
             "ranges": sorted(RANGES, key=lambda each: (each == "all", len(each))),
-            "charts": _charts(context, shown) if len(shown) > 1 else [],
+            "charts": _charts(context, shown, evidence) if len(shown) > 1 else [],
+            "evidence": evidence,
             "shown": len(shown),
             "measured": len(points),
             "cut_off": len(shown) == _IN_TREND[days],
@@ -118,6 +140,7 @@ def experiment(context: PageContext) -> Page:
         },
         crumbs=(Crumb("Experiments", context.links.to()),),
         area="home",
+        refresh_s=REFRESH_S if waits else None,
     )  # fmt: skip
 
 
@@ -165,16 +188,91 @@ def requested_experiment(context: PageContext) -> str:
     return wanted
 
 
-def _charts(context: PageContext, points: Sequence[TrendRun]) -> list[Markup]:
-    return [fluid_figure(trend, chart) for chart in trends_of(context.connection, points)]
+class Evidence(NamedTuple):
+    """What the runs of an experiment support."""
+
+    drift: DriftFinding | None
+    floor: float | None
+    """The score that it is not to fall below."""
+    findings: tuple[Finding, ...]
+
+
+def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Evidence | None:
+    """Return what the runs support; None while it is computed, or for very large runs."""
+    newest = points[-1].run
+    cells = len(points) * newest.cells_planned
+    if newest.cells_planned > MOST_CELLS:
+        return None
+    project = project_of(context)
+    known = project if project is not None and searchable(project, name) else None
+    floor = floor_of(known.experiments.get(name)) if known is not None else None
+    out = () if known is None else tuple(e for e in known.quarantine.cases if e.experiment == name)
+
+    def work(own: PageContext) -> Evidence:
+        drift = drift_of(own.connection, points, threshold=floor)
+        return Evidence(drift, floor, findings_of(advice_on(own.connection, known, name), drift))
+
+    key = ("evidence", context.links.database, str(context.root), name, floor, out, newest.id,
+           newest.finished_at, len(points))  # fmt: skip
+    if context.synchronous or cells <= INLINE_CELLS:
+        return cached(key, lambda: work(context))
+    return cached_in_background(context, key, work)
+
+
+def _charts(
+    context: PageContext, points: Sequence[TrendRun], evidence: Evidence | None
+) -> list[Markup]:
+    charts = trends_of(context.connection, points)
+    if evidence is not None:
+        ahead = _ahead(points, evidence.drift)
+        rules = () if evidence.floor is None else (Rule("floor", evidence.floor),)
+        charts[0] = replace(charts[0], rules=rules, ahead=ahead)
+    return [fluid_figure(trend, chart) for chart in charts]
+
+
+def _ahead(points: Sequence[TrendRun], drift: DriftFinding | None) -> tuple[TrendPoint, ...]:
+    """Return the forecast on the axis of the chart, where the next runs would come."""
+    path = drift.forecast.path if drift is not None and drift.forecast is not None else ()
+    days = points[-1].day - points[0].day
+    if not path or days <= 0:
+        return ()
+    runs_a_day, last = (len(points) - 1) / days, len(points) - 1
+    return tuple(
+        TrendPoint(
+            at=last + max(0.0, place.time - points[-1].day) * runs_a_day,
+            label=f"{dt.datetime.fromtimestamp(place.time * 86_400, dt.UTC):%Y-%m-%d}",
+            value=place.value,
+            low=place.low,
+            high=place.high,
+        )
+        for place in path
+    )
+
+
+_KINDS = {
+    ChangeKind.PROMPT: MarkKind.PROMPT,
+    ChangeKind.DATA: MarkKind.DATA,
+    ChangeKind.MODEL: MarkKind.MODEL,
+    ChangeKind.SUITE: MarkKind.SUITE,
+}
+
+
+def _happenings(points: Sequence[TrendRun]) -> tuple[Happening, ...]:
+    return tuple(
+        Happening(float(index), _KINDS[kind], f"{point.run.created_at[:10]}, {', '.join(places)}")
+        for index, point in enumerate(points)
+        for kind, places in point.changes.items()
+    )
 
 
 def trends_of(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> list[Trend]:
-    """Return the charts of score, cost and latency from run to run, a line for each model."""
+    """Return the charts of score, cost, latency and errors by run, a line for each model."""
     lines = model_trends(connection, points)
     prompts = {each.prompt for each in lines}
 
-    def series(value: Callable[[Totals], EstimateWithInterval | float | None]) -> list[Series]:
+    def series(
+        value: Callable[[Totals], EstimateWithInterval | Interval | None],
+    ) -> list[Series]:
         return [
             Series(
                 each.model if len(prompts) == 1 else f"{each.model}, {each.prompt}",
@@ -191,26 +289,27 @@ def trends_of(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> lis
         whole = tuple(_trend_point(i, each, each.composite) for i, each in enumerate(points))
         scores = [*scores[: _MOST_LINES - 1], Series("all models", whole)]
     title = "Score of each complete run, with 95% CI"
-    costs = series(lambda totals: totals.answer_cost_microusd)
-    latencies = series(lambda totals: totals.p50_ms)
+    marks = _happenings(points)
+    others = (
+        ("Cost per answer, with 95% CI", lambda totals: totals.answer_cost, Unit.DOLLARS),
+        ("Median latency, with 95% CI", lambda totals: totals.median_latency, Unit.MILLISECONDS),
+        ("Cells that ended in an error, with 95% CI", lambda t: t.error_rate, Unit.SHARE),
+    )
     return [
-        Trend(title, tuple(scores)),
-        Trend("Cost per answer", tuple(costs), Unit.DOLLARS),
-        Trend("Median latency", tuple(latencies), Unit.MILLISECONDS),
+        Trend(title, tuple(scores), happenings=marks),
+        *(Trend(about, tuple(series(of)), unit, happenings=marks) for about, of, unit in others),
     ]
 
 
 def _trend_point(
-    index: int, point: TrendRun, found: EstimateWithInterval | Interval | float | None
+    index: int, point: TrendRun, found: EstimateWithInterval | Interval | None
 ) -> TrendPoint:
-    estimate = found if isinstance(found, int | float) or found is None else found.estimate
-    interval = None if isinstance(found, int | float) else found
     return TrendPoint(
         at=float(index),  # runs come in bursts, which would overlap on a time axis
         label=point.run.created_at[:10],
-        value=estimate,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
+        value=None if found is None else found.estimate,
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
         note="; ".join(_notes(point)),
     )
 

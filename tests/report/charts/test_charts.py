@@ -13,7 +13,16 @@ from edison_ci.report.charts.bars import Bar, Bars, Bin, bars, tenths
 from edison_ci.report.charts.drawing import Drawing, Unit, shorten, width_of
 from edison_ci.report.charts.estimates import Forest, GateLine, forest
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
-from edison_ci.report.charts.trend import Series, Sparkline, Trend, TrendPoint, sparkline, trend
+from edison_ci.report.charts.trend import (
+    Happening,
+    MarkKind,
+    Series,
+    Sparkline,
+    Trend,
+    TrendPoint,
+    sparkline,
+    trend,
+)
 from edison_ci.report.components import figure
 from tests.report.conftest import GOLDEN
 
@@ -113,6 +122,34 @@ def test_a_missing_value_is_a_gap_and_not_a_line() -> None:
     svg = trend(Trend("t", (Series("a", moments),))).svg
     assert svg.count('class="c-line c-s1"') == 2
     assert svg.count("<circle") == 4
+
+
+def test_what_happened_is_a_line_with_its_letter() -> None:
+    moments = tuple(TrendPoint(i, str(i), 0.5) for i in range(4))
+    happened = (
+        Happening(1.0, MarkKind.PROMPT, "day 1, p.md"),
+        Happening(1.0, MarkKind.ALERT, "day 1, drop"),
+        Happening(2.0, MarkKind.MODEL, "day 2, small"),
+    )
+    drawn = trend(Trend("t", (Series("a", moments),), happenings=happened))
+    lines = [g for g in tree(drawn).iter(f"{SVG}g") if g.find(f"{SVG}line") is not None]
+    marked = [g for g in lines if "c-event" in (g.find(f"{SVG}line").get("class") or "")]  # type: ignore[union-attr]  # found above
+    assert [g.find(f"{SVG}text").text for g in marked] == ["P!", "M"]  # type: ignore[union-attr]
+    assert [g.find(f"{SVG}title").text for g in marked] == [  # type: ignore[union-attr]
+        "new prompt version: day 1, p.md; alert opened: day 1, drop",
+        "model changed: day 2, small",
+    ]
+    assert drawn.note == "P: new prompt version; M: model changed; !: alert opened."
+
+
+def test_a_forecast_is_a_band_beyond_the_last_point() -> None:
+    moments = tuple(TrendPoint(i, str(i), 0.9 - 0.01 * i) for i in range(4))
+    ahead = tuple(TrendPoint(3 + i, f"+{i}", 0.87 - 0.01 * i, 0.8, 0.9) for i in range(3))
+    drawn = trend(Trend("t", (Series("a", moments),), ahead=ahead))
+    assert drawn.svg.count("c-band") == 1
+    assert "Forecast: +2: 85" in drawn.svg
+    without = trend(Trend("t", (Series("a", moments),)))
+    assert "c-band" not in without.svg and without.note == ""
 
 
 def test_a_thousand_runs_are_few_points() -> None:
