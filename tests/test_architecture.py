@@ -59,7 +59,7 @@ ONLY_IN = {
         "report/annotations.py",
         "git/repository.py",
     },
-    "cronsim": {"config/experiment.py"},
+    "cronsim": {"config/cron.py"},
     "tiktoken": {"config/tokens.py"},
     "litellm": {"providers/litellm_bridge.py"},
     "xllamacpp": {"providers/local.py"},

@@ -79,6 +79,7 @@ COMMANDS = {
         "Set up", "github:github", "Report on a pull request from a GitHub Actions job."
     ),
     "roles": Entry("Set up", "roles:roles", "Manage who may sign in to the pages."),
+    "schedule": Entry("Set up", "schedule:schedule", "List, edit and carry out schedules of runs."),
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, pause, cancel, resume and merge runs."),

@@ -18,6 +18,8 @@ from pydantic import (
 )
 
 from edison_ci.checks.options import Check, CheckEntry
+from edison_ci.config.cron import HINT as CRON_HINT
+from edison_ci.config.cron import wrong_cron
 from edison_ci.config.model_entry import GridParams
 from edison_ci.config.project import Version
 from edison_ci.plugins import Registry
@@ -455,22 +457,8 @@ class Refine(Shape):
 
 
 def _cron(value: str) -> str:
-    from cronsim import CronSim, CronSimError  # imported only for projects with schedules
-
-    if len(value.split()) != 5:
-        raise wrong(
-            "cron",
-            f"{short(value)} is not five fields",
-            'write minute hour day month weekday, in UTC: "0 9 * * 1-5"',
-        )
-    try:
-        import datetime as dt
-
-        CronSim(value, dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-    except CronSimError as error:
-        said = f"{short(value)} is not a schedule: {str(error).lower()}"
-        hint = 'write minute hour day month weekday, in UTC: "0 9 * * 1-5"'
-        raise wrong("cron", said, hint) from None
+    if (said := wrong_cron(value)) is not None:
+        raise wrong("cron", f"{short(value)} {said}", CRON_HINT)
     return value
 
 
@@ -483,6 +471,9 @@ class Schedule(Shape):
         json_schema_extra={"pattern": r"^\s*\S+(?:\s+\S+){4}\s*$", "examples": ["0 9 * * 1-5"]},
     )
     enabled: bool = Field(True, description="Whether the schedule is active.")
+    budget_usd: Annotated[float, Field(ge=0.01, le=10_000)] | None = Field(
+        None, description="Budget of each run it starts, in dollars; default: stop.budget_usd."
+    )
 
 
 class Alerts(Shape):

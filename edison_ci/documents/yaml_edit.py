@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+()-]+)*|\d{4}-\d{2}-\d{2}")
 _WIDTH = 96
-Given: TypeAlias = "str | list[str] | dict[str, int]"
+Given: TypeAlias = "str | float | bool | list[str] | dict[str, int]"
 _WORDS = frozenset({"null", "true", "false"})
 _COMMENT = re.compile(r"[ \t](#.*)\Z")
 
@@ -34,9 +34,11 @@ def scalar(text: str) -> str:
 
 
 def value(given: Given) -> str:
-    """Return a text, or a list of texts or a map of numbers in brackets, as YAML."""
+    """Return a text or number, or a list of texts or a map of numbers in brackets, as YAML."""
     if isinstance(given, str):
         return scalar(given)
+    if isinstance(given, bool | int | float):
+        return json.dumps(given)
     if isinstance(given, dict):
         return f"{{{', '.join(f'{name}: {number}' for name, number in given.items())}}}"
     return f"[{', '.join(json.dumps(text, ensure_ascii=False) for text in given)}]"
@@ -92,6 +94,30 @@ def without_entry(text: str, key: str, index: int) -> str:
     at = line.index(":", mark.key_column) + 1
     lines[mark.key_line] = f"{line[:at]} []{line[at:]}"
     return "".join([*lines[:start], *lines[end:]])
+
+
+def with_flag(text: str, key: str, index: int, name: str, *, to: bool) -> str:
+    """Return the text with a yes/no value in one entry of the list under a key."""
+    mark = _list(text, key)
+    assert mark is not None, "there is an entry to change"
+    lines, items = text.splitlines(keepends=True), _items(mark)
+    known = items[index].children
+    assert isinstance(known, dict), "the entry is a map"
+    if (place := known.get(name)) is not None:
+        start = _offset(lines, place.line, place.column)
+        return text[:start] + re.sub(r"\A(?:true|false)", json.dumps(to), text[start:])
+    row = f"{name}: {json.dumps(to)}"
+    item = items[index]
+    if lines[item.line][item.column :].startswith("{"):
+        last = max((child.line, child.column) for child in known.values())
+        closing = text.index("}", _offset(lines, *last))
+        return f"{text[:closing].rstrip()}, {row}{text[closing:]}"
+    newline = "\r\n" if "\r\n" in text else "\n"
+    end = _end(lines, items, index)
+    if not lines[end - 1].endswith("\n"):
+        lines[end - 1] += newline
+    column = next(iter(known.values())).key_column
+    return "".join([*lines[:end], f"{' ' * column}{row}{newline}", *lines[end:]])
 
 
 def with_text(text: str, key: str, given: str, *, after: str) -> str:

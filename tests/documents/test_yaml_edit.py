@@ -7,6 +7,7 @@ import pytest
 from edison_ci.documents.yaml_edit import (
     scalar,
     with_entry,
+    with_flag,
     with_listed,
     with_members,
     with_value,
@@ -169,3 +170,18 @@ def test_members_of_a_map_change_and_the_others_stay() -> None:
 )
 def test_a_single_value_becomes_a_list(before: str, after: str) -> None:
     assert with_listed(before, "file", "files", {"path": "y"}) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a:\n- n: x # c\nb: 1\n", "a:\n- n: x # c\n  on: false\nb: 1\n"),
+        ("a:\n- n: x", "a:\n- n: x\n  on: false\n"),
+        ("a:\r\n  - n: x\r\n", "a:\r\n  - n: x\r\n    on: false\r\n"),
+        ("a:\n  - on: true # c\n    n: x\n", "a:\n  - on: false # c\n    n: x\n"),
+        ("a: [{n: x}, {n: y}]\n", "a: [{n: x, on: false}, {n: y}]\n"),
+        ("a: [{n: x, on: true}] # c\n", "a: [{n: x, on: false}] # c\n"),
+    ],
+)
+def test_a_flag_of_an_entry_is_set_where_it_is_or_added(before: str, after: str) -> None:
+    assert with_flag(before, "a", 0, "on", to=False) == after

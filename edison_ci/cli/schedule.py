@@ -1,0 +1,300 @@
+"""edison schedule: schedules of runs, listed, edited and carried out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci import utc
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
+from edison_ci.cli.terminal import ODD, StyledText, Terminal
+from edison_ci.config.cron import HINT, in_words, next_fire, shortest_gap, wrong_cron
+from edison_ci.config.experiment import Schedule
+from edison_ci.config.load import find_root
+from edison_ci.errors import UsageError
+from edison_ci.operate.schedules import (
+    add_schedule,
+    enable_schedule,
+    find_schedule,
+    read_schedules,
+    remove_schedule,
+)
+from edison_ci.operate.site import open_site
+
+if TYPE_CHECKING:
+    from edison_ci.operate.schedules import Scheduled, ScheduleFiles
+    from edison_ci.operate.site import Site
+
+_DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
+PRESETS: dict[str, tuple[str, str]] = {
+    "5m": ("every-5-minutes", "*/5 * * * *"),
+    "10m": ("every-10-minutes", "*/10 * * * *"),
+    "15m": ("every-15-minutes", "*/15 * * * *"),
+    "30m": ("every-30-minutes", "*/30 * * * *"),
+    "hour": ("hourly", "MINUTE * * * *"),
+    "6h": ("every-6-hours", "MINUTE */6 * * *"),
+    "12h": ("every-12-hours", "MINUTE */12 * * *"),
+    "day": ("daily", "MINUTE HOUR * * *"),
+    "weekday": ("weekdays", "MINUTE HOUR * * 1-5"),
+    **{day: (f"{day}s", f"MINUTE HOUR * * {number}") for number, day in enumerate(_DAYS)},
+    "month": ("monthly", "MINUTE HOUR 1 * *"),
+}
+"""Presets: the name of the schedule, and its cron with places for a time of day."""
+_WITHOUT_TIME = ("5m", "10m", "15m", "30m")
+
+
+@click.group(cls=EdisonGroup)
+def schedule() -> None:
+    """List, edit and carry out schedules of runs.
+
+    Schedules are in the experiment files, under `schedule`. Their times are in UTC, and do not
+    follow daylight saving time.
+
+    Examples:
+      edison schedule add support-reply --every weekday --at 07:30
+      edison schedule list
+      edison schedule disable weekdays
+    """
+
+
+@schedule.command("list", cls=EdisonCommand)
+@click.pass_obj
+def list_schedules(state: CliState) -> None:
+    """List the schedules: when they are due, in words, and when next.
+
+    Works even if other files are invalid.
+
+    Examples:
+      edison schedule list
+      edison schedule list --json
+    """
+    terminal, site = Terminal(state), _site(state)
+    files, now = read_schedules(site), site.clock()
+    if terminal.json:
+        schedules = [_schedule_json(each, now) for each in files.schedules]
+        broken = [{"file": path, "message": each.message} for path, each in files.broken]
+        terminal.document({"schedules": schedules, "broken": broken})
+        return
+    if not files.schedules:
+        terminal.note("no schedules; add one with: edison schedule add --every day")
+    for name in dict.fromkeys(each.experiment for each in files.schedules):
+        terminal.result(StyledText(name, bold=True))
+        for each in files.schedules:
+            if each.experiment == name:
+                _show_schedule(terminal, each, now)
+    for path, problem in files.broken:
+        terminal.note(StyledText("not read: ", ODD), f"{path}: {problem.message}")
+
+
+def _show_schedule(terminal: Terminal, each: Scheduled, now: dt.datetime) -> None:
+    off = "" if each.active else ", archived" if each.archived else ", disabled"
+    budget = each.entry.budget_usd
+    cost = f", at most ${budget:g} each" if budget is not None else ""
+    mark = StyledText(off, ODD) if off else ""
+    terminal.result(
+        "  ", StyledText(each.name, bold=True), f": {in_words(each.entry.cron)}", cost, mark
+    )
+    coming = next_fire(each.entry.cron, now) if each.active else None
+    if coming is not None:
+        terminal.result(f"    next  {both_times(coming)}")
+
+
+@schedule.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option(
+    "--every", type=click.Choice([*PRESETS]), metavar="PRESET", help="A preset, see below."
+)
+@click.option("--at", metavar="HH:MM", help="Time of day in UTC; default: 09:00.")
+@click.option("--cron", metavar="CRON", help="Five fields, UTC: minute hour day month weekday.")
+@click.option("--name", metavar="NAME", help="Name of the schedule; default: that of the preset.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0.01, 10_000),
+    metavar="USD",
+    help="Budget of each run in dollars; default: stop.budget_usd.",
+)
+@click.option("--disabled", is_flag=True, help="Add it without enabling it.")
+@click.pass_obj
+def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Add a schedule to an experiment.
+
+    Presets: 5m, 10m, 15m, 30m, hour, 6h, 12h, day, weekday, monday to sunday, month. The entry is
+    added to the experiment's file; comments and the rest of the file stay as they are. EXPERIMENT
+    may be left out if there is one.
+
+    Examples:
+      edison schedule add --every day
+      edison schedule add support-reply --every monday --at 06:30 --budget 2
+      edison schedule add support-reply --cron "0 */6 * * 1-5" --name often
+    """
+    terminal, site = Terminal(state), _site(state)
+    name, cron = _chosen(given["every"], given["at"], given["cron"])
+    wanted = {"name": given["name"] or name, "cron": cron, "enabled": not given["disabled"]}
+    entry = _entry(wanted, given["budget"])
+    added = add_schedule(site, experiment, entry)
+    if terminal.json:
+        terminal.document({"added": _schedule_json(added, site.clock())})
+        return
+    terminal.result(f"{added.full_name} added to {added.path}: {in_words(entry.cron)}")
+    _explain_times(terminal, added, site.clock())
+    gap = shortest_gap(entry.cron)
+    if gap is not None and gap < dt.timedelta(minutes=5):
+        terminal.note("it is due more often than every 5 minutes, which GitHub does not offer")
+
+
+def _entry(wanted: dict[str, Any], budget: float | None) -> Schedule:
+    more = (
+        {} if budget is None else {"budget_usd": int(budget) if budget == int(budget) else budget}
+    )
+    try:
+        return Schedule.model_validate({**wanted, **more})
+    except ValueError:
+        raise UsageError(
+            f"{wanted['name']!r} is not a name",
+            hint="use letters, digits, '.', '_' and '-', such as nightly",
+        ) from None
+
+
+def _chosen(every: str | None, at: str | None, cron: str | None) -> tuple[str, str]:
+    """Return name and cron of a new schedule from the options."""
+    if (every is None) == (cron is None):
+        raise UsageError(
+            "give either --every or --cron", hint="such as --every day, or --cron '0 9 * * 1-5'"
+        )
+    if cron is not None:
+        if at is not None:
+            raise UsageError("--at has no effect with --cron", hint="write the time in --cron")
+        if (said := wrong_cron(cron)) is not None:
+            raise UsageError(f"{cron!r} {said}", hint=HINT)
+        return "custom", " ".join(cron.split())
+    assert every is not None, "one of the two is given"
+    name, pattern = PRESETS[every]
+    if at is not None and every in _WITHOUT_TIME:
+        raise UsageError(f"--every {every} has no time of day", hint="leave out --at")
+    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", at or "09:00")
+    if found is None:
+        raise UsageError(f"{at!r} is not a time of day", hint="write HH:MM in UTC, such as 06:30")
+    hour, minute = int(found[1]), int(found[2]) if at or "HOUR" in pattern else 0
+    return name, pattern.replace("MINUTE", str(minute)).replace("HOUR", str(hour))
+
+
+def _explain_times(terminal: Terminal, each: Scheduled, now: dt.datetime) -> None:
+    coming = next_fire(each.entry.cron, now)
+    if not each.active:
+        terminal.note(f"it is disabled; enable it with: edison schedule enable {each.full_name}")
+    elif coming is not None:
+        terminal.note(f"next {both_times(coming)}")
+    if coming is not None and _shifts(coming):
+        terminal.note("times are in UTC: here they shift by an hour with daylight saving time")
+
+
+def _shifts(time: dt.datetime) -> bool:
+    """Whether the local time zone has daylight saving time in that year."""
+    offsets = {
+        dt.datetime(time.year, month, 1, tzinfo=dt.UTC).astimezone().utcoffset()
+        for month in range(1, 13)
+    }
+    return len(offsets) > 1
+
+
+@schedule.command(cls=EdisonCommand)
+@optional_first("EXPERIMENT", "NAME")
+@click.pass_obj
+def remove(state: CliState, names: tuple[str | None, str]) -> None:
+    """Remove a schedule from its experiment's file.
+
+    EXPERIMENT may be left out if one experiment has a schedule of that name. What it did before
+    stays in its history.
+
+    Examples:
+      edison schedule remove weekdays
+      edison schedule remove support-reply weekdays
+    """
+    terminal, site = Terminal(state), _site(state)
+    found = _find(read_schedules(site), names)
+    remove_schedule(site, found)
+    if terminal.json:
+        terminal.document({"removed": _schedule_json(found, site.clock())})
+        return
+    terminal.result(f"{found.full_name} removed from {found.path}")
+
+
+@schedule.command(cls=EdisonCommand)
+@optional_first("EXPERIMENT", "NAME")
+@click.pass_obj
+def enable(state: CliState, names: tuple[str | None, str]) -> None:
+    """Enable a schedule.
+
+    EXPERIMENT may be left out if one experiment has a schedule of that name.
+
+    Examples:
+      edison schedule enable weekdays
+    """
+    _switch(state, names, to=True)
+
+
+@schedule.command(cls=EdisonCommand)
+@optional_first("EXPERIMENT", "NAME")
+@click.pass_obj
+def disable(state: CliState, names: tuple[str | None, str]) -> None:
+    """Disable a schedule; it stays in its file.
+
+    A run that it has started goes on. EXPERIMENT may be left out if one experiment has a schedule
+    of that name.
+
+    Examples:
+      edison schedule disable weekdays
+      edison schedule disable support-reply weekdays
+    """
+    _switch(state, names, to=False)
+
+
+def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None:
+    terminal, site = Terminal(state), _site(state)
+    found = _find(read_schedules(site), names)
+    changed = enable_schedule(site, found, to=to)
+    again = _find(read_schedules(site), (found.experiment, found.name))
+    if terminal.json:
+        terminal.document({"schedule": _schedule_json(again, site.clock()), "changed": changed})
+        return
+    word = "enabled" if to else "disabled"
+    terminal.result(
+        f"{found.full_name} {'is' if changed else 'was'} {word}{'' if changed else ' already'}"
+    )
+    if to:
+        _explain_times(terminal, again, site.clock())
+
+
+def _find(files: ScheduleFiles, names: tuple[str | None, str]) -> Scheduled:
+    return find_schedule(files, *names)
+
+
+def _site(state: CliState) -> Site:
+    return open_site(state.enter_project(find_root(state.folder)))
+
+
+def both_times(time: dt.datetime) -> str:
+    """Return a time in UTC, and in local time where that differs."""
+    local = time.astimezone()
+    if not local.utcoffset():
+        return f"{time:%Y-%m-%d %H:%M} UTC"
+    day = "" if local.date() == time.date() else f"{local:%Y-%m-%d} "
+    return f"{time:%Y-%m-%d %H:%M} UTC ({day}{local:%H:%M} local time)"
+
+
+def _schedule_json(each: Scheduled, now: dt.datetime) -> dict[str, Any]:
+    coming = next_fire(each.entry.cron, now) if each.active else None
+    return {
+        "experiment": each.experiment,
+        "name": each.name,
+        "file": each.path,
+        "cron": each.entry.cron,
+        "words": in_words(each.entry.cron),
+        "enabled": each.entry.enabled,
+        "active": each.active,
+        "budget_usd": each.entry.budget_usd,
+        "next": None if coming is None else utc.timestamp(coming),
+    }

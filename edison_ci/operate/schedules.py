@@ -1,0 +1,272 @@
+"""Schedules of the experiments: read from their files, and edited there with comments kept.
+
+Each experiment file is read alone, so that a broken one does not hide the schedules of the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.project_files import ProjectFiles, only_errors
+from edison_ci.documents.files import WorkingTree, read, replace_file
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.yaml_edit import with_entry, with_flag, without_entry
+from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.errors import Location, UsageError
+from edison_ci.operate.site import Role
+from edison_ci.spelling import did_you_mean
+from edison_ci.store.audit import write_audit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from edison_ci.config.experiment import ExperimentFile, Schedule
+    from edison_ci.documents.marks import Json
+    from edison_ci.errors import Problem
+    from edison_ci.operate.site import Actor, Site
+
+_KEY = "schedule"
+MOST = 20
+"""The most schedules of one experiment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A schedule of an experiment."""
+
+    experiment: str
+    path: str
+    """Of the experiment's file, from the root of the project."""
+    index: int
+    """Its place in the list there."""
+    entry: Schedule
+    archived: bool = False
+    """Whether its experiment is archived, and so never runs."""
+
+    @property
+    def name(self) -> str:
+        """The name in its experiment."""
+        return self.entry.name
+
+    @property
+    def full_name(self) -> str:
+        """The name in the project."""
+        return f"{self.experiment}/{self.entry.name}"
+
+    @property
+    def active(self) -> bool:
+        """Whether it starts runs."""
+        return self.entry.enabled and not self.archived
+
+
+class ScheduleFiles(NamedTuple):
+    """The schedules of all experiments that can be read."""
+
+    schedules: tuple[Scheduled, ...] = ()
+    experiments: tuple[tuple[str, str], ...] = ()
+    """Name and path of every readable experiment."""
+    broken: tuple[tuple[str, Problem], ...] = ()
+    """Files that cannot be read, each with its first problem."""
+
+
+def read_schedules(site: Site) -> ScheduleFiles:
+    """Return the schedules of the project, and the experiment files that are not valid."""
+    tree = WorkingTree(site.root)
+    paths = ProjectFiles(tree).in_folder(site.file.paths.experiments, (".yaml", ".yml"))
+    found: list[Scheduled] = []
+    known: list[tuple[str, str]] = []
+    broken: list[tuple[str, Problem]] = []
+    for path in paths:
+        file, problem = read_experiment(tree, path)
+        if problem is not None:
+            broken.append((path, problem))
+        if file is None:
+            continue
+        known.append((file.experiment, path))
+        found += [
+            Scheduled(file.experiment, path, index, entry, file.archived)
+            for index, entry in enumerate(file.schedule)
+        ]
+    return ScheduleFiles(tuple(found), tuple(known), tuple(broken))
+
+
+def read_experiment(tree: WorkingTree, path: str) -> tuple[ExperimentFile | None, Problem | None]:
+    """Return an experiment file without the files that it names, and its first error."""
+    files = ProjectFiles(tree)
+    found = files.experiment(path)
+    errors = only_errors(files.problems)
+    if found is None or errors:
+        return None, errors[0]
+    return found[0], None
+
+
+def find_schedule(files: ScheduleFiles, experiment: str | None, name: str) -> Scheduled:
+    """Return the schedule of a name; raises UsageError that names those there are."""
+    if experiment is None and "/" in name:
+        experiment, _, name = name.partition("/")
+    same = [s for s in files.schedules if experiment in (None, s.experiment) and s.name == name]
+    if len(same) > 1:
+        hint = f"name one: {', '.join(each.full_name for each in same)}"
+        raise UsageError(f"several experiments have a schedule {name!r}", hint=hint)
+    if same:
+        return same[0]
+    if experiment is not None and experiment not in dict(files.experiments):
+        raise _no_experiment(files, experiment)
+    there = [s for s in files.schedules if experiment in (None, s.experiment)]
+    known = [each.name if experiment else each.full_name for each in there]
+    whose = f" of {experiment}" if experiment else ""
+    hint = did_you_mean(name, known, label="schedules") if known else "add one: schedule add"
+    raise UsageError(f"there is no schedule {name!r}{whose}", hint=hint)
+
+
+def _no_experiment(files: ScheduleFiles, name: str) -> UsageError:
+    known = [each for each, _ in files.experiments]
+    hint = did_you_mean(name, known, label="experiments")
+    for path, problem in files.broken:
+        if path.rpartition("/")[2].partition(".")[0] == name:
+            return UsageError(
+                f"{path} is not valid: {problem.message}",
+                hint="fix the file first; see: edison validate",
+                where=problem.where,
+            )
+    return UsageError(f"there is no experiment {name!r}", hint=hint)
+
+
+def find_file(files: ScheduleFiles, experiment: str | None) -> tuple[str, str]:
+    """Return name and path of an experiment, or of the only one; raises UsageError."""
+    known = dict(files.experiments)
+    if experiment is None:
+        if len(known) != 1:
+            hint = f"name one: {', '.join(known)}" if known else "see: edison validate"
+            raise UsageError(f"which experiment? The project has {len(known)}", hint=hint)
+        experiment = next(iter(known))
+    if experiment not in known:
+        raise _no_experiment(files, experiment)
+    return experiment, known[experiment]
+
+
+# --- edits ----------------------------------------------------------------------------------------
+
+
+def add_schedule(site: Site, experiment: str | None, entry: Schedule) -> Scheduled:
+    """Add a schedule to the file of an experiment, with an audit row."""
+    files = read_schedules(site)
+    experiment, path = find_file(files, experiment)
+    known = [each for each in files.schedules if each.experiment == experiment]
+    if any(each.name == entry.name for each in known):
+        raise UsageError(
+            f"{experiment} has a schedule {entry.name!r} already",
+            hint="give another name with --name, or remove that one first",
+        )
+    if len(known) >= MOST:
+        raise UsageError(f"{experiment} has {MOST} schedules already", hint="remove one first")
+    given = _written(entry)
+    added = Scheduled(experiment, path, len(known), entry)
+
+    def edit(text: str) -> str:
+        return with_entry(text, _KEY, given)
+
+    def wanted(before: list[Json]) -> list[Json]:
+        return [*before, given]
+
+    change = _Change("schedule add", added.full_name, path, after=given)
+    _apply(site, None, change, edit, wanted)
+    return added
+
+
+def remove_schedule(site: Site, found: Scheduled) -> None:
+    """Remove a schedule from its file, with an audit row."""
+
+    def edit(text: str) -> str:
+        return without_entry(text, _KEY, found.index)
+
+    def wanted(before: list[Json]) -> list[Json]:
+        return [each for place, each in enumerate(before) if place != found.index]
+
+    before = _written(found.entry)
+    change = _Change("schedule remove", found.full_name, found.path, before=before)
+    _apply(site, None, change, edit, wanted)
+
+
+def enable_schedule(site: Site, found: Scheduled, *, to: bool, actor: Actor | None = None) -> bool:
+    """Enable or disable a schedule in its file; return whether that changed anything."""
+    action = "schedule enable" if to else "schedule disable"
+
+    def edit(text: str) -> str:
+        return with_flag(text, _KEY, found.index, "enabled", to=to)
+
+    def wanted(before: list[Json]) -> list[Json]:
+        changed = list(before)
+        entry = changed[found.index]
+        assert isinstance(entry, dict), "an entry that was read is a map"
+        changed[found.index] = {**entry, "enabled": to}
+        return changed
+
+    if found.entry.enabled == to:
+        _admit(site, actor, action, found.full_name)
+        return False
+    change = _Change(action, found.full_name, found.path)
+    _apply(site, actor, change, edit, wanted)
+    return True
+
+
+def _written(entry: Schedule) -> dict[str, Any]:
+    found: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True)
+    if entry.budget_usd is not None and entry.budget_usd.is_integer():
+        found["budget_usd"] = int(entry.budget_usd)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change as the audit tells it, and the file that it is made in."""
+
+    action: str
+    entity: str
+    path: str
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+def _admit(site: Site, actor: Actor | None, action: str, entity: str) -> Actor:
+    return site.admit(site.actor() if actor is None else actor, Role.EDITOR, action, entity)
+
+
+def _apply(
+    site: Site,
+    actor: Actor | None,
+    change: _Change,
+    edit: Callable[[str], str],
+    wanted: Callable[[list[Json]], list[Json]],
+) -> None:
+    """Write the edited file if exactly the list has changed as wanted; raises UsageError."""
+    actor = _admit(site, actor, change.action, change.entity)
+    text = read(WorkingTree(site.root), change.path).decode("utf-8-sig")
+    before = _value(text, change.path)
+    try:
+        changed = edit(text)
+        after = _value(changed, change.path)
+    except (Fault, ValueError, IndexError):
+        after = None
+    known = before.get(_KEY) if before else None
+    goal = wanted(known if isinstance(known, list) else [])
+    if after is None or after != {**(before or {}), _KEY: goal}:
+        raise UsageError(
+            f"{change.path} is written in a way that cannot be edited safely",
+            hint="edit it by hand; `edison admin schema experiment` shows its format",
+            where=Location(change.path),
+        )
+    row = site.entry(actor, change.action, change.entity, before=change.before, after=change.after)
+    site.results.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(
+        site.root / change.path,
+        changed.encode("utf-8"),
+        just_before=lambda: write_audit(site.results, row),
+    )
+
+
+def _value(text: str, path: str) -> dict[str, Json] | None:
+    value = read_yaml(text, path).value
+    return value if isinstance(value, dict) else None
