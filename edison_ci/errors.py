@@ -10,6 +10,7 @@
     ├── IncompleteRun         3     shards of a run are missing, or not finished
     ├── CallFailed            3     a model did not answer
     ├── ForgeError            3     GitHub refused, was unavailable, or returned an unknown reply
+    ├── DeliveryError         3     a notification was not accepted
     ├── OutOfBudget           4     a budget has no room for the next call
     └── Interrupted         130     the user stopped it
 
@@ -211,6 +212,26 @@ class ForgeError(EdisonError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.fault, self.status = fault, status
+
+
+class DeliveryError(EdisonError):
+    """A notification was not accepted."""
+
+    exit_code = ExitCode.NOT_MEASURED
+    code = "delivery"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        retry_after_s: float | None = None,
+        this_message: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
+        self.this_message = this_message
+        """Whether this message was refused, so that others may be accepted."""
 
 
 class ConfigError(EdisonError):

@@ -25,8 +25,18 @@ settings:
   monthly_budget_usd: 500
 members: [{github: ada, email: ada@example.com, role: owner}]
 notifications:
-  - {on: [alert, budget], webhook_env: HOOK, format: slack}
-  - {on: [run_failed], smtp: {host_env: MAIL, from: a@b.example, to: [c@d.example]}}
+  - {name: chat, on: [alert, budget], webhook_env: HOOK, format: slack}
+  - {name: program, on: [run_completed], webhook_env: HOOK, secret_env: SIGN, texts: false}
+  - {name: issues, on: [alert], github_issues: true}
+  - name: mail
+    on: [run_failed]
+    smtp:
+      host_env: MAIL
+      from: a@b.example
+      to: [c@d.example]
+      user_env: MAIL_USER
+      password_env: MAIL_PASSWORD
+      starttls: true
 """,
     "models": """
 version: 1

@@ -110,6 +110,9 @@ COMMANDS = {
         "alerts:alerts",
         "Check for falls, errors and other conditions that need attention.",
     ),
+    "notifications": Entry(
+        "Results", "notifications:notifications", "List, test and send notifications."
+    ),
     "costs": Entry("Results", "costs:costs", "Show spending and how much of each budget is used."),
     "bisect": Entry(
         "Results", "bisect:bisect", "Find the commit that broke a case.", "experiments"

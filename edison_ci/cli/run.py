@@ -20,6 +20,7 @@ from edison_ci.api.evaluation import (
 from edison_ci.cli import sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
+from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.pick import pick_option, require_terminal, walk
 from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
@@ -30,6 +31,7 @@ from edison_ci.execute.run_options import RunOptions, RunOutcome
 from edison_ci.numeric import counted
 from edison_ci.operate.provenance import recording_doubts
 from edison_ci.operate.sessions import require_editor
+from edison_ci.operate.site import Site
 from edison_ci.plan.plan import outside_sentences
 from edison_ci.plan.selection import Selection, Shard, parse_shard
 from edison_ci.providers.replay import open_recording, refuse_unwritable, write_recording
@@ -406,6 +408,7 @@ def finish(
         if terminal.json:
             found = [] if reader is None else [RunResult(reader, find_run(reader, i)) for i in ids]
             terminal.document(document(found, code, [end.progress for end in ended], dropped))
+    deliver_briefly(terminal, Site(project.root, project.file))
     if code:
         raise click.exceptions.Exit(code)
 

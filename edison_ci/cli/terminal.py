@@ -97,6 +97,11 @@ class Terminal:
         return self._state.json
 
     @property
+    def offline(self) -> bool:
+        """Whether --offline is set."""
+        return self._state.offline
+
+    @property
     def color(self) -> bool:
         """Whether stderr shows colors."""
         return _color_wanted(self._state, sys.stderr)

@@ -142,9 +142,31 @@ class Member(Shape):
 class Smtp(Shape):
     """A mail server."""
 
-    host_env: EnvName = Field(description="Variable with host:port.")
+    host_env: EnvName = Field(
+        description="Variable with host:port; port 587 or 25 with STARTTLS, 465 with TLS."
+    )
     sender: Email = Field(alias="from", description="Sender address.")
     to: Annotated[tuple[Email, ...], items(1, 50), UNIQUE] = Field(description="Recipients.")
+    user_env: EnvName | None = Field(None, description="Variable with the user name.")
+    password_env: EnvName | None = Field(None, description="Variable with the password.")
+    starttls: bool = Field(
+        True, description="Whether to refuse a server without TLS; loopback needs none."
+    )
+
+    @model_validator(mode="after")
+    def _signs_in_with_both(self) -> Self:
+        if (self.user_env is None) != (self.password_env is None):
+            given, other = (
+                ("user_env", "password_env")
+                if self.password_env is None
+                else ("password_env", "user_env")
+            )
+            said = f"smtp has {given} and no {other}"
+            raise wrong("smtp", said, f"add {other}, or remove {given}", at=(given,))
+        if self.password_env is not None and not self.starttls:
+            said = "a password is never sent without TLS"
+            raise wrong("smtp", said, "remove starttls: false", at=("starttls",))
+        return self
 
 
 Occasion = Literal[
@@ -156,17 +178,31 @@ Occasion = Literal[
     "review_needed",
     "schedule_missed",
 ]
+WITH_CONDITION = frozenset({"alert", "budget", "schedule_missed"})
+"""Occasions that begin and end, so that an issue can be opened and closed for them."""
 
 
 class Notification(Shape):
     """A recipient of notifications."""
 
-    model_config = ConfigDict(json_schema_extra=one_of_keys("webhook_env", "smtp"))
+    model_config = ConfigDict(json_schema_extra=one_of_keys("webhook_env", "smtp", "github_issues"))
 
+    name: Name = Field(description="Name of the recipient, for commands and lists.")
     on: Annotated[tuple[Occasion, ...], items(1, 7), UNIQUE] = Field(description="Occasions.")
     webhook_env: EnvName | None = Field(None, description="Variable with the URL to post to.")
     smtp: Smtp | None = Field(None, description="Mail server.")
-    format: Literal["json", "slack"] = Field("json", description="Format of the webhook body.")
+    github_issues: Literal[True] | None = Field(
+        None, description="Open an issue for each alert, and close it when the alert ends."
+    )
+    format: Literal["json", "slack", "teams"] = Field(
+        "json", description="Format of the webhook body."
+    )
+    secret_env: EnvName | None = Field(
+        None, description="Variable with the secret that signs the webhook; format json only."
+    )
+    texts: bool = Field(
+        False, description="Whether texts of prompts, cases and answers may be sent."
+    )
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
@@ -174,9 +210,23 @@ class Notification(Shape):
             self,
             "webhook_env",
             "smtp",
+            "github_issues",
             of="a notification",
-            add="webhook_env: NAME_OF_VARIABLE or smtp: {...}",
+            add="webhook_env: NAME_OF_VARIABLE, smtp: {...} or github_issues: true",
         )
+        webhook = self.webhook_env is not None
+        if self.secret_env is not None and not (webhook and self.format == "json"):
+            said = "only a webhook with format json is signed"
+            raise wrong("signature", said, "remove secret_env", at=("secret_env",))
+        if self.format != "json" and not webhook:
+            said = f"format {self.format} is for webhooks"
+            raise wrong("format", said, "remove format", at=("format",))
+        if self.github_issues:
+            for index, occasion in enumerate(self.on):
+                if occasion not in WITH_CONDITION:
+                    said = f"{occasion} has no end, so an issue for it would stay open"
+                    hint = f"use {', '.join(sorted(WITH_CONDITION))}"
+                    raise wrong("occasion", said, hint, at=("on", index))
         return self
 
 
@@ -205,6 +255,21 @@ class ProjectFile(Shape):
     notifications: Annotated[tuple[Notification, ...], items(0, 100)] = Field(
         (), description="Notifications."
     )
+
+    @model_validator(mode="after")
+    def _each_recipient_once(self) -> Self:
+        seen: dict[str, int] = {}
+        for index, recipient in enumerate(self.notifications):
+            first = seen.setdefault(recipient.name.casefold(), index)
+            if first != index:
+                said = f"{short(recipient.name)} is the name of two recipients"
+                hint = f"entry {first + 1} has it already; choose another"
+                raise wrong("duplicate", said, hint, at=("notifications", index, "name"))
+            if recipient.texts and self.settings.private:
+                said = "settings.private keeps texts on this machine"
+                at = ("notifications", index, "texts")
+                raise wrong("private", said, "remove texts: true", at=at)
+        return self
 
     @model_validator(mode="after")
     def _each_member_once(self) -> Self:

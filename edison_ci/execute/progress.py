@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
@@ -17,7 +18,7 @@ from edison_ci.providers.client import BudgetUsage
 from edison_ci.records import RunStatus
 from edison_ci.store.cells import done_cells
 from edison_ci.store.ledger import SpendingCap, booked
-from edison_ci.store.runs import events, note_event
+from edison_ci.store.runs import add_event, events, note_event
 
 if TYPE_CHECKING:
     import sqlite3
@@ -167,7 +168,12 @@ class ProgressReporter:
                 if used >= self._alert_at:
                     self._alerted.add(cap.name)
                     self._context.on_alert(cap.name, used)
-                    self._write("cost:alert", {"budget": cap.name, "used": used})
+                    self._budget.writer.submit(partial(self._note_alert, cap, used))
+
+    def _note_alert(self, cap: SpendingCap, used: float, connection: sqlite3.Connection) -> None:
+        run_id, data = self._budget.run_id, {"budget": cap.name, "used": used}
+        self._context.record_alert(connection, run_id, cap, used)
+        add_event(connection, run_id, "cost:alert", data, self._budget.now())
 
     def _write(self, kind: str, data: dict[str, Any]) -> None:
         self._budget.writer.submit(note_event(self._budget.run_id, kind, data, self._budget.now()))

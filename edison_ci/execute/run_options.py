@@ -149,6 +149,12 @@ class RunContext:
     on_progress: Callable[[Progress], None] = lambda _: None
     on_alert: Callable[[str, float], None] = lambda _budget, _used: None
     """Called once for each budget that is nearly used up, with the share that is used."""
+    record_alert: Callable[[sqlite3.Connection, str, SpendingCap, float], None] = (
+        lambda _connection, _run, _cap, _used: None
+    )
+    """Called with a run's id in the transaction that notes such a budget."""
+    record_end: Callable[[sqlite3.Connection, str], None] = lambda _connection, _run: None
+    """Called with a run's id in the transaction that ends, fails or pauses it."""
     on_interim: Callable[[InterimAnalysis, bool], None] = lambda _interim, _more: None
     """Called after an interim analysis, with whether the run goes on."""
     on_wait: Callable[[str], None] = lambda _run: None

@@ -801,9 +801,21 @@ class Session:
                 change["reused"] = reused(state.reader, state.run_id)
             if step is RunStatus.COMPLETED and state.options.refines:
                 step = RunStatus.REFINING  # the loop completes it
-            await state.writer.write(move_run(state.run_id, step, self._now(), **change))
+            moved = move_run(state.run_id, step, self._now(), **change)
+            await state.writer.write(partial(self._move, state.run_id, moved, step == status))
         await reporter.end(status, progress)
         return RunOutcome(state.run_id, status, code, progress, state.stored_answers)
+
+    def _move(
+        self,
+        run_id: str,
+        moved: Callable[[sqlite3.Connection], None],
+        last: bool,
+        connection: sqlite3.Connection,
+    ) -> None:
+        moved(connection)
+        if last:
+            self._context.record_end(connection, run_id)
 
     def _ending(self, state: _RunState, progress: Progress) -> tuple[RunStatus, ExitCode]:
         most = self._experiment.file.max_errors

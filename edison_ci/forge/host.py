@@ -172,7 +172,7 @@ def _refuse_unsafe(url: str) -> None:
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         host, parts = "", urlsplit("")
-    encrypted = parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
+    encrypted = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
     plain = not (parts.username or parts.password or parts.query or parts.fragment)
     if not (host and encrypted and plain):
         raise UsageError(
@@ -182,7 +182,8 @@ def _refuse_unsafe(url: str) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

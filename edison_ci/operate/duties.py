@@ -21,6 +21,7 @@ from edison_ci.errors import BusyError, EdisonError
 from edison_ci.numeric import counted, duration
 from edison_ci.operate.alert_check import check_alerts
 from edison_ci.operate.maintenance import gc, make_daily_backup, preview_gc
+from edison_ci.operate.notifications import deliver
 from edison_ci.operate.site import BY_ITSELF, Site, open_site
 from edison_ci.store.database import open_for_change
 from edison_ci.store.duties import DutyEnd, DutyState, begin_duty, end_duty, stored_duties
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 DAY_S = 86_400
 _ALERTS_S = 300
+_DELIVER_S = 60
 _RETRY_S = 300
 """A duty that was not done is tried again after this time, or after its period if that is less."""
 _LOOK_S = 5.0
@@ -59,6 +61,8 @@ class Duty:
 def duties_of(site: Site) -> tuple[Duty, ...]:
     """Return the duties of a project, as its settings have them."""
     found = [Duty("alerts", _ALERTS_S, _check_alerts)]
+    if site.file.notifications:
+        found.append(Duty("notifications", _DELIVER_S, _deliver))
     if site.file.settings.retention_days:
         found.append(Duty("retention", DAY_S, _apply_retention))
     if site.file.settings.backups:
@@ -69,6 +73,12 @@ def duties_of(site: Site) -> tuple[Duty, ...]:
 def _check_alerts(site: Site) -> str:
     done = check_alerts(site)
     return f"{counted(len(done.opened), 'alert')} opened, {len(done.closed):,} closed"
+
+
+def _deliver(site: Site) -> str:
+    found = deliver(site)
+    failed = f", {len(found.problems):,} not accepted" if found.problems else ""
+    return f"{found.sent:,} sent{failed}"
 
 
 def _apply_retention(site: Site) -> str:

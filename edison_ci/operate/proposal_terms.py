@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.config.prices import PriceTable
+    from edison_ci.config.project import Notification
 
 
 # Only a run writes results, locks and copies: answers in a committed results file would count as
@@ -136,6 +137,13 @@ def base_trust(root: Path, environ: Mapping[str, str] = os.environ) -> TrustFile
     return _terms(root, read_event(environ)).trust
 
 
+def base_notifications(
+    root: Path, environ: Mapping[str, str] = os.environ
+) -> tuple[Notification, ...]:
+    """Return the recipients of notifications that the base of a proposal names."""
+    return _terms(root, read_event(environ)).notifications
+
+
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this is a job for a proposal; elsewhere the trust of its own files applies."""
     if not environ.get("GITHUB_EVENT_NAME"):
@@ -154,6 +162,7 @@ class BaseTerms(NamedTuple):
     models: tuple[Model, ...] = ()
     prices: PriceTable | None = None
     limits: BaseLimits | None = None
+    notifications: tuple[Notification, ...] = ()
 
 
 @cache
@@ -196,7 +205,9 @@ def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:
     except Fault:
         prices = load_prices()
     limits = limits_of(header, stops, terms.trust.budget_usd_max)
-    return terms._replace(models=models, prices=prices, limits=limits)
+    return terms._replace(
+        models=models, prices=prices, limits=limits, notifications=header.notifications
+    )
 
 
 def _code_of(tree: CommitTree, trust: TrustFile) -> Path:

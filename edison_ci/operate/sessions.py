@@ -18,6 +18,7 @@ from edison_ci.execute.session import Session
 from edison_ci.operate.own_results import claim_new_results
 from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.run_notices import note_budget, note_end
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
 from edison_ci.sanitize import in_actions
@@ -57,8 +58,15 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
     def provider(model: Model) -> Provider:
         return programs.provider(model) if model.provider == "command" else called(model)
 
-    job = job_cap(terms, os.environ)
-    return RunContext(provider, _grading, advice=advice("every answer is stored"), job=job)
+    site = Site(project.root, project.file)
+    return RunContext(
+        provider,
+        _grading,
+        advice=advice("every answer is stored"),
+        job=job_cap(terms, os.environ),
+        record_end=lambda connection, run_id: note_end(connection, site, run_id),
+        record_alert=lambda connection, *fact: note_budget(connection, site, *fact),
+    )
 
 
 def advice(then: str) -> str:

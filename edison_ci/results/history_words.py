@@ -238,6 +238,10 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "alerts ack": _alert("acknowledged"),
     "alerts mute": _muted,
     "alerts unmute": _text("ended the mute of"),
+    "notifications test": lambda entry: f"sent a test to {entry.entity}: {entry.after}",
+    "notification given up": lambda entry: (
+        f"gave up telling {entry.entity} of {entry.after['occasion']}: {entry.after['error']}"
+    ),
     "gc": lambda entry: f"removed texts older than {entry.after['cutoff'][:10]}",
     "cache clear": _text("cleared cached answers of"),
     "db upgrade": _text("upgraded"),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Sequence
 
+    from edison_ci.store.ledger import SpendingCap
+
 MOVES: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus(status): frozenset(map(RunStatus, following.split()))
     for status, following in {
@@ -383,6 +385,19 @@ def count_events(connection: sqlite3.Connection, run_id: str) -> int:
 def _event(row: tuple[Any, ...]) -> Event:
     seq, time, run_id, kind, data = row
     return Event(seq, time, run_id, kind, json.loads(data))
+
+
+def was_budget_alerted(
+    connection: sqlite3.Connection, run: Run, cap: SpendingCap, *, since: str
+) -> bool:
+    """Whether a run reported since a time that a budget, which it shares, is nearly used up."""
+    row = connection.execute(
+        "select 1 from event e join run r on r.id = e.run_id where e.type = 'cost:alert' "
+        "and e.time >= ? and json_extract(e.data, '$.budget') = ? "
+        "and (r.experiment = ? or ? = 'project') limit 1",
+        (since, cap.name, run.experiment, cap.scope),
+    ).fetchone()
+    return row is not None
 
 
 def note_event(

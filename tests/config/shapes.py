@@ -173,7 +173,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     },
     "Member": {"github": "ada", "role": "owner"},
     "ModelUse": {"use": "small"},
-    "Notification": {"on": ["alert"], "webhook_env": "HOOK"},
+    "Notification": {"name": "ops", "on": ["alert"], "webhook_env": "HOOK"},
     "QuarantinedCase": {
         "experiment": "hello",
         "case": "ada",

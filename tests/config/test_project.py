@@ -87,38 +87,76 @@ def test_somebody_is_a_member_once_whatever_the_case_of_the_name() -> None:
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
-        ("on: [alert]\nwebhook_env: HOOK\n", []),
-        ("on: [alert]\nsmtp: {host_env: M, from: a@b.example, to: [c@d.example]}\n", []),
+        ("name: a\non: [alert]\nwebhook_env: HOOK\n", []),
+        ("name: a\non: [alert]\nsmtp: {host_env: M, from: a@b.example, to: [c@d.example]}\n", []),
         (
-            "on: [alert]\n",
+            "name: a\non: [alert]\n",
             [
-                "1:1: a notification needs exactly one of webhook_env or smtp; this has none "
-                "(add webhook_env: NAME_OF_VARIABLE or smtp: {...})"
+                "1:1: a notification needs exactly one of webhook_env, smtp or github_issues; this "
+                "has none (add webhook_env: NAME_OF_VARIABLE, smtp: {...} or github_issues: true)"
             ],
         ),
         (
-            "on: [alert]\nwebhook_env: HOOK\n"
+            "name: a\non: [alert]\nwebhook_env: HOOK\n"
             "smtp: {host_env: M, from: a@b.example, to: [c@d.example]}\n",
             [
-                "3:7: a notification needs exactly one of webhook_env or smtp; "
+                "4:7: a notification needs exactly one of webhook_env, smtp or github_issues; "
                 "this has webhook_env and smtp (write one entry for each)"
             ],
         ),
         (
-            "on: [alert, budget, alert]\nwebhook_env: HOOK\n",
-            ["1:21: 'alert' is listed twice (remove one)"],
+            "name: a\non: [alert, budget, alert]\nwebhook_env: HOOK\n",
+            ["2:21: 'alert' is listed twice (remove one)"],
         ),
         (
-            "on: [alert]\nsmtp: {host_env: M, from: me, to: [you]}\n",
+            "name: a\non: [alert]\nsmtp: {host_env: M, from: me, to: [you]}\n",
             [
-                "2:27: 'me' is not an e-mail address (write name@example.com)",
-                "2:36: 'you' is not an e-mail address (write name@example.com)",
+                "3:27: 'me' is not an e-mail address (write name@example.com)",
+                "3:36: 'you' is not an e-mail address (write name@example.com)",
             ],
+        ),
+        (
+            "name: a\non: [run_failed]\ngithub_issues: true\n",
+            [
+                "2:6: run_failed has no end, so an issue for it would stay open "
+                "(use alert, budget, schedule_missed)"
+            ],
+        ),
+        (
+            "name: a\non: [alert]\nwebhook_env: HOOK\nformat: slack\nsecret_env: S\n",
+            ["5:13: only a webhook with format json is signed (remove secret_env)"],
+        ),
+        (
+            "name: a\non: [alert]\ngithub_issues: true\nformat: teams\n",
+            ["4:9: format teams is for webhooks (remove format)"],
+        ),
+        (
+            "name: a\non: [alert]\nsmtp: {host_env: M, from: a@b.example, to: [c@d.example], "
+            "user_env: U}\n",
+            ["3:69: smtp has user_env and no password_env (add password_env, or remove user_env)"],
+        ),
+        (
+            "name: a\non: [alert]\nsmtp: {host_env: M, from: a@b.example, to: [c@d.example], "
+            "user_env: U, password_env: P, starttls: false}\n",
+            ["3:99: a password is never sent without TLS (remove starttls: false)"],
         ),
     ],
 )
 def test_a_notification_goes_one_way(text: str, messages: list[str]) -> None:
     assert said(Notification, text) == messages
+
+
+def test_each_recipient_has_a_name_of_its_own_and_private_texts_stay_here() -> None:
+    one = "  - {name: a, on: [alert], webhook_env: HOOK}\n"
+    two = "  - {name: A, on: [alert], github_issues: true}\n"
+    assert said(ProjectFile, f"{HEAD}notifications:\n{one}{two}") == [
+        "5:12: 'A' is the name of two recipients (entry 1 has it already; choose another)"
+    ]
+    texts = one.replace("HOOK", "HOOK, texts: true")
+    private = f"{HEAD}settings: {{private: true}}\nnotifications:\n{texts}"
+    assert said(ProjectFile, private) == [
+        "5:54: settings.private keeps texts on this machine (remove texts: true)"
+    ]
 
 
 @pytest.mark.parametrize("version", ["true", "1.0", '"1"', "null", "[1]"])

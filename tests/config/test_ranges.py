@@ -27,7 +27,7 @@ from edison_ci.config.experiment import (
 )
 from edison_ci.config.model_entry import GridParams, Limits, Params
 from edison_ci.config.models import DEFAULT_PARAMS, MAX_CONFIGURATIONS
-from edison_ci.config.project import Defaults, Notification, ProjectFile, Settings, slug
+from edison_ci.config.project import Defaults, Notification, ProjectFile, Settings, Smtp, slug
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.rubric import SCALES, WEIGHT_TOLERANCE, Calibration, Criterion, RubricFile
 from edison_ci.config.trust import TrustedCode, TrustFile
@@ -218,6 +218,8 @@ CONTRACT = [
     Promise(Settings, "private", {}, False),
     Promise(Settings, "monthly_budget_usd", {}, None),
     Promise(Notification, "format", {}, "json"),
+    Promise(Notification, "texts", {}, False),
+    Promise(Smtp, "starttls", {}, True),
     # section 3, models.yaml
     Promise(Params, "temperature", between(0, 2)),
     Promise(Params, "max_tokens", between(1, 100_000)),

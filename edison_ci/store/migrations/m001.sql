@@ -406,6 +406,23 @@ create table suggestion_comment (           -- comments on a suggestion; append-
 ) strict;
 create index suggestion_comment_by_suggestion on suggestion_comment (suggestion, id);
 
+create table notification (                 -- outbox: what people are told, and whether it was sent
+  id         text primary key,              -- sent with it: receivers drop a second one by it
+  recipient  text not null,                 -- its name in edison.yaml
+  occasion   text not null,                 -- alert, budget, run_failed, ..., or digest
+  message    text not null,                 -- JSON, by notification.schema.json
+  -- waiting: not sent yet; digested: sent as part of the digest; failed: given up
+  state      text not null check (state in ('waiting', 'sent', 'digested', 'failed')),
+  attempts   integer not null default 0,    -- times that sending it failed
+  error      text not null default '',      -- why it failed the last time
+  digest     text references notification (id), -- the message it is part of; null for none
+  created_at text not null,
+  due_at     text not null,                 -- next attempt
+  done_at    text                           -- when it was sent or given up
+) strict;
+create index notification_waiting on notification (due_at) where state = 'waiting';
+create index notification_done on notification (recipient, done_at) where done_at is not null;
+
 create table loop (                         -- prompts that are measured and refined again and again
   id              text primary key,
   experiment      text not null,
