@@ -98,5 +98,11 @@ def alert_overview(
     )
 
 
+def alerted_experiments(connection: sqlite3.Connection) -> list[str]:
+    """Return the experiments that ever had an alert, by name; '' stands for the machine."""
+    rows = connection.execute("select distinct experiment from alert order by experiment")
+    return [name for (name,) in rows]
+
+
 def _entry(alert: Alert, mutes: Sequence[Mute]) -> AlertEntry:
     return AlertEntry(alert, next((mute for mute in mutes if mute.covers(alert)), None))

@@ -255,6 +255,7 @@ AREAS = (
     Area("datasets", "Datasets", ("datasets",)),
     Area("models", "Models", ("models",)),
     Area("costs", "Costs", ("costs",)),
+    Area("alerts", "Alerts", ("alerts",)),
     Area("audit", "Audit", ("audit",)),
 )
 """The navigation of every page."""

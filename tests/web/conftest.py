@@ -108,7 +108,7 @@ class Stored:
         found += [f"/run/{run}/grade", f"/run/{run}/grade?scale=thumbs&only=flagged&agreement=1"]
         found += [f"/run/{run}/grade?scale=0-1&only=all", "/loops"]
         found += [f"/loop/{each}" for (each,) in self.rows("select id from loop")]
-        found += ["/audit"]
+        found += ["/alerts", "/audit"]
         return [prefix + each for each in found]
 
     def forms(self) -> list[str]:

@@ -283,6 +283,8 @@ def every_form(desk: ReviewSite, one: Suggestion) -> list[tuple[str, str, dict[s
         (f"{page}/reject", "review reject", {**seen, "reason": "no"}),
         (f"{page}/comment", "review comment", {"text": "hm"}),
         (f"{page}/edited", "review edit", {"text": "x"}),
+        ("/alert/1/ack", "alerts ack", {"note": "x"}),
+        ("/alert/1/mute", "alerts mute", {"hours": "1"}),
     ]
 
 
@@ -296,9 +298,9 @@ def test_a_role_that_may_not_is_refused_and_audited(desk: ReviewSite) -> None:
         assert f"{ADA} is a viewer" in Read(answer.text).text
         (actor, known_by, did, entity, after) = desk.audit()[-1]
         assert (actor, known_by, did) == (ADA, "git", f"refused: {action}")
-        assert entity in (f"cell {desk.cell('c0')}", f"suggestion {one.id}")
+        assert entity in (f"cell {desk.cell('c0')}", f"suggestion {one.id}", "alert 1")
         assert "needs a" in after
-    assert len(desk.audit()) == 6
+    assert len(desk.audit()) == 8
     page = desk.get(f"/suggestion/{one.id}").text
     assert "is a viewer" in Read(page).text
     assert f"/suggestion/{one.id}/approve" not in re.findall(r"<button.*", page)

@@ -231,7 +231,7 @@ def _happenings(found: Sequence[Happening], across: _Across, box: Box) -> Iterat
             "g",
             element("title", "; ".join(f"{each.kind.words}: {each.label}" for each in group)),
             line((x, box.top), (x, box.bottom), class_, "2 4"),
-            text((x, box.top - 4), letters, "middle", class_=f"c-text {class_}-text"),
+            text((x, box.top - 4), letters, "middle", class_=f"c-text{' c-event-text' * alert}"),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,7 @@ from edison_ci.report.charts.trend import (
     trend,
 )
 from edison_ci.report.components import diff_view
+from edison_ci.results.alerts import alert_overview
 from edison_ci.results.leaderboard import Leaderboard, board_of
 from edison_ci.results.overview import overview_of
 from edison_ci.results.rollups import totals_by_model
@@ -62,6 +64,7 @@ from edison_ci.web.page_context import (
     run_results,
     with_liveness,
 )
+from edison_ci.web.pages.alerts import banner
 from edison_ci.web.pages.prompt_editor import may_edit
 from edison_ci.web.pages.run import judge_findings_of
 from edison_ci.web.workspace import git_state, project_of, searchable
@@ -85,6 +88,8 @@ RANGES = ("30", "7", "all")
 """Days that the charts of an experiment show; the first one if none is asked for."""
 _IN_TREND = {"7": 60, "30": 60, "all": 80}
 """Most runs that the charts of each range show, the newest ones."""
+_MOST_MARKS = 100
+"""Closed alerts that the charts mark, the newest ones."""
 _MOST_LINES = 6
 """Models that a chart can tell apart."""
 
@@ -137,6 +142,7 @@ def experiment(context: PageContext) -> Page:
             "paging": paging,
             "loops": loops_by_experiment(context.connection).get(name, 0),
             "waiting": open_suggestions(context.connection).get(name, 0),
+            "alerts": banner(context, name),
         },
         crumbs=(Crumb("Experiments", context.links.to()),),
         area="home",
@@ -222,12 +228,32 @@ def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Ev
 def _charts(
     context: PageContext, points: Sequence[TrendRun], evidence: Evidence | None
 ) -> list[Markup]:
-    charts = trends_of(context.connection, points)
+    opened = _alert_marks(context, points)
+    charts = [
+        replace(chart, happenings=(*chart.happenings, *opened))
+        for chart in trends_of(context.connection, points)
+    ]
     if evidence is not None:
         ahead = _ahead(points, evidence.drift)
         rules = () if evidence.floor is None else (Rule("floor", evidence.floor),)
         charts[0] = replace(charts[0], rules=rules, ahead=ahead)
     return [fluid_figure(trend, chart) for chart in charts]
+
+
+def _alert_marks(context: PageContext, points: Sequence[TrendRun]) -> tuple[Happening, ...]:
+    """Return a mark at the newest run before each alert that was opened."""
+    name, now = points[0].run.experiment, utc.timestamp(context.now)
+    found = alert_overview(context.connection, now, name, past=_MOST_MARKS)
+    times = [point.run.created_at for point in points]
+    return tuple(
+        Happening(
+            max(0.0, float(bisect_right(times, entry.alert.opened_at) - 1)),
+            MarkKind.ALERT,
+            f"{entry.alert.opened_at[:10]}, {entry.alert.level} {entry.alert.condition.words}",
+        )
+        for entry in (*found.open, *found.past)
+        if entry.alert.opened_at >= times[0]
+    )
 
 
 def _ahead(points: Sequence[TrendRun], drift: DriftFinding | None) -> tuple[TrendPoint, ...]:

@@ -35,6 +35,7 @@ from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.figures import fluid_figure
 from edison_ci.web.formats import status_word
 from edison_ci.web.page_context import Page, PageContext, Paging, run_results
+from edison_ci.web.pages.alerts import banner
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def home(context: PageContext) -> Page:
             "recent": run_results(context, recent_ids(context.connection, _RECENT)),
             "days": DAYS,
             "waiting": open_suggestions(context.connection),
+            "alerts": banner(context),
             "total_cost": booked(context.connection, "project", since),
         },
         area="home",
