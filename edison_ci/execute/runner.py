@@ -30,6 +30,7 @@ from edison_ci.records import CellStatus, Request, Side
 from edison_ci.store.answers import newest_time
 from edison_ci.store.cells import CellRow, cell_id, finish_cells, is_done
 from edison_ci.store.judgments import ComparisonRow, store_comparisons
+from edison_ci.telemetry.spans import CellSpan, cell_span
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -281,7 +282,12 @@ class Runner:
         """Fill a cell unless it is done, and have it compared with its counterparts."""
         cell_id = id_of_cell(self._run_id, task)
         if self.done_before is None or not is_done(self.done_before, cell_id):
-            cell = await self._fill(work.answer, task, cell_id)
+            about = CellSpan(
+                cell_id, task.case.id, task.prompt.id, work.name, task.side, task.repeat
+            )
+            with cell_span(about) as span:
+                cell = await self._fill(work.answer, task, cell_id)
+                span.graded(cell.status, cell.composite, cell.components)
             await self._buffer.put(cell)
             self.progress.cells[cell.status] += 1
             self.progress.done_by_client[work.name] += 1

@@ -65,6 +65,7 @@ from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import snapshot_of
 from edison_ci.results.spending import reused_answers, stored_reuse
 from edison_ci.safety.redaction import redactor
+from edison_ci.store.audit import add_audit
 from edison_ci.store.batches import open_batches
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import booked, phase_costs, reclaim
@@ -76,6 +77,7 @@ from edison_ci.store.liveness import (
 )
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
 from edison_ci.store.writer import Writer
+from edison_ci.telemetry.spans import run_span
 
 if TYPE_CHECKING:
     import sqlite3
@@ -494,12 +496,37 @@ class Session:
                 new = self._new(run_id, plan, options, owner.id)
                 if stored is not None:
                     new = stored.mark(new)
-                writer.submit(start_run(new)).result()
+                action = "run" if options.regrade is None else "regrade"
+                begun = self._audited(start_run(new), run_id, action, options.regrade)
+                writer.submit(begun).result()
             newer = self._newer_than(options, resumed)
             state = _RunState(
                 run_id, writer, reader, owner, project, plan, options, newer, resumed, stored
             )
             return run_in_loop(self._execute(state))
+
+    def _audited(
+        self,
+        operation: Callable[[sqlite3.Connection], None],
+        run_id: str,
+        action: str,
+        of: str | None = None,
+    ) -> Callable[[sqlite3.Connection], None]:
+        """Return the operation with a row in the audit, in the same transaction.
+
+        Trials and imported answers have none: the refinement and the import have one.
+        """
+        audit, context = self._context.audit, self._context
+        if audit is None or not context.gated or context.answers is not None:
+            return operation
+        after = None if of is None else {"of": of}
+        entry = replace(audit(action, self._experiment.id, after), run_id=run_id)
+
+        def audited(connection: sqlite3.Connection) -> None:
+            operation(connection)
+            add_audit(connection, entry)
+
+        return audited
 
     def _stored_answers(
         self, project: Project, options: RunOptions, stack: ExitStack
@@ -584,6 +611,13 @@ class Session:
     # --- inside the event loop --------------------------------------------------------------------
 
     async def _execute(self, state: _RunState) -> RunOutcome:
+        options = state.options
+        with run_span(state.run_id, self._experiment.id, options.trigger) as span:
+            outcome = await self._work_through(state)
+            span.ended(outcome.status)
+            return outcome
+
+    async def _work_through(self, state: _RunState) -> RunOutcome:
         await self._begin(state)
         async with AsyncExitStack() as stack:
             clients, cells = self._clients(state), self._work(state)
@@ -699,6 +733,8 @@ class Session:
             await state.writer.write(died)
         fresh = {"owner": state.owner.id, "stopped_by": None, "verdict": None}
         begin = move_run(state.run_id, RunStatus.EXECUTING, self._now(), **fresh)
+        if resumed is not None:
+            begin = self._audited(begin, state.run_id, "resume")
         await state.writer.write(begin)
 
     async def _listen(self, state: _RunState, stop: StopHandler) -> None:

@@ -22,6 +22,7 @@ from edison_ci.operate.run_notices import note_budget, note_end
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
 from edison_ci.sanitize import in_actions
+from edison_ci.telemetry.export import exporting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.outputs import ImportedAnswers
     from edison_ci.execute.run_options import RunTarget
     from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
 
 T = TypeVar("T")
@@ -64,9 +66,14 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
         _grading,
         advice=advice("every answer is stored"),
         job=job_cap(terms, os.environ),
+        audit=partial(_audit_entry, site),
         record_end=lambda connection, run_id: note_end(connection, site, run_id),
         record_alert=lambda connection, *fact: note_budget(connection, site, *fact),
     )
+
+
+def _audit_entry(site: Site, action: str, experiment: str, after: Any) -> AuditEntry:
+    return site.entry(site.actor(), action, experiment, after=after)
 
 
 def advice(then: str) -> str:
@@ -113,7 +120,7 @@ class SessionFactory:
         if (recording := self.recording) is not None:
             context = replace(context, provider_for=lambda _: recording)
         context = replace(context, answers=self.answers)
-        with self.hooks() as hooks:
+        with self._exporting(target.project), self.hooks() as hooks:
             context = replace(context, **{"advice": advice(RESUMES), **hooks})
             project = apply_base_terms(target.project)
             yield Session(project, target.experiment, context, against=target.against)
@@ -122,5 +129,8 @@ class SessionFactory:
     def context(self, project: Project, loop: SpendingCap | None = None) -> Iterator[RunContext]:
         """Yield the context of a refinement, optionally within the budget of a loop."""
         context = run_context(project, offline=self.offline)
-        with self.hooks() as hooks:
+        with self._exporting(project), self.hooks() as hooks:
             yield replace(context, **{"advice": advice(REPEATS), **hooks}, loop=loop)
+
+    def _exporting(self, project: Project) -> AbstractContextManager[None]:
+        return exporting(offline=self.offline, private=project.file.settings.private)

@@ -31,6 +31,7 @@ from edison_ci.store.ledger import (
     reserve,
     settle,
 )
+from edison_ci.telemetry.spans import call_span
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -293,8 +294,12 @@ class Budgeted:
         clock = asyncio.get_running_loop().time
         sent = clock()
         try:
-            completion = await self._inner.complete(request)
-            completion = sanitize_completion(completion, budget.redact, embedding=request.embedding)
+            with call_span(request, self.model, self._phase) as span:
+                completion = await self._inner.complete(request)
+                completion = sanitize_completion(
+                    completion, budget.redact, embedding=request.embedding
+                )
+                span.answered(completion)
             self._usual_s += _SHARE_OF_CALL * (clock() - sent - self._usual_s)
             return completion
         except asyncio.CancelledError:

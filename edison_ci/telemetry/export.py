@@ -1,0 +1,314 @@
+"""The exporter of spans, metrics and evaluations, over OTLP with HTTP and protobuf.
+
+The standard variables of OpenTelemetry configure it (`OTEL_EXPORTER_OTLP_ENDPOINT`, ..._HEADERS,
+`OTEL_SERVICE_NAME`, ...); without an endpoint nothing is imported. Spans are sent by threads of
+their own: a collector that hangs or is gone delays no run and fails none. What does not fit the
+queue is dropped, and at the end what is left gets a few seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from edison_ci import __version__
+from edison_ci.contracts import CallError
+from edison_ci.documents.secrets import redacted
+from edison_ci.extras import faults_of, install_command
+from edison_ci.records import CellStatus
+from edison_ci.sanitize import line
+from edison_ci.telemetry import conventions as names
+from edison_ci.telemetry.spans import is_recording, record_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from edison_ci.records import Completion, Request
+    from edison_ci.telemetry.spans import CellSpan, Evaluation
+
+logger = logging.getLogger(__name__)
+
+_ENDPOINTS = ("", "TRACES_", "METRICS_", "LOGS_")
+_FLUSH_S = 5.0
+"""Longest wait at the end of a command for what was not sent yet."""
+_CAPTURES = frozenset({"true", "1", "span_only", "span_and_event"})
+
+
+def is_configured() -> bool:
+    """Whether the environment names a collector."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT") for signal in _ENDPOINTS)
+
+
+@contextmanager
+def exporting(*, offline: bool = False, private: bool = False) -> Iterator[None]:
+    """Export what happens in the block, if the environment names a collector.
+
+    With `private`, texts are not sent whatever the environment says.
+    """
+    if is_recording() or offline or not is_configured():
+        yield
+        return
+    if faults := faults_of("otel"):
+        logger.warning(
+            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but spans cannot be exported",
+            extra={"reason": faults[0], "hint": f"install it: {install_command('otel')}"},
+        )
+        yield
+        return
+    captures = os.environ.get(names.CAPTURE, "").lower() in _CAPTURES and not private
+    recorder = OtlpRecorder(captures=captures)
+    record_with(recorder)
+    try:
+        yield
+    finally:
+        record_with(None)
+        recorder.close()
+
+
+class _Complaints(logging.Handler):
+    """Keeps what the library complains of, which would otherwise be on stderr, many times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.count, self.last = 0, ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count, self.last = self.count + 1, record.getMessage()
+
+
+class OtlpRecorder:
+    """Records spans with the SDK of OpenTelemetry."""
+
+    def __init__(self, *, captures: bool) -> None:
+        # Takes 0.2 s to import, and belongs to an extra.
+        from opentelemetry import context, trace
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        self.captures, self._trace, self._context = captures, trace, context
+        self._complaints = _Complaints()
+        library = logging.getLogger("opentelemetry")
+        library.handlers[:], library.propagate = [self._complaints], False
+        told = OTELResourceDetector().detect()  # OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES
+        ours = {"service.name": "edison", "service.version": __version__}
+        resource = Resource.create(ours).merge(told)
+        self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._logs = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        self._logs.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter()))
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+        self._metrics = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        self._tracer = self._traces.get_tracer("edison_ci", __version__)
+        self._events = self._logs.get_logger("edison_ci", __version__)
+        meter = self._metrics.get_meter("edison_ci", __version__)
+        self._duration = meter.create_histogram(
+            names.DURATION,
+            unit="s",
+            description="GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS_S,
+        )
+        self._tokens = meter.create_histogram(
+            names.TOKENS,
+            unit="{token}",
+            description="Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=names.TOKENS_BUCKETS,
+        )
+
+    @contextmanager
+    def run(self, run_id: str, experiment: str, trigger: str) -> Iterator[_Span]:
+        """Open the span of a run."""
+        attributes = {
+            names.RUN_ID: run_id, names.EXPERIMENT: experiment, names.TRIGGER: trigger,
+        }  # fmt: skip
+        with self._open(f"run {experiment}", attributes) as span:
+            span.inherited = {names.RUN_ID: run_id, names.EXPERIMENT: experiment}
+            yield span
+
+    @contextmanager
+    def cell(self, cell: CellSpan) -> Iterator[_Span]:
+        """Open the span of a cell."""
+        attributes = {
+            names.CELL_ID: cell.id,
+            names.CASE: cell.case,
+            names.PROMPT: cell.prompt,
+            names.MODEL: cell.model,
+            names.SIDE: cell.side,
+            names.REPEAT: cell.repeat,
+        }
+        with self._open(f"cell {cell.case}", attributes) as span:
+            span.inherited |= {names.CELL_ID: cell.id}
+            yield span
+
+    @contextmanager
+    def call(self, request: Request, model: str, phase: str) -> Iterator[_Span]:
+        """Open the span of a call, and record its duration and tokens at the end."""
+        operation = names.EMBEDDINGS if request.embedding else names.CHAT
+        common = {
+            names.OPERATION: operation,
+            names.PROVIDER: names.PROVIDERS.get(request.provider, request.provider),
+            names.REQUEST_MODEL: request.model,
+        }
+        attributes: dict[str, Any] = {**common, names.MODEL: model, names.PHASE: phase}
+        for parameter, (name, number) in names.PARAMETERS.items():
+            value = request.params.get(parameter)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                attributes[name] = number(value)
+        if request.response_format is not None:
+            attributes[names.OUTPUT_TYPE] = "json"
+        if self.captures:
+            attributes[names.INPUT_MESSAGES] = _messages(
+                {"role": m.role, "parts": [{"type": "text", "content": redacted(m.content)}]}
+                for m in request.messages
+            )
+        started = time.perf_counter()
+        with self._open(f"{operation} {request.model}", attributes, client=True) as span:
+            span.common = common
+            try:
+                yield span
+            except BaseException as error:
+                span.fail(error)
+                raise
+            finally:
+                self._duration.record(time.perf_counter() - started, span.common)
+                for kind, count in span.tokens.items():
+                    self._tokens.record(count, {**span.common, names.TOKEN_TYPE: kind})
+
+    @contextmanager
+    def _open(
+        self, name: str, attributes: dict[str, Any], *, client: bool = False
+    ) -> Iterator[_Span]:
+        trace, outer = self._trace, self._context.get_value(_KEY)
+        assert outer is None or isinstance(outer, _Span)
+        inherited = {} if outer is None else outer.inherited
+        kind = trace.SpanKind.CLIENT if client else trace.SpanKind.INTERNAL
+        span = self._tracer.start_span(name, kind=kind, attributes={**inherited, **attributes})
+        opened = _Span(self, span, outer, dict(inherited))
+        token = self._context.attach(self._context.set_value(_KEY, opened, self._set(span)))
+        try:
+            yield opened
+        except CallError as error:  # another exception only puts a cell off
+            opened.fail(error)
+            raise
+        finally:
+            self._context.detach(token)
+            span.end()
+
+    def _set(self, span: Any) -> Any:
+        return self._trace.set_span_in_context(span)
+
+    def mark_error(self, span: Any) -> None:
+        """Set the status of a span to error."""
+        span.set_status(self._trace.Status(self._trace.StatusCode.ERROR))
+
+    def evaluate(self, span: Any, part: Evaluation) -> None:
+        """Record one part of a grade as an event of the call that it is about."""
+        attributes: dict[str, Any] = {names.EVALUATION_NAME: part.name}
+        if part.score is not None:
+            attributes[names.EVALUATION_SCORE] = float(part.score)
+        if part.passed is not None:
+            attributes[names.EVALUATION_LABEL] = "pass" if part.passed else "fail"
+        if self.captures and part.reason:
+            attributes[names.EVALUATION_EXPLANATION] = redacted(part.reason)
+        self._events.emit(
+            timestamp=time.time_ns(),
+            context=self._set(span),
+            event_name=names.EVALUATION,
+            attributes=attributes,
+        )
+
+    def close(self) -> None:
+        """Send what is left, within a few seconds, and say once if that failed."""
+        providers: list[Callable[[], object]] = [
+            self._traces.shutdown, self._logs.shutdown, self._metrics.shutdown,
+        ]  # fmt: skip
+        threads = [threading.Thread(target=end, daemon=True) for end in providers]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + _FLUSH_S
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        late = any(thread.is_alive() for thread in threads)
+        if late or self._complaints.count:
+            reason = self._complaints.last or f"the collector did not answer within {_FLUSH_S:g} s"
+            data = {"reason": line(redacted(reason))}
+            logger.warning("not all spans and metrics could be exported", extra=data)
+
+
+_KEY = "edison-span"
+
+
+def _messages(messages: Any) -> str:
+    return json.dumps(list(messages), ensure_ascii=False)
+
+
+class _Span:
+    """An open span, with what its children inherit."""
+
+    def __init__(
+        self, recorder: OtlpRecorder, span: Any, outer: _Span | None, inherited: dict[str, Any]
+    ) -> None:
+        self._recorder, self._span, self._outer = recorder, span, outer
+        self.inherited = inherited
+        self.common: dict[str, Any] = {}
+        """Attributes of metrics."""
+        self.tokens: dict[str, int] = {}
+        self._answer: Any = None
+        """Span of the call whose answer is graded."""
+
+    def answered(self, completion: Completion) -> None:
+        """Note the answer to a call."""
+        attributes: dict[str, Any] = {
+            names.FINISH_REASONS: [str(completion.finish_reason)],
+            names.CACHE_READ_TOKENS: completion.cached_in or None,
+            names.CACHE_WRITE_TOKENS: completion.written_in or None,
+            names.INPUT_TOKENS: completion.tokens_in,
+            names.OUTPUT_TOKENS: completion.tokens_out,
+            names.RESPONSE_MODEL: completion.served_model or None,
+        }
+        if self._recorder.captures:
+            parts = [{"type": "text", "content": redacted(completion.text)}]
+            told = {"role": "assistant", "parts": parts, "finish_reason": completion.finish_reason}
+            attributes[names.OUTPUT_MESSAGES] = _messages([told])
+        self._span.set_attributes({k: v for k, v in attributes.items() if v is not None})
+        if completion.served_model:
+            self.common = {**self.common, names.RESPONSE_MODEL: completion.served_model}
+        counted = {"input": completion.tokens_in, "output": completion.tokens_out}
+        self.tokens = {kind: count for kind, count in counted.items() if count is not None}
+        if self._outer is not None and self._outer._answer is None:
+            self._outer._answer = self._span
+
+    def fail(self, error: BaseException) -> None:
+        """Note the error with which a call ended; its text may quote what was sent."""
+        kind = str(error.kind) if isinstance(error, CallError) else type(error).__name__
+        self.common = {**self.common, names.ERROR_TYPE: kind}
+        self._span.set_attribute(names.ERROR_TYPE, kind)
+        self._recorder.mark_error(self._span)
+
+    def graded(self, status: str, score: float | None, parts: Sequence[Evaluation]) -> None:
+        """Note the grade of a cell, and each of its parts as an event."""
+        self._span.set_attribute(names.STATUS, status)
+        if status == CellStatus.ERROR:
+            self._recorder.mark_error(self._span)
+        if score is not None:
+            self._span.set_attribute(names.SCORE, float(score))
+        for part in parts:
+            self._recorder.evaluate(self._answer or self._span, part)
+
+    def ended(self, status: str) -> None:
+        """Note how a run ended."""
+        self._span.set_attribute(names.STATUS, status)
