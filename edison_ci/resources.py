@@ -19,6 +19,8 @@ KINDS = (
     "trust",
 )
 """The kinds of project files, each with a schema."""
+MESSAGES = ("notification",)
+"""Other things with a schema: what is sent to programs."""
 
 
 def resource_folder(kind: str) -> Path:

@@ -17,7 +17,7 @@ from edison_ci.config.prompt import Input
 from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.resources import KINDS
+from edison_ci.resources import KINDS, MESSAGES
 from tests.bad_files import BAD, PLACES, BadFile, bad_files, minimal, problems_in
 from tests.config.shapes import all_shapes, property_entry, property_schema, validator_for
 from tests.conftest import EXAMPLES, MINIMAL, ROOT
@@ -38,7 +38,7 @@ def validator(kind: str) -> Draft7Validator:
 # --- the files ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MESSAGES])
 def test_the_published_schema_is_the_generated_one(kind: str) -> None:
     published = (PUBLISHED / file_name(kind)).read_text(encoding="utf-8")
     assert published == text_of(kind), "run: python -m edison_ci.config.schema schemas"
@@ -48,10 +48,11 @@ def test_there_is_a_schema_for_each_of_the_ten_kinds_and_no_other(tmp_path: Path
     assert len(KINDS) == 11
     write_schemas(tmp_path / "new")
     written = {path.name for path in (tmp_path / "new").iterdir()}
-    assert written == {path.name for path in PUBLISHED.iterdir()} == {file_name(k) for k in KINDS}
+    published = {path.name for path in PUBLISHED.iterdir()}
+    assert written == published == {file_name(kind) for kind in (*KINDS, *MESSAGES)}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MESSAGES])
 def test_a_schema_is_draft_07_and_says_what_it_is_for(kind: str) -> None:
     schema = schema_of(kind)
     Draft7Validator.check_schema(schema)
@@ -84,7 +85,7 @@ def properties(value: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]
             yield from properties(inner, f"{path}/{index}")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MESSAGES])
 def test_every_property_has_a_description(kind: str) -> None:
     whole = schema_of(kind)
     listed = list(properties(whole))
@@ -95,7 +96,7 @@ def test_every_property_has_a_description(kind: str) -> None:
         assert len(said) > 3, name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MESSAGES])
 def test_every_reference_leads_somewhere_and_every_definition_is_used(kind: str) -> None:
     schema = schema_of(kind)
     used = {item["$ref"] for item in maps(schema) if isinstance(item.get("$ref"), str)}

@@ -35,7 +35,7 @@ def refine_prompt(
     factory = SessionFactory()
     trials = TrialRunner(request.target, lambda: factory.context(request.project), allowance)
     options = options or RefineOptions(request.target.limits.candidates)
-    wanted = replace(options, audit=request.audit_entry)
+    wanted = replace(options, audit=request.audit_entry, on_stored=request.tell)
     return run_outside_loop(partial(refine, trials, refiner_of(request.model), wanted))
 
 

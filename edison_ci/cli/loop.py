@@ -11,6 +11,7 @@ import click
 
 from edison_ci.cli.leaderboard import sentences
 from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.refine import RefineForecast, announce, prompt_option
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
@@ -106,6 +107,7 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
         _show_end(terminal, looper, pdf=given["pdf"])
     else:
         _show_waiting(terminal, looper)
+    deliver_briefly(terminal, request.site)
 
 
 def _place(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.suggestion import show_suggestion
@@ -117,6 +118,7 @@ def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
         force=given["force"],
         on_step=lambda line: terminal.note(f"  {line}"),
         audit=request.audit_entry,
+        on_stored=request.tell,
     )
     try:
         refined = refine_prompt(trials, refiner_of(request.model), options)
@@ -124,6 +126,7 @@ def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
         error.hint = _sufficient(target, loads, str(error.hint))
         raise
     _show(terminal, target, refined)
+    deliver_briefly(terminal, request.site)
 
 
 def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> str:
@@ -288,6 +291,7 @@ def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
         on_step=lambda line: terminal.note(f"  {line}"),
         on_generation=lambda one: terminal.note(*_progress(one, limits)),
         audit=request.audit_entry,
+        on_stored=request.tell,
     )
     confirmation = PlanConfirmation(terminal, yes=given["yes"])
     _announce_search(confirmation, target, options)
@@ -298,6 +302,7 @@ def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
         terminal.document(_search_document(target, found))
     else:
         _show_search(terminal, found)
+    deliver_briefly(terminal, request.site)
 
 
 # --- before the first call ------------------------------------------------------------------------

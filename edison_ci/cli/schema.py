@@ -9,18 +9,19 @@ import click
 from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, write
-from edison_ci.resources import KINDS, resource_folder
+from edison_ci.resources import KINDS, MESSAGES, resource_folder
 
 
 @click.command(cls=EdisonCommand)
-@click.argument("kind", required=False, type=click.Choice(KINDS), metavar="[KIND]")
+@click.argument("kind", required=False, type=click.Choice((*KINDS, *MESSAGES)), metavar="[KIND]")
 @click.pass_obj
 def schema(state: CliState, kind: str | None) -> None:
     """Print the JSON Schema of a file kind.
 
     KIND is edison, models, experiment, prompt, rubric, dataset, about, quarantine, labels,
-    judge_approvals or trust; without it the kinds are listed. The schemas are draft-07, which most
-    editors support. The schema of experiments includes the checks of installed plugins.
+    judge_approvals or trust, or notification for what is posted to a webhook; without it the kinds
+    are listed. The schemas are draft-07, which most editors support. The schema of experiments
+    includes the checks of installed plugins.
 
     Examples:
       edison admin schema experiment
@@ -29,8 +30,8 @@ def schema(state: CliState, kind: str | None) -> None:
     if kind is None:
         terminal = Terminal(state)
         if terminal.json:
-            terminal.document({"kinds": list(KINDS)})
-        for name in KINDS:
+            terminal.document({"kinds": [*KINDS, *MESSAGES]})
+        for name in (*KINDS, *MESSAGES):
             terminal.result(name)
         return
     if kind == "experiment" and REGISTRY.names() != sorted(REGISTRY.built_in):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
@@ -30,12 +30,12 @@ from edison_ci.config.model_entry import (
     TAKES_ADDRESS,
     ModelEntry,
 )
-from edison_ci.config.project import ProjectFile
+from edison_ci.config.project import Occasion, ProjectFile
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.quarantine import QuarantineFile
 from edison_ci.config.rubric import RubricFile
 from edison_ci.config.trust import TrustFile
-from edison_ci.resources import KINDS
+from edison_ci.resources import KINDS, MESSAGES
 from edison_ci.shape import NAME_PATTERN, Shape
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ _DESCRIPTIONS = {
     "models": "models.yaml: the model registry, by name.",
     "dataset": "datasets/NAME.yaml: a list of cases. A line of a .jsonl file is one case.",
     "prompt": "Front matter of prompts/NAME.md.",
+    "notification": "A notification as it is posted to a webhook with format json.",
 }
 
 
@@ -128,6 +129,8 @@ def schema_of(kind: str) -> dict[str, Any]:
         schema = _models()
     elif kind == "dataset":
         schema = _dataset()
+    elif kind == "notification":
+        schema = _notification()
     else:
         schema = _shape(_SHAPES[kind])
     head = {
@@ -327,10 +330,61 @@ def _dataset() -> dict[str, Any]:
     }
 
 
+def _notification() -> dict[str, Any]:
+    """Return the schema of a message; keys may be added to messages, not renamed or removed."""
+    text = {"type": "string"}
+    maybe = {"type": ["string", "null"]}
+    occasions = list(get_args(Occasion))
+    about: dict[str, Any] = {
+        "occasion": {"enum": occasions, "description": "Why it was sent."},
+        "title": {**text, "description": "What happened, in one line."},
+        "experiment": {**maybe, "description": "The experiment; null for the project."},
+        "run_id": {**maybe, "description": "The run; null for none."},
+        "condition": {**maybe, "description": "The condition of an alert; null for others."},
+        "level": {"enum": ["info", "warn", "alert"], "description": "How serious it is."},
+        "open": {
+            "type": "boolean",
+            "description": "False when the condition has ended, else true.",
+        },
+        "at": {**text, "description": "When it happened, ISO-8601 in UTC."},
+    }
+    whole: dict[str, Any] = {
+        "schema_version": {"const": 1, "description": "Version of this form."},
+        "id": {**text, "description": "The same each time it is sent: drop a second one by it."},
+        "project": {**text, "description": "Name of the project."},
+        **about,
+        "sentences": {"type": "array", "items": text, "description": "More about it."},
+        "texts": {
+            "type": "array",
+            "items": text,
+            "description": "Texts of prompts, cases or answers; empty without `texts: true`.",
+        },
+        "notices": {
+            "type": "array",
+            "items": {"$ref": "#/definitions/Notice"},
+            "description": "What a digest is about; empty for others.",
+        },
+    }
+    whole["occasion"] = {**whole["occasion"], "enum": [*occasions, "digest", "test"]}
+    return {
+        "type": "object",
+        "properties": whole,
+        "required": list(whole),
+        "definitions": {
+            "Notice": {
+                "description": "A notification that was held back.",
+                "type": "object",
+                "properties": about,
+                "required": list(about),
+            }
+        },
+    }
+
+
 def write_schemas(folder: Path) -> None:
     """Write every schema to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in KINDS:
+    for kind in (*KINDS, *MESSAGES):
         (folder / file_name(kind)).write_text(text_of(kind), encoding="utf-8")
 
 

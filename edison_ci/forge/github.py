@@ -18,6 +18,7 @@ from edison_ci.forge.models import (
     Account,
     ChangedFile,
     Comment,
+    Issue,
     LineComment,
     PullRequest,
     Review,
@@ -180,6 +181,26 @@ class GitHub:
     async def delete_comment(self, comment_id: int) -> None:
         """Delete a comment; one that does not exist is no error."""
         await self._delete("delete a comment", "issues", "comments", comment_id)
+
+    # --- issues -----------------------------------------------------------------------------------
+
+    async def open_issues(self) -> list[Issue]:
+        """Return the open issues, without pull requests, which GitHub lists as issues too."""
+        found = await self._api.pages("list the issues", "issues", state="open")
+        return [parse_issue(item) for item in found if "pull_request" not in item]
+
+    async def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue; not retried when the reply is lost."""
+        fields = {"title": title, "body": body}
+        made = await self._api.write(
+            "open an issue", "POST", "issues", body=fields, repeatable=False
+        )
+        return parse_issue(made)
+
+    async def close_issue(self, number: int) -> None:
+        """Close an issue as completed."""
+        fields = {"state": "closed", "state_reason": "completed"}
+        await self._api.write("close the issue", "PATCH", "issues", number, body=fields)
 
     # --- pull requests ----------------------------------------------------------------------------
 
@@ -432,6 +453,17 @@ def parse_comment(value: Any) -> Comment:
         read_field(value, str, "html_url"),
         read_optional(value, str, "created_at") or "",
         read_optional(value, str, "author_association") or "",
+    )
+
+
+def parse_issue(value: Any) -> Issue:
+    """Return an issue from GitHub's JSON."""
+    return Issue(
+        number=read_field(value, int, "number"),
+        url=read_field(value, str, "html_url"),
+        body=read_optional(value, str, "body") or "",
+        author=parse_account(_at(value, ("user",))),
+        association=read_optional(value, str, "author_association") or "",
     )
 
 

@@ -34,6 +34,23 @@ class Comment:
 
 
 @dataclass(frozen=True, slots=True)
+class Issue:
+    """An issue as it is now."""
+
+    number: int
+    url: str
+    body: str
+    author: Account
+    association: str = ""
+    """The relation of the author to the repository: OWNER, MEMBER, COLLABORATOR, ..."""
+
+    @property
+    def trusted(self) -> bool:
+        """Whether a bot, or a person who may write to the repository, opened it."""
+        return self.author.is_bot or self.association in ("OWNER", "MEMBER", "COLLABORATOR")
+
+
+@dataclass(frozen=True, slots=True)
 class ChangedFile:
     """A file that a pull request changes."""
 

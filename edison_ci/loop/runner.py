@@ -41,11 +41,13 @@ from edison_ci.forge.models import Change
 from edison_ci.forge.proposal import is_same_change
 from edison_ci.git.command import run_git
 from edison_ci.loop.report import best_of, write_report
+from edison_ci.operate.notifications import notify
 from edison_ci.records import RunStatus
 from edison_ci.refine.candidate import change_of, with_prompt
 from edison_ci.refine.evidence import evidence_of, split_cases
 from edison_ci.refine.patch import diff_of
 from edison_ci.refine.refinement import RefineOptions, refine
+from edison_ci.refine.suggestions import suggestion_notice
 from edison_ci.refine.trials import out_of_budget
 from edison_ci.refine.weaknesses import quarantined_cases
 from edison_ci.report.proposal import message_of, title_of
@@ -297,6 +299,7 @@ class LoopRunner:
             with open_for_change(self._context.results) as connection:
                 self._run_to(connection, RunStatus.REVIEWING)
                 self._to(connection, LoopState.REVIEWING)
+                self._ask_for_review(connection)
         elif outcomes <= {Outcome.NO_WEAKNESS, Outcome.SETTLED}:
             self._end("no_weakness" if Outcome.NO_WEAKNESS in outcomes else "converged")
         elif self._context.stop.stop_if_no_refinement:
@@ -304,6 +307,16 @@ class LoopRunner:
         else:
             with open_for_change(self._context.results) as connection:
                 self._next(connection, {})
+
+    def _ask_for_review(self, connection: sqlite3.Connection) -> None:
+        """Tell people that the loop waits for them; nobody is asked where it goes on by itself."""
+        if self.loop.mode != "review":
+            return
+        for row in self.in_play():
+            if row.pending is not None:
+                notice = suggestion_notice(find_suggestion(connection, row.pending))
+                waits = replace(notice, occasion="review_needed", also=("suggestion",))
+                notify(connection, self._context.review.site, waits)
 
     def _refine_one(self, row: Iteration) -> None:
         """Ask for a better version of one prompt, and note what came of it."""

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import DeliveryError, EdisonError
+from edison_ci.operate.issues import tell_issue
+from edison_ci.operate.mail import mail_server, send_mail
 from edison_ci.operate.proposal_terms import base_notifications, is_proposed
 from edison_ci.operate.site import BY_ITSELF
 from edison_ci.operate.webhooks import host_of, post
@@ -108,7 +110,7 @@ def recipients(site: Site, environ: Mapping[str, str] = os.environ) -> tuple[Not
     In a job for a proposal only those that the base has as well: the author of a pull request must
     not decide what is sent where.
     """
-    named = tuple(one for one in site.file.notifications if one.webhook_env is not None)
+    named = site.file.notifications
     if not named:
         return ()
     try:
@@ -123,10 +125,18 @@ def recipients(site: Site, environ: Mapping[str, str] = os.environ) -> tuple[Not
 
 def address_of(recipient: Notification, environ: Mapping[str, str]) -> str:
     """Return how a recipient is reached, for people: the variable and the host, never the URL."""
-    assert recipient.webhook_env is not None
-    host = host_of(recipient.webhook_env, environ) or "not set"
+    if recipient.smtp is not None:
+        name = recipient.smtp.host_env
+        try:
+            host = mail_server(recipient.smtp, environ).host
+        except DeliveryError as error:
+            host = error.message.removeprefix(f"{name} ")
+        return f"mail {name}: {host}"
+    if recipient.webhook_env is None:
+        return "issues on GitHub"
+    host = host_of(recipient.webhook_env, environ)
     kind = "webhook" if recipient.format == "json" else recipient.format
-    return f"{kind} {recipient.webhook_env}: {host}"
+    return f"{kind} {recipient.webhook_env}: {host or 'is not set'}"
 
 
 def notify(
@@ -142,8 +152,10 @@ def notify(
     count = 0
     for recipient in recipients(site, environ):
         if (occasion := _wanted(recipient, notice)) is not None:
-            message = message_of(site, replace(notice, occasion=occasion), texts=recipient.texts)
-            add_notification(connection, message, recipient.name)
+            told = replace(notice, occasion=occasion)
+            for address in recipient.smtp.to if recipient.smtp is not None else ("",):
+                message = message_of(site, told, texts=recipient.texts)
+                add_notification(connection, message, recipient.name, address)
             count += 1
     return count
 
@@ -214,18 +226,15 @@ class _Courier:
     def delivery(self) -> Delivery:
         return Delivery(self.sent, tuple(self.problems), self.given_up)
 
-    def prepare(self, connection: sqlite3.Connection) -> dict[str, list[StoredNotification]]:
+    def prepare(self, connection: sqlite3.Connection) -> list[list[StoredNotification]]:
         """Return what each recipient is sent now, with digests of what is too much."""
         kept = self.site.file.settings.retention_days or KEPT_DAYS
         prune_notifications(connection, self.site.days_ago(min(kept, KEPT_DAYS)))
-        queues: dict[str, list[StoredNotification]] = {}
+        queues: dict[tuple[str, str], list[StoredNotification]] = {}
         for one in self._due(connection):
-            queues.setdefault(one.recipient, []).append(one)
-        return {
-            name: found
-            for name, waiting in queues.items()
-            if (found := self._limited(connection, name, waiting))
-        }
+            queues.setdefault((one.recipient, one.address), []).append(one)
+        limited = (self._limited(connection, waiting) for waiting in queues.values())
+        return [queue for queue in limited if queue]
 
     def _due(self, connection: sqlite3.Connection) -> list[StoredNotification]:
         return due_notifications(
@@ -233,11 +242,12 @@ class _Courier:
         )
 
     def _limited(
-        self, connection: sqlite3.Connection, name: str, waiting: list[StoredNotification]
+        self, connection: sqlite3.Connection, waiting: list[StoredNotification]
     ) -> list[StoredNotification]:
         """Return as many messages as fit into the hour, the last of them a digest of the rest."""
-        room = max(0, PER_HOUR - sent_since(connection, name, self._after(-3_600)))
-        recipient = self._recipient(name)
+        name, address = waiting[0].recipient, waiting[0].address
+        sent = sent_since(connection, name, address, self._after(-3_600))
+        room, recipient = max(0, PER_HOUR - sent), self._recipient(name)
         if len(waiting) <= room or (recipient is not None and recipient.github_issues):
             return waiting
         if room == 0:
@@ -245,10 +255,17 @@ class _Courier:
         single, rest = waiting[: room - 1], waiting[room - 1 :]
         digest = digest_of(self.site, rest)
         put_in_digest(connection, digest, rest)
-        kept = StoredNotification(
-            digest["id"], name, "digest", digest, "waiting", 0, "", digest["at"], digest["at"]
-        )
-        return [*single, kept]
+        return [
+            *single,
+            replace(
+                rest[0],
+                id=digest["id"],
+                occasion="digest",
+                message=digest,
+                attempts=0,
+                created_at=digest["at"],
+            ),
+        ]
 
     def _recipient(self, name: str) -> Notification | None:
         found = (one for one in recipients(self.site, self.environ) if one.name == name)
@@ -258,18 +275,19 @@ class _Courier:
         return utc.timestamp(self.site.clock() + dt.timedelta(seconds=seconds))
 
     async def send_all(
-        self, queues: Mapping[str, Sequence[StoredNotification]], seconds: float | None
+        self, queues: Sequence[Sequence[StoredNotification]], seconds: float | None
     ) -> None:
         """Send to all recipients at once."""
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-                    for name, queue in queues.items():
-                        group.create_task(self._send_queue(name, queue))
+                    for queue in queues:
+                        group.create_task(self._send_queue(queue))
         except ExceptionGroup as found:
             raise found.exceptions[0] from None
 
-    async def _send_queue(self, name: str, queue: Sequence[StoredNotification]) -> None:
+    async def _send_queue(self, queue: Sequence[StoredNotification]) -> None:
+        name = queue[0].recipient
         recipient = self._recipient(name)
         for one in queue:
             try:
@@ -277,7 +295,7 @@ class _Courier:
                     raise DeliveryError(
                         f"{name} is not in edison.yaml (any more)", hint="add it again, or wait"
                     )
-                await send(recipient, one.message, self.environ, self.site.clock())
+                await _Sender(self.site, recipient, self.environ).send(one.message, one.address)
             except DeliveryError as error:
                 if not self._note_failure(one, error):
                     return
@@ -301,7 +319,7 @@ class _Courier:
             else:
                 note_failure(connection, one, why, due_at=next_at)
             if not error.this_message:
-                postpone(connection, one.recipient, next_at)
+                postpone(connection, one, next_at)
         return error.this_message
 
     def _audit(self, one: StoredNotification, why: str) -> Any:
@@ -352,14 +370,33 @@ def send_test(site: Site, recipient: Notification, environ: Mapping[str, str] = 
     )
     notice = Notice(recipient.on[0], f"Test from {site.file.project}", sentences)
     message = {**message_of(site, notice), "occasion": "test"}
-    return asyncio.run(send(recipient, message, environ, site.clock()))
+    return asyncio.run(_Sender(site, recipient, environ).test(message))
 
 
-async def send(
-    recipient: Notification,
-    message: Mapping[str, Any],
-    environ: Mapping[str, str],
-    now: dt.datetime,
-) -> str:
-    """Send a message to a recipient and return what the server answered; raises DeliveryError."""
-    return await post(recipient, message, environ, now)
+@dataclass(frozen=True, slots=True)
+class _Sender:
+    """Sends messages to one recipient."""
+
+    site: Site
+    recipient: Notification
+    environ: Mapping[str, str]
+
+    async def send(self, message: Mapping[str, Any], address: str) -> str:
+        """Send a message and return what the server answered; raises DeliveryError."""
+        smtp, now = self.recipient.smtp, self.site.clock()
+        if smtp is not None:
+            return await send_mail(smtp, address, message, self.environ, now)
+        if self.recipient.github_issues:
+            return await tell_issue(self.site.root, message, self.environ)
+        return await post(self.recipient, message, self.environ, now)
+
+    async def test(self, message: Mapping[str, Any]) -> str:
+        """Send a test message to every address; an issue is closed at once."""
+        smtp = self.recipient.smtp
+        if smtp is not None:
+            return "; ".join([f"{to}: {await self.send(message, to)}" for to in smtp.to])
+        if self.recipient.github_issues:
+            asked = {**message, "condition": "test"}
+            opened = await self.send(asked, "")
+            return f"{opened}; {await self.send({**asked, 'open': False}, '')}"
+        return await self.send(message, "")

@@ -199,10 +199,10 @@ def _refused(status: int, said: str, after: float | None, name: str) -> Delivery
 
 # --- forms of the message -------------------------------------------------------------------------
 
-# Limits of Slack: 150 characters in a header, 3,000 in a section, 50 blocks.
-_SLACK_HEADER, _SLACK_SECTION, _SLACK_BLOCKS = 150, 3_000, 50
+# Limits of Slack: 150 characters in a header, 3,000 in a section, 50 blocks, about 13,000 in all.
 # A card of Teams may have 28 KB.
-_CARD_CHARS = 12_000
+_SLACK_HEADER, _SLACK_SECTION, _SLACK_BLOCKS = 150, 3_000, 50
+_MOST_CHARS, _MOST_BYTES = 10_000, 20_000
 
 
 def body_of(kind: str, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,8 +229,23 @@ def about(message: Mapping[str, Any]) -> str:
     return ", ".join([*parts, str(message["at"])])
 
 
+def _fitting(message: Mapping[str, Any]) -> list[str]:
+    """Return the paragraphs of a message, as many as a chat takes."""
+    found: list[str] = []
+    chars, size = _MOST_CHARS, _MOST_BYTES
+    for text in lines_of(message):
+        if not text.strip():
+            continue
+        kept = _cut(text, max(0, min(chars, size // 4, _SLACK_SECTION)))
+        if len(kept) <= 3:
+            break
+        found.append(kept)
+        chars, size = chars - len(kept), size - len(kept.encode())
+    return found
+
+
 def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+    return text if len(text) <= limit else f"{text[: max(0, limit - 3)]}..."
 
 
 def _slack(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,9 +255,7 @@ def _slack(message: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "plain_text", "text": _cut(text, limit), "emoji": False}
 
     sections = [
-        {"type": "section", "text": plain(text, _SLACK_SECTION)}
-        for text in lines_of(message)
-        if text.strip()
+        {"type": "section", "text": plain(text, _SLACK_SECTION)} for text in _fitting(message)
     ]
     title = str(message["title"])
     escaped = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -268,18 +281,13 @@ def _teams(message: Mapping[str, Any]) -> dict[str, Any]:
         run = {"type": "TextRun", "text": text, **style}
         return {"type": "RichTextBlock", "inlines": [run]}
 
-    body, room = [], _CARD_CHARS
-    for text in lines_of(message):
-        if room > 0 and text.strip():
-            body.append(plain(_cut(text, room)))
-            room -= len(text)
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
         "body": [
             plain(_cut(str(message["title"]), 300), weight="Bolder", size="Medium"),
-            *body,
+            *map(plain, _fitting(message)),
             plain(about(message), isSubtle=True, size="Small"),
         ],
     }

@@ -43,6 +43,7 @@ from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import MadeBy, list_suggestions
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
@@ -71,6 +72,8 @@ class OptimizeOptions:
     on_generation: Callable[[Generation], None] = lambda _: None
     audit: Callable[[Sequence[Suggestion]], AuditEntry] | None = None
     """Makes the audit entry of the suggestions."""
+    on_stored: Callable[[sqlite3.Connection, Sequence[Suggestion]], None] = lambda *_: None
+    """Called in the transaction that stores the suggestions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ class SearchContext:
         made = [*self._winner(question, course, offspring, simulation, before)]
         now = utc.timestamp(utc.now())
         made += _refusals(course, simulation, now)
-        record = SuggestionRecord(course.base.run_id, now, options.audit)
+        record = SuggestionRecord(course.base.run_id, now, options.audit, options.on_stored)
         stored = store(self.trials.results, made, record) if made else ()
         spent = self.budget.spent()
         return OptimizeResult(self.id, weakness, course, simulation, spent, stored)

@@ -23,6 +23,7 @@ from edison_ci.contracts import CallError
 from edison_ci.errors import CallFailed, Interrupted, UsageError
 from edison_ci.execute.standalone import standalone_client
 from edison_ci.numeric import snap
+from edison_ci.operate.notifications import notify
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.budget import BudgetExhausted
@@ -39,6 +40,7 @@ from edison_ci.refine.suggestions import (
     history_of,
     simulation_of,
     store,
+    suggestion_notice,
 )
 from edison_ci.refine.trials import RESUME_HINT, out_of_budget, trial_name
 from edison_ci.refine.weaknesses import quarantined_cases, weaknesses
@@ -50,6 +52,7 @@ from edison_ci.stats.sentences import p_words, points
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap
 from edison_ci.store.runs import find_run
+from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
     import sqlite3
@@ -85,6 +88,12 @@ class RefineRequest:
         after = [{"suggestion": one.id, "status": str(one.status)} for one in made]
         entity = f"{self.target.experiment.id}/{self.target.prompt.id}"
         return self.site.entry(self.actor, self.action, entity, after=after)
+
+    def tell(self, connection: sqlite3.Connection, made: Sequence[Suggestion]) -> None:
+        """Tell people, in the current transaction, of suggestions that wait for a decision."""
+        for one in made:
+            if one.status is SuggestionStatus.PROPOSED:
+                notify(connection, self.site, suggestion_notice(one))
 
 
 def refine_request(

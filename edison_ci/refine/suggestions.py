@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.operate.notifications import Notice
 from edison_ci.refine.refiner import RejectedSuggestion, instructions_version
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change
@@ -148,6 +149,24 @@ class SuggestionMaker:
             made_by=self.made_by,
             **more,
         )
+
+
+def suggestion_notice(one: Suggestion) -> Notice:
+    """Return what people are told about a suggestion that waits for a decision."""
+    sentence = one.evidence.get("sentence")
+    mark = f" ({one.simulation})" if one.simulation else ""
+    return Notice(
+        "suggestion",
+        f"{one.experiment}: a change of {one.prompt} is suggested{mark}",
+        (
+            *((str(sentence),) if sentence else ()),
+            f"Look at it and decide: edison review show {one.id}",
+        ),
+        one.experiment,
+        one.runs[-1] if one.runs else None,
+        also=("review_needed",),
+        texts=(one.note, one.diff),
+    )
 
 
 class SuggestionRecord(NamedTuple):

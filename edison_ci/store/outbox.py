@@ -24,6 +24,8 @@ class StoredNotification:
 
     id: str
     recipient: str
+    address: str
+    """Of mail, one address of the recipient; else empty."""
     occasion: str
     message: dict[str, Any]
     state: str
@@ -50,20 +52,25 @@ class RecipientCounts:
     """When the next waiting one is tried."""
 
 
-_COLUMNS = "id, recipient, occasion, message, state, attempts, error, created_at, due_at, done_at"
+_COLUMNS = (
+    "id, recipient, address, occasion, message, state, attempts, error, created_at, due_at, done_at"
+)
 
 
-def add_notification(connection: sqlite3.Connection, message: Mapping[str, Any], to: str) -> None:
+def add_notification(
+    connection: sqlite3.Connection, message: Mapping[str, Any], to: str, address: str = ""
+) -> None:
     """Add a message for a recipient in the current transaction; it is due at once."""
+    named = (message["id"], to, address, message["occasion"])
     connection.execute(
-        "insert into notification (id, recipient, occasion, message, state, created_at, due_at) "
-        "values (?1, ?2, ?3, ?4, 'waiting', ?5, ?5)",
-        (message["id"], to, message["occasion"], canonical_json(message), message["at"]),
+        "insert into notification (id, recipient, address, occasion, message, state, created_at, "
+        "due_at) values (?1, ?2, ?3, ?4, ?5, 'waiting', ?6, ?6)",
+        (*named, canonical_json(message), message["at"]),
     )
 
 
 def due_notifications(
-    connection: sqlite3.Connection, *, now: str, latest: str, recipient: str | None = None
+    connection: sqlite3.Connection, *, now: str, latest: str
 ) -> list[StoredNotification]:
     """Return what is due, oldest first.
 
@@ -71,20 +78,19 @@ def due_notifications(
     """
     rows = connection.execute(
         f"select {_COLUMNS} from notification where state = 'waiting' "
-        "and (due_at <= ?1 or due_at > ?2) and recipient = coalesce(?3, recipient) "
-        "order by created_at, rowid",
-        (now, latest, recipient),
+        "and (due_at <= ? or due_at > ?) order by created_at, rowid",
+        (now, latest),
     )
     return [_row(row) for row in rows]
 
 
-def sent_since(connection: sqlite3.Connection, recipient: str, since: str) -> int:
-    """Return how many messages a recipient was sent since a time."""
+def sent_since(connection: sqlite3.Connection, recipient: str, address: str, since: str) -> int:
+    """Return how many messages an address of a recipient was sent since a time."""
     return int(
         connection.execute(
-            "select count(*) from notification where recipient = ? and state = 'sent' "
-            "and done_at > ?",
-            (recipient, since),
+            "select count(*) from notification where recipient = ? and address = ? "
+            "and state = 'sent' and done_at > ?",
+            (recipient, address, since),
         ).fetchone()[0]
     )
 
@@ -107,12 +113,12 @@ def note_failure(
     )
 
 
-def postpone(connection: sqlite3.Connection, recipient: str, due_at: str) -> None:
-    """Let everything that waits for a recipient wait until a time."""
+def postpone(connection: sqlite3.Connection, one: StoredNotification, due_at: str) -> None:
+    """Let everything that waits for the address of a message wait until a time."""
     connection.execute(
-        "update notification set due_at = ?1 where recipient = ?2 and state = 'waiting' "
-        "and due_at < ?1",
-        (due_at, recipient),
+        "update notification set due_at = ?1 where recipient = ?2 and address = ?3 "
+        "and state = 'waiting' and due_at < ?1",
+        (due_at, one.recipient, one.address),
     )
 
 
@@ -129,7 +135,7 @@ def put_in_digest(
     connection: sqlite3.Connection, digest: Mapping[str, Any], members: Sequence[StoredNotification]
 ) -> None:
     """Add a digest, and note that it contains these messages."""
-    add_notification(connection, digest, members[0].recipient)
+    add_notification(connection, digest, members[0].recipient, members[0].address)
     connection.executemany(
         "update notification set state = 'digested', digest = ?, done_at = ? where id = ?",
         [(digest["id"], digest["at"], one.id) for one in members],
@@ -161,5 +167,5 @@ def count_notifications(connection: sqlite3.Connection) -> list[RecipientCounts]
 
 
 def _row(row: tuple[Any, ...]) -> StoredNotification:
-    name, recipient, occasion, message, *rest = row
-    return StoredNotification(name, recipient, occasion, json.loads(message), *rest)
+    name, recipient, address, occasion, message, *rest = row
+    return StoredNotification(name, recipient, address, occasion, json.loads(message), *rest)

@@ -15,7 +15,7 @@ import pytest
 
 from edison_ci.cli.groups import COMMANDS, TABLES
 from edison_ci.cli.options import NameType
-from edison_ci.resources import KINDS
+from edison_ci.resources import KINDS, MESSAGES
 
 if TYPE_CHECKING:
     from edison_ci.cli.groups import Entry
@@ -85,7 +85,7 @@ def test_bash_completes_with_the_script(program: Folder) -> None:
         (["edison", "p"], [f"plain,{name}" for name in COMMANDS if name.startswith("p")]),
         (["edison", "--off"], ["plain,--offline"]),
         (["edison", "plan", "--ch"], ["plain,--changed-since"]),
-        (["edison", "admin", "schema", ""], [f"plain,{kind}" for kind in KINDS]),
+        (["edison", "admin", "schema", ""], [f"plain,{kind}" for kind in (*KINDS, *MESSAGES)]),
         (["edison", "models", "l"], ["plain,list"]),
         (["edison", "admin", ""], [f"plain,{name}" for name in TABLES["admin"]]),
         (["edison", "runs", "p"], ["plain,pause"]),

@@ -16,7 +16,9 @@ from tests.forge.fake_state import (
     COMMITS,
     CONTENTS,
     FILES,
+    ISSUE,
     ISSUE_COMMENTS,
+    ISSUES,
     LINE_COMMENTS,
     MATCHING_REFS,
     MERGE,
@@ -56,6 +58,12 @@ class Call:
         return self.state.pulls[number]
 
     @property
+    def talk(self) -> int:
+        """The number of an issue or a pull request: both have comments."""
+        number = int(self.found["issue_number"])
+        return number if number in self.state.issues else self.pull.number
+
+    @property
     def comment(self) -> dict[str, Any]:
         found = self.state.comments.get(int(self.found["comment_id"]))
         if found is None:
@@ -82,6 +90,7 @@ def arguments(template: str, path: str) -> dict[str, str]:
 def refuse_below(who: Grant, method: str, template: str) -> None:
     """Refuse a token whose permissions are not enough, as GitHub does."""
     about = "pull_requests" if "/pulls" in template or "/issues" in template else "contents"
+    about = "issues" if template in (ISSUES, ISSUE) else about
     about = "actions" if "/actions" in template else about
     needed = "read" if method == "GET" else "write"
     have = who.permissions.get(about, "none")
@@ -94,11 +103,11 @@ def refuse_below(who: Grant, method: str, template: str) -> None:
 
 
 def _list_comments(call: Call) -> Result:
-    return 200, call.state.comments_of(call.pull.number)
+    return 200, call.state.comments_of(call.talk)
 
 
 def _add_comment(call: Call) -> Result:
-    return 201, call.state.add_comment(call.pull.number, call.body["body"], call.who)
+    return 201, call.state.add_comment(call.talk, call.body["body"], call.who)
 
 
 def _change_comment(call: Call) -> Result:
@@ -108,6 +117,37 @@ def _change_comment(call: Call) -> Result:
 def _delete_comment(call: Call) -> Result:
     del call.state.comments[call.comment["id"]]
     return 204, None
+
+
+# --- issues ---------------------------------------------------------------------------------------
+
+
+def _list_issues(call: Call) -> Result:
+    listed = [
+        i for i in call.state.issues.values() if i["state"] == call.query.get("state", "open")
+    ]
+    pulls = [pull for pull in call.state.pulls.values() if pull.state == "open"]
+    as_issues = [_as_issue(call, pull) for pull in pulls]
+    return 200, [*as_issues, *sorted(listed, key=lambda issue: -issue["number"])]
+
+
+def _as_issue(call: Call, pull: Pull) -> dict[str, Any]:
+    """Return a pull request as GitHub lists it among the issues."""
+    made: dict[str, Any] = call.state.github.example("POST", ISSUES, 201)
+    url = f"{call.state.server}/pulls/{pull.number}"
+    links = dict.fromkeys(("url", "html_url", "diff_url", "patch_url"), url)
+    return {**made, "number": pull.number, "body": pull.body, "pull_request": links}
+
+
+def _open_issue(call: Call) -> Result:
+    return 201, call.state.open_issue(call.body["title"], call.body["body"], call.who)
+
+
+def _change_issue(call: Call) -> Result:
+    number = int(call.found["issue_number"])
+    if number not in call.state.issues:
+        raise RefusedError(404, "Not Found")
+    return 200, call.state.close_issue(number, call.body)
 
 
 # --- pull requests --------------------------------------------------------------------------------
@@ -261,6 +301,9 @@ ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
     ("POST", ISSUE_COMMENTS): _add_comment,
     ("PATCH", COMMENT): _change_comment,
     ("DELETE", COMMENT): _delete_comment,
+    ("GET", ISSUES): _list_issues,
+    ("POST", ISSUES): _open_issue,
+    ("PATCH", ISSUE): _change_issue,
     ("GET", PULLS): _list_pulls,
     ("POST", PULLS): _open_pull,
     ("GET", PULL): lambda call: (200, call.state.pull_reply(call.pull)),

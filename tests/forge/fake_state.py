@@ -23,7 +23,7 @@ BOT = "github-actions[bot]"
 (
     ISSUE_COMMENTS, COMMENT, PULLS, PULL, FILES, MERGE, REVIEWS, LINE_COMMENTS,
     BLOBS, BLOB, TREES, COMMITS, COMMIT, REFS, REF_CHANGE, REF, MATCHING_REFS, CONTENTS,
-    APPROVALS,
+    APPROVALS, ISSUES, ISSUE,
 ) = PATHS  # fmt: skip
 
 
@@ -81,6 +81,7 @@ class State:
         """Environments that were reviewed for the workflow run, and how."""
         self.comments: dict[int, dict[str, Any]] = {}
         self.pulls: dict[int, Pull] = {}
+        self.issues: dict[int, dict[str, Any]] = {}
         self.blobs: dict[str, bytes] = {}
         self.trees: dict[str, dict[str, str]] = {}
         self.commits: dict[str, dict[str, Any]] = {}
@@ -125,6 +126,24 @@ class State:
             problem = {"resource": "IssueComment", "code": "unprocessable", "field": "data"}
             said = {**problem, "message": "Body is too long (maximum is 65536 characters)"}
             raise RefusedError(422, "Validation Failed", said)
+
+    # --- issues -----------------------------------------------------------------------------------
+
+    def open_issue(self, title: str, body: str, who: Grant) -> dict[str, Any]:
+        self._refuse_long(body)
+        made: dict[str, Any] = self.github.example("POST", ISSUES, 201)
+        number = self.next_id()
+        made |= {"number": number, "title": title, "body": body, "state": "open"}
+        made["html_url"] = f"{self.server}/{REPOSITORY}/issues/{number}"
+        made["user"] = _user(made["user"], who)
+        made["author_association"] = who.association
+        made.pop("pull_request", None)
+        self.issues[number] = made
+        return made
+
+    def close_issue(self, number: int, fields: dict[str, Any]) -> dict[str, Any]:
+        self.issues[number] |= fields
+        return self.issues[number]
 
     # --- objects and refs -------------------------------------------------------------------------
 

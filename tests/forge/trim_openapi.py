@@ -39,6 +39,8 @@ PATHS = tuple(
         "/git/matching-refs/{ref}",
         "/contents/{path}",
         "/actions/runs/{run_id}/approvals",
+        "/issues",
+        "/issues/{issue_number}",
     )
 )
 

@@ -473,3 +473,56 @@ def test_a_message_has_every_key(town: Town) -> None:
         "run_id",
         "condition",
     ]
+
+
+# --- chats ----------------------------------------------------------------------------------------
+
+HOSTILE = "<!channel> <https://evil.example|click> *bold* [click](https://evil.example) @here & co"
+
+
+def chat_message(town: Town, **facts: Any) -> dict[str, Any]:
+    return message_of(town.site, Notice("alert", **{"title": "fell", **facts}), texts=True)
+
+
+def test_a_message_for_slack_is_blocks_of_plain_text(town: Town) -> None:
+    sentences = (HOSTILE, "")
+    body = webhooks.body_of("slack", chat_message(town, title=HOSTILE, sentences=sentences))
+    assert body["text"].startswith("&lt;!channel&gt; &lt;https://evil.example|click&gt;")
+    header, section, context = body["blocks"]
+    assert header == {"type": "header", "text": plain_text(HOSTILE)}
+    assert section == {"type": "section", "text": plain_text(HOSTILE)}
+    assert context["type"] == "context"
+    assert {element["type"] for element in context["elements"]} == {"plain_text"}
+
+
+def plain_text(text: str) -> dict[str, Any]:
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def test_a_message_for_teams_is_a_card_without_markdown(town: Town) -> None:
+    body = webhooks.body_of("teams", chat_message(town, title=HOSTILE, sentences=(HOSTILE,)))
+    [attachment] = body["attachments"]
+    assert body["type"] == "message"
+    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
+    card = attachment["content"]
+    assert (card["type"], card["version"]) == ("AdaptiveCard", "1.4")
+    # Of all texts in a card, only those of a TextRun are not Markdown.
+    assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+    runs = [run for block in card["body"] for run in block["inlines"]]
+    assert {run["type"] for run in runs} == {"TextRun"}
+    assert [run["text"] for run in runs[:2]] == [HOSTILE, HOSTILE]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "😀", '"'])
+def test_a_long_message_fits_into_a_chat(town: Town, letter: str) -> None:
+    long = chat_message(
+        town, title=letter * 500, sentences=(letter * 9_000,) * 60, texts=(letter * 9_000,) * 60
+    )
+    slack, teams = (webhooks.body_of(kind, long) for kind in ("slack", "teams"))
+    assert len(slack["blocks"]) <= 50
+    assert len(slack["blocks"][0]["text"]["text"]) <= 150
+    sections = [block["text"]["text"] for block in slack["blocks"][1:-1]]
+    assert sections
+    assert max(map(len, sections)) <= 3_000
+    assert sum(map(len, sections)) <= 12_000
+    assert len(json.dumps(teams, ensure_ascii=False).encode()) < 28_000

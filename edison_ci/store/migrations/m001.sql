@@ -409,6 +409,7 @@ create index suggestion_comment_by_suggestion on suggestion_comment (suggestion,
 create table notification (                 -- outbox: what people are told, and whether it was sent
   id         text primary key,              -- sent with it: receivers drop a second one by it
   recipient  text not null,                 -- its name in edison.yaml
+  address    text not null default '',      -- of mail, one of its addresses
   occasion   text not null,                 -- alert, budget, run_failed, ..., or digest
   message    text not null,                 -- JSON, by notification.schema.json
   -- waiting: not sent yet; digested: sent as part of the digest; failed: given up
@@ -421,7 +422,7 @@ create table notification (                 -- outbox: what people are told, and
   done_at    text                           -- when it was sent or given up
 ) strict;
 create index notification_waiting on notification (due_at) where state = 'waiting';
-create index notification_done on notification (recipient, done_at) where done_at is not null;
+create index notification_done on notification (recipient, address, done_at) where done_at is not null;
 
 create table loop (                         -- prompts that are measured and refined again and again
   id              text primary key,
