@@ -190,8 +190,12 @@ def _texts(row: ProgressRow) -> dict[str, str]:
         "unit": row.unit,
         "percent": f"{100 * row.done // row.planned}%",
         "errors": counted(row.errors, "error") if row.errors else "",
-        "rate": "stopped" if row.stopped else _rate(row.rate),
+        "rate": _state(row) or _rate(row.rate),
     }
+
+
+def _state(row: ProgressRow) -> str:
+    return "stopped" if row.stopped else "paused" if row.paused else ""
 
 
 def _rate(a_second: float | None) -> str:

@@ -11,12 +11,12 @@ import click
 from edison_ci import utc
 from edison_ci.cli.lookup import find_run_or_newest
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.status import current_run
 from edison_ci.cli.summary import STATUS_COLORS, show_run
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars
+from edison_ci.operate.run_control import current_run
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.records import RunStatus
 from edison_ci.results.run_result import RunResult
@@ -108,6 +108,9 @@ def _show_event(terminal: Terminal, event: Event) -> None:
             f"{clock}  interim analysis {interim['number']} of {interim['of']}: "
             f"{data['verdict']}, {going}"
         )
+    elif event.type == "run:steered":
+        verb = "steered by" if data["done"] else "refused to"
+        terminal.result(f"{clock}  ", StyledText(f"{verb} {data['by']}:", ODD), f" {data['said']}")
     elif event.type in ("error", "cost:alert"):
         terminal.result(f"{clock}  ", StyledText(event.type, ODD), f"  {json.dumps(data)}")
 

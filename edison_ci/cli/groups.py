@@ -82,7 +82,7 @@ COMMANDS = {
     "schedule": Entry("Set up", "schedule:schedule", "List, edit and carry out schedules of runs."),
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
-    "runs": Entry("Runs", "runs:runs", "Follow, pause, cancel, resume and merge runs."),
+    "runs": Entry("Runs", "runs:runs", "Follow, steer, pause, cancel and merge runs."),
     "regrade": Entry(
         "Grades", "regrade:regrade", "Grade the stored answers of a run again.", "runs"
     ),
@@ -175,6 +175,9 @@ TABLES = {
         "pause": Entry("Commands", "control:pause", "Pause a run; it can be resumed.", "runs"),
         "resume": Entry("Commands", "run:resume", "Resume a run that stopped.", "runs"),
         "cancel": Entry("Commands", "control:cancel", "Cancel a run for good.", "runs"),
+        "steer": Entry(
+            "Commands", "steer:steer", "Change a run while it goes on, or show its state.", "runs"
+        ),
         "merge": Entry(
             "Commands", "merge:merge", "Merge the shards of a run and evaluate its gates."
         ),

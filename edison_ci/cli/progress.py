@@ -90,6 +90,11 @@ class Display:
         self.clear()
         self._terminal.note(said)
 
+    def steered(self, by: str, said: str, done: bool) -> None:
+        """Print what a person changed in this run from elsewhere."""
+        who = f"steered by {by}:" if done else f"refused to {by}:"
+        self._terminal.note(StyledText(who, ODD), f" {said}")
+
     def stopping(self, in_flight: int) -> None:
         """Print that the run stops after the calls in flight."""
         self.clear()

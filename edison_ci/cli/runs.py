@@ -9,11 +9,12 @@ from edison_ci.cli.groups import TABLES, LazyGroup
 
 @click.group(cls=LazyGroup, table=TABLES["runs"])
 def runs() -> None:
-    """Follow, pause, cancel, resume and merge runs.
+    """Follow, steer, pause, cancel and merge runs.
 
     Examples:
       edison runs status
       edison runs watch
+      edison runs steer --concurrency small=20
       edison runs pause support-reply
       edison runs merge shards/*.db
     """

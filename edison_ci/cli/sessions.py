@@ -177,6 +177,7 @@ def _observe_session(
             "on_wait": display.waiting,
             "on_batch": display.batch,
             "on_stop": display.stopping,
+            "on_steer": display.steered,
         }
     finally:
         display.clear()

@@ -11,13 +11,13 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import points
-from edison_ci.operate.site import Site, open_site
+from edison_ci.operate.run_control import current_run
+from edison_ci.operate.site import open_site
 from edison_ci.records import RunStatus
 from edison_ci.results.report import as_json
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.snapshot import eval_suite_of
 from edison_ci.store.database import open_reader
-from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import TRIAL, Run, find_run, recent_runs
 
 
@@ -120,8 +120,3 @@ def _marks(run: Run) -> str:
     if eval_suite_of(run) == "base":
         marks.append(f"eval suite of {run.base_ref}")
     return f" ({', '.join(marks)})" if marks else ""
-
-
-def current_run(project: Site, run: Run) -> Run:
-    """Return a run with its real status: a run whose process died is paused."""
-    return run.as_seen(alive=bool(run.owner) and is_alive(project.locks, run.owner or ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.tokens import counter_for
@@ -72,6 +72,17 @@ class PhaseCalls:
         self.error, self.final = str(error), not error.retried
 
 
+class ClientState(NamedTuple):
+    """A client at one moment."""
+
+    model: str
+    phase: str
+    concurrency: int
+    """Calls that it may make at once."""
+    in_flight: int
+    paused: bool
+
+
 class ClientPool:
     """The clients of a run: one for each model and phase, made at first use."""
 
@@ -85,6 +96,10 @@ class ClientPool:
         """Calls for anything but answers, by phase and name of the model."""
         self._providers: dict[str, Provider] = {}
         self._clients: dict[tuple[str, str], ModelClient] = {}
+        self.concurrency: dict[str, int] = {}
+        """Calls at once of the models whose limit was changed while the run goes on."""
+        self.paused: set[str] = set()
+        """Models that are paused."""
 
     def of(self, model: Model, phase: str) -> ModelClient:
         """Return the client of a model in a phase such as `generate` or `judge`."""
@@ -112,7 +127,7 @@ class ClientPool:
         budgeted = Budgeted(provider, self.budget, model=model.name, phase=phase, price=price)
         budgeted.count = lambda texts: counter_for(model).of_messages(texts)
         limits = ClientLimits(
-            model.limits.concurrency,
+            self.concurrency.get(model.name, model.limits.concurrency),
             self._share(model.limits.rpm),
             self._share(model.limits.tpm),
             model.limits.attempts,
@@ -124,6 +139,8 @@ class ClientPool:
         reader = self._reader if any_answer(self._reader) else None
         client = build_client(budgeted, limits, settings.clock, reader, settings.newer_than)
         client.breaker.advice, client.breaker.address = settings.advice, model.address
+        if model.name in self.paused:
+            client.throttle.pause()
         if isinstance(provider, ReplayProvider):
             client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
         elif isinstance(provider, SkippedProgram):
@@ -155,6 +172,52 @@ class ClientPool:
     def _share(self, a_minute: int | None) -> int | None:
         return None if a_minute is None else max(a_minute // self._settings.parts, 1)
 
+    def resize(self, model: str, calls: int) -> None:
+        """Change how many calls a model may make at once."""
+        self.concurrency[model] = calls
+        for _, client in self._of(model):
+            client.throttle.resize(calls)
+
+    def pause(self, model: str) -> int:
+        """Send no more calls to a model; return how many are on their way."""
+        self.paused.add(model)
+        found = self._of(model)
+        for _, client in found:
+            client.throttle.pause()
+        return sum(client.throttle.places.taken for _, client in found)
+
+    def resume(self, model: str) -> None:
+        """Send calls to a paused model again."""
+        self.paused.discard(model)
+        for _, client in self._of(model):
+            client.throttle.resume()
+
+    def unsteerable(self, model: str) -> str | None:
+        """Return why no limit of a model applies; None if its calls can be steered."""
+        for phase, client in self._of(model):
+            if phase == "generate" and client.top is not client.cached:
+                batched = isinstance(client.top, BatchedAnswers)
+                return "is asked in batches" if batched else "is not called in this run"
+        return None
+
+    def states(self) -> list[ClientState]:
+        """Return the state of each client that has been used."""
+        return [
+            ClientState(
+                client.breaker.model,
+                phase,
+                client.throttle.places.cap,
+                client.throttle.places.taken,
+                client.throttle.places.paused,
+            )
+            for (_, phase), client in self._clients.items()
+        ]
+
+    def _of(self, model: str) -> list[tuple[str, ModelClient]]:
+        """Return the clients of a model, with their phases."""
+        found = self._clients.items()
+        return [(key[1], client) for key, client in found if client.breaker.model == model]
+
     def closed_judges(self) -> dict[str, str]:
         """Return the models whose clients for other phases than `generate` are closed, and why."""
         return {
@@ -171,6 +234,9 @@ class ClientPool:
     def drain(self) -> None:
         """Send no more calls; those that wait in a queue are dropped."""
         self.budget.draining = True
+        for (_, phase), client in self._clients.items():
+            if phase == "generate":
+                client.throttle.resume()  # what waits is dropped, instead of waiting to be aborted
 
     async def close(self) -> None:
         """Close the connections of every provider that has some."""

@@ -22,8 +22,9 @@ from edison_ci.store.runs import add_event, events, note_event
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
-    from edison_ci.execute.clients import ClientPool, PhaseCalls
+    from edison_ci.execute.clients import ClientPool, ClientState, PhaseCalls
     from edison_ci.execute.regrade import StoredAnswers
     from edison_ci.execute.run_options import RunContext
     from edison_ci.execute.runner import RunWork
@@ -55,6 +56,8 @@ class Progress:
     """Calls for anything but answers, by phase and model."""
     usage: BudgetUsage = field(default_factory=BudgetUsage)
     """Answers since the run was started or resumed, with what they cost."""
+    paused: set[str] = field(default_factory=set)
+    """Models that a person paused while the run goes on."""
     closed: dict[str, str] = field(default_factory=dict)
     """Clients that take no more calls, and why."""
     waiting: dict[str, str] = field(default_factory=dict)
@@ -93,6 +96,9 @@ class ProgressReporter:
         self, context: RunContext, budget: RunBudget, reader: sqlite3.Connection, *, alert_at: float
     ) -> None:
         self._context, self._budget, self._reader = context, budget, reader
+        self.client_states: Callable[[], list[ClientState]] = list
+        """Returns the state of the clients at this moment."""
+        self._written: dict[str, Any] = {}
         self._alert_at = alert_at
         self._next = 0.0
         self._closed: set[str] = set()
@@ -114,13 +120,20 @@ class ProgressReporter:
             self._count_tokens(progress)
             self._write_progress(progress)
 
+    def refresh(self, progress: Progress) -> None:
+        """Write what has changed since the last event, even if no cell was finished."""
+        figures = {**self._figures(progress), "left_s": None}
+        if figures != {**self._written, "left_s": None}:
+            self._write_progress(progress)
+
     def write_last(self, progress: Progress) -> None:
         """Write how far the session came."""
         self._alert()
         self._write_progress(progress)
 
     def _write_progress(self, progress: Progress) -> None:
-        self._write("run:progress", {**self._figures(progress), "seconds": self._seconds()})
+        self._written = self._figures(progress)
+        self._write("run:progress", {**self._written, "seconds": self._seconds()})
 
     def _figures(self, progress: Progress) -> dict[str, Any]:
         """Return the figures that a terminal shows, for watchers in other processes."""
@@ -132,6 +145,7 @@ class ProgressReporter:
             "total": progress.total,
             "cells": dict(progress.cells),
             "models": [row.as_json() for row in self._meter.rows(now)],
+            "clients": [state._asdict() for state in self.client_states()],
             "left_s": self._meter.left_s(now),
             "in_batch": progress.in_batch,
             "budget_microusd": progress.budget_microusd,
@@ -184,7 +198,9 @@ def initial_progress(
 ) -> Progress:
     """Return the progress of a run before its first cell is filled."""
     caps, total = clients.budget.caps, plan.cells + plan.skipped
-    progress = Progress(total=total, usage=clients.usage, calls=clients.calls)
+    progress = Progress(
+        total=total, usage=clients.usage, calls=clients.calls, paused=clients.paused
+    )
     progress.budget_microusd = run_limit(caps)
     tokens = token_cap(caps)
     progress.budget_tokens = None if tokens is None else tokens.tokens

@@ -31,6 +31,8 @@ class ProgressRow:
     """Units per second over the last minute; None at the start."""
     stopped: bool = False
     """Whether calls to the model were stopped after errors."""
+    paused: bool = False
+    """Whether a person paused the model."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as it is written to the `event` table."""
@@ -41,6 +43,7 @@ class ProgressRow:
             "planned": self.planned,
             "errors": self.errors,
             "stopped": self.stopped,
+            "paused": self.paused,
         }
 
     @property
@@ -91,6 +94,8 @@ class ProgressMeter:
 
         While the rate of one model is unknown, the rate of all models together is used.
         """
+        if any(row.paused and row.done < row.planned for row in self.rows(now)):
+            return None  # it takes as long as the person likes
         done, total = self.progress.done, most(self.progress)
         speed = self._speed(_ALL, now, done)
         known = [row.left_s for row in self._model_rows(now)]
@@ -114,6 +119,7 @@ class ProgressMeter:
                 errors.get(name, 0),
                 self._speed(name, now, done.get(name, 0)),
                 name in progress.closed,
+                model_of_client(name) in progress.paused,
             )
             for name, planned in dict(progress.planned_by_client).items()
             if planned
@@ -127,13 +133,24 @@ class ProgressMeter:
             planned = max(round(calls.per_cell * cells), done)
             if planned:
                 speed = self._speed(name, now, done)
-                found.append(ProgressRow(name, "calls", done, planned, calls.failed, speed))
+                paused = model in self.progress.paused
+                row = ProgressRow(name, "calls", done, planned, calls.failed, speed, paused=paused)
+                found.append(row)
         return found
 
     def _speed(self, name: str, now: float, done: int) -> float | None:
         if name not in self._speeds:
             self._speeds[name] = Speed(now, done)
         return self._speeds[name].at(now, done)
+
+
+AT_THE_BASE = " at the base"
+"""Ends the name of a client whose model has changed since the base."""
+
+
+def model_of_client(name: str) -> str:
+    """Return the model that a client calls."""
+    return name.removesuffix(AT_THE_BASE)
 
 
 def most(progress: Progress) -> int:

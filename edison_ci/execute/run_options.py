@@ -162,6 +162,8 @@ class RunContext:
     """Called with the run that has to end before this one can start."""
     on_batch: Callable[[str], None] = lambda _said: None
     """Called with what became of a batch."""
+    on_steer: Callable[[str, str, bool], None] = lambda _by, _said, _done: None
+    """Called when a person changed the run or was refused: who, what was said, whether it was."""
     on_stop: Callable[[int], None] = lambda _in_flight: None
     """Called when the run is asked to stop, with the number of calls that are finished first."""
     now: Callable[[], dt.datetime] = utc.now

@@ -21,6 +21,7 @@ from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.contracts import CallError
+from edison_ci.execute.progress_meter import AT_THE_BASE
 from edison_ci.providers.budget import AwaitsBatch, BudgetExhausted, RunDraining
 from edison_ci.providers.client import AHEAD
 from edison_ci.providers.command import NotRun
@@ -35,7 +36,15 @@ from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
@@ -178,8 +187,21 @@ class ClientWork:
     name: str
     answer: Answer
     """Brings the answer to a cell: from a model, or from the store."""
-    workers: int
+    workers: Callable[[], int]
+    """How many fill its cells at once, by its limits of the moment."""
     tasks: Callable[[], Iterator[Task]]
+
+
+@dataclass(slots=True)
+class _Crew:
+    """The workers of a client."""
+
+    work: ClientWork
+    tasks: Iterator[Task]
+    workers: int = 0
+    """Those that are at work."""
+    failed: set[str] = field(default_factory=set)
+    """Cells that are in error, and are not asked again yet."""
 
 
 class Grading(Protocol):
@@ -219,6 +241,9 @@ class Runner:
         self.head_to_head: CellComparer | None = None
         self.done_before: sqlite3.Connection | None = None
         """Connection on which cells of earlier sessions are found."""
+        self._crews: dict[str, _Crew] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._requeued: set[str] = set()
 
     def stop(self, reason: str) -> None:
         """Take no more cells; those in flight are finished."""
@@ -229,15 +254,51 @@ class Runner:
 
     async def run(self, clients: list[ClientWork]) -> None:
         """Work until every cell is filled or the run is stopped."""
-        opened = [(work, work.tasks()) for work in clients]
-        for work, tasks in opened:
-            await self._try_judges(work, tasks)
+        self._crews = {work.name: _Crew(work, work.tasks()) for work in clients}
+        for crew in self._crews.values():
+            await self._try_judges(crew)
         async with asyncio.TaskGroup() as group:
-            for work, tasks in opened:
-                for _ in range(work.workers):
-                    group.create_task(self._worker(work, tasks))
+            self._group = group
+            for crew in self._crews.values():
+                self._hire(crew, crew.work.workers(), crew.tasks)
+        self._group = None
 
-    async def _try_judges(self, work: ClientWork, tasks: Iterator[Task]) -> None:
+    def hire_more(self) -> None:
+        """Start as many workers as the limits of each client allow by now."""
+        for crew in self._crews.values():
+            if crew.workers:
+                self._hire(crew, crew.work.workers() - crew.workers, crew.tasks)
+
+    def requeue_errors(self) -> int | None:
+        """Ask the cells in error again; return how many, None if no worker is left."""
+        if self._group is None or not any(crew.workers for crew in self._crews.values()):
+            return None  # the run is about to end, and its group takes no more tasks
+        count = 0
+        for name, crew in self._crews.items():
+            if crew.failed and name not in self.progress.closed:
+                again, crew.failed = crew.failed, set()
+                self._requeued |= again
+                count += len(again)
+                tasks = self._only(again, crew.work.tasks())
+                self._hire(crew, min(len(again), crew.work.workers()), tasks)
+        return count
+
+    def _only(self, cells: Collection[str], tasks: Iterator[Task]) -> Iterator[Task]:
+        return (task for task in tasks if id_of_cell(self._run_id, task) in cells)
+
+    def _hire(self, crew: _Crew, count: int, tasks: Iterator[Task]) -> None:
+        assert self._group is not None, "workers are started while the run fills cells"
+        for _ in range(count):
+            crew.workers += 1
+            self._group.create_task(self._work(crew, tasks))
+
+    async def _work(self, crew: _Crew, tasks: Iterator[Task]) -> None:
+        try:
+            await self._worker(crew, tasks)
+        finally:
+            crew.workers -= 1
+
+    async def _try_judges(self, crew: _Crew) -> None:
         """Fill a few cells until every judge has answered.
 
         A judge that cannot answer stops the run before the other answers are paid for.
@@ -248,8 +309,8 @@ class Runner:
                 return
             self.on_trial(True)
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(_FIRST_CELLS, work.workers)):
-                    group.create_task(self._worker(work, itertools.islice(tasks, 1)))
+                for _ in range(min(_FIRST_CELLS, crew.work.workers())):
+                    group.create_task(self._worker(crew, itertools.islice(crew.tasks, 1)))
             self.on_trial(False)
             for (phase, name), calls in waiting.items():
                 if not calls.answered and (calls.final or calls.failed > _FIRST_CELLS):
@@ -260,12 +321,13 @@ class Runner:
         """Wait until every finished cell is on the disk."""
         await self._buffer.close()
 
-    async def _worker(self, work: ClientWork, tasks: Iterator[Task]) -> None:
+    async def _worker(self, crew: _Crew, tasks: Iterator[Task]) -> None:
+        work = crew.work
         for task in tasks:
             if self._stopping.is_set() or work.name in self.progress.closed:
                 return
             try:
-                await self._finish(work, task)
+                await self._finish(crew, task)
             except BudgetExhausted as exhausted:
                 self.progress.refused_microusd = exhausted.refused.reserves_microusd
                 self.stop(f"budget: {exhausted.refused.cap.name}")
@@ -278,24 +340,35 @@ class Runner:
             except RunDraining:
                 return
 
-    async def _finish(self, work: ClientWork, task: Task) -> None:
+    async def _finish(self, crew: _Crew, task: Task) -> None:
         """Fill a cell unless it is done, and have it compared with its counterparts."""
         cell_id = id_of_cell(self._run_id, task)
         if self.done_before is None or not is_done(self.done_before, cell_id):
             about = CellSpan(
-                cell_id, task.case.id, task.prompt.id, work.name, task.side, task.repeat
+                cell_id, task.case.id, task.prompt.id, crew.work.name, task.side, task.repeat
             )
             with cell_span(about) as span:
-                cell = await self._fill(work.answer, task, cell_id)
+                cell = await self._fill(crew.work.answer, task, cell_id)
                 span.graded(cell.status, cell.composite, cell.components)
             await self._buffer.put(cell)
-            self.progress.cells[cell.status] += 1
-            self.progress.done_by_client[work.name] += 1
-            if cell.status is CellStatus.ERROR:
-                self.progress.errors_by_client[work.name] += 1
+            self._count(crew, cell)
             self.on_progress(self.progress)
         if self.head_to_head is not None:
             await self.head_to_head.compare_cell(task, self._buffer)
+
+    def _count(self, crew: _Crew, cell: CellRow) -> None:
+        """Count a finished cell; one that was in error before is not counted twice."""
+        progress, name = self.progress, crew.work.name
+        if cell.id in self._requeued:
+            self._requeued.discard(cell.id)
+            progress.cells[CellStatus.ERROR] -= 1
+            progress.errors_by_client[name] -= 1
+        else:
+            progress.done_by_client[name] += 1
+        progress.cells[cell.status] += 1
+        if cell.status is CellStatus.ERROR:
+            progress.errors_by_client[name] += 1
+            crew.failed.add(cell.id)
 
     async def _fill(self, answer: Answer, task: Task, cell_id: str) -> CellRow:
         row = partial(
@@ -403,6 +476,8 @@ class RunWork:
     """Which of them are filled now; None for all at once."""
     batch: bool = False
     """Whether answers are bought in batches, all of them at once."""
+    concurrency: Mapping[str, int] = field(default_factory=dict)
+    """Calls at once of the models whose limit was changed while the run goes on."""
 
     @property
     def repeats(self) -> int:
@@ -440,7 +515,7 @@ class RunWork:
             ClientWork(
                 _client_name(key, model, models),
                 answer(model),
-                self._workers(model),
+                partial(self._workers, model),
                 partial(self._open_tasks, key),
             )
             for models in [self._models()]
@@ -472,7 +547,7 @@ class RunWork:
         file = self.sides[Side.HEAD].file
         judges = file.judges
         judged = file.rubric is not None or bool(judges.graders or judges.pairwise)
-        places = model.limits.concurrency
+        places = self.concurrency.get(model.name, model.limits.concurrency)
         return (places + 2 * (places // AHEAD)) * (2 if judged else 1)
 
     def _tasks(self, key: str) -> Iterator[Task]:
@@ -517,4 +592,4 @@ class RunWork:
 def _client_name(key: str, model: Model, models: Mapping[str, Model]) -> str:
     """Return the name of a client: the model's, marked if the base has another of that name."""
     same = [other for other, one in models.items() if one.name == model.name]
-    return model.name if same.index(key) == 0 else f"{model.name} at the base"
+    return model.name if same.index(key) == 0 else f"{model.name}{AT_THE_BASE}"

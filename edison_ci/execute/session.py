@@ -46,6 +46,7 @@ from edison_ci.execute.run_options import (
     allow_code,
 )
 from edison_ci.execute.runner import Pairing, Runner, RunWork
+from edison_ci.execute.steering import RunSteering
 from edison_ci.git.repository import Repository
 from edison_ci.judges.approval import JudgeApproval
 from edison_ci.numeric import exceeds, fixed
@@ -76,6 +77,7 @@ from edison_ci.store.liveness import (
     requested_control,
 )
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
+from edison_ci.store.steering import answer_request, open_requests, withdraw_requests
 from edison_ci.store.writer import Writer
 from edison_ci.telemetry.spans import run_span
 
@@ -620,7 +622,8 @@ class Session:
     async def _work_through(self, state: _RunState) -> RunOutcome:
         await self._begin(state)
         async with AsyncExitStack() as stack:
-            clients, cells = self._clients(state), self._work(state)
+            clients = self._clients(state)
+            cells = self._work(state, clients)
             progress = initial_progress(state.plan, cells, clients, state.stored_answers)
             if state.resumed is not None:
                 add_earlier_sessions(progress, cells, state.reader, state.run_id)
@@ -631,6 +634,7 @@ class Session:
             reporter = ProgressReporter(
                 self._context, clients.budget, state.reader, alert_at=alert_at
             )
+            reporter.client_states = clients.states
             runner.on_progress, runner.on_stop = reporter.update, clients.drain
             runner.on_trial = clients.batches.ask_singly
             if state.resumed is not None:
@@ -655,7 +659,8 @@ class Session:
             stop = StopHandler(
                 runner, work, lambda: self._context.on_stop(clients.budget.in_flight)
             )
-            listening = asyncio.create_task(self._listen(state, stop))
+            steering = RunSteering(runner, clients, self._concurrency(state, progress))
+            listening = asyncio.create_task(self._listen(state, stop, steering, reporter))
             try:
                 await work
                 await runner.finish()
@@ -736,9 +741,18 @@ class Session:
         if resumed is not None:
             begin = self._audited(begin, state.run_id, "resume")
         await state.writer.write(begin)
+        if resumed is not None:
+            before = "the run stopped before it was taken, and was resumed since"
+            await state.writer.write(withdraw_requests(state.run_id, self._now(), before))
 
-    async def _listen(self, state: _RunState, stop: StopHandler) -> None:
-        """Pause or cancel the run when another process requests it."""
+    async def _listen(
+        self,
+        state: _RunState,
+        stop: StopHandler,
+        steering: RunSteering,
+        reporter: ProgressReporter,
+    ) -> None:
+        """Pause, cancel or change the run when another process requests it."""
         with suppress(asyncio.CancelledError):
             while True:
                 await asyncio.sleep(LISTEN_S)
@@ -746,13 +760,28 @@ class Session:
                 if asked is not None:
                     stop.drain(asked)
                     return
+                for request in open_requests(state.reader, state.run_id):
+                    done, said = steering.answer(request)
+                    answer = answer_request(request, self._now(), done=done, said=said)
+                    await state.writer.write(answer)
+                    self._context.on_steer(request.by, said, done)
+                reporter.refresh(steering.runner.progress)
+
+    def _concurrency(self, state: _RunState, progress: Progress) -> dict[str, int]:
+        """Return the models that the run calls, and how many calls at once each may make."""
+        models = {name: state.project.models[name] for _, name in progress.calls}
+        if state.stored_answers is None and self._context.answers is None:
+            for side in reversed(self._sides.values()):
+                chosen = state.options.selection.narrow(side)
+                models |= {model.name: model for _, model, _ in chosen.models}
+        return {name: model.limits.concurrency for name, model in models.items()}
 
     def _pairing(self, state: _RunState) -> Pairing:
         begun = state.resumed.created_at if state.resumed is not None else self._now()
         day_ago = utc.timestamp(self._context.now() - dt.timedelta(days=1))
         return Pairing(state.reader, begun, day_ago, state.newer_than)
 
-    def _work(self, state: _RunState) -> RunWork:
+    def _work(self, state: _RunState, clients: ClientPool) -> RunWork:
         stored = state.stored_answers
         only = stored.has if stored is not None else None
         options = state.options
@@ -763,6 +792,7 @@ class Session:
             state.plan.clusters,
             only=only,
             batch=bool(options.batch),
+            concurrency=clients.concurrency,
         )
 
     def _answers(self, state: _RunState, clients: ClientPool, model: Model) -> Answer:
@@ -840,6 +870,8 @@ class Session:
             moved = move_run(state.run_id, step, self._now(), **change)
             await state.writer.write(partial(self._move, state.run_id, moved, step == status))
         await reporter.end(status, progress)
+        ended = f"the run ended before it was taken: it is {status}"
+        await state.writer.write(withdraw_requests(state.run_id, self._now(), ended))
         return RunOutcome(state.run_id, status, code, progress, state.stored_answers)
 
     def _move(

@@ -82,6 +82,10 @@ class AwaitsBatch(UsageError):
         )
 
 
+class ModelPaused(Exception):
+    """The model was paused before a booked call was sent."""
+
+
 class RunDraining(Exception):
     """The run accepts no more answers; this call was not made."""
 
@@ -111,9 +115,17 @@ class RunBudget:
             cap = SpendingCap(f"run:{self.run_id}", None, microusd=microusd, name="--budget")
             self.caps = (*self.caps, cap)
 
+    def replace_caps(self, caps: tuple[SpendingCap, ...]) -> None:
+        """Change the limits, and wake the calls that wait for budget."""
+        self.caps = caps
+        self._wake()
+
     def call_finished(self) -> None:
         """Record the end of a call, and wake the calls that wait for budget."""
         self.in_flight -= 1
+        self._wake()
+
+    def _wake(self) -> None:
         self.settled.set()
         self.settled.clear()
 
@@ -222,7 +234,14 @@ class Budgeted:
                     outcome.completion, outcome.answer_no, False, outcome.cost_microusd
                 )
             if isinstance(outcome, Reservation):
-                return await self._send(request, booking, outcome.attempt, turn)
+                try:
+                    return await self._send(request, booking, outcome.attempt, turn)
+                except ModelPaused:
+                    # Its booking was given up: other models may use the money meanwhile.
+                    turn.leave()
+                    await turn.wait_to_book()
+                    booking = self.booking(request, newer_than)
+                    continue
             if isinstance(outcome, InFlight):
                 turn.leave()
                 await self._wait_for(outcome)
@@ -232,6 +251,8 @@ class Budgeted:
                 booking = self.booking(request, since)
                 continue
             await self._wait_for_money(outcome)
+            # The budget of a run can be changed meanwhile.
+            booking = replace(booking, caps=self.budget.caps)
 
     def _refuse_drained(self) -> None:
         if self.budget.draining and self._phase == "generate":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.providers.budget import Budgeted, StoredAnswer
+from edison_ci.providers.budget import Budgeted, ModelPaused, StoredAnswer
 from edison_ci.providers.resilience import Breaker, Clock, retry_after_too_long, retry_loop
 from edison_ci.safety.redaction import redact_completion
 from edison_ci.store.answers import newest_answer
@@ -69,19 +69,23 @@ class TokenBucket:
 
 
 class Concurrency:
-    """A number of slots that adapts between one and its cap."""
+    """A number of slots that adapts between one and its cap, and can be paused."""
 
     def __init__(self, cap: int, clock: Clock) -> None:
-        self._cap, self._clock = cap, clock
+        self.cap, self._clock = cap, clock
         self.limit = float(cap)
-        self._taken = 0
+        self.paused = False
+        self.taken = 0
+        """Slots in use."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._fell_at = float("-inf")
         self._since_rise = 0
 
-    async def enter(self) -> None:
-        """Wait for a slot."""
-        while self._taken >= int(self.limit):
+    async def enter(self, *, booked: bool = False) -> None:
+        """Wait for a slot; a call that is booked raises ModelPaused instead of waiting paused."""
+        while self.paused or self.taken >= int(self.limit):
+            if self.paused and booked:
+                raise ModelPaused
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(place)
             try:
@@ -89,11 +93,31 @@ class Concurrency:
             except asyncio.CancelledError:
                 self._wake()  # the slot may have been assigned to this call already
                 raise
-        self._taken += 1
+        self.taken += 1
 
     def leave(self) -> None:
         """Release the slot."""
-        self._taken -= 1
+        self.taken -= 1
+        self._wake()
+
+    def resize(self, cap: int) -> None:
+        """Change the cap; calls beyond a lower one are finished."""
+        # A cap that is raised on purpose is tried at once, whatever the provider refused before.
+        self.limit = float(cap) if cap > self.cap else min(self.limit, float(cap))
+        self.cap = cap
+        self._wake()
+
+    def pause(self) -> None:
+        """Give out no more slots; calls that wait with a booking are told so."""
+        self.paused = True
+        waiting, self._waiting = self._waiting, deque()
+        for place in waiting:
+            if not place.done():
+                place.set_result(None)
+
+    def resume(self) -> None:
+        """Give out slots again."""
+        self.paused = False
         self._wake()
 
     def decrease(self) -> None:
@@ -106,16 +130,16 @@ class Concurrency:
 
     def increase(self) -> None:
         """Count a success; increase the limit after as many as the limit."""
-        if self.limit >= self._cap:
+        if self.limit >= self.cap:
             return
         self._since_rise += 1
         if self._since_rise >= self.limit:
-            self.limit = min(float(self._cap), self.limit + max(1.0, 0.05 * self.limit))
+            self.limit = min(float(self.cap), self.limit + max(1.0, 0.05 * self.limit))
             self._since_rise = 0
             self._wake()
 
     def _wake(self) -> None:
-        free = int(self.limit) - self._taken
+        free = 0 if self.paused else int(self.limit) - self.taken
         while free > 0 and self._waiting:
             place = self._waiting.popleft()
             if not place.done():
@@ -129,24 +153,29 @@ class RateLimitSlot:
     __slots__ = ("_ahead", "_places", "_slot", "refuse_closed")
 
     def __init__(
-        self, places: Concurrency, ahead: Concurrency | None, refuse_closed: Callable[[], None]
+        self,
+        places: Concurrency,
+        ahead: Callable[[], Concurrency | None],
+        refuse_closed: Callable[[], None],
     ) -> None:
         self._places, self._ahead, self.refuse_closed = places, ahead, refuse_closed
         self._slot: Concurrency | None = None
 
     async def wait_to_book(self) -> None:
         """Wait until the call may be booked."""
-        first = self._ahead or self._places
+        first = self._ahead() or self._places
         await first.enter()
         self._slot = first
 
     async def wait_to_send(self) -> None:
-        """Wait until a booked call may be sent; raises ClientClosed."""
+        """Wait until a booked call may be sent; raises ClientClosed or ModelPaused."""
         if self._slot is not self._places:
-            await self._places.enter()
+            await self._places.enter(booked=True)
             self.leave()
             self._slot = self._places
             self.refuse_closed()
+        elif self._places.paused:
+            raise ModelPaused
 
     def leave(self) -> None:
         """Release the slot; may be called twice."""
@@ -213,9 +242,32 @@ class Throttled:
         self._tokens = TokenBucket(limits.tpm, clock) if limits.tpm else None
         self._not_before = 0.0
 
+    def resize(self, concurrency: int) -> None:
+        """Change how many calls may be made at once."""
+        self.places.resize(concurrency)
+        ahead = concurrency // AHEAD
+        if self._ahead is not None and ahead:
+            self._ahead.resize(ahead)
+        else:
+            self._ahead = Concurrency(ahead, self._clock) if ahead else None
+            if self._ahead is not None and self.places.paused:
+                self._ahead.pause()
+
+    def pause(self) -> None:
+        """Send no more calls; those that are on their way are finished."""
+        for slots in (self.places, self._ahead):
+            if slots is not None:
+                slots.pause()
+
+    def resume(self) -> None:
+        """Send calls again."""
+        for slots in (self.places, self._ahead):
+            if slots is not None:
+                slots.resume()
+
     async def answer(self, request: Request) -> StoredAnswer:
         """Wait for a slot and for the buckets, then pass on."""
-        turn = RateLimitSlot(self.places, self._ahead, self._inner.breaker.refuse_closed)
+        turn = RateLimitSlot(self.places, lambda: self._ahead, self._inner.breaker.refuse_closed)
         await turn.wait_to_book()
         try:
             expected = await self._room(request)

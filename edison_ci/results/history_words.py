@@ -85,6 +85,11 @@ def _ended(data: Mapping[str, Any]) -> str:
     return f"The work ended as {str(data['status']).lower()} after {duration(data['seconds'])}."
 
 
+def _steered(data: Mapping[str, Any]) -> str:
+    verb = "changed the run" if data["done"] else "was refused a change"
+    return f"{data['by']} {verb}: {data['said']}."
+
+
 _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "iteration:started": lambda data: f"The run of {data['experiment']} was started.",
     "status:changed": lambda data: _STATUSES[data["to"]],
@@ -96,6 +101,7 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "cost:alert": lambda data: f"{percent(data['used'])} of {data['budget']} is used.",
     "error": lambda data: f"{data['model']} was stopped: {data['message']}.".replace("..", "."),
     "iteration:completed": _ended,
+    "run:steered": _steered,
 }
 
 
@@ -230,6 +236,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "regrade": lambda entry: f"graded run {entry.after['of']} of {entry.entity} again",
     "try": _text("tried"),
     "rerun": _text("requested another answer for"),
+    "steer": lambda entry: f"steered {entry.entity}: {', '.join(entry.after)}",
     "loop": _text("started a loop on"),
     "merge": _text("merged results into"),
     "import bundle": _text("imported the bundle"),

@@ -32,6 +32,18 @@ class ModelProgress(NamedTuple):
     errors: int
     stopped: bool
     """Whether calls to it were stopped after errors."""
+    paused: bool = False
+    """Whether a person paused it."""
+
+
+class ClientState(NamedTuple):
+    """The limit of a model in one phase, and its use at one moment."""
+
+    model: str
+    phase: str
+    concurrency: int
+    in_flight: int
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +57,7 @@ class Progress:
     total: int
     cells: Mapping[str, int]
     models: tuple[ModelProgress, ...]
+    clients: tuple[ClientState, ...]
     cost_microusd: int
     budget_microusd: int | None
     tokens_in: int
@@ -90,6 +103,7 @@ def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
         total=int(data.get("total", run.cells_planned)),
         cells=data.get("cells", {}),
         models=tuple(ModelProgress(**model) for model in data.get("models", ())),
+        clients=tuple(ClientState(**client) for client in data.get("clients", ())),
         cost_microusd=int(data.get("cost_microusd", 0)),
         budget_microusd=data.get("budget_microusd"),
         tokens_in=int(data.get("tokens_in", 0)),

@@ -127,6 +127,7 @@ _IMPOSSIBLE = (
         "select 1 from decision where not (json_valid(gate) and json_valid(detail))",
     ),
     ("a JSON value is not valid", "select 1 from event where not json_valid(data)"),
+    ("a JSON value is not valid", "select 1 from steering where not json_valid(what)"),
     ("a JSON value is not valid", "select 1 from rollup_component where not json_valid(bins)"),
     ("a JSON value is not valid", "select 1 from manual_grade where not json_valid(criteria)"),
 )

@@ -163,6 +163,7 @@ class _Transfer:
         self.carry(
             "event", {"seq": "null", **marked, **here}, "where x.run_id = :run order by x.seq"
         )
+        self.carry("steering", {"id": "null", **here}, "where x.run_id = :run order by x.id")
 
     def carry(self, table: str, changes: Mapping[str, str], rest: str) -> None:
         """Insert the rows of a table, some of their columns changed."""

@@ -112,7 +112,7 @@ async def test_fault_39_tools_and_schemas_are_part_of_the_estimate(tmp_path: Pat
         telling = Request(
             "p", "", "m", plain.messages, plain.params, tools=[tool], response_format=tool
         )
-        turn = RateLimitSlot(Concurrency(1, clock()), None, lambda: None)
+        turn = RateLimitSlot(Concurrency(1, clock()), lambda: None, lambda: None)
         bare = await client.buy(plain, newer_than="", turn=turn)
         full = await client.buy(telling, newer_than="", turn=turn)
     assert full.cost_microusd > bare.cost_microusd + 2 * 5000

@@ -32,6 +32,19 @@ create table run (                          -- one evaluation of one experiment
 ) strict;
 create index run_by_experiment on run (experiment, created_at);
 
+create table steering (                     -- requests to change a run while it goes on
+  id       integer primary key,
+  run_id   text not null references run (id),
+  what     text not null,                   -- JSON: concurrency, pause, resume, requeue or budget
+  by       text not null,                   -- who asked
+  asked_at text not null,
+  taken_at text,                            -- when it was answered; null while it waits
+  done     integer check (done in (0, 1)),  -- 0: refused; null while it waits
+  said     text not null default ''         -- what changed, or why it was refused, in words
+) strict;
+create index steering_by_run on steering (run_id);
+create index steering_open on steering (run_id) where taken_at is null;
+
 create table cell (                         -- one case, with one prompt and model
   id           text primary key,            -- 24 hex; hash of run, side, prompt, model, case, repeat
   run_id       text not null references run (id),

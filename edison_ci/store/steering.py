@@ -1,0 +1,186 @@
+"""Steering: requests to change a run while it goes on, and what became of each.
+
+A request is a row that the process of the run reads and answers. It is answered once: done, or
+refused with a reason. A request that a dead run left behind is withdrawn, never carried out later.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from edison_ci._dataclass import dataclass
+from edison_ci.errors import UsageError
+from edison_ci.numeric import dollars
+from edison_ci.store.audit import add_audit
+from edison_ci.store.runs import add_event
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Sequence
+
+    from edison_ci.store.audit import AuditEntry
+
+EVENT = "run:steered"
+
+
+class SteeringAction(StrEnum):
+    """What can be changed in a run that goes on."""
+
+    CONCURRENCY = "concurrency"
+    PAUSE = "pause"
+    RESUME = "resume"
+    REQUEUE = "requeue"
+    BUDGET = "budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a run that goes on."""
+
+    action: SteeringAction
+    model: str | None = None
+    """Of concurrency, pause and resume."""
+    calls: int | None = None
+    """Calls at once, of concurrency."""
+    microusd: int | None = None
+    """The new budget."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it is stored."""
+        values = {"model": self.model, "calls": self.calls, "microusd": self.microusd}
+        given = {key: value for key, value in values.items() if value is not None}
+        return {"action": str(self.action), **given}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Change:
+        """Return a stored change; raises UsageError for one of another version."""
+        try:
+            return cls(**{**value, "action": SteeringAction(value["action"])})
+        except (KeyError, TypeError, ValueError):
+            raise UsageError("the request is of another version of edison") from None
+
+    @property
+    def words(self) -> str:
+        """The request in words, such as `pause small`."""
+        match self.action:
+            case SteeringAction.CONCURRENCY:
+                return f"concurrency {self.model}={self.calls}"
+            case SteeringAction.REQUEUE:
+                return "requeue errors"
+            case SteeringAction.BUDGET:
+                return f"budget {dollars(self.microusd or 0)}"
+        return f"{self.action} {self.model}"
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringRequest:
+    """A request with its answer."""
+
+    id: int
+    run_id: str
+    what: dict[str, Any]
+    by: str
+    asked_at: str
+    taken_at: str | None
+    """When it was answered; None while it waits."""
+    done: bool | None
+    """False if it was refused."""
+    said: str
+    """What changed, or why it was refused."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "id": self.id,
+            "what": self.what,
+            "by": self.by,
+            "asked_at": self.asked_at,
+            "taken_at": self.taken_at,
+            "done": self.done,
+            "said": self.said,
+        }
+
+
+_COLUMNS = "id, run_id, what, by, asked_at, taken_at, done, said"
+
+
+def request_changes(
+    run_id: str, changes: Sequence[Change], entry: AuditEntry
+) -> Callable[[sqlite3.Connection], list[int]]:
+    """Return the operation that stores requests with a row of the audit; it yields their ids."""
+
+    def operation(connection: sqlite3.Connection) -> list[int]:
+        add_audit(connection, entry)
+        rows = [(run_id, json.dumps(c.as_json()), entry.actor, entry.time) for c in changes]
+        return [
+            int(connection.execute(_INSERT, row).lastrowid or 0)  # rowids begin with 1
+            for row in rows
+        ]
+
+    return operation
+
+
+_INSERT = "insert into steering (run_id, what, by, asked_at) values (?, ?, ?, ?)"
+
+
+def open_requests(connection: sqlite3.Connection, run_id: str) -> list[SteeringRequest]:
+    """Return the requests that wait for an answer, oldest first."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from steering where run_id = ? and taken_at is null order by id",
+        (run_id,),
+    )
+    return [_request(row) for row in rows]
+
+
+def steering_of(connection: sqlite3.Connection, run_id: str) -> list[SteeringRequest]:
+    """Return all requests of a run, oldest first."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from steering where run_id = ? order by id", (run_id,)
+    )
+    return [_request(row) for row in rows]
+
+
+def answer_request(
+    request: SteeringRequest, now: str, *, done: bool, said: str
+) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that answers a request, unless it is answered, with an event."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        answered = connection.execute(
+            "update steering set taken_at = ?, done = ?, said = ? "
+            "where id = ? and taken_at is null",
+            (now, done, said, request.id),
+        )
+        if answered.rowcount:
+            data = {"what": request.what, "by": request.by, "done": done, "said": said}
+            add_event(connection, request.run_id, EVENT, data, now)
+
+    return operation
+
+
+def withdraw_requests(run_id: str, now: str, said: str) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that refuses every request of a run that waits for an answer."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        for request in open_requests(connection, run_id):
+            answer_request(request, now, done=False, said=said)(connection)
+
+    return operation
+
+
+def steered_budget(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """Return the budget that a run was last given while it went on, in micro-dollars."""
+    row = connection.execute(
+        "select json_extract(what, '$.microusd') from steering where run_id = ? and done = 1 "
+        "and json_extract(what, '$.action') = ? order by id desc limit 1",
+        (run_id, str(SteeringAction.BUDGET)),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _request(row: Sequence[Any]) -> SteeringRequest:
+    number, run_id, what, by, asked_at, taken_at, done, said = row
+    flag = None if done is None else bool(done)
+    return SteeringRequest(number, run_id, json.loads(what), by, asked_at, taken_at, flag, said)
