@@ -31,6 +31,7 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
 from edison_ci.store.loops import TRIGGER
 from edison_ci.store.runs import OUTPUTS, TRIAL, find_run
+from edison_ci.store.steering import steered_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -145,8 +146,12 @@ def resume_run(
     options = replace(options_of(stored), wait=chosen.wait)
     if chosen.batch is not None:
         options = replace(options, batch=chosen.batch)
-    if chosen.budget_microusd is not None:
-        options = replace(options, budget_microusd=chosen.budget_microusd)
+    budget = chosen.budget_microusd
+    if budget is None:
+        with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
+            budget = steered_budget(reader, stored.id)
+    if budget is not None:
+        options = replace(options, budget_microusd=budget)
     against = snapshot_of(stored)["command line"].get("against")
     target = resumed_target(project, experiment, against).widened(project, options.selection)
     refuse_missing([target], options.selection)

@@ -69,8 +69,8 @@ class EdisonProgram(LazyGroup):
 
 
 def _named(name: str) -> str:
-    """Return the name of a command, with those below it."""
-    below = TABLES.get(name)
+    """Return the name of a command, with those below it that are nowhere else."""
+    below = [each for each in TABLES.get(name, ()) if each not in COMMANDS]
     return f"{name} ({', '.join(below)})" if below else name
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci import utc
+from edison_ci.cli import sessions
 from edison_ci.cli.lookup import find_run_or_newest
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.summary import STATUS_COLORS, show_run
@@ -19,9 +21,10 @@ from edison_ci.numeric import counted, dollars
 from edison_ci.operate.run_control import current_run
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.records import RunStatus
+from edison_ci.results.live_progress import progress_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import reclaim
+from edison_ci.store.ledger import SpendingCap, booked, reclaim
 from edison_ci.store.liveness import is_alive, request_control
 from edison_ci.store.runs import Event, Run, events, find_run, move_run
 from edison_ci.store.writer import Writer
@@ -127,25 +130,28 @@ def pause(state: CliState, wanted: str | None) -> None:
       edison runs pause
       edison runs pause support-reply
     """
-    _stop(state, wanted, "pause", RunStatus.PAUSED)
+    _stop(state, wanted, "pause", RunStatus.PAUSED, ask=False)
 
 
 @click.command(cls=EdisonCommand)
 @click.argument("wanted", required=False, metavar="[RUN]")
+@sessions.yes
 @click.pass_obj
-def cancel(state: CliState, wanted: str | None) -> None:
+def cancel(state: CliState, wanted: str | None, yes: bool) -> None:
     """Cancel a run for good.
 
-    Its answers are kept for reuse, but the run cannot be resumed.
+    Its answers are kept for reuse, but the run cannot be resumed. On a terminal it first shows how
+    far the run is and what it has spent, and asks; elsewhere, with --json and --yes, it does not.
 
     Examples:
       edison runs cancel
+      edison runs cancel support-reply --yes
       edison runs cancel 20261115T051816-37753f
     """
-    _stop(state, wanted, "cancel", RunStatus.CANCELLED)
+    _stop(state, wanted, "cancel", RunStatus.CANCELLED, ask=not yes)
 
 
-def _stop(state: CliState, wanted: str | None, asked: str, aim: str) -> None:
+def _stop(state: CliState, wanted: str | None, asked: str, aim: str, *, ask: bool) -> None:
     terminal = Terminal(state)
     project = open_site(state.enter_project(find_root(state.folder)))
     project.require(Role.EDITOR, asked)
@@ -157,6 +163,8 @@ def _stop(state: CliState, wanted: str | None, asked: str, aim: str) -> None:
             aim == RunStatus.PAUSED and run.status == RunStatus.FAILED
         ):
             raise UsageError(f"run {run.id} is {run.status} already", hint="see: edison status")
+        if ask:
+            _confirm(terminal, reader, current_run(project, run))
         if run.moving and run.owner and is_alive(project.locks, run.owner):
             with Writer(path) as writer:
                 writer.submit(request_control(run.id, asked)).result()
@@ -172,6 +180,21 @@ def _stop(state: CliState, wanted: str | None, asked: str, aim: str) -> None:
         terminal.result(f"{ended.experiment} {ended.id} is ", StyledText(ended.status, ODD))
     if ended.status == RunStatus.PAUSED and aim == RunStatus.PAUSED:
         terminal.note(f"Continue with: edison resume {ended.id}")
+
+
+def _confirm(terminal: Terminal, reader: sqlite3.Connection, run: Run) -> None:
+    """Show how far a run is and what it has spent, and ask whether to cancel it."""
+    if terminal.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    progress = progress_of(reader, run)
+    spent = dollars(booked(reader, SpendingCap(f"run:{run.id}", None), "")[0])
+    if progress.budget_microusd is not None:
+        spent += f" of {dollars(progress.budget_microusd)}"
+    cells = f"{progress.done:,} of {counted(progress.total, 'cell')} done"
+    terminal.note(f"{run.experiment} {run.id} is ", StyledText(run.status, ODD))
+    terminal.note(f"  {cells}, {spent} spent; its answers are kept, and it cannot be resumed")
+    terminal.note(f"  to continue it later instead: edison runs pause {run.id}")
+    click.confirm("Cancel it?", abort=True, err=True)
 
 
 def _wait(reader: sqlite3.Connection, run_id: str) -> None:

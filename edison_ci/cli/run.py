@@ -354,7 +354,7 @@ def resume(
     The run may have been paused, have failed or have been killed. RUN is an id, `latest` or the
     name of an experiment. Stored answers are used whatever their age; cells with an error are
     retried. A run cannot be resumed after its files changed. --budget applies to the whole run,
-    including what it has spent before; by default the original budget stays.
+    including what it has spent before; by default the budget it had last stays.
 
     A run with --batch is asked for at its provider. If its batches have ended, their answers are
     stored and graded, and the gates decide; if not, the run stays PAUSED. What expired or was

@@ -9,6 +9,7 @@ import click
 
 from edison_ci.cli.lookup import find_run_or_newest
 from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.sessions import microusd
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
@@ -53,6 +54,15 @@ class _ModelCalls(click.ParamType[Change]):
 @click.option(
     "--resume", multiple=True, metavar="MODEL", help="Go on with a paused model; repeatable."
 )
+@click.option(
+    "--requeue", type=click.Choice(["errors"]), help="Ask the cells in error again, in this run."
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, max=1_000_000),
+    metavar="USD",
+    help="Change the budget of the run, within the other limits.",
+)
 @click.pass_obj
 def steer(state: CliState, /, wanted: str | None, **given: Any) -> None:
     """Change a run while it goes on, or show its state.
@@ -62,7 +72,11 @@ def steer(state: CliState, /, wanted: str | None, **given: Any) -> None:
     refused request changes nothing, and the exit code is 2. Each request is audited.
 
     A model is named as in models.yaml; its calls in flight are finished before it is paused.
-    `edison resume` starts with no model paused and the concurrency of models.yaml.
+    --requeue errors asks cells in error again, at once, with their model's calls at once. --budget
+    applies to the whole run, what it has spent included; a value above a limit of the experiment,
+    the day or the month is refused, and these limits are named.
+
+    `edison resume` starts with no model paused, the concurrency of models.yaml, and this budget.
 
     Without options it shows calls at once, in flight and waiting of each model, and the budget.
 
@@ -71,6 +85,7 @@ def steer(state: CliState, /, wanted: str | None, **given: Any) -> None:
       edison runs steer support-reply --concurrency small=20
       edison runs steer --pause small --json
       edison runs steer --resume small
+      edison runs steer --requeue errors --budget 5
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))
@@ -103,6 +118,10 @@ def _changes(given: dict[str, Any]) -> list[Change]:
     found: list[Change] = [*given["concurrency"]]
     found += [Change(SteeringAction.PAUSE, model) for model in dict.fromkeys(given["pause"])]
     found += [Change(SteeringAction.RESUME, model) for model in dict.fromkeys(given["resume"])]
+    if given["requeue"]:
+        found.append(Change(SteeringAction.REQUEUE))
+    if given["budget"] is not None:
+        found.append(Change(SteeringAction.BUDGET, microusd=microusd(given["budget"])))
     return found
 
 

@@ -332,6 +332,8 @@ def show_run(
             "A call is reserved at its maximum cost, with max_tokens of output, before it is sent; "
             "the next one does not fit."
         )
+    for said in summary.steered:
+        terminal.result(f"  {said}")
     show_batches(terminal, summary)
     if run.status in (RunStatus.PAUSED, RunStatus.FAILED):
         other = f"; with another judge: edison regrade {run.id}" if "judges" in closed else ""

@@ -126,6 +126,10 @@ class ProgressReporter:
         if figures != {**self._written, "left_s": None}:
             self._write_progress(progress)
 
+    def alert_again(self, budget: str) -> None:
+        """Report a budget that may have been raised once more when it is nearly used up."""
+        self._alerted.discard(budget)
+
     def write_last(self, progress: Progress) -> None:
         """Write how far the session came."""
         self._alert()

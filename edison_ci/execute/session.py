@@ -27,7 +27,7 @@ from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
 from edison_ci.decide.conclusion import GateQuestion, conclude
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.budgets import caps_of, shard_caps, sufficient_cost
+from edison_ci.execute.budgets import caps_of, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
@@ -46,7 +46,7 @@ from edison_ci.execute.run_options import (
     allow_code,
 )
 from edison_ci.execute.runner import Pairing, Runner, RunWork
-from edison_ci.execute.steering import RunSteering
+from edison_ci.execute.steering import RunBudgets, RunSteering
 from edison_ci.git.repository import Repository
 from edison_ci.judges.approval import JudgeApproval
 from edison_ci.numeric import exceeds, fixed
@@ -77,7 +77,12 @@ from edison_ci.store.liveness import (
     requested_control,
 )
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
-from edison_ci.store.steering import answer_request, open_requests, withdraw_requests
+from edison_ci.store.steering import (
+    SteeringAction,
+    answer_request,
+    open_requests,
+    withdraw_requests,
+)
 from edison_ci.store.writer import Writer
 from edison_ci.telemetry.spans import run_span
 
@@ -95,10 +100,11 @@ if TYPE_CHECKING:
     from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.plan.interim_analysis import InterimAnalysis, Kind
     from edison_ci.plan.plan import Plan
+    from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.runs import Run
 
     Ask = Callable[[InterimAnalysis | None], Conclusion | None]
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from edison_ci.documents.files import Tree
@@ -622,7 +628,8 @@ class Session:
     async def _work_through(self, state: _RunState) -> RunOutcome:
         await self._begin(state)
         async with AsyncExitStack() as stack:
-            clients = self._clients(state)
+            budgets = self._budgets(state)
+            clients = self._clients(state, budgets)
             cells = self._work(state, clients)
             progress = initial_progress(state.plan, cells, clients, state.stored_answers)
             if state.resumed is not None:
@@ -659,7 +666,7 @@ class Session:
             stop = StopHandler(
                 runner, work, lambda: self._context.on_stop(clients.budget.in_flight)
             )
-            steering = RunSteering(runner, clients, self._concurrency(state, progress))
+            steering = RunSteering(runner, clients, self._concurrency(state, progress), budgets)
             listening = asyncio.create_task(self._listen(state, stop, steering, reporter))
             try:
                 await work
@@ -678,14 +685,15 @@ class Session:
                 stop.restore()
                 progress.closed.update(clients.closed_judges())
                 progress.waiting = clients.waiting_models()
-        self._find_sufficient_budget(state, progress)
+        self._find_sufficient_budget(state, progress, budgets.limits(budgets.microusd))
         known = interims.conclusion if interims is not None else None
         return await self._conclude(state, reporter, progress, lambda: known or ask(None))
 
-    def _find_sufficient_budget(self, state: _RunState, progress: Progress) -> None:
+    def _find_sufficient_budget(
+        self, state: _RunState, progress: Progress, caps: Sequence[SpendingCap]
+    ) -> None:
         """Find the value of the budget that stopped a run with which it would go through."""
         name = str(progress.stopped_by).removeprefix("budget: ")
-        caps = caps_of(state.project, self._experiment, state.run_id, state.options.budget_microusd)
         cap = next((cap for cap in caps if cap.name == name and cap.microusd is not None), None)
         if cap is None or progress.stopped_by != f"budget: {name}":
             return
@@ -765,6 +773,8 @@ class Session:
                     answer = answer_request(request, self._now(), done=done, said=said)
                     await state.writer.write(answer)
                     self._context.on_steer(request.by, said, done)
+                    if done and request.what.get("action") == SteeringAction.BUDGET:
+                        reporter.alert_again("--budget")
                 reporter.refresh(steering.runner.progress)
 
     def _concurrency(self, state: _RunState, progress: Progress) -> dict[str, int]:
@@ -804,18 +814,30 @@ class Session:
         client = clients.of(model, "generate")
         return lambda _, request: client.answer(request)
 
-    def _clients(self, state: _RunState) -> ClientPool:
-        experiment, shard = self._experiment, state.options.selection.shard
-        parts = shard.count if shard is not None else 1
-        limits = caps_of(state.project, experiment, state.run_id, state.options.budget_microusd)
-        limits += self._context.caps
-        caps = shard_caps(state.reader, limits, parts, state.run_id, self._now())
+    def _budgets(self, state: _RunState) -> RunBudgets:
+        shard = state.options.selection.shard
+
+        def limits(own: int | None) -> tuple[SpendingCap, ...]:
+            found = caps_of(state.project, self._experiment, state.run_id, own)
+            return found + self._context.caps
+
+        return RunBudgets(
+            state.reader,
+            state.run_id,
+            state.options.budget_microusd,
+            limits,
+            shard.count if shard is not None else 1,
+            self._now,
+        )
+
+    def _clients(self, state: _RunState, budgets: RunBudgets) -> ClientPool:
+        experiment = self._experiment
         budget = RunBudget(
             writer=state.writer,
             run_id=state.run_id,
             owner=state.owner.id,
             scopes=self._context.scopes(state.run_id, experiment),
-            caps=caps,
+            caps=budgets.caps(),
             now=self._now,
             is_alive=state.owner.is_alive,
             redact=redactor(state.project.file.settings),
@@ -825,7 +847,7 @@ class Session:
             self._context.provider_for,
             self._context.clock,
             state.newer_than,
-            parts,
+            budgets.parts,
             self._context.advice,
             state.options.batch,
         )

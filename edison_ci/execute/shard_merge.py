@@ -257,7 +257,7 @@ class MergeSession(Session):
         cells = Counter(cell_statuses(state.reader, state.run_id))
         progress = Progress(total=cells.total(), cells=cells)
         await self._begin(state)
-        budget, stop = self._clients(state).budget, self._experiment.file.stop
+        budget, stop = self._clients(state, self._budgets(state)).budget, self._experiment.file.stop
         reporter = ProgressReporter(self._context, budget, state.reader, alert_at=stop.alert_at)
         ask = self._gates.ask(state, work, now=self._now)
         return await self._conclude(state, reporter, progress, lambda: ask(None))

@@ -185,7 +185,11 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
         "headline": view.headline.sentence,
         "lead": _lead(view),
         "cards": [*_cards(view)],
-        "limitations": [*view.missing, *(rival.sentence for rival in view.weak_prompts)],
+        "limitations": [
+            *view.missing,
+            *view.steered,
+            *(rival.sentence for rival in view.weak_prompts),
+        ],
         "gates": [
             (row.word.lower(), gate_name(row, short=short), row.sentence) for row in view.gates
         ],

@@ -322,6 +322,8 @@ def _limitations(view: RunResult) -> Section:
 def _facts(view: RunResult) -> Iterator[str]:
     for each in view.replaced:
         yield f"Compared with its predecessor: {prose(each)}."
+    for each in view.steered:
+        yield prose(each)
     yield (
         f"Score {points(view.overall.composite)}, pass rate {rate(view.overall.pass_rate)}, "
         "over all of them."

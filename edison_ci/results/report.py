@@ -173,6 +173,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "partial": run.partial,
         "shard": run.shard,
         "stopped_by": run.stopped_by,
+        "steered": [*result.steered],
         "batches": [batch.as_json() for batch in result.batches],
         "prompts": [
             {"id": prompt, "hash": version[:8], "label": run.labels.get(prompt)}

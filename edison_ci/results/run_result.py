@@ -56,6 +56,7 @@ from edison_ci.store.cells import case_ids, cell_statuses, clusters_of
 from edison_ci.store.judgments import any_comparison, several_judges
 from edison_ci.store.manual_grades import has_human_grades
 from edison_ci.store.runs import IMPORT, OUTPUTS
+from edison_ci.store.steering import steering_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -91,7 +92,7 @@ _REPORTED = (
     "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
     "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
-    "missing", "batches", "headline",
+    "missing", "batches", "steered", "headline",
 )  # fmt: skip
 
 
@@ -210,6 +211,15 @@ class RunResult:
     def replaced(self) -> tuple[str, ...]:
         """Prompts and models that are compared with a predecessor of another name."""
         return replaced_names(self.run)
+
+    @cached_property
+    def steered(self) -> tuple[str, ...]:
+        """What people changed in it while it went on, in sentences."""
+        return tuple(
+            f"Steered at {each.asked_at[11:16]} UTC by {each.by}: {each.said}."
+            for each in steering_of(self.connection, self.run.id)
+            if each.done
+        )
 
     @cached_property
     def batches(self) -> list[StoredBatch]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.screen import OnTty
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
@@ -284,3 +285,193 @@ def test_a_concurrency_that_is_none_is_refused(project: Folder, edison: Edison, 
     done = edison(project, "runs", "steer", "--concurrency", wrong)
     assert done.code == 2
     assert "is not MODEL=N, such as small=20" in done.err
+
+
+# --- errors asked again ---------------------------------------------------------------------------
+
+
+def test_cells_in_error_are_asked_again_in_the_same_run(
+    project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
+) -> None:
+    held = threading.Event()
+    wrong = [rule(model="small", contains=f"P{i}.", status=500) for i in (7, 21)]
+    server.script = [*wrong, rule(model="large", until=held)]
+    running = command(project, "run")
+    started.append(running)
+    poll("4 calls at once", lambda: server.in_flight >= 4)
+    poll("two errors", lambda: rows(project, _ERRORS) == [("c21",), ("c7",)])
+    small = next(m for m in state(project)["models"] if m["name"] == "small")
+    assert (small["done"], small["errors"], small["waiting"]) == (CASES, 2, 0)
+
+    server.script = [rule(model="large", until=held)]
+    done = steer(project, "--requeue", "errors")
+    assert done.stdout == "done: 2 cells in error will be asked again\n"
+    poll("answers", lambda: rows(project, _ERRORS) == [])
+    again = steer(project, "--requeue", "errors")
+    assert (again.returncode, again.stdout) == (2, "refused: no cell is in error\n")
+    held.set()
+    assert running.wait(PATIENCE_S) == 0
+    ((run_id, total),) = rows(project, "select run_id, count(*) from cell group by run_id")
+    assert total == 2 * CASES
+    assert calls(server, "small") == CASES + 2
+    last = rows(project, "select data from event where type = 'run:completed'")[0][0]
+    figures = json.loads(last)
+    assert figures["cells"] == {"error": 0, "ok": 2 * CASES}
+    assert (figures["done"], figures["total"]) == (2 * CASES, 2 * CASES)
+    assert run_id == state(project)["run_id"]
+
+
+def test_a_cell_that_fails_again_stays_one_error(
+    project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
+) -> None:
+    held = threading.Event()
+    server.script = [
+        rule(model="small", contains="P7.", status=500),
+        rule(model="large", until=held),
+    ]
+    running = command(project, "run")
+    started.append(running)
+    poll("4 calls at once", lambda: server.in_flight >= 4)
+    poll("an error", lambda: rows(project, _ERRORS) == [("c7",)])
+    assert steer(project, "--requeue", "errors").returncode == 0
+    poll("a second try", lambda: calls(server, "small") == CASES + 1)
+    poll("it again", lambda: steer(project, "--requeue", "errors").returncode == 0)
+    held.set()
+    running.communicate(timeout=PATIENCE_S)
+    last = rows(project, "select data from event where type = 'run:progress' order by seq desc")
+    assert json.loads(last[0][0])["cells"] == {"error": 1, "ok": 2 * CASES - 1}
+
+
+_ERRORS = "select case_id from cell where status = 'error' order by case_id"
+
+
+# --- the budget -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raised", [True, False])
+def test_a_raised_budget_lets_the_run_finish(
+    project: Folder,
+    server: LoopbackServer,
+    started: list[subprocess.Popen[str]],
+    raised: bool,
+) -> None:
+    held = threading.Event()
+    server.script = [rule(until=held)]
+    running = command(project, "run", "--model", "small", "--budget", "0.0005")
+    started.append(running)
+    poll("3 calls at once", lambda: server.in_flight == 3)  # there is no money for a fourth
+    if raised:
+        done = steer(project, "--budget", "0.01")
+        assert done.stdout == "done: the budget of the run is $0.0100, before $0.000500\n"
+        assert state(project)["budget"]["limit_microusd"] == 10_000
+    held.set()
+    assert running.wait(PATIENCE_S) == (0 if raised else 4)
+    if raised:
+        assert calls(server, "small") == CASES
+        return
+    refused = steer(project, "--budget", "0.01")
+    assert refused.returncode == 2
+    (run_id,) = rows(project, "select id from run")[0]
+    assert f"edison resume {run_id} --budget USD" in refused.stderr
+
+
+def test_a_budget_stays_within_the_other_limits_which_are_named(
+    project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
+) -> None:
+    limits = "stop: {budget_usd: 0.02, daily_budget_usd: 0.015}\n"
+    project.write(
+        "experiments/hello.yaml", EXPERIMENT.replace("stop: {budget_usd: 0.02}\n", limits)
+    )
+    held = threading.Event()
+    server.script = [rule(until=held)]
+    started.append(command(project, "run", "--model", "small", "--budget", "0.002"))
+    poll("4 calls at once", lambda: server.in_flight == 4)
+    assert steer(project, "--budget", "3").stdout == (
+        "refused: stop.budget_usd allows this run at most $0.0200; "
+        "stop.daily_budget_usd allows this run at most $0.0150\n"
+    )
+    assert "stop.daily_budget_usd" in steer(project, "--budget", "0.016").stdout
+    assert "the run has booked $" in steer(project, "--budget", "0.00001").stdout
+    assert state(project)["budget"]["limit_microusd"] == 2_000
+    assert steer(project, "--budget", "0.015").returncode == 0
+    held.set()
+
+
+def test_a_resumed_run_keeps_its_raised_budget(
+    project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
+) -> None:
+    held = threading.Event()
+    server.script = [rule(until=held)]
+    running = command(project, "run", "--model", "small", "--budget", "0.0005")
+    started.append(running)
+    poll("3 calls at once", lambda: server.in_flight == 3)  # there is no money for a fourth
+    assert steer(project, "--budget", "0.01").returncode == 0
+    running.kill()
+    running.wait(PATIENCE_S)
+    held.set()
+    assert ended(project, "resume", "hello").returncode == 0
+    assert len(rows(project, "select id from cell")) == CASES
+
+
+# --- cancel ---------------------------------------------------------------------------------------
+
+
+def test_cancel_shows_progress_and_spend_and_asks_on_a_terminal(
+    project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
+) -> None:
+    held = threading.Event()
+    server.script = [rule(model="large", until=held)]
+    running = command(project, "run", "--yes")
+    started.append(running)
+    poll("4 calls at once", lambda: server.in_flight == 4)
+    poll("the cells of small", lambda: state(project)["done"] == CASES)
+    with OnTty(project.path, "runs", "cancel", "hello", size=(80, 24)) as asking:
+        shown = asking.until(lambda text: "Cancel it?" in text)
+        assert "is EXECUTING" in shown
+        assert f"{CASES} of {2 * CASES} cells done, $0.00" in shown
+        assert "of $0.0200 spent" in shown
+        asking.press(b"n\n")
+        assert asking.end() != 0
+    assert running.poll() is None
+    assert state(project)["status"] == "EXECUTING"
+    with OnTty(project.path, "runs", "cancel", "hello", size=(80, 24)) as asking:
+        asking.until(lambda text: "Cancel it?" in text)
+        asking.press(b"y\n")
+        poll("the end", lambda: asking.read(0.01) or rows(project, "select wanted from run")[0][0])
+        held.set()
+        asking.until(lambda text: "CANCELLED" in text)
+        assert asking.end() == 0
+    assert running.wait(PATIENCE_S) == 130
+
+
+def test_cancel_does_not_ask_where_nobody_can_answer(
+    project: Folder, edison: Edison, server: LoopbackServer
+) -> None:
+    server.script = [rule(status=500)]
+    edison(project, "run", "--model", "small")
+    done = edison(project, "runs", "cancel", "hello")
+    assert (done.code, "CANCELLED" in done.out, "Cancel it?" in done.err) == (0, True, False)
+
+
+def test_the_summary_and_the_report_say_what_was_changed(
+    project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
+) -> None:
+    held = threading.Event()
+    server.script = [rule(until=held)]
+    running = command(project, "run", "--model", "small", "--markdown", "report.md")
+    started.append(running)
+    poll("4 calls at once", lambda: server.in_flight == 4)
+    assert steer(project, "--concurrency", "small=6", "--resume", "small").returncode == 2
+    watching = command(project, "runs", "watch", "hello")
+    started.append(watching)
+    held.set()
+    out, _ = running.communicate(timeout=PATIENCE_S)
+    said = "small makes 6 calls at once, before 4"
+    assert f": {said}." in out
+    report = (project.path / "report.md").read_text("utf-8")
+    assert said in report
+    assert "is not paused" not in report  # what was refused changed nothing
+    assert f": {said}\n" in watching.communicate(timeout=PATIENCE_S)[0]
+    html = ended(project, "report", "hello", "--format", "html", "--out", "report.html")
+    assert html.returncode == 0, html.stderr
+    assert said in (project.path / "report.html").read_text("utf-8")
