@@ -30,7 +30,7 @@ from edison_ci.results.snapshot import outputs_of, snapshot_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
 from edison_ci.store.loops import TRIGGER
-from edison_ci.store.runs import OUTPUTS, TRIAL, find_run
+from edison_ci.store.runs import OUTPUTS, PRODUCTION, TRIAL, find_run
 from edison_ci.store.steering import steered_budget
 
 if TYPE_CHECKING:
@@ -167,6 +167,9 @@ def _refuse_other_triggers(stored: Run) -> None:
     if stored.trigger == OUTPUTS:
         hint = "import them again, its judges are not asked twice: edison import outputs FILE"
         raise UsageError(f"run {stored.id} grades imported answers", hint=hint)
+    if stored.trigger == PRODUCTION:
+        hint = f"its judges are not asked twice: edison import production {name}"
+        raise UsageError(f"run {stored.id} grades answers of production", hint=hint)
     if stored.trigger == TRIGGER:
         hint = f"continue with: edison loop {name}"
         raise UsageError(f"run {stored.id} is an iteration of a loop", hint=hint)
@@ -182,6 +185,9 @@ def regrade_run(
     with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
         stored = find_run(reader, wanted)
         experiment = project.experiment(stored.experiment)
+        if stored.trigger == PRODUCTION:
+            hint = f"grade new ones: edison import production {stored.experiment}"
+            raise UsageError("the questions of production are in no dataset", hint=hint)
         if (origin := outputs_of(stored)) is not None:
             experiment = imported_variant(project, experiment, origin["models"], origin["prompts"])
         known = options_of(stored).selection.widen(project, experiment)

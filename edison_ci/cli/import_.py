@@ -14,6 +14,7 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.import_outputs import outputs
+from edison_ci.cli.import_production import production
 from edison_ci.cli.import_traces import traces
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, as_json
@@ -123,12 +124,14 @@ def import_() -> None:
       edison import prompt-yml prompts/summary.prompt.yml
       edison import outputs answers.jsonl
       edison import traces spans.jsonl --dataset datasets/support.jsonl
+      edison import production support-reply
       edison import bundle run.zip
     """
 
 
 import_.add_command(bundle)
 import_.add_command(outputs)
+import_.add_command(production)
 import_.add_command(traces)
 
 

@@ -27,7 +27,7 @@ from edison_ci.results.report import run_document
 from edison_ci.results.run_result import labels_of
 from edison_ci.results.snapshot import UNDECIDED, eval_suite_of
 from edison_ci.results.triage import SHOWN
-from edison_ci.store.runs import OUTPUTS
+from edison_ci.store.runs import IMPORTED_ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -385,7 +385,7 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
 def what_now(summary: RunResult) -> str:
     """Return the next step after a run that has ended; may be empty."""
     run, found = summary.run, summary.triage(most=0)
-    if found is None or run.trigger == OUTPUTS:
+    if found is None or run.trigger in IMPORTED_ANSWERS:
         return ""
     again = f"edison run {run.experiment}"
     if run.base_commit is not None:
@@ -429,7 +429,7 @@ def _clients(terminal: Terminal, progress: Progress) -> None:
 def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     """Return how to continue a run; after a budget stop, with which change."""
     run = summary.run
-    if run.trigger == OUTPUTS:
+    if run.trigger in IMPORTED_ANSWERS:
         return "Import the answers again to continue; replies of judges are reused"
     resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
     stopped = str(run.stopped_by)

@@ -14,6 +14,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, sparkline
 from edison_ci.decide.findings import FindingKind, advice_on, findings_of
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
+from edison_ci.results.production import ProductionTrend, production_trend
 from edison_ci.results.scores import interval_json
 from edison_ci.results.trends import (
     DriftFinding,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from edison_ci.stats.drift import Trend
 
 _SHOWN = 20
+_COLORS = {Alarm.ALERT: BAD, Alarm.WARN: ODD, Alarm.NONE: GOOD}
 
 
 class _Trend(NamedTuple):
@@ -39,6 +41,7 @@ class _Trend(NamedTuple):
     points: list[TrendRun]
     drift: DriftFinding | None
     findings: tuple[Finding, ...]
+    production: ProductionTrend | None
 
 
 @click.command(cls=EdisonCommand)
@@ -76,7 +79,8 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
             drift = drift_of(connection, series, threshold=floor_of(project.experiments.get(name)))
             recent = [point for point in series if point.run.created_at >= first]
             advice = advice_on(connection, project, name)
-            found.append(_Trend(name, recent, drift, findings_of(advice, drift)))
+            samples = production_trend(connection, name, drift)
+            found.append(_Trend(name, recent, drift, findings_of(advice, drift), samples))
     if terminal.json:
         terminal.document({"days": days, "experiments": [_document(trend) for trend in found]})
         return
@@ -106,6 +110,8 @@ def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
         terminal.table(_lines(trend.points))
     if trend.drift is not None:
         _show_drift(terminal, trend.drift)
+    if trend.production is not None:
+        _show_production(terminal, trend.production)
     for finding in trend.findings:
         if finding.kind is not FindingKind.DECLINE:  # said with the drift
             terminal.result(f"{finding.kind}: {finding.sentence}")
@@ -155,9 +161,21 @@ def _show_drift(terminal: Terminal, drift: DriftFinding) -> None:
         terminal.result(drift.sentence)
         return
     alarm = drift.report.alarm
-    color = {Alarm.ALERT: BAD, Alarm.WARN: ODD}.get(alarm, GOOD)
+    color = _COLORS[alarm]
     word = "steady" if alarm is Alarm.NONE else alarm.upper()
     terminal.result(StyledText(word, color), f"  {drift.sentence}")
+
+
+def _show_production(terminal: Terminal, found: ProductionTrend) -> None:
+    scores = [None if p.composite is None else 100 * p.composite.estimate for p in found.points]
+    ends = _ends(scores, lambda value: fixed(value, 1))
+    terminal.table([("production", sparkline(scores), ends)])
+    if found.alarm is Alarm.NONE:
+        terminal.result(found.sentence)
+    else:
+        terminal.result(
+            StyledText(found.alarm.upper(), _COLORS[found.alarm]), f"  {found.sentence}"
+        )
 
 
 def _document(trend: _Trend) -> dict[str, Any]:
@@ -181,6 +199,27 @@ def _document(trend: _Trend) -> dict[str, Any]:
         ],
         "drift": None if trend.drift is None else _drift(trend.drift),
         "findings": [finding._asdict() for finding in trend.findings],
+        "production": None if trend.production is None else _samples(trend.production),
+    }
+
+
+def _samples(found: ProductionTrend) -> dict[str, Any]:
+    report = found.report
+    return {
+        "samples": [
+            {
+                "run_id": point.run.id,
+                "time": point.run.created_at,
+                "composite": interval_json(point.composite),
+            }
+            for point in found.points
+        ],
+        "samples_since_change": found.since_change,
+        "alarm": None if report is None else report.alarm.value,
+        "relative_drop": report and report.drop.value,
+        "false_alarm_years": report and report.evidence.value,
+        "sentence": found.sentence,
+        "traffic": [asdict(shift) for shift in found.shifts],
     }
 
 

@@ -476,6 +476,31 @@ class Schedule(Shape):
     )
 
 
+def _files_of_production(value: str) -> str:
+    folder, _, name = value.rpartition("/")
+    if any(sign in folder for sign in "*?["):
+        raise wrong("path", "only the name of a file may have wildcards", 'write "logs/*.jsonl"')
+    if not name.endswith((".jsonl", ".json")):
+        raise wrong("path", f"{short(value)} is not a .jsonl or .json file", "name such files")
+    return value
+
+
+class Production(Shape):
+    """Answers of production, of which a sample is graded beside the dataset."""
+
+    files: Annotated[FilePath, AfterValidator(_files_of_production)] = Field(
+        description="Traces (OTLP JSON) or rows with input and text; wildcards in the name.",
+        json_schema_extra={"examples": ["logs/*.jsonl"]},
+    )
+    sample: int = Field(50, ge=1, le=10_000, description="Answers that are graded at a time.")
+    input: VariableName = Field(
+        "message", description="Variable that gets the message of the user of a trace."
+    )
+    prompt: FilePath | None = Field(
+        None, description="The prompt that production uses; default: the first."
+    )
+
+
 class Alerts(Shape):
     """Conditions for alerts."""
 
@@ -772,6 +797,9 @@ class ExperimentFile(Shape):
     refine: Refine = Field(default_factory=Refine.model_construct, description="Refinement.")
     schedule: Annotated[tuple[Schedule, ...], items(0, 20)] = Field((), description="Schedules.")
     alerts: Alerts = Field(default_factory=Alerts.model_construct, description="Alerts.")
+    production: Production | None = Field(
+        None, description="Answers of production, of which a sample is graded."
+    )
     tags: Annotated[tuple[Name, ...], items(0, 50), UNIQUE] = Field((), description="Tags.")
 
     @model_validator(mode="after")

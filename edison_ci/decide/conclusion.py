@@ -41,7 +41,7 @@ from edison_ci.results.snapshot import (
     push_of,
 )
 from edison_ci.store.cells import clusters_of
-from edison_ci.store.runs import IMPORT, OUTPUTS, find_run
+from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -265,6 +265,7 @@ def _unfit(run: Run) -> str:
         "replay": "answers from a recording",
         IMPORT: "came in with a bundle",
         OUTPUTS: "has imported answers",
+        PRODUCTION: "has answers of production",
     }
     return reasons.get(run.trigger, "")
 

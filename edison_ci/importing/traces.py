@@ -16,7 +16,7 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -75,6 +75,7 @@ class _Call:
 
     trace_id: Json = None
     nanoseconds: Json = None
+    ended: Json = None
     attributes: dict[str, Json] = field(default_factory=dict)
     events: list[tuple[str, dict[str, Json]]] = field(default_factory=list)
 
@@ -128,15 +129,8 @@ class TraceOptions:
 def read_traces(data: bytes, file: str, options: TraceOptions) -> TracedCases:
     """Return the calls of a file as cases; raises UsageError with the line."""
     found = TracedCases()
-    calls: dict[tuple[str, str], _Call] = {}
-    for value, where in _documents(data, file):
-        if not isinstance(value, dict) or not value.keys() & {"resourceSpans", "resourceLogs"}:
-            message = "this is not OTLP JSON: it has neither resourceSpans nor resourceLogs"
-            raise UsageError(message, where=where, hint="export traces with the OTLP file exporter")
-        _collect(value, calls)
-    for call in calls.values():
-        if _string(call.attributes.get("gen_ai.operation.name")) in _OPERATIONS:
-            _add_case(found, call, options)
+    for call in _calls(data, file):
+        _add_case(found, call, options)
     if not found.calls:
         hint = "spans need attributes of the GenAI conventions, such as gen_ai.request.model"
         raise UsageError("there is no call of a model in it", where=Location(file), hint=hint)
@@ -146,11 +140,41 @@ def read_traces(data: bytes, file: str, options: TraceOptions) -> TracedCases:
     return found
 
 
+def read_calls(data: bytes, file: str, options: TraceOptions) -> Iterator[dict[str, Any]]:
+    """Yield each call with an answer, as a case with `expected` and `latency_ms`."""
+    for call in _calls(data, file):
+        one = TracedCases()
+        _add_case(one, call, options)
+        for row in one.rows.values():
+            if "expected" in row:
+                begun, ended = _integer(call.nanoseconds), _integer(call.ended)
+                took = ended - begun if begun and ended and ended > begun else None
+                yield {**row, "latency_ms": None if took is None else took / 1e6}
+
+
+def _calls(data: bytes, file: str) -> Iterator[_Call]:
+    """Yield the calls of models in a file; raises UsageError with the line."""
+    calls: dict[tuple[str, str], _Call] = {}
+    for value, where in _documents(data, file):
+        if not is_traces(value):
+            message = "this is not OTLP JSON: it has neither resourceSpans nor resourceLogs"
+            raise UsageError(message, where=where, hint="export traces with the OTLP file exporter")
+        _collect(value, calls)
+    for call in calls.values():
+        if _string(call.attributes.get("gen_ai.operation.name")) in _OPERATIONS:
+            yield call
+
+
+def is_traces(value: Json) -> TypeGuard[dict[str, Json]]:
+    """Whether a document is OTLP JSON."""
+    return isinstance(value, dict) and bool(value.keys() & {"resourceSpans", "resourceLogs"})
+
+
 def without_known(found: TracedCases, known: Iterable[Case]) -> TracedCases:
     """Leave out the cases that a dataset has already, by their input or id; return the rest."""
-    inputs = {_input_id(row["input"]): key for key, row in found.rows.items()}
+    inputs = {input_id(row["input"]): key for key, row in found.rows.items()}
     for case in known:
-        for key in {str(case.id), inputs.get(_input_id(dict(case.inputs)), "")}:
+        for key in {str(case.id), inputs.get(input_id(dict(case.inputs)), "")}:
             if found.rows.pop(key, None) is not None:
                 found.duplicates += 1
     return found
@@ -197,6 +221,7 @@ def _collect(document: dict[str, Json], calls: dict[tuple[str, str], _Call]) -> 
                 call = _call_of(span, calls)
                 call.attributes |= _attributes(span)
                 call.nanoseconds = span.get("startTimeUnixNano")
+                call.ended = span.get("endTimeUnixNano")
                 for event in _dicts(span.get("events")):
                     call.events.append((_string(event.get("name")) or "", _attributes(event)))
     for resource in _dicts(document.get("resourceLogs")):
@@ -371,7 +396,7 @@ def _add_case(found: TracedCases, call: _Call, options: TraceOptions) -> None:
         inputs["history"] = [
             {"role": one.role, "content": screen.clean(one.text)} for one in history
         ]
-    key = _input_id(inputs)
+    key = input_id(inputs)
     row: dict[str, Any] = {"id": key, "input": inputs, "metadata": _metadata(call)}
     known = found.rows.setdefault(key, row)
     if answer and "expected" not in known:  # an agent asks several times before it answers
@@ -382,7 +407,7 @@ def _add_case(found: TracedCases, call: _Call, options: TraceOptions) -> None:
         found.duplicates += 1
 
 
-def _input_id(inputs: dict[str, Json]) -> str:
+def input_id(inputs: dict[str, Json]) -> str:
     """Return an id that depends on the input only, so that a case is recognised again."""
     digest = hashlib.sha256(canonical_json(inputs).encode("utf-8", "surrogatepass"))
     return f"trace-{digest.hexdigest()[:16]}"
@@ -421,6 +446,26 @@ def _time(nanoseconds: Json) -> str | None:
         return utc.timestamp(dt.datetime.fromtimestamp(given / 1e9, dt.UTC)) if given else None
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def clean_text(text: str, options: TraceOptions) -> str:
+    """Return a text without control characters, secrets and personal data."""
+    return _Screen(options).clean(text)
+
+
+def clean_inputs(inputs: dict[str, Json], options: TraceOptions) -> dict[str, Json]:
+    """Return inputs whose texts are clean, at any depth."""
+
+    def cleaned(value: Json) -> Json:
+        if isinstance(value, str):
+            return clean_text(value, options)
+        if isinstance(value, list):
+            return [cleaned(item) for item in value]
+        if isinstance(value, dict):
+            return {str(key): cleaned(item) for key, item in value.items()}
+        return value
+
+    return {str(key): cleaned(value) for key, value in inputs.items()}
 
 
 class _Screen:

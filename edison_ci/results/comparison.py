@@ -33,7 +33,7 @@ from edison_ci.stats.permutation import paired_p
 from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 from edison_ci.store.cells import clusters_of
-from edison_ci.store.runs import OUTPUTS
+from edison_ci.store.runs import IMPORTED_ANSWERS
 
 if TYPE_CHECKING:
     import sqlite3
@@ -357,7 +357,7 @@ def _doubts(*choices: CellChoice) -> list[str]:
     ]
     if len({choice.run.simulated for choice in choices}) > 1:
         notes.append("one of the two is simulated, the other is not")
-    for run_id in dict.fromkeys(c.run.id for c in choices if c.run.trigger == OUTPUTS):
+    for run_id in dict.fromkeys(c.run.id for c in choices if c.run.trigger in IMPORTED_ANSWERS):
         notes.append(f"the answers of run {run_id} were imported")
     return notes
 

@@ -242,6 +242,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "import bundle": _text("imported the bundle"),
     "import outputs": _text("imported outputs for"),
     "import traces": _text("imported traces to"),
+    "import production": _text("graded a sample of production for"),
     "alert open": _alert("opened"),
     "alert rise": _alert("raised to ALERT"),
     "alert close": _alert("closed"),

@@ -6,14 +6,14 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.results.snapshot import snapshot_of
-from edison_ci.store.runs import IMPORT, OUTPUTS
+from edison_ci.store.runs import IMPORT, IMPORTED_ANSWERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.store.runs import Run
 
-_ELSEWHERE = frozenset({IMPORT, OUTPUTS, "replay", "refine"})
+_ELSEWHERE = frozenset({IMPORT, *IMPORTED_ANSWERS, "replay", "refine"})
 """Triggers of runs that `edison run` on the files of their commit does not repeat."""
 _SHORT = 12
 

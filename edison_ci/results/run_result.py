@@ -55,7 +55,7 @@ from edison_ci.store.batches import StoredBatch, open_batches
 from edison_ci.store.cells import case_ids, cell_statuses, clusters_of
 from edison_ci.store.judgments import any_comparison, several_judges
 from edison_ci.store.manual_grades import has_human_grades
-from edison_ci.store.runs import IMPORT, OUTPUTS
+from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION
 from edison_ci.store.steering import steering_of
 
 if TYPE_CHECKING:
@@ -506,6 +506,7 @@ def labels_of(run: Run) -> tuple[str, ...]:
         ("replayed", run.trigger == "replay"),
         ("imported", run.trigger == IMPORT),
         ("imported answers", run.trigger == OUTPUTS),
+        ("answers of production", run.trigger == PRODUCTION),
         (f"shard {run.shard}", run.shard is not None),
         ("part of the cases", run.partial and run.shard is None),
         ("trial", run.trigger == "refine"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.plan.baseline import BaselineDoubt
 from edison_ci.records import Side
-from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run
+from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, PRODUCTION, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -104,6 +104,16 @@ def complete_runs(
         "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
         f"and {NO_OUTPUTS} {'' if trials else f'and {NO_TRIAL} '}"
         "order by created_at desc, rowid desc limit ?",
+        (experiment, most),
+    )
+    return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]
+
+
+def production_runs(connection: sqlite3.Connection, experiment: str, most: int) -> list[Run]:
+    """Return the complete runs that graded samples of production, newest first."""
+    rows = connection.execute(
+        "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
+        f"and trigger = '{PRODUCTION}' order by created_at desc, rowid desc limit ?",
         (experiment, most),
     )
     return [find_run(connection, run_id) for (run_id,) in rows.fetchall()]

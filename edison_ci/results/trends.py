@@ -102,6 +102,11 @@ class TrendRun:
         return found
 
     @property
+    def changes_besides_cases(self) -> bool:
+        """Whether anything but the cases changed."""
+        return bool(self.changes.keys() - {ChangeKind.DATA})
+
+    @property
     def day(self) -> float:
         """When it was, in days."""
         return dt.datetime.fromisoformat(self.run.created_at).timestamp() / _DAY_S
@@ -126,6 +131,11 @@ def points_of(
 ) -> list[TrendRun]:
     """Return the newest whole, complete runs of an experiment, oldest first."""
     runs = [run for run in complete_runs(connection, experiment, most) if not run.partial]
+    return points_of_runs(connection, runs)
+
+
+def points_of_runs(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[TrendRun]:
+    """Return the numbers of runs, newest first, as points in the order of time."""
     found: list[TrendRun] = []
     before: Run | None = None
     for run in reversed(runs):
@@ -290,7 +300,7 @@ def drift_of(
         need = f"drift is judged from run {REFERENCE_RUNS + 1} on"
         said = f"{_counted_runs(len(seen.points))} since the last change: {need}.{note}"
         return DriftFinding(len(seen.points), reused, None, None, said)
-    times = _increasing([point.day for point in seen.points])
+    times = days_of(seen.points)
     means = [point.composite.estimate for point in seen.points if point.composite is not None]
     report = watch(times, seen.scores, clusters=seen.clusters)
     ahead = None if threshold is None else forecast(times, means, threshold=threshold)
@@ -352,10 +362,10 @@ def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) ->
     return found
 
 
-def _increasing(times: Sequence[float]) -> list[float]:
-    """Return times of which no two are the same, as a series needs them."""
+def days_of(points: Sequence[TrendRun]) -> list[float]:
+    """Return the times of runs, no two the same, as a series needs them."""
     found: list[float] = []
-    for time in times:
+    for time in (point.day for point in points):
         found.append(time if not found or time > found[-1] else found[-1] + 1e-6)
     return found
 

@@ -437,3 +437,59 @@ def _log_e_values(sums: Array, cases: int) -> Array:
             # Rounded, because sums of arrays depend on the processor in the last digits.
             found[index, place] = round(math.fsum(gains.tolist()), 9)
     return found
+
+
+# --- samples of other cases each time -------------------------------------------------------------
+
+_SIZES = (1.0, 2.0, 3.0)
+"""Drops that are bet on, in standard deviations of the means."""
+_FARTHEST = 2.5
+"""Standard deviations that one sample counts at most: means of few scores are not quite normal."""
+_LEAST_SD = 0.005
+
+
+def watch_means(times: Floats, means: Floats) -> DriftReport:
+    """Say how loudly to speak about the last of some samples, by their means (STATS 17).
+
+    Each mean is compared with all before it by the self-starting t of Hawkins (1987), which is
+    exactly standard normal without a change if the means are normal. Its likelihood ratios are
+    added up over time as those of `watch` are, so the alarms have the same meaning.
+    """
+    t, x = _series(times, means)
+    bounded(x, "means", low=0, high=1)
+    slope = trend(t, x)
+    years, since = _means_path(t, x)
+    warned = years >= WARN_YEARS
+    newest = x[since:] if warned else x[-1:]
+    before, after = mean_of(x[:REFERENCE_RUNS]), mean_of(newest)
+    value = (before - after) / before if before > 0 else None
+    method = "means of samples"
+    drop = Drop(value, x.size, method, None, 0.95, before, after, len(newest))
+    alarm = Alarm.NONE
+    if warned and drop.points >= SMALL - TIE:
+        alarm = Alarm.ALERT if years >= ALERT_YEARS and drop.large else Alarm.WARN
+    evidence = DriftEvidence(years, x.size, "self-starting t, added up over time", since)
+    return DriftReport(alarm, drop, evidence, slope, x.size)
+
+
+def _means_path(t: Array, x: Array) -> tuple[float, int]:
+    """Return the evidence after the last sample, in years, and where the fall likely began."""
+    sizes = np.array(_SIZES)
+    gains = np.zeros((x.size, sizes.size))
+    gaps = np.clip(np.diff(t, prepend=t[:1]), TIE, _LONGEST_DAYS) / _YEAR_DAYS
+    capital, years = np.full(sizes.size, -np.inf), 0.0
+    for index in range(REFERENCE_RUNS, x.size):
+        earlier = x[:index]
+        away = earlier - mean_of(earlier)
+        sd = max(math.sqrt(dot(away, away) / (index - 1)), _LEAST_SD)
+        found = math.sqrt(index / (index + 1)) * (float(x[index]) - mean_of(earlier)) / sd
+        share = float(special.stdtr(index - 1, found))
+        u = max(-_FARTHEST, float(special.ndtri(min(max(share, 1e-300), 1 - 1e-16))))
+        gains[index] = -sizes * u - sizes**2 / 2
+        capital = np.minimum(
+            np.logaddexp(capital, math.log(gaps[index])) + gains[index], math.log(_MOST_YEARS)
+        )
+        years = math.exp(float(np.logaddexp.reduce(capital))) / sizes.size
+    start = min(REFERENCE_RUNS, x.size - 1)
+    ahead = np.cumsum(gains[start:, int(np.argmax(capital))][::-1])[::-1]
+    return years, start + int(np.argmax(ahead))

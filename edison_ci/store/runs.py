@@ -44,7 +44,10 @@ IMPORT = "import"
 OUTPUTS = "outputs"
 """Trigger of runs that grade answers from a file. No model of the project gave these answers, so
 the runs are no evidence of its prompts, models and commits."""
-NO_OUTPUTS = f"trigger <> '{OUTPUTS}'"
+PRODUCTION = "production"
+"""Trigger of runs that grade a sample of the answers of production."""
+IMPORTED_ANSWERS = frozenset({OUTPUTS, PRODUCTION})
+NO_OUTPUTS = f"trigger not in ('{OUTPUTS}', '{PRODUCTION}')"
 """In a query on `run`: only runs whose answers are those of the project's models."""
 RESTING = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.FAILED, RunStatus.PAUSED})
 """Statuses in which no process works on a run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,10 +21,13 @@ from edison_ci.stats.drift import (
     forecast,
     trend,
     watch,
+    watch_means,
 )
 from edison_ci.stats.paired import paired_difference
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from edison_ci.stats.arrays import Array
 
 
@@ -300,3 +304,36 @@ def test_there_is_a_run_to_watch_and_it_has_scores() -> None:
     with pytest.raises(ValueError, match="without a score"):
         watch([1], [{}])
     assert watch([1], [{"a": 0.5}]).alarm is Alarm.NONE
+
+
+# --- samples of other cases each time -------------------------------------------------------------
+
+
+def false_alarms(draw: Callable[[int], Array], per_year: int, years: int) -> tuple[int, int]:
+    """Return how often quiet samples begin to be called WARN and ALERT, or ALERT, in some years."""
+    n = per_year * years
+    x, times = draw(n), np.arange(n) * 365.25 / per_year
+    alarms = [watch_means(times[:k], x[:k]).alarm for k in range(6, n + 1)]
+    starts = [now for was, now in pairwise([Alarm.NONE, *alarms]) if was is Alarm.NONE != now]
+    return len(starts), alarms.count(Alarm.ALERT)
+
+
+@pytest.mark.parametrize(("share", "size"), [(0.9, 50), (0.98, 20), (0.6, 20)])
+def test_quiet_samples_are_called_a_fall_at_most_once_a_quarter(share: float, size: int) -> None:
+    rng = np.random.default_rng(8)
+    found = [false_alarms(lambda n: rng.binomial(size, share, n) / size, 52, 2) for _ in range(10)]
+    assert sum(warned for warned, _ in found) / 20 <= 4
+    assert sum(alerted for _, alerted in found) <= 2
+
+
+def test_a_fall_of_the_samples_is_seen_within_a_few_of_them() -> None:
+    rng = np.random.default_rng(9)
+    x = rng.normal(0.8, 0.02, 30)
+    x[20:] -= 0.2
+    seen = [watch_means(np.arange(float(k)), x[:k]).alarm for k in range(6, 31)]
+    assert Alarm.WARN in seen[15:17] and Alarm.NONE not in seen[17:20]
+    assert Alarm.ALERT in seen[15:20]
+    found = watch_means(np.arange(22.0), x[:22])
+    assert (found.drop.runs, found.evidence.since) == (2, 20)
+    assert found.drop.reference is not None
+    assert found.drop.value == pytest.approx(0.25, abs=0.04)

@@ -26,6 +26,7 @@ from edison_ci.report.components import diff_view
 from edison_ci.results.alerts import alert_overview
 from edison_ci.results.leaderboard import Leaderboard, board_of
 from edison_ci.results.overview import overview_of
+from edison_ci.results.production import newest_sample, production_trend
 from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.run_lists import count_of, experiments, ids_of, newest_measured, ranked_cells
 from edison_ci.results.run_result import RunResult
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from edison_ci.decide.findings import Finding
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.pairwise import HeadToHead
+    from edison_ci.results.production import ProductionTrend
     from edison_ci.results.rollups import Totals
     from edison_ci.results.trends import DriftFinding
     from edison_ci.stats.intervals import Interval
@@ -131,6 +133,7 @@ def experiment(context: PageContext) -> Page:
             "ranges": sorted(RANGES, key=lambda each: (each == "all", len(each))),
             "charts": _charts(context, shown, evidence) if len(shown) > 1 else [],
             "evidence": evidence,
+            "production": _production_chart(evidence),
             "shown": len(shown),
             "measured": len(points),
             "cut_off": len(shown) == _IN_TREND[days],
@@ -201,6 +204,7 @@ class Evidence(NamedTuple):
     floor: float | None
     """The score that it is not to fall below."""
     findings: tuple[Finding, ...]
+    production: ProductionTrend | None
 
 
 def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Evidence | None:
@@ -216,13 +220,26 @@ def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Ev
 
     def work(own: PageContext) -> Evidence:
         drift = drift_of(own.connection, points, threshold=floor)
-        return Evidence(drift, floor, findings_of(advice_on(own.connection, known, name), drift))
+        found = findings_of(advice_on(own.connection, known, name), drift)
+        return Evidence(drift, floor, found, production_trend(own.connection, name, drift))
 
     key = ("evidence", context.links.database, str(context.root), name, floor, out, newest.id,
-           newest.finished_at, len(points))  # fmt: skip
+           newest.finished_at, len(points), newest_sample(context.connection, name))  # fmt: skip
     if context.synchronous or cells <= INLINE_CELLS:
         return cached(key, lambda: work(context))
     return cached_in_background(context, key, work)
+
+
+def _production_chart(evidence: Evidence | None) -> Markup | None:
+    """Draw the samples of production; None with fewer than two."""
+    points = () if evidence is None or evidence.production is None else evidence.production.points
+    points = points[-_IN_TREND["all"] :]
+    if len(points) < 2:
+        return None
+    line = Series(
+        "production", tuple(_trend_point(i, p, p.composite) for i, p in enumerate(points))
+    )
+    return fluid_figure(trend, Trend("Score of samples of production, with 95% CI", (line,)))
 
 
 def _charts(

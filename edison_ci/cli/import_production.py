@@ -1,0 +1,101 @@
+"""edison import production: a sample of the answers of production, graded beside the dataset."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.api.evaluation import select_experiments
+from edison_ci.api.production import grade_production, production_variant
+from edison_ci.cli import sessions
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.run import finish
+from edison_ci.cli.sessions import PlanConfirmation, session_factory
+from edison_ci.cli.terminal import Terminal
+from edison_ci.errors import UsageError
+from edison_ci.execute.run_options import RunOptions
+from edison_ci.importing.production import sample_of
+from edison_ci.numeric import counted
+from edison_ci.operate.site import Role, Site
+from edison_ci.results.production import last_sample
+from edison_ci.store.audit import write_audit
+from edison_ci.store.database import open_reader
+
+if TYPE_CHECKING:
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.importing.production import ProductionSample
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@sessions.cost_options
+@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
+@click.pass_obj
+def production(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Grade a sample of what production answered.
+
+    Reads the files that `production` in the experiment names: traces, or rows with input and text.
+    Of the answers since the last sample some are chosen at random, and graded by the checks and
+    judges of the experiment; personal data is redacted before. No model is asked for an answer, no
+    gate decides, and the samples are a series of their own in `edison trends`.
+
+    Examples:
+      edison import production
+      edison import production support-reply --budget 1 --yes
+    """
+    terminal = Terminal(state)
+    project = open_project(state)
+    site = Site(project.root, project.file)
+    actor = site.require(Role.EDITOR, "import production", experiment or "")
+    chosen = _experiment(project, experiment)
+    sample = _sample(project, chosen)
+    told = f"{counted(sample.new, 'new answer')} in {counted(sample.files, 'file')}"
+    if not sample.calls:
+        if terminal.json:
+            terminal.document({"runs": [], "new": sample.new, "files": sample.files})
+        else:
+            terminal.note(f"{told}: nothing to grade")
+        return
+    terminal.note(f"{told}: {counted(len(sample.calls), 'answer')} sampled")
+    for name, needed in production_variant(chosen, sample).left_out:
+        terminal.note(f"left out: {name}, which needs {needed}")
+    options = RunOptions(
+        budget_microusd=sessions.microusd(given["budget"]),
+        allow_code=given["allow_code"],
+        wait=given["wait"],
+    )
+    factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
+    ended = grade_production(project, chosen, sample, options, factory)
+    after = {"run": ended.run_id, "answers": len(sample.calls), "new": sample.new}
+    write_audit(site.results, site.entry(actor, "import production", chosen.id, after=after))
+    finish(terminal, project, [ended])
+
+
+def _experiment(project: Project, name: str | None) -> Experiment:
+    found = [
+        each
+        for each in select_experiments(project, [name] if name else [])
+        if each.file.production is not None
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(
+            f"{name or 'no experiment'} has no `production`",
+            hint='add production: {files: "logs/*.jsonl"} to the experiment',
+        )
+    names = ", ".join(each.id for each in found)
+    raise UsageError("which experiment grades the answers?", hint=f"name one of: {names}")
+
+
+def _sample(project: Project, experiment: Experiment) -> ProductionSample:
+    assert experiment.file.production is not None
+    after, known = "", frozenset[str]()
+    results = project.root / project.file.results
+    if results.exists():
+        with closing(open_reader(results)) as reader:
+            after, known = last_sample(reader, experiment.id)
+    return sample_of(project.tree, experiment.file.production, after=after, known=known)
