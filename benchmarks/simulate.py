@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import (
+    simulate_alerts,
     simulate_cells,
     simulate_edges,
     simulate_harm,
@@ -37,7 +38,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} runs a cell, not {FULL}")
     parser.add_argument("--runs", type=int, help="runs a cell")
     parser.add_argument("--write", type=Path, help="file whose marked part is replaced")
-    own = {table.__name__: table for table in simulate_trials.TABLES}
+    tables = (*simulate_trials.TABLES, *simulate_alerts.TABLES)
+    own = {table.__name__: table for table in tables}
     parser.add_argument("--only", choices=own, help="one table that can be renewed by itself")
     args = parser.parse_args()
     runs = args.runs or (QUICK if args.quick else FULL)
@@ -62,6 +64,7 @@ def report(runs: int) -> str:
         repeated_inputs,
         *simulate_trials.TABLES,
         *simulate_items.TABLES,
+        *simulate_alerts.TABLES,
     )
     for table in tables:
         figures = table(setting)

@@ -1,4 +1,4 @@
-"""What is simulated of many looks: prompts that are dropped, planned analyses, and drift."""
+"""What is simulated of many looks: prompts that are dropped, and planned analyses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.simulate_figures import Figures, Setting, percent
-from edison_ci.stats.drift import ALERT_YEARS, REFERENCE_RUNS, WARN_YEARS, evidence_path
 from edison_ci.stats.pruning import contrasts
 from edison_ci.stats.sequential import planned_levels
 
@@ -93,112 +92,6 @@ def any_false(p: Array, levels: Array, null: NDArray[np.bool_]) -> float:
     return float(false.mean())
 
 
-DAYS = {"weekly": 7.0, "daily": 1.0, "hourly": 1 / 24}
-_RUNS = {"weekly": 57, "daily": 370, "hourly": 500}
-"""Runs of a series: a year, and for hourly runs the most that are read."""
-
-
-def drift_alarms(setting: Setting) -> Figures:
-    """Quiet series; the sizes that a WARN and an ALERT need as well are not asked for."""
-    rows = []
-    for schedule, days in DAYS.items():
-        count = max(1, setting.runs // {"weekly": 20, "daily": 200, "hourly": 100}[schedule])
-        for shape in _SHAPES:
-            for n, documents in ((20, None), (50, 8), (50, 5)):
-                if schedule == "hourly" and documents == 8:
-                    continue  # a series of hours takes long, and 5 documents are the harder case
-                warned = alerted = 0
-                for _ in range(count):
-                    size = (_RUNS[schedule], n, documents)
-                    path = evidence_by_run(setting.rng, shape, size, days)
-                    above = path >= WARN_YEARS
-                    warned += int((above[1:] & ~above[:-1]).sum())
-                    alerted += bool((path >= ALERT_YEARS).any())
-                span = count * (_RUNS[schedule] - REFERENCE_RUNS) * days / 365.25
-                of = "" if documents is None else f" from {documents} documents"
-                rows.append(
-                    (
-                        f"{schedule}, {n} cases{of}, {shape}",
-                        f"{warned / span:.2f}",
-                        f"{alerted} in {span:.0f}",
-                    )
-                )
-    return Figures(
-        "Drift: false alarms in quiet years", "series",
-        ("WARN a year", "ALERT in years simulated"), tuple(rows),
-        "WARN at most 4 a year on average, ALERT at most 1 in 20 years",
-    )  # fmt: skip
-
-
-def drift_delay(setting: Setting) -> Figures:
-    runs, after = max(setting.runs // 100, 1), 26
-    rows = []
-    for shape in _SHAPES:
-        for n, documents in ((50, None), (200, None), (50, 8)):
-            for start in (6, 12, 26):
-                for drop in (0.05, 0.10):
-                    seen = [
-                        _delays(
-                            evidence_by_run(
-                                setting.rng, shape, (start + after, n, documents), 7.0,
-                                lost=(start, drop),
-                            )[start:]
-                        )
-                        for _ in range(runs)
-                    ]  # fmt: skip
-                    of = "" if documents is None else f" from {documents} documents"
-                    what = f"-{100 * drop:g} at run {start + 1}, {n} cases{of}, {shape}"
-                    rows.append((what, *map(_delay, zip(*seen, strict=True))))
-    return Figures(
-        f"Drift: weekly runs until a lasting drop is evident, median (90%) of {runs:,} series",
-        "drop", ("WARN", "ALERT"), tuple(rows), "the fewer the better; - is more than 26",
-    )  # fmt: skip
-
-
-def _delays(path: Array) -> tuple[float, float]:
-    hits = [np.flatnonzero(path >= level) for level in (WARN_YEARS, ALERT_YEARS)]
-    warned, alerted = (float(hit[0] + 1) if hit.size else np.inf for hit in hits)
-    return warned, alerted
-
-
-def _delay(found: tuple[float, ...]) -> str:
-    middle, late = np.quantile(found, [0.5, 0.9], method="higher")
-    return " ".join(
-        form.format("-" if np.isinf(value) else f"{value:.0f}")
-        for form, value in (("{}", middle), ("({})", late))
-    )
-
-
-_SHAPES = ("pass or fail", "scores, noise 15")
-
-
-def evidence_by_run(
-    rng: np.random.Generator,
-    shape: str,
-    size: tuple[int, int, int | None],
-    days: float,
-    *,
-    lost: tuple[int, float] | None = None,
-) -> Array:
-    """Evidence after each run; cases of a document share noise with sd 15 in every run."""
-    runs, n, documents = size
-    level = np.tile(rng.beta(6, 2, n), (runs, 1))
-    if lost is not None:
-        level[lost[0] :] -= lost[1]
-    clusters = None
-    if documents is not None:
-        level += rng.normal(0, 0.15, (runs, documents))[:, np.arange(n) % documents]
-        clusters = {f"c{i}": f"d{i % documents}" for i in range(n)}
-    if shape == "pass or fail":
-        scores = (rng.random((runs, n)) < level).astype(float)
-    else:
-        scores = (level + rng.normal(0, 0.15, (runs, n))).clip(0, 1)
-    series = [{f"c{i}": x for i, x in enumerate(row)} for row in scores.tolist()]
-    times = [days * i for i in range(runs)]
-    path = evidence_path(times, series, clusters=clusters)
-    return np.asarray(path.years, dtype=np.float64)
-
-
 TABLES: tuple[Callable[[Setting], Figures], ...] = (
-    pruning, planned_family, drift_alarms, drift_delay,
+    pruning, planned_family,
 )  # fmt: skip

@@ -110,7 +110,7 @@ stop: {max_iterations: 10, min_delta: 0.02, window: 3, budget_usd: 100, daily_bu
 refine: {by: big, examples: 10, candidates: 2, max_length_change: 15%, allow: [few_shots]}
 schedule: [{name: weekdays, cron: "0 9 * * 1-5", enabled: true, budget_usd: 2}]
 production: {files: "logs/*.jsonl", sample: 50, input: message, prompt: prompts/a.md}
-alerts: {drop: 10%, p: 0.001, predicted_below: 0.7, error_rate: 5%, latency_ms: 3000}
+alerts: {drop: 10%, false_alarm_years: 20, predicted_below: 0.7, error_rate: 5%, latency_ms: 3000}
 tags: [support]
 """,
     "prompt": """

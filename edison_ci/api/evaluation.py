@@ -181,7 +181,7 @@ def _refuse_other_triggers(stored: Run) -> None:
 def regrade_run(
     project: Project, wanted: str, options: RunOptions, factory: SessionFactory
 ) -> RunOutcome:
-    """Grade the stored answers of a run again; `options` sets budget, code and waiting."""
+    """Grade the stored answers of a run again; `options` sets budget, code, waiting and reuse."""
     with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
         stored = find_run(reader, wanted)
         experiment = project.experiment(stored.experiment)
@@ -198,6 +198,7 @@ def regrade_run(
         budget_microusd=options.budget_microusd,
         allow_code=regrade.allow_code or options.allow_code,
         wait=options.wait,
+        reuse=options.reuse,
     )
     against = snapshot_of(stored).get("command line", {}).get("against")
     if against:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
@@ -82,6 +83,7 @@ def check(state: CliState, fail_on: str) -> None:
         _show_open(terminal, found, site.now())
         if done.closed:
             terminal.result(f"{counted(len(done.closed), 'alert')} closed by this check")
+    deliver_briefly(terminal, site)
     if code is not ExitCode.DONE:
         raise click.exceptions.Exit(int(code))
 

@@ -9,13 +9,14 @@ import click
 
 from edison_ci.api.evaluation import regrade_run
 from edison_ci.cli import sessions
+from edison_ci.cli.alert_notes import check_after_run
 from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.sessions import PlanConfirmation, confirm_calls, session_factory
 from edison_ci.cli.summary import document, show_run
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
-from edison_ci.errors import CallFailed, ExitCode
+from edison_ci.errors import CallFailed, ExitCode, UsageError
 from edison_ci.execute.run_options import RunOptions, RunOutcome, allow_code
 from edison_ci.execute.second_opinion import (
     GradableTexts,
@@ -52,6 +53,7 @@ ADVISORY = "advisory: the run, its grades and its verdict stay as they are"
     "--case", "cases", multiple=True, metavar="ID", help="Grade this case, advisory; repeatable."
 )
 @click.option("--failed", is_flag=True, help="Grade answers that did not pass, advisory.")
+@click.option("--no-cache", is_flag=True, help="Ask judges again even where a reply is stored.")
 @sessions.budget
 @sessions.yes
 @sessions.allow_code
@@ -65,6 +67,9 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     The result is a new run; the old one stays as it is. Cells whose prompt, model or input changed
     since are left out.
 
+    --no-cache asks the judges again about the same answers. Graded so from time to time, a run is
+    an anchor: `edison alerts check` tells by it whether a judge changed, or a model did.
+
     --judge, --rubric, --case and --failed grade a part, or by another judge or rubric. That is a
     second opinion: it is printed beside the stored grades, makes no run, and changes no grade, gate
     or verdict. Replies of the judges are stored, so asking again costs nothing.
@@ -72,6 +77,7 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     Examples:
       edison regrade
       edison regrade support-reply --budget 1 --json
+      edison regrade 20261101T020000-4f1c2a --no-cache
       edison regrade --judge large --failed
       edison regrade --rubric support-strict --case return-how
     """
@@ -80,6 +86,11 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     part = GradedPart(given["judges"], given["rubric"], given["cases"], given["failed"])
     with results_of(project) as reader:
         stored = find_run_or_newest(terminal, reader, wanted)
+    if part and given["no_cache"]:
+        raise UsageError(
+            "--no-cache grades a whole run again",
+            hint="leave out --judge, --rubric, --case, --failed",
+        )
     if part:
         _second_opinion(state, terminal, project, stored, part, given)
         return
@@ -87,9 +98,11 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
         budget_microusd=sessions.microusd(given["budget"]),
         allow_code=given["allow_code"],
         wait=given["wait"],
+        reuse=not given["no_cache"],
     )
     factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
     ended = regrade_run(project, stored.id, options, factory)
+    check_after_run(terminal, project, [ended.run_id])
     _finish_regrade(terminal, project, ended)
 
 

@@ -18,6 +18,7 @@ from edison_ci.api.evaluation import (
     select_experiments,
 )
 from edison_ci.cli import sessions
+from edison_ci.cli.alert_notes import check_after_run
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
 from edison_ci.cli.notifications import deliver_briefly
@@ -402,6 +403,7 @@ def finish(
     ids, dropped = [end.run_id for end in ended], coverage.dropped
     if not terminal.json:
         show_ended(terminal, project, ended)
+    check_after_run(terminal, project, ids)
     with results_of(project) if ended else contextlib.nullcontext() as reader:
         if asked is not None and not asked.write(terminal, project, ids, dropped):
             code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict

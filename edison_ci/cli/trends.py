@@ -19,6 +19,7 @@ from edison_ci.results.scores import interval_json
 from edison_ci.results.trends import (
     DriftFinding,
     TrendRun,
+    alarm_rule,
     drift_of,
     floor_of,
     points_of,
@@ -76,7 +77,9 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
     with results_of(project) as connection:
         for name in measured_names(connection, project, experiment):
             series = with_comparability(connection, points_of(connection, name))
-            drift = drift_of(connection, series, threshold=floor_of(project.experiments.get(name)))
+            known = project.experiments.get(name)
+            floor, rule = floor_of(known), alarm_rule(known.file.alerts if known else None)
+            drift = drift_of(connection, series, threshold=floor, rule=rule)
             recent = [point for point in series if point.run.created_at >= first]
             advice = advice_on(connection, project, name)
             samples = production_trend(connection, name, drift)

@@ -504,14 +504,19 @@ class Production(Shape):
 class Alerts(Shape):
     """Conditions for alerts."""
 
-    drop: Share = Field(0.1, description="Relative drop from the reference.")
-    p: float = Field(0.001, gt=0, le=0.5, description="Probability of a false alarm per run.")
-    predicted_below: Share | None = Field(
-        None, description="Alert if the composite is forecast to fall below this."
+    drop: Share = Field(0.1, description="Relative drop from the reference that is an ALERT.")
+    false_alarm_years: float = Field(
+        20.0,
+        ge=1,
+        le=1_000,
+        description="Years between ALERTs without a cause, on average, at least.",
     )
-    error_rate: Share | None = Field(None, description="Share of cells with an error.")
+    predicted_below: Share | None = Field(
+        None, description="Alert if the composite falls and is forecast to fall below this."
+    )
+    error_rate: Share = Field(0.05, description="Share of calls with an error that is too high.")
     latency_ms: Annotated[int, Field(ge=1, le=3_600_000)] | None = Field(
-        None, description="95th percentile of latency."
+        None, description="Latency that at most 5% of answers may exceed."
     )
 
 

@@ -7,22 +7,35 @@ written in one transaction.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.experiment import Stop
+from edison_ci.config.load import inspect_project
+from edison_ci.documents.files import WorkingTree
+from edison_ci.execute.budgets import caps_of, share_used
+from edison_ci.execute.run_options import options_of
 from edison_ci.numeric import duration, fixed, percent
-from edison_ci.operate.alerts import close_alert, raise_alert
+from edison_ci.operate.alerts import close_alert, raise_alert, tell_alerts
+from edison_ci.operate.site import Site
+from edison_ci.records import RunStatus
 from edison_ci.results.stuck_runs import stuck_runs
+from edison_ci.results.watching import OF_EXPERIMENT, findings_of
 from edison_ci.store.alerts import Condition, Finding, Level, open_alerts
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.integrity import page_problems
+from edison_ci.store.ledger import calls_made
 from edison_ci.store.liveness import is_alive
+from edison_ci.store.runs import newest_complete, newest_run, run_experiments
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-    from edison_ci.operate.site import Site
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.store.alerts import Alert
+    from edison_ci.store.ledger import SpendingCap
 
 DISK_WARN, DISK_ALERT = 0.90, 0.95
 """Share of the disk in use from which on there is a WARN, and an ALERT."""
@@ -34,47 +47,176 @@ STUCK_ALERT_S = 6 * 3_600
 class CheckResult:
     """What a check changed: the numbers of alerts."""
 
-    opened: tuple[int, ...]
-    raised: tuple[int, ...]
+    opened: tuple[int, ...] = ()
+    raised: tuple[int, ...] = ()
     """From WARN to ALERT."""
-    closed: tuple[int, ...]
+    closed: tuple[int, ...] = ()
 
 
 def check_alerts(site: Site) -> CheckResult:
-    """Look for every condition; open and close alerts."""
+    """Look for every condition; open and close alerts. Files that are invalid are passed over."""
+    project, _ = inspect_project(WorkingTree(site.root), root=site.root)
     with open_for_reading(site.results) as connection:
         found = [*_disk(site), *_database(connection), *_stuck(site, connection)]
-    return _write(site, found, _MACHINE)
+        watched: set[str] = set()
+        if project is not None:
+            watched = {each.id for each in project.experiments.values() if not each.file.archived}
+            for name in sorted(watched):
+                found += _experiment(site, connection, project, name)
+            found += _month(site, connection, project)
+        runs = {name: newest_complete(connection, name) for name in run_experiments(connection)}
+
+    def looked_for(alert: Alert) -> bool:
+        if not alert.experiment or alert.experiment not in watched:
+            return True
+        return _may_close(alert, runs.get(alert.experiment))
+
+    return _write(site, found, looked_for)
 
 
-_MACHINE = (Condition.DISK, Condition.DATABASE, Condition.STUCK_RUN)
+def check_experiments(project: Project, names: Collection[str]) -> CheckResult:
+    """Look for the conditions of some experiments, after a run of them has ended."""
+    site = Site(project.root, project.file)
+    with open_for_reading(site.results) as connection:
+        names = {name for name in names if _has_news(connection, name)}
+        if not names:
+            return CheckResult()
+        found = [each for each in _stuck(site, connection) if each.experiment in names]
+        for name in sorted(names):
+            found += _experiment(site, connection, project, name)
+        runs = {name: newest_complete(connection, name) for name in names}
+
+    def looked_for(alert: Alert) -> bool:
+        return alert.experiment in names and _may_close(alert, runs[alert.experiment])
+
+    return _write(site, found, looked_for)
+
+
+def _has_news(connection: sqlite3.Connection, name: str) -> bool:
+    """Whether a check may change something: the last run called a model, or an alert is open."""
+    run = newest_run(connection, name)
+    if run is None:
+        return False
+    return bool(calls_made(connection, run.id) or open_alerts(connection, name))
+
+
+def _may_close(alert: Alert, newest: str | None) -> bool:
+    """Whether a check that does not find a condition ends its alert.
+
+    What runs have shown is over when a later run is complete; `newest` is when the last one ended.
+    """
+    if alert.condition in (*OF_EXPERIMENT, *_BY_SCHEDULER):
+        return newest is not None and newest > alert.seen_at
+    return True
+
+
+_BY_SCHEDULER = (Condition.SCHEDULE_MISSED, Condition.FIRE_SKIPPED)
+"""Conditions that the scheduler finds; a later complete run closes them."""
 _GONE = {
     Condition.DISK: "there is enough room again",
     Condition.DATABASE: "the results file is sound again",
     Condition.STUCK_RUN: "the run ended, goes on, or was replaced by a newer one",
+    Condition.BUDGET: "there is enough budget again",
 }
 
 
-def _write(site: Site, found: Iterable[Finding], looked_for: Iterable[Condition]) -> CheckResult:
+def _write(
+    site: Site, found: Iterable[Finding], looked_for: Callable[[Alert], bool]
+) -> CheckResult:
     """Open what was found, and close what was looked for and not found."""
     by_key = {(each.condition, each.experiment): each for each in found}
-    looked = frozenset(looked_for)
     with open_for_change(site.results) as connection:
         before = {alert.id: alert for alert in open_alerts(connection)}
-        for finding in by_key.values():
+        for finding in _keep_names(by_key, before.values()):
             raise_alert(connection, site, finding)
         for alert in before.values():
-            if alert.condition in looked and (alert.condition, alert.experiment) not in by_key:
-                close_alert(
-                    connection, site, alert.condition, alert.experiment, why=_GONE[alert.condition]
-                )
+            if (alert.condition, alert.experiment) not in by_key and looked_for(alert):
+                why = _GONE.get(alert.condition, "a complete run does not show it")
+                close_alert(connection, site, alert.condition, alert.experiment, why=why)
+        tell_alerts(connection, site)
         after = {alert.id: alert for alert in open_alerts(connection)}
+    risen = (n for n, alert in after.items() if n in before and alert.level != before[n].level)
     return CheckResult(
         opened=tuple(sorted(after.keys() - before.keys())),
-        raised=tuple(n for n, alert in sorted(after.items())
-                     if n in before and alert.level is not before[n].level),
+        raised=tuple(sorted(risen)),
         closed=tuple(sorted(before.keys() - after.keys())),
-    )  # fmt: skip
+    )
+
+
+_FALLS = {Condition.DROP: Condition.SLOW_FALL, Condition.SLOW_FALL: Condition.DROP}
+
+
+def _keep_names(
+    by_key: dict[tuple[Condition, str], Finding], known: Collection[Alert]
+) -> list[Finding]:
+    """Return the findings; a fall that is open as a drop, or as a slow fall, stays the same alert.
+
+    Whether it is gradual may look different from run to run. `by_key` is changed accordingly.
+    """
+    open_now = {(alert.condition, alert.experiment) for alert in known}
+    for key, finding in list(by_key.items()):
+        condition, experiment = key
+        other = (_FALLS.get(condition, condition), experiment)
+        if condition in _FALLS and key not in open_now and other in open_now:
+            del by_key[key]
+            by_key[other] = replace(finding, condition=other[0])
+    return [*by_key.values()]
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+def _experiment(
+    site: Site, connection: sqlite3.Connection, project: Project, name: str
+) -> list[Finding]:
+    experiment = project.experiments.get(name)
+    if experiment is None:
+        return []
+    found = findings_of(connection, name, experiment.file.alerts)
+    return [*found, *_budget(site, connection, project, experiment)]
+
+
+def _budget(
+    site: Site, connection: sqlite3.Connection, project: Project, experiment: Experiment
+) -> list[Finding]:
+    """Return how much of the budgets of the newest run and of today is used, if that is much."""
+    run = newest_run(connection, experiment.id)
+    if run is None:
+        return []
+    caps = caps_of(project, experiment, run.id, options_of(run).budget_microusd)
+    own = [cap for cap in caps if cap.scope != "project"]
+    stopped = str(run.stopped_by).startswith("budget") and run.status is RunStatus.PAUSED
+    return _used(site, connection, own, experiment, run.id, stopped=stopped)
+
+
+def _month(site: Site, connection: sqlite3.Connection, project: Project) -> list[Finding]:
+    """Return how much of the budget of the project is used, if that is much."""
+    caps = [cap for cap in caps_of(project, None, "", None) if cap.scope == "project"]
+    return _used(site, connection, caps, None, None, stopped=False)
+
+
+def _used(  # noqa: PLR0913 - one budget
+    site: Site,
+    connection: sqlite3.Connection,
+    caps: Iterable[SpendingCap],
+    experiment: Experiment | None,
+    run_id: str | None,
+    *,
+    stopped: bool,
+) -> list[Finding]:
+    alert_at = Stop().alert_at if experiment is None else experiment.file.stop.alert_at
+    today = site.now()[:10]
+    shares = {cap.name: share_used(connection, cap, today) for cap in caps}
+    high = {name: share for name, share in shares.items() if share >= alert_at}
+    if not high and not stopped:
+        return []
+    said = ", ".join(f"{percent(share)} of {name} is used" for name, share in high.items())
+    if stopped:
+        said = f"Run {run_id} was stopped by a budget{f': {said}' if said else ''}"
+    level = Level.ALERT if stopped or max(high.values(), default=0) >= 1 else Level.WARN
+    name = "" if experiment is None else experiment.id
+    sentence = f"{said}."
+    return [Finding(Condition.BUDGET, level, sentence, name, run_id, {"used": high})]
 
 
 # --- the machine ----------------------------------------------------------------------------------

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
+from edison_ci.numeric import counted
+from edison_ci.operate.notifications import Notice, notify
 from edison_ci.operate.site import BY_ITSELF, Role
 from edison_ci.store.alerts import (
+    Condition,
     Mute,
     add_mute,
     current_mutes,
@@ -22,6 +25,7 @@ from edison_ci.store.alerts import (
     find_open,
     open_alert,
     see_again,
+    untold_alerts,
     update_alert,
 )
 from edison_ci.store.audit import add_audit
@@ -32,8 +36,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from edison_ci.config.project import Occasion
     from edison_ci.operate.site import Actor, Site
-    from edison_ci.store.alerts import Alert, Condition, Finding
+    from edison_ci.store.alerts import Alert, Finding
 
 
 def raise_alert(connection: sqlite3.Connection, site: Site, finding: Finding) -> None:
@@ -83,6 +88,88 @@ def _audit(
 
 def _entity(about: Finding | Alert) -> str:
     return f"{about.condition} of {about.experiment or 'the machine'}"
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+MOST_TOLD = 3
+"""Alerts that are told one by one; more of them at once are one notice."""
+REMIND_DAYS = 7
+"""Time after which an open alert that nobody acknowledged is told again."""
+_OCCASIONS: dict[Condition, Occasion] = {
+    Condition.SCHEDULE_MISSED: "schedule_missed",
+    Condition.FIRE_SKIPPED: "schedule_missed",
+}
+
+
+def tell_alerts(connection: sqlite3.Connection, site: Site) -> None:
+    """Write the notices of alerts that were opened, rose or ended, in the current transaction.
+
+    What is muted is not told. The end of what was told is told even so: an issue has to be closed.
+    """
+    mutes = current_mutes(connection, site.now())
+    due = [
+        alert
+        for alert in untold_alerts(connection, remind_before=site.days_ago(REMIND_DAYS))
+        if not (alert.open and any(mute.covers(alert) for mute in mutes))
+    ]
+    # A budget is told at once by the run that uses it up.
+    single = [alert for alert in due if alert.condition is not Condition.BUDGET]
+    many = len(single) > MOST_TOLD
+    if many:
+        notify(connection, site, _digest(single, site))
+    for alert in due:
+        quiet = many or alert.condition is Condition.BUDGET
+        notify(connection, site, replace(_notice(alert, site), issues_only=quiet))
+        if alert.open:
+            update_alert(connection, alert.id, told_level=alert.level, told_at=site.now())
+        else:
+            update_alert(connection, alert.id, told_end=1, told_at=site.now())
+
+
+def _notice(alert: Alert, site: Site) -> Notice:
+    occasion = _OCCASIONS.get(alert.condition, "alert")
+    last = f"Acknowledge it: edison alerts ack {alert.id}"
+    if not alert.open:
+        last = f"It was open from {alert.opened_at[:16].replace('T', ' ')} UTC: {alert.closed_why}."
+    return Notice(
+        occasion,
+        _title(alert),
+        (alert.sentence, last),
+        alert.experiment or None,
+        alert.run_id,
+        alert.condition,
+        alert.level.value,
+        open=alert.open,
+        at=site.now(),
+        also=() if occasion == "alert" else ("alert",),
+    )
+
+
+def _title(alert: Alert) -> str:
+    about = f"{alert.experiment or 'this machine'}: {alert.condition.words}"
+    if not alert.open:
+        return f"Over: {about}"
+    again = "still open: " if alert.told_level is alert.level else ""
+    return f"{alert.level.upper()} {again}{about}"
+
+
+def _digest(alerts: Sequence[Alert], site: Site) -> Notice:
+    """Return one notice about many alerts."""
+    opened = [alert for alert in alerts if alert.open]
+    worst = max((alert.level for alert in opened), key=lambda level: level.rank, default=None)
+    over = len(alerts) - len(opened)
+    parts = [f"{len(opened):,} open"] if opened else []
+    parts += [f"{over:,} over"] if over else []
+    return Notice(
+        "alert",
+        f"{counted(len(alerts), 'alert')}: {', '.join(parts)}",
+        (*(f"{_title(alert)}. {alert.sentence}" for alert in alerts), "See: edison alerts list"),
+        level="info" if worst is None else worst.value,
+        open=bool(opened),
+        at=site.now(),
+        also=("schedule_missed",) if any(a.condition in _OCCASIONS for a in alerts) else (),
+    )
 
 
 # --- people ---------------------------------------------------------------------------------------

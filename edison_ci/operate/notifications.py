@@ -88,6 +88,8 @@ class Notice:
     """ISO-8601 UTC; empty for now."""
     also: tuple[Occasion, ...] = ()
     """Other occasions that it is as well; a recipient gets it once."""
+    issues_only: bool = False
+    """Whether people are told of it otherwise: only issues, one for each condition, follow it."""
     texts: tuple[str, ...] = ()
     """Texts of prompts, cases or answers, for recipients with `texts: true`."""
 
@@ -163,6 +165,8 @@ def notify(
 def _wanted(recipient: Notification, notice: Notice) -> Occasion | None:
     """Return the occasion for which a recipient gets a notice; None if it does not."""
     if recipient.github_issues and notice.condition is None:
+        return None
+    if notice.issues_only and not recipient.github_issues:
         return None
     named = (notice.occasion, *notice.also)
     return next((occasion for occasion in named if occasion in recipient.on), None)

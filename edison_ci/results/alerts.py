@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.store.alerts import (
+    Condition,
     Level,
     count_past_alerts,
     current_mutes,
@@ -32,7 +33,9 @@ class AlertEntry:
     @property
     def about(self) -> str:
         """The experiment that it is about, or the machine."""
-        return self.alert.experiment or "this machine"
+        if self.alert.experiment:
+            return self.alert.experiment
+        return "this project" if self.alert.condition is Condition.BUDGET else "this machine"
 
     @property
     def state(self) -> str:

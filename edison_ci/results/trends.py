@@ -18,7 +18,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import mean, snap
 from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.snapshot import complete_runs, snapshot_of
-from edison_ci.stats.drift import REFERENCE_RUNS, forecast, watch
+from edison_ci.stats.drift import REFERENCE_RUNS, AlarmRule, forecast, watch
 from edison_ci.stats.intervals import Interval
 from edison_ci.stats.sentences import drift_sentence
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
+    from edison_ci.config.experiment import Alerts
     from edison_ci.config.load import Experiment
     from edison_ci.results.rollups import Totals
     from edison_ci.stats.drift import DriftReport, Forecast
@@ -284,7 +285,11 @@ def _is_experiment(part: object) -> TypeGuard[dict[str, Any]]:
 
 
 def drift_of(
-    connection: sqlite3.Connection, points: Sequence[TrendRun], *, threshold: float | None = None
+    connection: sqlite3.Connection,
+    points: Sequence[TrendRun],
+    *,
+    threshold: float | None = None,
+    rule: AlarmRule | None = None,
 ) -> DriftFinding | None:
     """Say whether the runs since the last change show a fall (STATS 17).
 
@@ -302,7 +307,7 @@ def drift_of(
         return DriftFinding(len(seen.points), reused, None, None, said)
     times = days_of(seen.points)
     means = [point.composite.estimate for point in seen.points if point.composite is not None]
-    report = watch(times, seen.scores, clusters=seen.clusters)
+    report = watch(times, seen.scores, clusters=seen.clusters, rule=rule)
     ahead = None if threshold is None else forecast(times, means, threshold=threshold)
     said = drift_sentence(report, ahead, when=_date, threshold=threshold)
     return DriftFinding(len(seen.points), reused, report, ahead, f"{said}{note}")
@@ -316,6 +321,17 @@ def floor_of(experiment: Experiment | None) -> float | None:
         return experiment.file.alerts.predicted_below
     floors = [gate.at_least for gate in experiment.file.gates if gate.metric == "composite"]
     return next((floor for floor in floors if floor is not None), None)
+
+
+SCORE_SHARE = 1 / 2
+"""Share of the false alarms of an experiment that its scores may raise; see `watching`."""
+
+
+def alarm_rule(alerts: Alerts | None) -> AlarmRule:
+    """Return when to speak of a fall, as the alerts of an experiment have it."""
+    if alerts is None:
+        return AlarmRule()
+    return AlarmRule(alerts.drop, alerts.false_alarm_years / SCORE_SHARE)
 
 
 def _counted_runs(count: int) -> str:
@@ -364,8 +380,13 @@ def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) ->
 
 def days_of(points: Sequence[TrendRun]) -> list[float]:
     """Return the times of runs, no two the same, as a series needs them."""
+    return increasing([point.day for point in points])
+
+
+def increasing(times: Sequence[float]) -> list[float]:
+    """Return times of which no two are the same."""
     found: list[float] = []
-    for time in (point.day for point in points):
+    for time in times:
         found.append(time if not found or time > found[-1] else found[-1] + 1e-6)
     return found
 

@@ -193,8 +193,8 @@ def _none(n: int, level: float, reason: str) -> Forecast:
 REFERENCE_RUNS = 5
 DROP, SMALL = 0.10, 0.02
 """The relative drop from which on there is an ALERT, and the points from which on a WARN."""
-WARN_YEARS, ALERT_YEARS = 0.25, 20.0
-"""Mean time between false alarms, at least."""
+WARN_YEARS, ALERT_YEARS = 0.5, 40.0
+"""Mean time between false alarms by scores, at least: half of what an experiment is promised."""
 _YEAR_DAYS = 365.25
 _LONGEST_DAYS = 7.0
 """Time that one run may stand for, so that a pause does not count as evidence."""
@@ -211,6 +211,16 @@ class Alarm(StrEnum):
     NONE = "none"
     WARN = "warn"
     ALERT = "alert"
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmRule:
+    """When to speak of a fall."""
+
+    drop: float = DROP
+    """Relative drop from which on there is an ALERT."""
+    alert_years: float = ALERT_YEARS
+    """Mean time between false ALERTs, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +247,9 @@ class Drop:
             return 0.0
         return self.reference - self.current
 
-    @property
-    def large(self) -> bool:
-        """Whether the drop is 10% or more, noise or not."""
-        return self.value is not None and self.value >= DROP - TIE
+    def reaches(self, share: float) -> bool:
+        """Whether the relative drop is this large, noise or not."""
+        return self.value is not None and self.value >= share - TIE
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +274,8 @@ class DriftReport:
     trend: Trend
     n: int
     """Runs since the last accepted change."""
+    gradual: bool = False
+    """Whether the scores follow a falling line more closely than a step down."""
 
 
 def watch(
@@ -272,13 +283,15 @@ def watch(
     runs: Sequence[Mapping[str, float]],
     *,
     clusters: Mapping[str, str] | None = None,
+    rule: AlarmRule | None = None,
 ) -> DriftReport:
     """Say how loudly to speak about the last of the runs since the last accepted change.
 
     `times` are in days, and a run has the scores of its cases. WARN needs evidence that a quiet
-    series shows at most once a quarter, and a drop of 2 points; ALERT evidence that it shows at
-    most once in 20 years, and a drop of 10%.
+    series shows at most twice a year, and a drop of 2 points; ALERT evidence that it shows at most
+    once in 40 years, and a drop of 10%, where `rule` says nothing else.
     """
+    rule = rule or AlarmRule()
     if not runs:
         raise ValueError("there is no run to watch")
     if not all(runs):
@@ -292,9 +305,19 @@ def watch(
     drop = replace(drop, runs=len(newest))
     alarm = Alarm.NONE
     if warned and drop.points >= SMALL - TIE:
-        sure = found.value >= ALERT_YEARS
-        alarm = Alarm.ALERT if sure and drop.large else Alarm.WARN
-    return DriftReport(alarm, drop, found, slope, len(runs))
+        sure = found.value >= rule.alert_years and drop.reaches(rule.drop)
+        alarm = Alarm.ALERT if sure else Alarm.WARN
+    gradual = slope.falling and _is_line(finite(times, "times"), np.array(means), found.since)
+    return DriftReport(alarm, drop, found, slope, len(runs), gradual)
+
+
+def _is_line(times: Array, means: Array, since: int) -> bool:
+    """Whether a straight line fits the means better than a step at the run `since`."""
+    away = times - mean_of(times)
+    slope = dot(away, means) / dot(away, away)
+    line = means - mean_of(means) - slope * away
+    steps = np.concatenate([part - mean_of(part) for part in (means[:since], means[since:])])
+    return dot(line, line) < dot(steps, steps)
 
 
 def case_means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -382,9 +405,50 @@ def evidence_path(
         over = path[index] < WARN_YEARS or mean_of(recent) < SMALL - TIE
         if over and alarmed < index:
             capital, start, path[index] = nothing, min(index + 1, len(runs) - 1), 0.0
-    # The fall began where the gains from there on are largest, for the size that fits best.
-    ahead = np.cumsum(gains[start:, int(np.argmax(capital))][::-1])[::-1]
-    return EvidencePath(tuple(path), start + int(np.argmax(ahead)))
+    # The fall began where the gains from there on are largest, for the size that fits best. The
+    # capital does not tell the size: it is limited, and may be at its limit for all of them.
+    ahead = np.cumsum(gains[start:][::-1], axis=0)[::-1]
+    size = int(np.argmax(ahead.max(axis=0)))
+    return EvidencePath(tuple(path), start + int(np.argmax(ahead[:, size])))
+
+
+_RATES = (0.03, 0.1, 0.25, 0.5, 0.9)
+"""Rates that are bet on, as shares of the way from the limit to 1."""
+_LEAST_RATE = 0.001
+_FIRST_DAYS = 1.0
+"""Time that the first run of a series stands for."""
+
+
+def evidence_of_rate(
+    times: Floats, runs: Sequence[Sequence[float]], *, limit: float
+) -> tuple[float, ...]:
+    """Return the evidence after each run that a rate is above its limit, in years.
+
+    A run has the share of each case (or cluster), from 0 to 1, such as of its calls that failed. If
+    every mean is at most m, the product of 1 + λ (x - m) over cases has mean 1 at most (betting:
+    Waudby-Smith and Ramdas 2023); for shares of 0 or 1 it is the likelihood ratio of a higher rate.
+    It is added up over time as for drops, and starts anew with a run within the limit.
+    """
+    t = finite(times, "times")
+    if t.size != len(runs):
+        raise ValueError(f"{t.size} times but {len(runs)} runs")
+    m = max(limit, _LEAST_RATE)
+    if m >= 1 - TIE:
+        return (0.0,) * len(runs)
+    bets = np.array([(share * (1 - m)) / (m * (1 - m)) for share in _RATES])
+    gaps = np.clip(np.diff(t, prepend=t[:1] - _FIRST_DAYS), TIE, _LONGEST_DAYS) / _YEAR_DAYS
+    nothing, most = np.full(len(_RATES), -np.inf), math.log(_MOST_YEARS)
+    capital, path = nothing, []
+    for gap, run in zip(gaps, runs, strict=True):
+        x = bounded(run, "shares", low=0, high=1)
+        if x.size == 0 or mean_of(x) <= m + TIE:
+            capital = nothing
+            path.append(0.0)
+            continue
+        gains = np.log1p(np.outer(bets, x - m)).sum(axis=1).round(9)
+        capital = np.minimum(np.logaddexp(capital, math.log(gap)) + gains, most)
+        path.append(math.exp(float(np.logaddexp.reduce(capital))) / len(_RATES))
+    return tuple(path)
 
 
 def _below(sums: Array, cases: int) -> Array:
@@ -467,7 +531,7 @@ def watch_means(times: Floats, means: Floats) -> DriftReport:
     drop = Drop(value, x.size, method, None, 0.95, before, after, len(newest))
     alarm = Alarm.NONE
     if warned and drop.points >= SMALL - TIE:
-        alarm = Alarm.ALERT if years >= ALERT_YEARS and drop.large else Alarm.WARN
+        alarm = Alarm.ALERT if years >= ALERT_YEARS and drop.reaches(DROP) else Alarm.WARN
     evidence = DriftEvidence(years, x.size, "self-starting t, added up over time", since)
     return DriftReport(alarm, drop, evidence, slope, x.size)
 

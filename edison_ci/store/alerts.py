@@ -224,6 +224,21 @@ def count_past_alerts(connection: sqlite3.Connection, experiment: str | None = N
     return int(connection.execute(sql, (experiment,)).fetchone()[0])
 
 
+def untold_alerts(connection: sqlite3.Connection, *, remind_before: str) -> list[Alert]:
+    """Return alerts that people have not been told of as they are now, oldest first.
+
+    These are open at a level that was not told, open and not acknowledged since `remind_before`,
+    or over though they were told.
+    """
+    rows = connection.execute(
+        f"select {_COLUMNS} from alert where (closed_at is null and (told_level <> level or "
+        "(acknowledged_by is null and told_at < ?1))) or "
+        "(closed_at is not null and told_level <> '' and told_end = 0) order by id",
+        (remind_before,),
+    )
+    return [_alert(row) for row in rows]
+
+
 def _alert(row: tuple[Any, ...]) -> Alert:
     values = list(row)
     values[1], values[3] = Condition(values[1]), Level(values[3])

@@ -347,6 +347,12 @@ def phase_costs(
     return {(phase, model): PhaseCosts(*found) for phase, model, *found in rows}
 
 
+def calls_made(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Whether a run has called a model."""
+    sql = "select exists (select 1 from attempt where run_id = ?)"
+    return bool(connection.execute(sql, (run_id,)).fetchone()[0])
+
+
 def booked(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> tuple[int, int]:
     """Return the micro-dollars and tokens that count against a cap today."""
     return read_total(connection, cap.scope, _first_day(cap.days, today))

@@ -316,6 +316,26 @@ def run_experiments(connection: sqlite3.Connection) -> list[str]:
     ]
 
 
+def newest_run(connection: sqlite3.Connection, experiment: str) -> Run | None:
+    """Return the last run of an experiment that is neither a trial nor of imported outputs."""
+    row = connection.execute(
+        f"select {_COLUMNS} from run where experiment = ? and {NO_TRIAL} and {NO_OUTPUTS} "
+        "order by created_at desc, rowid desc limit 1",
+        (experiment,),
+    ).fetchone()
+    return None if row is None else _run(row)
+
+
+def newest_complete(connection: sqlite3.Connection, experiment: str) -> str | None:
+    """Return when the last complete run of an experiment ended; None without one."""
+    row = connection.execute(
+        f"select max(finished_at) from run where experiment = ? and {NO_TRIAL} and {NO_OUTPUTS} "
+        "and complete = 1 and partial = 0 and status = 'COMPLETED'",
+        (experiment,),
+    ).fetchone()
+    return None if row is None or row[0] is None else str(row[0])
+
+
 _RECENT_RUNS = 50
 
 

@@ -131,3 +131,43 @@ def test_without_results_there_is_nothing_to_check(edison: Edison, mini: Folder)
     done = edison(mini, "alerts", "check")
     assert done.code == 2
     assert "there are no results yet" in done.err
+
+
+# --- after a run ----------------------------------------------------------------------------------
+
+
+def test_a_run_opens_and_closes_alerts_by_itself(edison: Edison, mini: Folder) -> None:
+    names = [f"name{i}" for i in range(12)]
+    rows = ({"id": name, "input": {"name": name}, "expected": name} for name in names)
+    mini.write("datasets/names.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    start = mini.read("experiments/hello.yaml")
+    mini.write("experiments/hello.yaml", f"{start}alerts: {{latency_ms: 1}}\n")
+    done = edison(mini, "run")
+    assert "ALERT latency: 100% of 12 answers" in done.err
+    assert "see: edison alerts list" in done.err
+    assert edison(mini, "alerts", "list").out.startswith("  1  ALERT  hello: latency")
+    mini.write("experiments/hello.yaml", start)
+    done = edison(mini, "run", "--no-cache")
+    assert "alert 1 is closed" in done.err
+    assert edison(mini, "alerts", "list").out == "no open alert\n"
+
+
+def judge_calls(folder: Folder) -> int:
+    with sqlite3.connect(folder.path / ".edison/results.db") as connection:
+        sql = "select count(*) from attempt where phase = 'judge'"
+        found = connection.execute(sql).fetchone()[0]
+    connection.close()
+    return int(found)
+
+
+def test_a_run_becomes_an_anchor_when_its_judges_are_asked_again(
+    edison: Edison, mini: Folder
+) -> None:
+    edison(mini, "run")
+    asked = judge_calls(mini)
+    assert edison(mini, "regrade", "--json").code == 0
+    assert judge_calls(mini) == asked
+    assert edison(mini, "regrade", "--no-cache", "--json").code == 0
+    assert judge_calls(mini) == 2 * asked
+    done = edison(mini, "regrade", "--no-cache", "--failed")
+    assert (done.code, "--no-cache grades a whole run again" in done.err) == (2, True)

@@ -43,7 +43,7 @@ def test_the_example_of_the_contract_is_an_experiment() -> None:
         "stop: {max_iterations: 10, min_delta: 0.02, window: 3, budget_usd: 100, alert_at: 0.8}\n"
         "refine: {by: big, examples: 10}\n"
         'schedule: [{name: weekdays, cron: "0 9 * * 1-5", enabled: true}]\n'
-        "alerts: {drop: 10%, p: 0.001, predicted_below: 0.7, error_rate: 5%}\n"
+        "alerts: {drop: 10%, false_alarm_years: 20, predicted_below: 0.7, error_rate: 5%}\n"
         "tags: [support]\n"
     )
     names = ["contains expected", 'not regex "as an ai"', "words max 120"]

@@ -271,7 +271,7 @@ CONTRACT = [
     Promise(Judges, "combine", {}, "mean"),
     Promise(Schedule, "enabled", {}, True),
     Promise(Alerts, "drop", {}, 0.1),
-    Promise(Alerts, "p", {}, 0.001),
+    Promise(Alerts, "false_alarm_years", {"ge": 1, "le": 1_000}, 20.0),
     Promise(Refine, "examples", {"le": 10}, 10),
     # section 6
     Promise(Check, "threshold", between(0, 1), None),

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import build
-from edison_ci.operate.alert_check import check_alerts
+from edison_ci.config.load import load_project
+from edison_ci.operate.alert_check import check_alerts, check_experiments
+from edison_ci.operate.alerts import raise_alert
 from edison_ci.operate.site import Site, open_site
 from edison_ci.results.alerts import alert_overview
-from edison_ci.store.database import open_for_reading
+from edison_ci.store.alerts import Condition, Finding, Level
+from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.liveness import ProcessLock
+from tests.operate.run_history import DAY, History
 from tests.operate.test_alerts import Clock
+from tests.results.test_watching import failing, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +52,7 @@ def alerts(site: Site) -> list[Alert]:
 # --- disk and database ----------------------------------------------------------------------------
 
 
-def filled(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
+def disk_with(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
     usage = shutil._ntuple_diskusage(1000, used, 1000 - used)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
 
@@ -55,17 +60,17 @@ def filled(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
 def test_a_disk_that_fills_warns_rises_and_closes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled(monkeypatch, 900)
+    disk_with(monkeypatch, 900)
     assert check_alerts(site).opened == ()
-    filled(monkeypatch, 910)
+    disk_with(monkeypatch, 910)
     assert check_alerts(site).opened == (1,)
     assert check_alerts(site).opened == ()
-    filled(monkeypatch, 960)
+    disk_with(monkeypatch, 960)
     assert check_alerts(site).raised == (1,)
     (alert,) = alerts(site)
     assert (alert.condition, alert.level, alert.experiment) == ("disk", "alert", "")
     assert "96% full" in alert.sentence
-    filled(monkeypatch, 500)
+    disk_with(monkeypatch, 500)
     assert check_alerts(site).closed == (1,)
 
 
@@ -161,3 +166,164 @@ def test_a_newer_complete_run_replaces_a_stuck_one(site: Site, clock: Clock) -> 
         connection.execute("update run set complete = 1 where id = 'newer'")
     connection.close()
     assert check_alerts(site).closed == (1,)
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def watched(mini: Folder, clock: Clock) -> tuple[Site, History]:
+    """A project whose experiment has run every night; the clock follows the runs."""
+    (mini.path / ".edison").mkdir()
+    history = History(mini.path / ".edison/results.db", at=clock.now - 40 * DAY)
+    filled(history, [0.8] * 10)
+    return replace(open_site(mini.path), clock=clock), history
+
+
+def conditions(site: Site) -> dict[str, str]:
+    return {alert.condition: alert.level for alert in alerts(site)}
+
+
+def test_an_alert_is_open_until_a_complete_run_does_not_show_it(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    clock.now = history.at
+    assert check_alerts(site).opened == ()
+    filled(history, [0.6] * 2)
+    clock.now = history.at
+    assert check_alerts(site).opened == (1,)
+    assert conditions(site) == {"drop": "alert"}
+    clock.move(DAY / 2)
+    assert check_alerts(site) == check_experiments(load_project(site.root), ["hello"])
+    filled(history, [0.8] * 3)
+    clock.now = history.at
+    assert check_alerts(site).closed == (1,)
+    with open_for_reading(site.results) as connection:
+        (past,) = alert_overview(connection, site.now()).past
+    assert past.alert.closed_why == "a complete run does not show it"
+
+
+def test_a_run_that_failed_does_not_close_an_alert(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    failing(history, 0.3)
+    clock.now = history.at
+    check_alerts(site)
+    assert conditions(site) == {"error_rate": "alert"}
+    failing(history, 0.0, status="FAILED")
+    clock.now = history.at
+    assert check_alerts(site).closed == ()
+    failing(history, 0.0)
+    clock.now = history.at
+    assert check_alerts(site).closed == (1,)
+
+
+def test_a_fall_keeps_its_name_while_it_is_open(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    with open_for_change(site.results) as connection:
+        slow = Finding(Condition.SLOW_FALL, Level.WARN, "Falling.", "hello")
+        raise_alert(connection, site, slow)
+    filled(history, [0.6] * 2)
+    clock.now = history.at
+    assert check_alerts(site).raised == (1,)
+    assert conditions(site) == {"slow_fall": "alert"}
+
+
+def test_what_the_scheduler_found_is_closed_by_the_next_complete_run(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    clock.now = history.at + DAY / 24
+    with open_for_change(site.results) as connection:
+        missed = Finding(Condition.SCHEDULE_MISSED, Level.ALERT, "Missed.", "hello")
+        raise_alert(connection, site, missed)
+    assert check_alerts(site).closed == ()
+    filled(history, [0.8])
+    clock.now = history.at
+    assert check_alerts(site).closed == (1,)
+
+
+def test_alerts_of_an_experiment_that_is_gone_are_closed(
+    mini: Folder, watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    filled(history, [0.6] * 2)
+    clock.now = history.at
+    assert check_alerts(site).opened == (1,)
+    (mini.path / "experiments/hello.yaml").unlink()
+    assert check_alerts(site).closed == (1,)
+
+
+def test_only_the_experiments_that_ran_are_checked_after_a_run(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    other = Finding(Condition.DROP, Level.WARN, "x", "other")
+    machine = Finding(Condition.DISK, Level.WARN, "x")
+    with open_for_change(site.results) as connection:
+        for finding in (other, machine):
+            raise_alert(connection, site, finding)
+    filled(history, [0.6] * 2)
+    done = check_experiments(load_project(site.root), ["hello"])
+    assert (done.opened, done.closed) == ((3,), ())
+
+
+def spent(site: Site, scope: str, microusd: int) -> None:
+    with sqlite3.connect(site.results) as connection:
+        row = (scope, site.now()[:10], microusd)
+        connection.execute(
+            "insert or replace into booked (scope, day, microusd) values (?, ?, ?)", row
+        )
+    connection.close()
+
+
+def test_budgets_of_the_run_the_day_and_the_month_are_alerts(
+    mini: Folder, watched: tuple[Site, History], clock: Clock
+) -> None:
+    _, history = watched
+    clock.now = history.at
+    mini.write(
+        "experiments/hello.yaml",
+        mini.read("experiments/hello.yaml")
+        + "stop: {budget_usd: 1, daily_budget_usd: 2, alert_at: 0.7}\n",
+    )
+    mini.write("edison.yaml", mini.read("edison.yaml") + "settings: {monthly_budget_usd: 10}\n")
+    site = replace(open_site(mini.path), clock=clock)
+    spent(site, "run:run-010", 600_000)
+    assert check_alerts(site).opened == ()
+    spent(site, "run:run-010", 800_000)
+    check_alerts(site)
+    (alert,) = alerts(site)
+    assert (alert.condition, alert.level, alert.experiment) == ("budget", "warn", "hello")
+    assert alert.sentence == "80% of stop.budget_usd is used."
+    spent(site, "experiment:hello", 2_000_000)
+    assert check_alerts(site).raised == (1,)
+    assert "100% of stop.daily_budget_usd is used" in alerts(site)[0].sentence
+    spent(site, "project", 9_000_000)
+    assert check_alerts(site).opened == (2,)
+    month = next(alert for alert in alerts(site) if not alert.experiment)
+    assert (month.sentence, month.level) == ("90% of settings.monthly_budget_usd is used.", "warn")
+    clock.move(DAY)
+    filled(history, [0.8])
+    assert check_alerts(site).closed == (1,)
+
+
+def test_a_run_that_a_budget_stopped_is_an_alert(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    clock.now = history.at
+    with sqlite3.connect(site.results) as connection:
+        connection.execute(
+            "update run set status = 'PAUSED', stopped_by = 'budget', complete = 0 "
+            "where id = 'run-010'"
+        )
+    connection.close()
+    check_alerts(site)
+    (alert,) = alerts(site)
+    assert (alert.condition, alert.level) == ("budget", "alert")
+    assert alert.sentence == "Run run-010 was stopped by a budget."

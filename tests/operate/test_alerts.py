@@ -17,6 +17,7 @@ from edison_ci.operate.alerts import (
     mute,
     mute_target,
     raise_alert,
+    tell_alerts,
     unmute,
 )
 from edison_ci.operate.site import Site, open_site
@@ -25,8 +26,11 @@ from edison_ci.results.history_words import audit_sentence
 from edison_ci.store.alerts import Condition, Finding, Level
 from edison_ci.store.audit import read_audit, verify_audit
 from edison_ci.store.database import open_for_change, open_for_reading
+from edison_ci.store.outbox import due_notifications
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from tests.conftest import Folder
 
 DROP = Finding(Condition.DROP, Level.WARN, "Quality 72, was 81.", "hello", "r1", {"points": 9})
@@ -223,3 +227,102 @@ def test_reviewers_acknowledge_and_editors_mute(mini: Folder, site: Site) -> Non
         actions = [row.entry.action for row in read_audit(connection)]
     assert actions.count("refused: alerts ack") == 1
     assert actions.count("refused: alerts mute") == 2
+
+
+# --- telling --------------------------------------------------------------------------------------
+
+RECIPIENTS = """notifications:
+  - {name: team, on: [alert], webhook_env: TEAM_HOOK}
+  - {name: issues, on: [alert], github_issues: true}
+"""
+LATENCY = replace(DROP, condition=Condition.LATENCY)
+
+
+@pytest.fixture
+def told(mini: Folder, site: Site) -> Site:
+    """A site with somebody who is told, and issues."""
+    mini.write("edison.yaml", mini.read("edison.yaml") + RECIPIENTS)
+    return replace(open_site(mini.path), clock=site.clock)
+
+
+def titles(site: Site, recipient: str = "team") -> list[str]:
+    """Return what a recipient is told, after the notices of alerts were written."""
+    return [message["title"] for message in messages(site, recipient)]
+
+
+def messages(site: Site, recipient: str = "team") -> list[dict[str, Any]]:
+    with open_for_change(site.results) as connection:
+        tell_alerts(connection, site)
+        waiting = due_notifications(connection, now=site.now(), latest="9999")
+    return [one.message for one in waiting if one.recipient == recipient]
+
+
+def test_an_alert_is_told_once_when_it_rises_and_when_it_is_over(told: Site) -> None:
+    found(told, DROP)
+    assert titles(told) == titles(told) == ["WARN hello: drop"]
+    (message,) = messages(told)
+    assert (message["condition"], message["experiment"], message["level"], message["open"]) == (
+        "drop", "hello", "warn", True,
+    )  # fmt: skip
+    assert message["sentences"] == ["Quality 72, was 81.", "Acknowledge it: edison alerts ack 1"]
+    found(told, replace(DROP, level=Level.ALERT))
+    gone(told, DROP)
+    assert titles(told) == ["WARN hello: drop", "Over: hello: drop"]
+    found(told, replace(DROP, level=Level.ALERT))
+    assert titles(told)[2:] == ["ALERT hello: drop"]
+
+
+def test_an_alert_that_rises_is_told_again(told: Site) -> None:
+    found(told, DROP)
+    titles(told)
+    acknowledge(told, [1])
+    found(told, replace(DROP, level=Level.ALERT))
+    assert titles(told) == ["WARN hello: drop", "ALERT hello: drop"]
+
+
+def test_what_came_and_went_untold_is_not_told(told: Site) -> None:
+    found(told, DROP)
+    gone(told, DROP)
+    assert titles(told) == []
+
+
+def test_an_open_alert_is_told_again_after_a_week_until_it_is_acknowledged(
+    told: Site, clock: Clock
+) -> None:
+    found(told, DROP, LATENCY)
+    titles(told)
+    acknowledge(told, [2])
+    clock.move(6 * DAY)
+    assert len(titles(told)) == 2
+    clock.move(2 * DAY)
+    assert titles(told)[2:] == ["WARN still open: hello: drop"]
+
+
+def test_what_is_muted_is_told_when_the_mute_is_over(told: Site, clock: Clock) -> None:
+    found(told, DROP)
+    mute(told, MuteTarget("hello"), DAY)
+    assert titles(told) == []
+    clock.move(2 * DAY)
+    assert titles(told) == ["WARN hello: drop"]
+
+
+def test_the_end_of_what_was_told_is_told_even_while_it_is_muted(told: Site) -> None:
+    found(told, DROP)
+    titles(told)
+    mute(told, MuteTarget("hello"), DAY)
+    gone(told, DROP)
+    assert titles(told)[1:] == ["Over: hello: drop"]
+
+
+def test_many_at_once_are_one_notice(told: Site) -> None:
+    several = [replace(DROP, experiment=name) for name in ("a", "b", "c", "d")]
+    found(told, *several)
+    (message,) = messages(told)
+    assert message["title"] == "4 alerts: 4 open"
+    assert message["sentences"][0] == "WARN a: drop. Quality 72, was 81."
+    assert message["sentences"][-1] == "See: edison alerts list"
+
+
+def test_a_budget_is_told_by_its_run(told: Site) -> None:
+    found(told, replace(DROP, condition=Condition.BUDGET))
+    assert titles(told) == []

@@ -14,9 +14,11 @@ from edison_ci.stats.drift import (
     ALERT_YEARS,
     WARN_YEARS,
     Alarm,
+    AlarmRule,
     case_means,
     drop_since,
     evidence_of_drop,
+    evidence_of_rate,
     evidence_path,
     forecast,
     trend,
@@ -58,7 +60,7 @@ def test_a_drop_has_an_interval_over_cases_or_clusters() -> None:
     assert found.value == pytest.approx((a.mean() - b.mean()) / a.mean())
     expected = paired_difference(b - a)
     assert expected is not None and found.interval == expected.interval
-    assert found.large and found.n == 20
+    assert found.reaches(0.1) and found.n == 20
     documents = {case: f"d{i % 4}" for i, case in enumerate(sorted(old))}
     clustered = drop_since(old, new, clusters=documents)
     assert clustered.method == "paired t, clustered" and clustered.interval != found.interval
@@ -68,7 +70,7 @@ def test_nothing_to_compare_is_no_number() -> None:
     empty = drop_since({}, {"a": 0.5})
     assert (empty.value, empty.points, empty.n) == (None, 0, 0)
     zero = drop_since({"a": 0.0, "b": 0.0}, {"a": 0.0, "b": 0.0})
-    assert zero.value is None and not zero.large
+    assert zero.value is None and not zero.reaches(0.1)
 
 
 # --- evidence ---------------------------------------------------------------------------------
@@ -178,6 +180,49 @@ def test_a_quiet_series_warns_at_most_once_a_quarter(
     assert alerted <= years / 20 + 2 * math.sqrt(years / 20) + 1
 
 
+# --- rates ------------------------------------------------------------------------------------
+
+
+def test_a_rate_at_its_limit_is_quiet_and_a_higher_one_is_evident() -> None:
+    repeat, days = np.random.default_rng(3), range(200)
+    quiet = [(repeat.random(50) < 0.05).astype(float).tolist() for _ in days]
+    assert max(evidence_of_rate(days, quiet, limit=0.05)) < 20
+    high = [(repeat.random(50) < 0.2).astype(float).tolist() for _ in range(6)]
+    assert evidence_of_rate(range(6), high, limit=0.05)[-1] > 1_000
+
+
+def test_evidence_of_a_rate_is_the_likelihood_ratio_times_the_years() -> None:
+    (years,) = evidence_of_rate([3.0], [[1, 0, 1, 0]], limit=0.1)
+    rates = [0.1 + 0.9 * share for share in (0.03, 0.1, 0.25, 0.5, 0.9)]
+    ratios = [(q / 0.1) ** 2 * ((1 - q) / 0.9) ** 2 for q in rates]
+    assert years == pytest.approx(sum(ratios) / 5 / 365.25)
+
+
+def test_a_run_within_the_limit_ends_the_evidence() -> None:
+    runs = [[1.0] * 10, [1.0] * 10, [0.0] * 10, [1.0, *[0.0] * 9]]
+    years = evidence_of_rate(range(4), runs, limit=0.2)
+    assert years[1] > years[0] > 1
+    assert years[2:] == (0, 0)
+    assert evidence_of_rate(range(4), runs, limit=1.0) == (0, 0, 0, 0)
+    with pytest.raises(ValueError, match="times"):
+        evidence_of_rate([1.0], runs, limit=0.2)
+
+
+def test_a_line_is_a_gradual_fall_and_a_step_is_not() -> None:
+    line = watch(WEEKLY[:20], runs_of([0.9 - 0.015 * i for i in range(20)], cases=60))
+    step = watch(WEEKLY[:20], runs_of([0.9] * 10 + [0.7] * 10, cases=60))
+    assert (line.gradual, step.gradual) == (True, False)
+    assert (line.alarm, step.alarm) == (Alarm.ALERT, Alarm.ALERT)
+    assert step.evidence.since == 10
+
+
+def test_a_rule_says_which_drop_matters_and_how_sure_one_has_to_be() -> None:
+    runs = runs_of([0.8] * 8 + [0.65] * 4)
+    assert watch(range(12), runs).alarm is Alarm.ALERT
+    assert watch(range(12), runs, rule=AlarmRule(drop=0.5)).alarm is Alarm.WARN
+    assert watch(range(12), runs, rule=AlarmRule(alert_years=1e9)).alarm is Alarm.WARN
+
+
 # --- trend ------------------------------------------------------------------------------------
 
 
@@ -277,7 +322,7 @@ def test_a_large_sure_drop_alerts_and_a_steady_series_is_quiet() -> None:
 def test_a_small_sure_drop_only_warns_and_a_tiny_one_is_quiet() -> None:
     found = watch(WEEKLY[:9], runs_of([0.8] * 8 + [0.76], cases=60))
     assert found.alarm is Alarm.WARN and found.evidence.value >= ALERT_YEARS
-    assert not found.drop.large
+    assert not found.drop.reaches(0.1)
     tiny = watch(WEEKLY[:9], runs_of([0.8] * 8 + [0.785], cases=200))
     assert tiny.alarm is Alarm.NONE and tiny.evidence.value >= WARN_YEARS
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from benchmarks import simulate
+from benchmarks import simulate_alerts as alerts
 from benchmarks import simulate_batch as batch
 from benchmarks import simulate_edges as edges
 from benchmarks import simulate_trials as trials
@@ -202,10 +205,47 @@ def test_the_tables_of_watching_have_their_rows() -> None:
     for table in (watching.pruning, watching.planned_family):
         found = table(setting)
         assert all(len(row) == len(found.columns) + 1 for row in found.rows)
-    quiet = watching.evidence_by_run(rng(), "scores, noise 15", (12, 20, 5), 7.0)
-    lost = watching.evidence_by_run(rng(), "scores, noise 15", (12, 20, None), 7.0, lost=(8, 0.4))
-    assert quiet.shape == lost.shape == (12,)
-    assert lost[-1] > 20 > quiet[-1]
+
+
+@pytest.mark.parametrize(("schedule", "runs"), [("weekly", 60), ("daily", 90), ("hourly", 90)])
+def test_quiet_years_raise_no_more_alarms_than_promised(schedule: str, runs: int) -> None:
+    """All conditions together: a WARN at most once a quarter, an ALERT in at most 1 of 20 years."""
+    generator, series, warned, alerted = rng(), 12, 0, 0
+    for shape in (alerts.Shape(20), alerts.Shape(50, documents=5), alerts.Shape(20, repeats=3)):
+        for _ in range(series):
+            path = alerts.quiet_paths(generator, shape, runs, alerts.DAYS[schedule])
+            above = path >= 0.25
+            warned += int((above[:, 1:] & ~above[:, :-1]).sum())
+            alerted += int((path >= 20).any(axis=1).sum())
+    years = 3 * series * (runs - 5) * alerts.DAYS[schedule] / 365.25
+    assert warned <= 4 * years + 2 * math.sqrt(4 * years) + 1
+    assert alerted <= years / 20 + 2 * math.sqrt(years / 20) + 1
+
+
+def test_a_real_fall_or_rate_is_found_soon() -> None:
+    setting = Setting(500, rng())
+    for row in alerts.falls(setting).rows:
+        if row[0].startswith(("-10 at once", "-20 at once")) and "graded" in row[0]:
+            assert int(row[2].split()[0]) <= 2, row
+    for row in alerts.call_delays(Setting(250, rng())).rows:
+        if row[0].startswith("50%"):
+            assert all(int(cell.split()[0]) <= 2 for cell in row[1:]), row
+
+
+def test_limits_of_other_methods_have_the_stated_time_between_false_alarms() -> None:
+    """A CUSUM of standard normal numbers, and Kendall's z over 26 of them."""
+    generator, runs = rng(), 100.0
+    limit, alarms, steps = alerts.cusum_limit(runs), 0, 20_000
+    total = 0.0
+    for u in generator.normal(size=steps):
+        total = max(0.0, total - u - 0.5)
+        if total >= limit:
+            alarms, total = alarms + 1, 0.0
+    assert alarms == pytest.approx(steps / runs, rel=0.2)
+    often, seldom = alerts.kendall_limits((26.0, 200.0), series_=20, length=300)
+    assert 0.5 < often < seldom < 5
+    fall = np.linspace(1, 0, 30)
+    assert alerts.kendall_path(fall)[-1] > 5 > 0 > alerts.kendall_path(fall[::-1])[-1]
 
 
 @pytest.mark.parametrize("gain", [-0.2, 0.0, 0.05, 0.15])

@@ -41,6 +41,7 @@ from edison_ci.results.snapshot import (
 from edison_ci.results.trends import (
     ChangeKind,
     TrendRun,
+    alarm_rule,
     drift_of,
     floor_of,
     model_trends,
@@ -215,16 +216,18 @@ def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Ev
         return None
     project = project_of(context)
     known = project if project is not None and searchable(project, name) else None
-    floor = floor_of(known.experiments.get(name)) if known is not None else None
+    watched = known.experiments.get(name) if known is not None else None
+    floor, rule = floor_of(watched), alarm_rule(watched.file.alerts if watched else None)
     out = () if known is None else tuple(e for e in known.quarantine.cases if e.experiment == name)
 
     def work(own: PageContext) -> Evidence:
-        drift = drift_of(own.connection, points, threshold=floor)
+        drift = drift_of(own.connection, points, threshold=floor, rule=rule)
         found = findings_of(advice_on(own.connection, known, name), drift)
         return Evidence(drift, floor, found, production_trend(own.connection, name, drift))
 
-    key = ("evidence", context.links.database, str(context.root), name, floor, out, newest.id,
-           newest.finished_at, len(points), newest_sample(context.connection, name))  # fmt: skip
+    key = ("evidence", context.links.database, str(context.root), name, floor, rule, out,
+           newest.id, newest.finished_at, len(points),
+           newest_sample(context.connection, name))  # fmt: skip
     if context.synchronous or cells <= INLINE_CELLS:
         return cached(key, lambda: work(context))
     return cached_in_background(context, key, work)

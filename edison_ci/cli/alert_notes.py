@@ -1,0 +1,50 @@
+"""The check for alerts after a run, and what it says below the result."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from edison_ci.cli.lookup import results_of
+from edison_ci.cli.terminal import BAD, ODD, StyledText
+from edison_ci.errors import EdisonError
+from edison_ci.operate.alert_check import check_experiments
+from edison_ci.store.alerts import Condition, Level, find_alert
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.cli.terminal import Terminal
+    from edison_ci.config.load import Project
+
+logger = logging.getLogger(__name__)
+
+
+def check_after_run(terminal: Terminal, project: Project, run_ids: Sequence[str]) -> None:
+    """Open and close the alerts of experiments whose runs have ended, and name what changed.
+
+    A check that fails is logged: the result of the run does not depend on it.
+    """
+    if not run_ids:
+        return
+    try:
+        with results_of(project) as reader:
+            names = {find_run(reader, run_id).experiment for run_id in run_ids}
+        done = check_experiments(project, names)
+        if not (done.opened or done.raised or done.closed):
+            return
+        with results_of(project) as reader:
+            changed = [find_alert(reader, number) for number in (*done.opened, *done.raised)]
+        # Of a budget the run has told itself.
+        shown = [one for one in changed if one and one.condition is not Condition.BUDGET]
+        for alert in shown:
+            color = BAD if alert.level is Level.ALERT else ODD
+            word = StyledText(f"{alert.level.upper()} {alert.condition.words}:", color)
+            terminal.note(word, f" {alert.sentence}")
+        for number in done.closed:
+            terminal.note(f"alert {number} is closed")
+        if shown:
+            terminal.note("see: edison alerts list")
+    except EdisonError as error:
+        logger.warning("alerts were not checked", extra={"reason": error.message})
