@@ -77,6 +77,7 @@ ONLY_IN = {
         "cli/doctor.py",
         "checks/time_limit.py",
         "checks/child.py",
+        "operate/scheduler.py",
         "report/pdf.py",
     },
     "rapidfuzz": {"checks/similarity.py"},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, StyledText
 from edison_ci.config.load import find_root, inspect_project, load_project
-from edison_ci.config.project_files import only_errors
+from edison_ci.config.project_files import SHARED_FILES, only_errors
 from edison_ci.config.prompt import GRADER_VARIABLES, fits
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.json_text import parse_json
@@ -122,6 +122,24 @@ def _typed(name: str, text: str, kind: str) -> Json:
 def open_project(state: CliState) -> Project:
     """Load the project of the working folder; raises ConfigError if a file is invalid."""
     return load_project(state.enter_project(find_root(state.folder)))
+
+
+def open_scheduled_project(state: CliState, name: str) -> Project:
+    """Load the project for one experiment; raises ConfigError if a file that it uses is invalid.
+
+    A schedule must not stand still because somebody works on another experiment.
+    """
+    root = state.enter_project(find_root(state.folder))
+    project, problems = inspect_project(WorkingTree(root), root=root)
+    wrong = only_errors(problems)
+    if project is None or name not in project.experiments:
+        if wrong:
+            raise ConfigError(wrong)
+        return load_project(root)
+    used = {*project.files_of(project.experiments[name]), *SHARED_FILES, project.file.paths.models}
+    if own := [problem for problem in wrong if problem.where.file in used]:
+        raise ConfigError(own)
+    return project
 
 
 def open_readable_project(state: CliState, terminal: Terminal) -> Project:

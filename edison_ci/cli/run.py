@@ -20,25 +20,31 @@ from edison_ci.api.evaluation import (
 from edison_ci.cli import sessions
 from edison_ci.cli.alert_notes import check_after_run
 from edison_ci.cli.coverage import Coverage, coverage_since
-from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
+from edison_ci.cli.lookup import (
+    find_run_or_newest,
+    open_project,
+    open_scheduled_project,
+    results_of,
+)
 from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.pick import pick_option, require_terminal, walk
 from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
 from edison_ci.cli.summary import document, show_companion, show_run
 from edison_ci.cli.terminal import Terminal
+from edison_ci.config.load import find_root
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute.run_options import RunOptions, RunOutcome
 from edison_ci.numeric import counted
 from edison_ci.operate.provenance import recording_doubts
 from edison_ci.operate.sessions import require_editor
-from edison_ci.operate.site import Site
+from edison_ci.operate.site import Site, open_site
 from edison_ci.plan.plan import outside_sentences
 from edison_ci.plan.selection import Selection, Shard, parse_shard
 from edison_ci.providers.replay import open_recording, refuse_unwritable, write_recording
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import SCHEDULE, FireTime, find_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +104,14 @@ class _ShardType(click.ParamType[Shard]):
             self.fail(f"{error.message}; {error.hint}", param, ctx)
 
 
+class _FireType(click.ParamType[FireTime]):
+    name = "SCHEDULE@TIME"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> FireTime:
+        name, _, due_at = str(value).rpartition("@")
+        return value if isinstance(value, FireTime) else FireTime(name, due_at)
+
+
 @click.command(cls=EdisonCommand)
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @click.option(
@@ -145,6 +159,7 @@ class _ShardType(click.ParamType[Shard]):
 @sessions.allow_code
 @click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file changes.")
+@click.option("--fire", type=_FireType(), hidden=True, help="Given by the scheduler.")
 @pick_option
 @click.pass_obj
 def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
@@ -229,7 +244,10 @@ def _evaluate(
     """Run the requested experiments once and write the requested reports."""
     asked = _requested_reports(given)
     try:
-        project = open_project(state)
+        scheduled = given["fire"] is not None
+        project = (
+            open_scheduled_project(state, experiments[0]) if scheduled else open_project(state)
+        )
         coverage = coverage_of(state, terminal, project, experiments, given)
         picked = affected_experiments(state, terminal, project, experiments, given["changed_since"])
         recording = open_recording(given["replay"]) if given["replay"] else None
@@ -288,16 +306,18 @@ class RunOrder:
         """Return the options of the command as options of a run."""
         given, replayed = self.given, self.recording is not None
         names = ("models", "cases", "tags", "limit", "repeats", "shard")
-        budget = given["budget"]
+        budget, fire = given["budget"], given.get("fire")
+        started_by = SCHEDULE if fire else os.environ.get("GITHUB_EVENT_NAME") or "cli"
         return RunOptions(
-            trigger="replay" if replayed else os.environ.get("GITHUB_EVENT_NAME") or "cli",
+            trigger="replay" if replayed else started_by,
             selection=Selection(*(given[name] for name in names)),
             budget_microusd=sessions.microusd(budget),
-            reuse=not given["no_cache"] and not replayed,
+            reuse=not given["no_cache"] and not replayed and not fire,
             allow_code=given["allow_code"],
             wait=given["wait"],
             batch=given["batch"] or None,
             push=self.push,
+            fire=fire,
         )
 
 
@@ -368,12 +388,11 @@ def resume(
       edison resume support-reply --budget 5
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    reader = open_reader(project.root / project.file.results)
-    try:
+    site = open_site(state.enter_project(find_root(state.folder)))
+    with contextlib.closing(open_reader(site.results)) as reader:
         stored = find_run_or_newest(terminal, reader, wanted)
-    finally:
-        reader.close()
+    scheduled = stored.trigger == SCHEDULE
+    project = open_scheduled_project(state, stored.experiment) if scheduled else open_project(state)
     factory = session_factory(state, PlanConfirmation(terminal))
     left = False if no_batch else None
     chosen = RunOptions(budget_microusd=sessions.microusd(budget), wait=wait, batch=left)

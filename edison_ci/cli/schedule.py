@@ -4,29 +4,45 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import signal
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci import utc
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
-from edison_ci.cli.terminal import ODD, StyledText, Terminal
+from edison_ci.cli.summary import show_run
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.cron import HINT, in_words, next_fire, shortest_gap, wrong_cron
 from edison_ci.config.experiment import Schedule
 from edison_ci.config.load import find_root
-from edison_ci.errors import UsageError
+from edison_ci.errors import ExitCode, UsageError
+from edison_ci.numeric import counted
+from edison_ci.operate.duties import duties_in_background
+from edison_ci.operate.scheduler import Scheduler
 from edison_ci.operate.schedules import (
+    ScheduleStatus,
     add_schedule,
     enable_schedule,
     find_schedule,
     read_schedules,
     remove_schedule,
+    schedule_overview,
+    scheduler_status,
 )
-from edison_ci.operate.site import open_site
+from edison_ci.operate.site import Role, open_site
+from edison_ci.results.run_result import RunResult
+from edison_ci.store.audit import add_audit
+from edison_ci.store.database import open_for_change, open_for_reading
+from edison_ci.store.runs import find_run
+from edison_ci.store.schedules import FireState
 
 if TYPE_CHECKING:
     from edison_ci.operate.schedules import Scheduled, ScheduleFiles
     from edison_ci.operate.site import Site
+    from edison_ci.store.schedules import Fire
 
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 PRESETS: dict[str, tuple[str, str]] = {
@@ -63,7 +79,7 @@ def schedule() -> None:
 @schedule.command("list", cls=EdisonCommand)
 @click.pass_obj
 def list_schedules(state: CliState) -> None:
-    """List the schedules: when they are due, in words, and when next.
+    """List the schedules with their last and next run, and whether a scheduler runs.
 
     Works even if other files are invalid.
 
@@ -72,34 +88,71 @@ def list_schedules(state: CliState) -> None:
       edison schedule list --json
     """
     terminal, site = Terminal(state), _site(state)
-    files, now = read_schedules(site), site.clock()
+    found, scheduler = schedule_overview(site), scheduler_status(site)
     if terminal.json:
-        schedules = [_schedule_json(each, now) for each in files.schedules]
-        broken = [{"file": path, "message": each.message} for path, each in files.broken]
-        terminal.document({"schedules": schedules, "broken": broken})
+        schedules = [
+            {**_schedule_json(each.schedule, site.clock()), "last": _last_json(each)}
+            for each in found.schedules
+        ]
+        broken = [{"file": path, "message": each.message} for path, each in found.broken]
+        alive = {
+            "running": scheduler.running,
+            "seen_at": scheduler.seen_at,
+            "text": scheduler.sentence,
+        }
+        terminal.document({"schedules": schedules, "broken": broken, "scheduler": alive})
         return
-    if not files.schedules:
+    if not found.schedules:
         terminal.note("no schedules; add one with: edison schedule add --every day")
-    for name in dict.fromkeys(each.experiment for each in files.schedules):
+    for name in dict.fromkeys(each.schedule.experiment for each in found.schedules):
         terminal.result(StyledText(name, bold=True))
-        for each in files.schedules:
-            if each.experiment == name:
-                _show_schedule(terminal, each, now)
-    for path, problem in files.broken:
+        for each in found.schedules:
+            if each.schedule.experiment == name:
+                _show_schedule(terminal, each)
+    for path, problem in found.broken:
         terminal.note(StyledText("not read: ", ODD), f"{path}: {problem.message}")
+    if any(each.schedule.active for each in found.schedules):
+        color = GOOD if scheduler.running else ODD
+        terminal.note(StyledText("scheduler: ", color), scheduler.sentence)
 
 
-def _show_schedule(terminal: Terminal, each: Scheduled, now: dt.datetime) -> None:
+def _show_schedule(terminal: Terminal, status: ScheduleStatus) -> None:
+    each = status.schedule
     off = "" if each.active else ", archived" if each.archived else ", disabled"
     budget = each.entry.budget_usd
     cost = f", at most ${budget:g} each" if budget is not None else ""
-    mark = StyledText(off, ODD) if off else ""
-    terminal.result(
-        "  ", StyledText(each.name, bold=True), f": {in_words(each.entry.cron)}", cost, mark
-    )
-    coming = next_fire(each.entry.cron, now) if each.active else None
-    if coming is not None:
-        terminal.result(f"    next  {both_times(coming)}")
+    words = f": {in_words(each.entry.cron)}{cost}"
+    terminal.result("  ", StyledText(each.name, bold=True), words, StyledText(off, ODD), hang=4)
+    if status.coming is not None:
+        terminal.result(f"    next  {both_times(status.coming)}")
+    if status.last is not None:
+        state = status.last.state
+        color = GOOD if state is FireState.DONE else ODD if not state.over else BAD
+        when = both_times(dt.datetime.fromisoformat(status.last.last_due_at))
+        outcome = StyledText(status.outcome, color)
+        terminal.result(f"    last  {when}: ", outcome, hang=10)
+
+
+def fire_json(fire: Fire) -> dict[str, Any]:
+    """Return what became of a time of a schedule, for a document."""
+    return {
+        "experiment": fire.experiment,
+        "schedule": fire.schedule,
+        "due_at": fire.due_at,
+        "last_due_at": fire.last_due_at,
+        "fires": fire.fires,
+        "state": str(fire.state),
+        "run_id": fire.run_id,
+        "reason": fire.reason,
+        "exit_code": fire.exit_code,
+        "ended_at": fire.ended_at,
+    }
+
+
+def _last_json(status: ScheduleStatus) -> dict[str, Any] | None:
+    if status.last is None:
+        return None
+    return {**fire_json(status.last), "verdict": status.verdict, "text": status.outcome}
 
 
 @schedule.command(cls=EdisonCommand)
@@ -266,6 +319,88 @@ def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None
     )
     if to:
         _explain_times(terminal, again, site.clock())
+
+
+@schedule.command("run", cls=EdisonCommand)
+@click.argument("names", nargs=-1, metavar="[[EXPERIMENT] NAME]")
+@click.option("--now", is_flag=True, help="Start the run of one schedule now, and wait for it.")
+@click.pass_obj
+def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
+    """Start the runs of all schedules when they are due.
+
+    Runs in the foreground until SIGTERM or Ctrl-C, as a systemd unit or in a container; runs at
+    work are then paused, and resumed at the next start. Changed files are read without a restart.
+    Several schedulers on a machine start each run once. A run that is less than 5 minutes late is
+    started; what is later is recorded as missed. Each run buys new answers.
+
+    NAME --now starts the run of one schedule at once, enabled or not, and ends with its exit code.
+
+    The results file must be on a disk of this machine: SQLite is not shared over a network.
+
+    Examples:
+      edison schedule run
+      edison schedule run weekdays --now
+      edison schedule run support-reply weekdays --now
+    """
+    terminal, site = Terminal(state), _site(state)
+    if bool(names) != now or len(names) > 2:
+        raise UsageError(
+            "--now takes the name of a schedule" if now else "NAME needs --now",
+            hint="write: edison schedule run NAME --now, or leave out both",
+        )
+    what = "/".join(names)
+    actor = site.require(Role.EDITOR, "schedule run", what)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    found = find_schedule(read_schedules(site), *_split(names)) if now else None
+    scheduler = Scheduler(site.root, tell=partial(_tell, terminal), offline=state.offline)
+    try:
+        if found is not None:
+            row = site.entry(actor, "schedule run", found.full_name)
+            with open_for_change(site.results) as connection:
+                add_audit(connection, row)
+            _show_ended(terminal, site, scheduler.run_once(found, stop.wait))
+        else:
+            _run_until_stopped(terminal, site, scheduler, stop)
+    finally:
+        scheduler.close()
+
+
+def _run_until_stopped(
+    terminal: Terminal, site: Site, scheduler: Scheduler, stop: threading.Event
+) -> None:
+    active = [each for each in read_schedules(site).schedules if each.active]
+    terminal.note(f"{counted(len(active), 'schedule')}; stop with Ctrl-C or SIGTERM")
+    with duties_in_background(site.root):
+        scheduler.run(stop.wait)
+    _tell(terminal, "stopped")
+    if terminal.json:
+        terminal.document({"stopped": True})
+
+
+def _show_ended(terminal: Terminal, site: Site, fire: Fire) -> None:
+    """Show what became of a run that was started now, and exit with its exit code."""
+    if terminal.json:
+        terminal.document({"fire": fire_json(fire)})
+    elif fire.run_id is not None:
+        with open_for_reading(site.results) as connection:
+            show_run(terminal, RunResult(connection, find_run(connection, fire.run_id)))
+    code = fire.exit_code
+    if code is None:
+        code = ExitCode.DONE if fire.state is FireState.DONE else ExitCode.PAUSED
+    if fire.state is FireState.FAILED and fire.run_id is None and not terminal.json:
+        raise UsageError(fire.reason, hint="see: edison schedule list")
+    if code:
+        raise click.exceptions.Exit(int(code) if code > 0 else int(ExitCode.PAUSED))
+
+
+def _tell(terminal: Terminal, said: str) -> None:
+    terminal.note(f"{utc.now():%Y-%m-%d %H:%M:%S} UTC  {said}")
+
+
+def _split(names: tuple[str, ...]) -> tuple[str | None, str]:
+    return (names[0] if len(names) > 1 else None, names[-1])
 
 
 def _find(files: ScheduleFiles, names: tuple[str | None, str]) -> Scheduled:

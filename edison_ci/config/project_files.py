@@ -42,6 +42,9 @@ PROJECT = "edison.yaml"
 TRUST = ".edison/trust.yaml"
 QUARANTINE = "quarantine.yaml"
 
+SHARED_FILES = (PROJECT, TRUST, QUARANTINE, JUDGE_APPROVALS)
+"""Files that every experiment uses, besides that of the models."""
+
 S = TypeVar("S", bound=Shape)
 
 

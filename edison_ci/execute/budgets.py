@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci.config.model_entry import HOUR
-from edison_ci.numeric import fixed
+from edison_ci.errors import OutOfBudget
+from edison_ci.numeric import dollars, fixed
 from edison_ci.store.ledger import SpendingCap, booked
 
 if TYPE_CHECKING:
@@ -106,6 +107,21 @@ def token_cap(caps: Iterable[SpendingCap]) -> SpendingCap | None:
     """Return the cap with the fewest tokens that a run may use; None without such a limit."""
     own = [cap for cap in caps if cap.days is None and cap.tokens is not None]
     return min(own, key=lambda cap: cap.tokens or 0, default=None)
+
+
+def refuse_without_room(
+    connection: sqlite3.Connection, caps: Iterable[SpendingCap], microusd: int, today: str
+) -> None:
+    """Raise OutOfBudget if a day or month has less left than what a run costs at least."""
+    for cap in caps:
+        if cap.days is None or cap.microusd is None:
+            continue
+        left = max(cap.microusd - booked(connection, cap, today)[0], 0)
+        if microusd > left or not left:
+            raise OutOfBudget(
+                f"it costs {dollars(microusd)} or more, and {cap.name} has {dollars(left)} left",
+                hint="raise that budget, or wait until it has room again",
+            )
 
 
 def share_used(connection: sqlite3.Connection, cap: SpendingCap, today: str) -> float:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Case, RunStatus
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
-    from edison_ci.store.runs import Run
+    from edison_ci.store.runs import FireTime, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class RunOptions:
     """Whether it is an iteration of a loop, after which the prompt is refined."""
     doubts: tuple[BaselineDoubt, ...] = ()
     """Reasons for which the run is inconclusive at best."""
+    fire: FireTime | None = None
+    """The time of a schedule that it is started for."""
 
     push: int | None = 1
     """Which push of its pull request it measures; 1 outside of one, None if that is unknown."""

@@ -13,6 +13,7 @@ import dataclasses
 import datetime as dt
 import json
 import logging
+import math
 import shutil
 import signal
 import uuid
@@ -27,7 +28,7 @@ from edison_ci.config.model_entry import Price
 from edison_ci.config.prices import PriceTable
 from edison_ci.decide.conclusion import GateQuestion, conclude
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.budgets import caps_of, sufficient_cost
+from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
@@ -494,6 +495,8 @@ class Session:
                 said = "no model has a price for batches: all of them are called as usual"
                 self._context.on_batch(said)
             self._context.on_plan(self._gates.forecast(shown, work))
+            if options.fire is not None and resumed is None:
+                self._refuse_without_room(plan)
             owner = ProcessLock(locks)
             stack.callback(owner.close)
             writer = stack.enter_context(Writer(self._path))
@@ -535,6 +538,14 @@ class Session:
             add_audit(connection, entry)
 
         return audited
+
+    def _refuse_without_room(self, plan: Plan) -> None:
+        """Raise OutOfBudget if a scheduled run does not fit what is left of a day or month."""
+        if (cost := plan.cost_microusd) is None or not self._path.exists():
+            return
+        caps = caps_of(self._project, self._experiment, "", None)
+        with contextlib.closing(open_reader(self._path)) as reader:
+            refuse_without_room(reader, caps, math.ceil(cost.low), self._now()[:10])
 
     def _stored_answers(
         self, project: Project, options: RunOptions, stack: ExitStack
@@ -601,6 +612,7 @@ class Session:
             shard=str(options.selection.shard) if options.selection.shard else None,
             loop=self._context.loop_id,
             now=self._now(),
+            fire=options.fire,
         )
 
     def _newer_than(self, options: RunOptions, resumed: Run | None) -> str:

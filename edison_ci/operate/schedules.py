@@ -5,9 +5,11 @@ Each experiment file is read alone, so that a broken one does not hide the sched
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.cron import next_fire
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
@@ -17,15 +19,21 @@ from edison_ci.errors import Location, UsageError
 from edison_ci.operate.site import Role
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.audit import write_audit
+from edison_ci.store.database import open_for_change, open_for_reading
+from edison_ci.store.liveness import is_alive
+from edison_ci.store.runs import find_run
+from edison_ci.store.schedules import FireState, forget_watch, recent_fires, schedulers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import Any
 
     from edison_ci.config.experiment import ExperimentFile, Schedule
     from edison_ci.documents.marks import Json
     from edison_ci.errors import Problem
     from edison_ci.operate.site import Actor, Site
+    from edison_ci.store.schedules import Fire, SchedulerRow
 
 _KEY = "schedule"
 MOST = 20
@@ -147,6 +155,127 @@ def find_file(files: ScheduleFiles, experiment: str | None) -> tuple[str, str]:
     return experiment, known[experiment]
 
 
+# --- state ----------------------------------------------------------------------------------------
+
+_SILENT = dt.timedelta(minutes=2)
+"""A scheduler that gave no sign of life for longer hangs; it gives one at least every 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStatus:
+    """Whether a scheduler is at work on this machine."""
+
+    running: bool
+    sentence: str
+    seen_at: str | None = None
+    """Its last sign of life; None if there never was one."""
+    missing: bool = False
+    """Whether none is at work, though one was and there are schedules."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStatus:
+    """A schedule with its last and next time."""
+
+    schedule: Scheduled
+    coming: dt.datetime | None
+    """None while it is disabled."""
+    fires: tuple[Fire, ...] = ()
+    """Its last times, the newest first."""
+    verdict: str | None = None
+    """Of the run of its last time."""
+
+    @property
+    def last(self) -> Fire | None:
+        """Its last time; None if there was none."""
+        return self.fires[0] if self.fires else None
+
+    @property
+    def outcome(self) -> str:
+        """What became of its last time, in a few words."""
+        return "" if self.last is None else fire_words(self.last, self.verdict)
+
+
+def fire_words(fire: Fire, verdict: str | None = None) -> str:
+    """Return what became of a time of a schedule, in a few words."""
+    what = f"{fire.fires} {fire.state}" if fire.fires > 1 else str(fire.state)
+    if fire.state is FireState.DONE and verdict:
+        what = f"done, {verdict}"
+    if fire.state is FireState.STARTED:
+        what = "at work"
+    return f"{what}: {fire.reason}" if fire.reason else what
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOverview:
+    """The schedules of a project with what became of them."""
+
+    schedules: tuple[ScheduleStatus, ...]
+    broken: tuple[tuple[str, Problem], ...]
+
+
+def schedule_overview(site: Site, *, history: int = 1) -> ScheduleOverview:
+    """Return the schedules with their last and next times."""
+    files, now = read_schedules(site), site.clock()
+    if not site.results.exists():
+        plain = tuple(ScheduleStatus(each, _coming(each, now)) for each in files.schedules)
+        return ScheduleOverview(plain, files.broken)
+    with open_for_reading(site.results) as connection:
+        found = []
+        for each in files.schedules:
+            past = recent_fires(connection, each.experiment, each.name, most=history)
+            verdict = None
+            if past and past[0].run_id is not None:
+                verdict = find_run(connection, past[0].run_id).verdict
+            found.append(ScheduleStatus(each, _coming(each, now), tuple(past), verdict))
+    return ScheduleOverview(tuple(found), files.broken)
+
+
+def _coming(each: Scheduled, now: dt.datetime) -> dt.datetime | None:
+    return next_fire(each.entry.cron, now) if each.active else None
+
+
+def scheduler_status(site: Site) -> SchedulerStatus:
+    """Return whether a scheduler is at work, for the health of the server."""
+    watched = any(each.active for each in read_schedules(site).schedules)
+    if not site.results.exists():
+        return _scheduler(site, [], watched=watched)
+    with open_for_reading(site.results) as connection:
+        return _scheduler(site, schedulers(connection), watched=watched)
+
+
+def _scheduler(site: Site, rows: list[SchedulerRow], *, watched: bool) -> SchedulerStatus:
+    if not rows:
+        said = "none runs here; start one with: edison schedule run"
+        return SchedulerStatus(False, said)
+    alive = [row for row in rows if is_alive(schedulers_folder(site), row.owner)]
+    if not alive:
+        last = rows[0]
+        how = "stopped" if last.stopped_at else "killed"
+        said = f"{how}, last seen {_minute(last.seen_at)}; start it with: edison schedule run"
+        return SchedulerStatus(False, said, last.seen_at, missing=watched)
+    row = alive[0]
+    silent = site.clock() - dt.datetime.fromisoformat(row.seen_at)
+    if silent > _SILENT:
+        said = f"hangs: no sign of life since {_minute(row.seen_at)}"
+        return SchedulerStatus(False, said, row.seen_at, missing=watched)
+    more = f", {len(alive)} of them" if len(alive) > 1 else ""
+    said = f"running since {_minute(row.started_at)}{more}"
+    return SchedulerStatus(True, said, row.seen_at)
+
+
+def _minute(time: str) -> str:
+    return f"{time[:16].replace('T', ' ')} UTC"
+
+
+def schedulers_folder(site: Site) -> Path:
+    """Return the folder with the locks of schedulers.
+
+    It is not that of runs: a scheduler at rest must not keep housekeeping from its work.
+    """
+    return site.locks / "schedulers"
+
+
 # --- edits ----------------------------------------------------------------------------------------
 
 
@@ -209,6 +338,9 @@ def enable_schedule(site: Site, found: Scheduled, *, to: bool, actor: Actor | No
         return False
     change = _Change(action, found.full_name, found.path)
     _apply(site, actor, change, edit, wanted)
+    with open_for_change(site.results) as connection:
+        # It is watched from now on, also if no scheduler saw that it was disabled.
+        forget_watch(connection, found.experiment, found.name)
     return True
 
 

@@ -223,6 +223,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "dataset adversarial": _text("added adversarial cases to"),
     "models add": _text("added the model"),
     "schedule add": _text("added the schedule"),
+    "schedule run": _text("started the schedule"),
     "schedule remove": _text("removed the schedule"),
     "schedule enable": _text("enabled the schedule"),
     "schedule disable": _text("disabled the schedule"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden_in
-from edison_ci.errors import StoreError, UsageError
+from edison_ci.errors import BusyError, StoreError, UsageError
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.spelling import did_you_mean
 
@@ -39,6 +39,8 @@ TRIAL = "refine"
 latest run of an experiment nor in its history."""
 NO_TRIAL = f"trigger <> '{TRIAL}'"
 """In a query on `run`: only runs of what is written in the files."""
+SCHEDULE = "schedule"
+"""Trigger of runs that a schedule started, here or on GitHub."""
 IMPORT = "import"
 """Trigger of runs that were imported from another results file."""
 OUTPUTS = "outputs"
@@ -80,6 +82,13 @@ def common_simulation(runs: Iterable[Run]) -> str:
     return labels.pop() if len(labels) == 1 else "partly simulated" if labels else ""
 
 
+class FireTime(NamedTuple):
+    """A time at which a schedule of an experiment is due."""
+
+    schedule: str
+    due_at: str
+
+
 @dataclass(frozen=True, slots=True)
 class NewRun:
     """A run that is about to start."""
@@ -106,6 +115,8 @@ class NewRun:
     """The loop that it is for."""
     models: RunModels = field(default_factory=dict)
     """The models that answer and that judge, and whether each is simulated."""
+    fire: FireTime | None = None
+    """The time of a schedule that it is started for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +209,27 @@ def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
             ),
         )
         add_event(connection, run.id, "iteration:started", {"experiment": run.experiment}, run.now)
+        if run.fire is not None:
+            _give_run(connection, run.experiment, run.fire, run.id)
 
     return operation
+
+
+def _give_run(connection: sqlite3.Connection, experiment: str, fire: FireTime, run_id: str) -> None:
+    """Write that a time of a schedule has its run; raises BusyError if it has one already.
+
+    In the transaction of the new run, so that no second process starts another.
+    """
+    found = connection.execute(
+        "update schedule_fire set run_id = ? where experiment = ? and schedule = ? "
+        "and due_at = ? and run_id is null and ended_at is null",
+        (run_id, experiment, *fire),
+    )
+    if found.rowcount != 1:
+        raise BusyError(
+            f"the run of {experiment}/{fire.schedule} at {fire.due_at} was started already",
+            hint="see: edison schedule list",
+        )
 
 
 def move_run(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.operate.schedules import scheduler_status
+from edison_ci.operate.site import open_site
 from tests.opened import opened
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -214,3 +219,77 @@ def test_an_odd_file_is_edited_rightly_or_not_at_all(
         if done.code:
             assert "cannot be edited safely" in done.err
             assert mini.read(FILE) == before
+
+
+def test_a_schedule_is_started_now_and_its_exit_code_is_that_of_the_run(
+    edison: Edison, project: Folder
+) -> None:
+    done = started(project, "often", "--now", "--json")
+    assert done.returncode == 0, done.stderr
+    fire = json.loads(done.stdout)["fire"]
+    assert (fire["schedule"], fire["state"], fire["exit_code"]) == ("often", "done", 0)
+    assert "hello/often: started" in done.stderr
+    shown = started(project, "hello", "weekdays", "--now")
+    assert shown.returncode == 0, shown.stderr
+    assert "hello  COMPLETED" in shown.stdout
+    last = edison(project, "schedule", "list").out
+    assert last.count(": done, skipped") == 2
+    with opened(project.path / ".edison/results.db") as connection:
+        triggers = connection.execute("select distinct trigger from run").fetchall()
+        actions = connection.execute("select action, entity from audit").fetchall()
+    assert triggers == [("schedule",)]
+    assert ("schedule run", "hello/often") in actions
+
+
+def test_a_run_that_cannot_start_now_says_why(edison: Edison, project: Folder) -> None:
+    project.write("prompts/hello.md", "---\nid: other\n---\n# user\nHello {{ name }}\n")
+    done = started(project, "often", "--now")
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "failed: " in edison(project, "schedule", "list").out
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["often"], "NAME needs --now"),
+        (["--now"], "--now takes the name of a schedule"),
+        (["never", "--now"], "there is no schedule 'never'"),
+    ],
+)
+def test_a_name_and_now_belong_together(project: Folder, args: list[str], said: str) -> None:
+    done = started(project, *args)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_scheduler_needs_an_editor(project: Folder) -> None:
+    members = "members: [{email: boss@example.com, role: owner}]\n"
+    project.write("edison.yaml", project.read("edison.yaml") + members)
+    done = started(project)
+    assert done.returncode == 2
+    assert "schedule run needs an editor" in done.stderr
+
+
+def test_a_scheduler_runs_until_it_is_told_to_stop(edison: Edison, project: Folder) -> None:
+    words, site = [sys.executable, "-m", "edison_ci", "schedule", "run"], open_site(project.path)
+    with subprocess.Popen(words, cwd=project.path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "1 schedule; stop with Ctrl-C or SIGTERM\n"
+        poll("a sign of life", lambda: scheduler_status(site).running)
+        process.terminate()
+        assert process.stderr.read().endswith("UTC  stopped\n")
+    assert process.returncode == 0
+    assert "scheduler: stopped, last seen " in edison(project, "schedule", "list").err
+
+
+def started(project: Folder, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run `edison schedule run` as a process, as it takes the signals of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "edison_ci", "schedule", "run", *args],
+        cwd=project.path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )

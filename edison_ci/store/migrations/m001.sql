@@ -197,6 +197,45 @@ create table batch_request (                -- one request of a batch
   primary key (batch_id, number)
 ) strict, without rowid;
 
+create table schedule_fire (                -- a time at which a schedule was due, and what came of it
+  experiment  text not null,
+  schedule    text not null,                -- its name in the experiment's file
+  due_at      text not null,                -- by its cron; with --now, when it was asked for
+  last_due_at text not null,                -- the same; later if one row stands for several missed
+  fires       integer not null default 1,   -- how many times the row stands for
+  -- waiting: to be started; started: at work; paused: its run goes on at resume_at;
+  -- missed: too late to start; skipped: it did not fit a budget
+  state       text not null check (state in
+    ('waiting', 'started', 'paused', 'done', 'failed', 'missed', 'skipped')),
+  owner       text not null,                -- the scheduler that has it
+  run_id      text,                         -- written with the run that it starts; null before
+  budget_usd  real,                         -- of its run; null for that of the experiment
+  attempts    integer not null default 0,   -- processes that were started for it
+  resume_at   text,                         -- null unless it is paused
+  exit_code   integer,                      -- of its last process; null if that is not known
+  reason      text not null default '',     -- why it was missed, skipped, failed or paused
+  claimed_at  text not null,
+  ended_at    text,                         -- null while it is not over
+  primary key (experiment, schedule, due_at)
+) strict, without rowid;
+create index schedule_fire_open on schedule_fire (due_at) where ended_at is null;
+
+create table schedule_watch (               -- up to when the times of a schedule are accounted for
+  experiment    text not null,
+  schedule      text not null,
+  cron          text not null,              -- a changed one is watched from then on
+  watched_until text not null,
+  primary key (experiment, schedule)
+) strict, without rowid;
+
+create table scheduler (                    -- processes of `edison schedule run`
+  owner      text primary key,
+  host       text not null,
+  started_at text not null,
+  seen_at    text not null,                 -- its last sign of life
+  stopped_at text                           -- null while it runs, and if it was killed
+) strict, without rowid;
+
 create table answer (                       -- append-only: nothing paid for is overwritten
   request_hash  text not null,              -- sha256 of all that decides the answer
   answer_no     integer not null,           -- 0 and up, when the call was made again
