@@ -27,7 +27,7 @@ from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.integrity import page_problems
 from edison_ci.store.ledger import calls_made
 from edison_ci.store.liveness import is_alive
-from edison_ci.store.runs import newest_complete, newest_run, run_experiments
+from edison_ci.store.runs import newest_complete, newest_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 DISK_WARN, DISK_ALERT = 0.90, 0.95
 """Share of the disk in use from which on there is a WARN, and an ALERT."""
+_RECENT_S = 3_600
 STUCK_ALERT_S = 6 * 3_600
 """Time without progress from which on a stuck run is an ALERT."""
 
@@ -53,37 +54,59 @@ class CheckResult:
     closed: tuple[int, ...] = ()
 
 
-def check_alerts(site: Site) -> CheckResult:
-    """Look for every condition; open and close alerts. Files that are invalid are passed over."""
+def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
+    """Look for every condition; open and close alerts. Files that are invalid are passed over.
+
+    Unless it is thorough, the pages of the results file are not read, and of experiments only those
+    are looked at that had a run in the last hour: each run is followed by a check of its own.
+    """
     project, _ = inspect_project(WorkingTree(site.root), root=site.root)
     with open_for_reading(site.results) as connection:
-        found = [*_disk(site), *_database(connection), *_stuck(site, connection)]
-        watched: set[str] = set()
+        found = [*_disk(site), *_stuck(site, connection)]
+        if thorough:
+            found += _database(connection)
+        known = {} if project is None else project.experiments
+        watched = {name for name, each in known.items() if not each.file.archived}
+        since = "" if thorough else site.seconds_ago(_RECENT_S)
+        looked = {name for name in watched if _ended_since(connection, name, since)}
         if project is not None:
-            watched = {each.id for each in project.experiments.values() if not each.file.archived}
             for name in sorted(watched):
-                found += _experiment(site, connection, project, name)
+                found += _budget(site, connection, project, known[name])
+            for name in sorted(looked):
+                found += findings_of(connection, name, known[name].file.alerts)
             found += _month(site, connection, project)
-        runs = {name: newest_complete(connection, name) for name in run_experiments(connection)}
+        runs = {name: newest_complete(connection, name) for name in watched}
 
     def looked_for(alert: Alert) -> bool:
+        if alert.condition is Condition.DATABASE:
+            return thorough
         if not alert.experiment or alert.experiment not in watched:
             return True
-        return _may_close(alert, runs.get(alert.experiment))
+        if alert.condition in OF_EXPERIMENT and alert.experiment not in looked:
+            return False
+        return _may_close(alert, runs[alert.experiment])
 
     return _write(site, found, looked_for)
+
+
+def _ended_since(connection: sqlite3.Connection, name: str, since: str) -> bool:
+    run = newest_run(connection, name)
+    return run is not None and (run.finished_at or "") >= since
 
 
 def check_experiments(project: Project, names: Collection[str]) -> CheckResult:
     """Look for the conditions of some experiments, after a run of them has ended."""
     site = Site(project.root, project.file)
     with open_for_reading(site.results) as connection:
-        names = {name for name in names if _has_news(connection, name)}
+        known = project.experiments.keys() & set(names)
+        names = {name for name in known if _has_news(connection, name)}
         if not names:
             return CheckResult()
         found = [each for each in _stuck(site, connection) if each.experiment in names]
         for name in sorted(names):
-            found += _experiment(site, connection, project, name)
+            experiment = project.experiment(name)
+            found += findings_of(connection, name, experiment.file.alerts)
+            found += _budget(site, connection, project, experiment)
         runs = {name: newest_complete(connection, name) for name in names}
 
     def looked_for(alert: Alert) -> bool:
@@ -164,16 +187,6 @@ def _keep_names(
 
 
 # --- experiments ----------------------------------------------------------------------------------
-
-
-def _experiment(
-    site: Site, connection: sqlite3.Connection, project: Project, name: str
-) -> list[Finding]:
-    experiment = project.experiments.get(name)
-    if experiment is None:
-        return []
-    found = findings_of(connection, name, experiment.file.alerts)
-    return [*found, *_budget(site, connection, project, experiment)]
 
 
 def _budget(

@@ -19,7 +19,7 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import BusyError, EdisonError
 from edison_ci.numeric import counted, duration
-from edison_ci.operate.alert_check import check_alerts
+from edison_ci.operate.alert_check import CheckResult, check_alerts
 from edison_ci.operate.maintenance import gc, make_daily_backup, preview_gc
 from edison_ci.operate.notifications import deliver
 from edison_ci.operate.site import BY_ITSELF, Site, open_site
@@ -60,7 +60,7 @@ class Duty:
 
 def duties_of(site: Site) -> tuple[Duty, ...]:
     """Return the duties of a project, as its settings have them."""
-    found = [Duty("alerts", _ALERTS_S, _check_alerts)]
+    found = [Duty("alerts", _ALERTS_S, _check_alerts), Duty("all alerts", DAY_S, _check_all_alerts)]
     if site.file.notifications:
         found.append(Duty("notifications", _DELIVER_S, _deliver))
     if site.file.settings.retention_days:
@@ -71,7 +71,14 @@ def duties_of(site: Site) -> tuple[Duty, ...]:
 
 
 def _check_alerts(site: Site) -> str:
-    done = check_alerts(site)
+    return _changed(check_alerts(site, thorough=False))
+
+
+def _check_all_alerts(site: Site) -> str:
+    return _changed(check_alerts(site))
+
+
+def _changed(done: CheckResult) -> str:
     return f"{counted(len(done.opened), 'alert')} opened, {len(done.closed):,} closed"
 
 

@@ -206,6 +206,10 @@ class Site:
         """Return the time as it is stored."""
         return utc.timestamp(self.clock())
 
+    def seconds_ago(self, seconds: float) -> str:
+        """Return the time `seconds` ago as it is stored."""
+        return utc.timestamp(self.clock() - dt.timedelta(seconds=seconds))
+
     def days_ago(self, days: int) -> str:
         """Return the time `days` ago as it is stored."""
         return utc.timestamp(self.clock() - dt.timedelta(days=days))

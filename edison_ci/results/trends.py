@@ -323,15 +323,11 @@ def floor_of(experiment: Experiment | None) -> float | None:
     return next((floor for floor in floors if floor is not None), None)
 
 
-SCORE_SHARE = 1 / 2
-"""Share of the false alarms of an experiment that its scores may raise; see `watching`."""
-
-
 def alarm_rule(alerts: Alerts | None) -> AlarmRule:
     """Return when to speak of a fall, as the alerts of an experiment have it."""
     if alerts is None:
         return AlarmRule()
-    return AlarmRule(alerts.drop, alerts.false_alarm_years / SCORE_SHARE)
+    return AlarmRule(alerts.drop, alerts.false_alarm_years)
 
 
 def _counted_runs(count: int) -> str:

@@ -18,7 +18,6 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import counted, fixed, mean, milliseconds, percent, snap
 from edison_ci.results.snapshot import differing_eval_suite
 from edison_ci.results.trends import (
-    SCORE_SHARE,
     alarm_rule,
     drift_of,
     increasing,
@@ -120,7 +119,7 @@ def _forecast(drift: DriftFinding, report: DriftReport, alerts: Alerts, run: Run
         return None
     at = f"{fixed(100 * floor, 1)} points"
     detail: dict[str, float | None] = {"floor": floor, "current": current}
-    sure = report.evidence.value >= alerts.false_alarm_years / SCORE_SHARE
+    sure = report.evidence.value >= alarm_rule(alerts).alert_years
     level, ahead = Level.ALERT if sure else Level.WARN, drift.forecast
     if current < floor:
         said = f"Quality fell to {fixed(100 * current, 1)}, below {at}."

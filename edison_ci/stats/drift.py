@@ -193,8 +193,12 @@ def _none(n: int, level: float, reason: str) -> Forecast:
 REFERENCE_RUNS = 5
 DROP, SMALL = 0.10, 0.02
 """The relative drop from which on there is an ALERT, and the points from which on a WARN."""
-WARN_YEARS, ALERT_YEARS = 0.5, 40.0
-"""Mean time between false alarms by scores, at least: half of what an experiment is promised."""
+SCORE_SHARE = 1 / 2
+"""Share of the false alarms of an experiment that its scores may raise."""
+PROMISED_YEARS = 20.0
+"""Mean time between false ALERTs of an experiment, at least."""
+WARN_YEARS, ALERT_YEARS = 0.25 / SCORE_SHARE, PROMISED_YEARS / SCORE_SHARE
+"""Mean time between false alarms by scores, at least."""
 _YEAR_DAYS = 365.25
 _LONGEST_DAYS = 7.0
 """Time that one run may stand for, so that a pause does not count as evidence."""
@@ -219,8 +223,13 @@ class AlarmRule:
 
     drop: float = DROP
     """Relative drop from which on there is an ALERT."""
-    alert_years: float = ALERT_YEARS
-    """Mean time between false ALERTs, at least."""
+    years: float = PROMISED_YEARS
+    """Mean time between false ALERTs of an experiment, at least; a half is for its scores."""
+
+    @property
+    def alert_years(self) -> float:
+        """Evidence by scores from which on there is an ALERT."""
+        return self.years / SCORE_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +285,8 @@ class DriftReport:
     """Runs since the last accepted change."""
     gradual: bool = False
     """Whether the scores follow a falling line more closely than a step down."""
+    years: float = PROMISED_YEARS
+    """Years in which an experiment without a change shows an ALERT at most once, on average."""
 
 
 def watch(
@@ -308,7 +319,7 @@ def watch(
         sure = found.value >= rule.alert_years and drop.reaches(rule.drop)
         alarm = Alarm.ALERT if sure else Alarm.WARN
     gradual = slope.falling and _is_line(finite(times, "times"), np.array(means), found.since)
-    return DriftReport(alarm, drop, found, slope, len(runs), gradual)
+    return DriftReport(alarm, drop, found, slope, len(runs), gradual, rule.years)
 
 
 def _is_line(times: Array, means: Array, since: int) -> bool:

@@ -44,18 +44,14 @@ def drift_sentence(
     )
     if drop.value is not None:
         said += f": {fixed(-100 * drop.value, signed=True)}%"
-    said += _RARITY[report.alarm]
     if report.alarm is Alarm.NONE:
         small = report.evidence.value >= WARN_YEARS
-        said += "a small drop." if small else "within the noise of these runs."
+        said += ", a small drop." if small else ", within the noise of these runs."
+    else:
+        years = "a year" if report.years == 1 else f"{significant(report.years, 3)} years"
+        rare = f"once in {years}" if report.alarm is Alarm.ALERT else "once a quarter"
+        said += f". Without a change, seen at most {rare} on average."
     return f"{said}{_trend_words(report.trend, _ahead(forecast, when, threshold))}"
-
-
-_RARITY = {
-    Alarm.ALERT: ". Without a change, seen at most once in 20 years on average.",
-    Alarm.WARN: ". Without a change, seen at most once a quarter on average.",
-    Alarm.NONE: ", ",
-}
 
 
 def _trend_words(trend: Trend, ahead: str) -> str:

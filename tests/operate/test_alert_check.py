@@ -327,3 +327,26 @@ def test_a_run_that_a_budget_stopped_is_an_alert(
     (alert,) = alerts(site)
     assert (alert.condition, alert.level) == ("budget", "alert")
     assert alert.sentence == "Run run-010 was stopped by a budget."
+
+
+def test_a_frequent_check_looks_only_at_what_ran_lately(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    filled(history, [0.6] * 2)
+    clock.now = history.at + 2 * HOUR
+    assert check_alerts(site, thorough=False).opened == ()
+    assert check_alerts(site).opened == (1,)
+    assert check_alerts(site, thorough=False).closed == ()
+    filled(history, [0.8] * 3)
+    clock.now = history.at + 2 * HOUR
+    assert check_alerts(site, thorough=False).closed == ()
+    clock.now = history.at + HOUR / 2
+    assert check_alerts(site, thorough=False).closed == (1,)
+
+
+def test_a_frequent_check_neither_reads_nor_closes_what_is_damaged(site: Site) -> None:
+    with open_for_change(site.results) as connection:
+        raise_alert(connection, site, Finding(Condition.DATABASE, Level.ALERT, "Damaged."))
+    assert check_alerts(site, thorough=False).closed == ()
+    assert check_alerts(site).closed == (1,)

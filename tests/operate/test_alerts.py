@@ -314,15 +314,17 @@ def test_the_end_of_what_was_told_is_told_even_while_it_is_muted(told: Site) -> 
     assert titles(told)[1:] == ["Over: hello: drop"]
 
 
-def test_many_at_once_are_one_notice(told: Site) -> None:
+def test_many_at_once_are_one_notice_and_an_issue_each(told: Site) -> None:
     several = [replace(DROP, experiment=name) for name in ("a", "b", "c", "d")]
     found(told, *several)
     (message,) = messages(told)
     assert message["title"] == "4 alerts: 4 open"
     assert message["sentences"][0] == "WARN a: drop. Quality 72, was 81."
     assert message["sentences"][-1] == "See: edison alerts list"
+    assert titles(told, "issues") == [f"WARN {name}: drop" for name in ("a", "b", "c", "d")]
 
 
-def test_a_budget_is_told_by_its_run(told: Site) -> None:
+def test_a_budget_is_told_by_its_run_and_kept_as_an_issue(told: Site) -> None:
     found(told, replace(DROP, condition=Condition.BUDGET))
     assert titles(told) == []
+    assert titles(told, "issues") == ["WARN hello: budget"]

@@ -77,8 +77,12 @@ def test_more_years_between_false_alarms_need_more_evidence(history: History) ->
     rng = np.random.default_rng(4)
     for level in [0.8] * 10 + [0.69] * 2:
         history.add(scores(rng, level, 16))
-    assert found(history, false_alarm_years=1)[Condition.DROP].level is Level.ALERT
-    assert found(history, false_alarm_years=1_000)[Condition.DROP].level is Level.WARN
+    sure = found(history, false_alarm_years=5)[Condition.DROP]
+    assert sure.level is Level.ALERT
+    assert "seen at most once in 5 years on average" in sure.sentence
+    unsure = found(history, false_alarm_years=1_000)[Condition.DROP]
+    assert unsure.level is Level.WARN
+    assert "seen at most once a quarter on average" in unsure.sentence
 
 
 def test_a_slow_fall_is_named_so_and_is_no_drop_as_well(history: History) -> None:

@@ -220,7 +220,7 @@ def test_a_rule_says_which_drop_matters_and_how_sure_one_has_to_be() -> None:
     runs = runs_of([0.8] * 8 + [0.65] * 4)
     assert watch(range(12), runs).alarm is Alarm.ALERT
     assert watch(range(12), runs, rule=AlarmRule(drop=0.5)).alarm is Alarm.WARN
-    assert watch(range(12), runs, rule=AlarmRule(alert_years=1e9)).alarm is Alarm.WARN
+    assert watch(range(12), runs, rule=AlarmRule(years=1e9)).alarm is Alarm.WARN
 
 
 # --- trend ------------------------------------------------------------------------------------
