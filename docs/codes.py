@@ -87,6 +87,10 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "name": ("a name holds characters that are not allowed", "letters, digits, `-`, `_`, `.`"),
     "no-effect": ("something is written where it does nothing", "remove it"),
+    "notification": (
+        "a recipient of notifications has keys that do not go together",
+        "do as the hint says; docs/watching.md has examples",
+    ),
     "no-value": ("a key has no value", "set a value, or remove the key"),
     "not-a-file": ("a path is a folder, FIFO or device", "name a regular file"),
     "not-found": ("a file does not exist", "the nearest name is in the hint"),

@@ -227,9 +227,12 @@ class DeliveryError(EdisonError):
         hint: str = "",
         retry_after_s: float | None = None,
         this_message: bool = False,
+        unset: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
         self.retry_after_s = retry_after_s
+        self.unset = unset
+        """Whether this process lacks a variable, which another one may have."""
         self.this_message = this_message
         """Whether this message was refused, so that others may be accepted."""
 

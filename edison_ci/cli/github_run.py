@@ -31,6 +31,7 @@ from edison_ci.cli.github_comment import (
 )
 from edison_ci.cli.github_keys import require_keys
 from edison_ci.cli.lookup import results_of
+from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.reporting import (
     RequestedReports,
@@ -576,6 +577,7 @@ class _Job:
         )
         if not terminal.json:
             show_ended(terminal, project, ended)
+        deliver_briefly(terminal, Site(project.root, project.file))
         ids = [end.run_id for end in ended]
         found = outcome_of(terminal, project, ids, self.place, **about)
         codes = [int(ExitCode.UNCLEAR if waits(end) else end.exit_code) for end in ended]

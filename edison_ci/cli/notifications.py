@@ -61,20 +61,33 @@ def list_recipients(state: CliState) -> None:
     if not rows:
         terminal.note("edison.yaml has no notifications; docs/watching.md shows how to add one")
         return
-    table: list[tuple[str, ...]] = [
-        ("recipient", "by", "on", "waiting", "sent", "failed", "last sent")
-    ]
     for name, recipient, count in rows:
-        by, on = ("", "") if recipient is None else (_way(recipient), ", ".join(recipient.on))
-        numbers = (count.waiting, count.sent, count.failed) if count is not None else (0, 0, 0)
-        last = (count.last_sent_at or "")[:16].replace("T", " ") if count is not None else ""
-        table.append((name, by, on, *(f"{number:,}" for number in numbers), last))
-    terminal.table(table)
-    for name, recipient, count in rows:
-        if recipient is None:
-            terminal.note(StyledText(name, ODD), ": is not in edison.yaml any more")
-        if count is not None and count.last_error and (count.waiting or count.failed):
-            terminal.note(StyledText(name, BAD), f": {count.last_error}")
+        _show_recipient(terminal, name, recipient, count)
+
+
+def _show_recipient(
+    terminal: Terminal, name: str, recipient: Notification | None, count: RecipientCounts | None
+) -> None:
+    by = "not in edison.yaml any more" if recipient is None else _way(recipient)
+    terminal.result(StyledText(name, bold=True), f": {by}")
+    if recipient is not None:
+        texts = "; with texts" if recipient.texts else ""
+        terminal.result(f"  on {', '.join(recipient.on)}{texts}", hang=5)
+    if count is None:
+        terminal.result("  nothing to tell yet")
+        return
+    last = f"; last sent {_minute(count.last_sent_at)}" if count.last_sent_at else ""
+    terminal.result(
+        f"  {count.waiting:,} waiting, {count.sent:,} sent, {count.failed:,} failed{last}"
+    )
+    if count.last_error and (count.waiting or count.failed):
+        terminal.result("  ", StyledText(count.last_error, BAD), hang=2)
+    if count.waiting and count.next_at is not None and count.last_error:
+        terminal.result(f"  tried again at {_minute(count.next_at)}")
+
+
+def _minute(time: str | None) -> str:
+    return f"{str(time)[:16].replace('T', ' ')} UTC"
 
 
 @notifications.command("test", cls=EdisonCommand)
@@ -125,7 +138,8 @@ def send_waiting(state: CliState) -> None:
     _refuse_offline(state)
     found = deliver(site)
     if terminal.json:
-        problems = [{"recipient": name, "error": why} for name, why in found.problems]
+        failed = (*found.problems, *found.unset)
+        problems = [{"recipient": name, "error": why} for name, why in failed]
         numbers = {"sent": found.sent, "given_up": found.given_up, "busy": found.busy}
         terminal.document({**numbers, "problems": problems})
     elif found.busy:
@@ -135,7 +149,9 @@ def send_waiting(state: CliState) -> None:
         rest = f", {waiting:,} still wait" if waiting else ""
         terminal.result(f"{counted(found.sent, 'notification')} sent{rest}")
         _show_problems(terminal, found)
-    if found.problems:
+        for name, why in dict.fromkeys(found.unset):
+            terminal.note(StyledText(f"{name}: ", ODD), why)
+    if found.problems or found.unset:
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
@@ -193,7 +209,7 @@ def _way(recipient: Notification) -> str:
 def _show_test(
     terminal: Terminal, recipient: Notification, said: str, error: DeliveryError | None
 ) -> None:
-    name = f"{recipient.name} ({_way(recipient)}): "
+    name = f"{recipient.name}, {_way(recipient)}: "
     if error is None:
         terminal.result(name, StyledText("accepted", GOOD), f" ({said})" if said else "")
         return

@@ -162,10 +162,10 @@ class Smtp(Shape):
                 else ("password_env", "user_env")
             )
             said = f"smtp has {given} and no {other}"
-            raise wrong("smtp", said, f"add {other}, or remove {given}", at=(given,))
+            raise wrong("notification", said, f"add {other}, or remove {given}", at=(given,))
         if self.password_env is not None and not self.starttls:
             said = "a password is never sent without TLS"
-            raise wrong("smtp", said, "remove starttls: false", at=("starttls",))
+            raise wrong("notification", said, "remove starttls: false", at=("starttls",))
         return self
 
 
@@ -217,16 +217,16 @@ class Notification(Shape):
         webhook = self.webhook_env is not None
         if self.secret_env is not None and not (webhook and self.format == "json"):
             said = "only a webhook with format json is signed"
-            raise wrong("signature", said, "remove secret_env", at=("secret_env",))
+            raise wrong("notification", said, "remove secret_env", at=("secret_env",))
         if self.format != "json" and not webhook:
             said = f"format {self.format} is for webhooks"
-            raise wrong("format", said, "remove format", at=("format",))
+            raise wrong("notification", said, "remove format", at=("format",))
         if self.github_issues:
             for index, occasion in enumerate(self.on):
                 if occasion not in WITH_CONDITION:
                     said = f"{occasion} has no end, so an issue for it would stay open"
                     hint = f"use {', '.join(sorted(WITH_CONDITION))}"
-                    raise wrong("occasion", said, hint, at=("on", index))
+                    raise wrong("notification", said, hint, at=("on", index))
         return self
 
 
@@ -268,7 +268,7 @@ class ProjectFile(Shape):
             if recipient.texts and self.settings.private:
                 said = "settings.private keeps texts on this machine"
                 at = ("notifications", index, "texts")
-                raise wrong("private", said, "remove texts: true", at=at)
+                raise wrong("notification", said, "remove texts: true", at=at)
         return self
 
     @model_validator(mode="after")

@@ -40,7 +40,7 @@ def issues_address(root: Path, environ: Mapping[str, str]) -> RepositoryAddress:
             return host.address
         return repository_address(environ)
     except EdisonError as error:
-        raise DeliveryError(error.message, hint=error.hint) from None
+        raise DeliveryError(error.message, hint=error.hint, unset=True) from None
 
 
 async def tell_issue(root: Path, message: Mapping[str, Any], environ: Mapping[str, str]) -> str:

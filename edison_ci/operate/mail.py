@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import smtplib
 import socket
 import ssl
 import threading
+import time
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +28,6 @@ from edison_ci.operate.webhooks import TIMEOUT_S, about, lines_of, variable
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
-    import datetime as dt
     from collections.abc import Mapping
 
     from edison_ci.config.project import Smtp
@@ -68,23 +69,27 @@ async def send_mail(
     address: str,
     message: Mapping[str, Any],
     environ: Mapping[str, str],
-    now: dt.datetime,
+    *,
+    limit_s: float | None = None,
 ) -> str:
-    """Send a message to one address and return what the server answered; raises DeliveryError."""
-    delivery = _MailDelivery(smtp, mail_server(smtp, environ))
-    mail = _mail(smtp, address, message, now)
+    """Send a message to one address and return what the server answered; raises DeliveryError.
+
+    It takes `limit_s` seconds at most, also where a thread cannot be cancelled.
+    """
+    delivery = _MailDelivery(smtp, mail_server(smtp, environ), min(limit_s or TIMEOUT_S, TIMEOUT_S))
+    mail = _mail(smtp, address, message)
     try:
         return await asyncio.to_thread(delivery.send, mail, address)
     finally:
         delivery.abort()  # a thread cannot be cancelled, but its connection can be closed
 
 
-def _mail(smtp: Smtp, address: str, message: Mapping[str, Any], now: dt.datetime) -> EmailMessage:
+def _mail(smtp: Smtp, address: str, message: Mapping[str, Any]) -> EmailMessage:
     """Return the mail; the id in its header is that of the message, so that doubles are known."""
     mail = EmailMessage()
     mail["From"], mail["To"] = smtp.sender, address
     mail["Subject"] = str(message["title"])
-    mail["Date"] = format_datetime(now)
+    mail["Date"] = format_datetime(dt.datetime.fromisoformat(message["at"]))
     mail["Message-ID"] = f"<{message['id']}@{smtp.sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content("\n\n".join([*lines_of(message), f"-- \n{about(message)}"]))
@@ -94,14 +99,14 @@ def _mail(smtp: Smtp, address: str, message: Mapping[str, Any], now: dt.datetime
 class _MailDelivery:
     """One conversation with a mail server."""
 
-    def __init__(self, smtp: Smtp, server: MailServer) -> None:
-        self._smtp, self._server = smtp, server
+    def __init__(self, smtp: Smtp, server: MailServer, limit_s: float) -> None:
+        self._smtp, self._server, self._limit_s = smtp, server, limit_s
         self._client: smtplib.SMTP | None = None
-        self._late = False
+        self._deadline = time.monotonic() + limit_s
 
     def send(self, mail: EmailMessage, address: str) -> str:
         """Hand in a mail; raises DeliveryError."""
-        watch = threading.Timer(TIMEOUT_S, self._cut)
+        watch = threading.Timer(self._limit_s, self.abort)
         watch.daemon = True
         watch.start()
         try:
@@ -129,17 +134,13 @@ class _MailDelivery:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def _cut(self) -> None:
-        self._late = True
-        self.abort()
-
     def _connect(self) -> smtplib.SMTP:
         host, port = self._server.host, self._server.port
         if port == _TLS_PORT:
             context = ssl.create_default_context()
-            self._client = smtplib.SMTP_SSL(timeout=TIMEOUT_S, context=context)
+            self._client = smtplib.SMTP_SSL(timeout=self._limit_s, context=context)
         else:
-            self._client = smtplib.SMTP(timeout=TIMEOUT_S)
+            self._client = smtplib.SMTP(timeout=self._limit_s)
         self._client._host = host  # type: ignore[attr-defined]  # what the certificate is for
         code, said = self._client.connect(host, port)
         if code != 220:
@@ -161,9 +162,10 @@ class _MailDelivery:
 
     def _failure(self, error: Exception) -> DeliveryError:
         name = self._smtp.host_env
-        if self._late or isinstance(error, TimeoutError):
+        # smtplib has other errors for a time-out as well.
+        if isinstance(error, TimeoutError) or time.monotonic() >= self._deadline:
             return DeliveryError(
-                f"no answer within {fixed(TIMEOUT_S)} seconds",
+                f"no answer within {fixed(self._limit_s)} seconds",
                 hint=f"check host and port in {name}, and the network",
             )
         if isinstance(error, ssl.SSLError):

@@ -101,6 +101,8 @@ class Delivery:
     sent: int = 0
     problems: tuple[tuple[str, str], ...] = ()
     """Recipient and error of each failure."""
+    unset: tuple[tuple[str, str], ...] = ()
+    """The same for recipients whose variable this process does not have."""
     given_up: int = 0
     busy: bool = False
     """Whether another process was delivering."""
@@ -127,18 +129,18 @@ def recipients(site: Site, environ: Mapping[str, str] = os.environ) -> tuple[Not
 
 def address_of(recipient: Notification, environ: Mapping[str, str]) -> str:
     """Return how a recipient is reached, for people: the variable and the host, never the URL."""
+    if recipient.github_issues:
+        return "issues on GitHub"
+    host, how = "", "mail"
+    name = recipient.webhook_env or ""
     if recipient.smtp is not None:
         name = recipient.smtp.host_env
-        try:
+        with contextlib.suppress(DeliveryError):
             host = mail_server(recipient.smtp, environ).host
-        except DeliveryError as error:
-            host = error.message.removeprefix(f"{name} ")
-        return f"mail {name}: {host}"
-    if recipient.webhook_env is None:
-        return "issues on GitHub"
-    host = host_of(recipient.webhook_env, environ)
-    kind = "webhook" if recipient.format == "json" else recipient.format
-    return f"{kind} {recipient.webhook_env}: {host or 'is not set'}"
+    else:
+        host = host_of(name, environ)
+        how = "webhook" if recipient.format == "json" else recipient.format
+    return f"{how} at {host} ({name})" if host else f"{how}, {name} is not set"
 
 
 def notify(
@@ -208,11 +210,11 @@ def deliver(
     with try_lock(site.locks, "notifications") as free:
         if not free:
             return Delivery(busy=True)
-        courier = _Courier(site, environ, rng or random.Random())
+        courier = _Courier(site, environ, rng or random.Random(), seconds)
         with open_for_change(site.results) as connection:
             queues = courier.prepare(connection)
         if queues:
-            asyncio.run(courier.send_all(queues, seconds))
+            asyncio.run(courier.send_all(queues))
         return courier.delivery()
 
 
@@ -223,12 +225,14 @@ class _Courier:
     site: Site
     environ: Mapping[str, str]
     rng: random.Random
+    limit_s: float | None = None
     sent: int = 0
     given_up: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
+    unset: list[tuple[str, str]] = field(default_factory=list)
 
     def delivery(self) -> Delivery:
-        return Delivery(self.sent, tuple(self.problems), self.given_up)
+        return Delivery(self.sent, tuple(self.problems), tuple(self.unset), self.given_up)
 
     def prepare(self, connection: sqlite3.Connection) -> list[list[StoredNotification]]:
         """Return what each recipient is sent now, with digests of what is too much."""
@@ -278,13 +282,11 @@ class _Courier:
     def _after(self, seconds: float) -> str:
         return utc.timestamp(self.site.clock() + dt.timedelta(seconds=seconds))
 
-    async def send_all(
-        self, queues: Sequence[Sequence[StoredNotification]], seconds: float | None
-    ) -> None:
+    async def send_all(self, queues: Sequence[Sequence[StoredNotification]]) -> None:
         """Send to all recipients at once."""
         try:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+                async with asyncio.timeout(self.limit_s), asyncio.TaskGroup() as group:
                     for queue in queues:
                         group.create_task(self._send_queue(queue))
         except ExceptionGroup as found:
@@ -299,7 +301,9 @@ class _Courier:
                     raise DeliveryError(
                         f"{name} is not in edison.yaml (any more)", hint="add it again, or wait"
                     )
-                await _Sender(self.site, recipient, self.environ).send(one.message, one.address)
+                await _Sender(self.site, recipient, self.environ, self.limit_s).send(
+                    one.message, one.address
+                )
             except DeliveryError as error:
                 if not self._note_failure(one, error):
                     return
@@ -311,8 +315,8 @@ class _Courier:
     def _note_failure(self, one: StoredNotification, error: DeliveryError) -> bool:
         """Note a failure; return whether the next message is worth trying."""
         why = line(error.message)
-        self.problems.append((one.recipient, why))
-        logger.warning("not delivered", extra={"recipient": one.recipient, "reason": why})
+        (self.unset if error.unset else self.problems).append((one.recipient, why))
+        logger.info("not delivered", extra={"recipient": one.recipient, "reason": why})
         next_at = self._after(self._wait_s(one.attempts, error.retry_after_s))
         old = one.created_at < self.site.days_ago(GIVE_UP_DAYS)
         with open_for_change(self.site.results) as connection:
@@ -320,10 +324,12 @@ class _Courier:
                 give_up(connection, one, why, self.site.now())
                 add_audit(connection, self._audit(one, why))
                 self.given_up += 1
+            elif error.unset:  # another process may have the variable, and must not wait
+                note_failure(connection, one, why, due_at=one.due_at)
             else:
                 note_failure(connection, one, why, due_at=next_at)
-            if not error.this_message:
-                postpone(connection, one, next_at)
+                if not error.this_message:
+                    postpone(connection, one, next_at)
         return error.this_message
 
     def _audit(self, one: StoredNotification, why: str) -> Any:
@@ -384,15 +390,16 @@ class _Sender:
     site: Site
     recipient: Notification
     environ: Mapping[str, str]
+    limit_s: float | None = None
 
     async def send(self, message: Mapping[str, Any], address: str) -> str:
         """Send a message and return what the server answered; raises DeliveryError."""
-        smtp, now = self.recipient.smtp, self.site.clock()
+        smtp = self.recipient.smtp
         if smtp is not None:
-            return await send_mail(smtp, address, message, self.environ, now)
+            return await send_mail(smtp, address, message, self.environ, limit_s=self.limit_s)
         if self.recipient.github_issues:
             return await tell_issue(self.site.root, message, self.environ)
-        return await post(self.recipient, message, self.environ, now)
+        return await post(self.recipient, message, self.environ, self.site.clock())
 
     async def test(self, message: Mapping[str, Any]) -> str:
         """Send a test message to every address; an issue is closed at once."""

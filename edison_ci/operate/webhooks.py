@@ -13,7 +13,9 @@ import binascii
 import hashlib
 import hmac
 import json
+import logging
 import ssl
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -37,13 +39,16 @@ _SHOWN = 200
 _WAIT_FOR_IT = frozenset({408, 425, 429})
 _MESSAGE_FAULTS = frozenset({400, 413, 422})
 _PREFIX = "whsec_"
+_sending: ContextVar[bool] = ContextVar("sending", default=False)
 
 
 def variable(name: str, environ: Mapping[str, str]) -> str:
     """Return the value of an environment variable; raises DeliveryError without one."""
     value = environ.get(name, "").strip()
     if not value:
-        raise DeliveryError(f"{name} is not set", hint=f"export {name}, or add it as a secret")
+        raise DeliveryError(
+            f"{name} is not set", hint=f"export {name}, or add it as a secret", unset=True
+        )
     return value
 
 
@@ -125,6 +130,8 @@ async def _exchange(
     """Return the status, the start of the body and the seconds to wait; raises DeliveryError."""
     import httpx
 
+    logging.getLogger("httpx").addFilter(_without_url)  # added once, however often it is
+    _sending.set(True)
     failed: DeliveryError
     try:
         async with (
@@ -144,8 +151,15 @@ async def _exchange(
         failed = _unconnected(error)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         failed = DeliveryError(f"the connection was interrupted: {line(_reason(error))}")
+    finally:
+        _sending.set(False)
     # Raised outside of `except`: a chained httpx exception would carry the URL.
     raise failed
+
+
+def _without_url(_: logging.LogRecord) -> bool:
+    """Whether httpx may log: it would log the URL of a webhook, which is a secret."""
+    return not _sending.get()
 
 
 async def _start(reply: Any) -> bytes:

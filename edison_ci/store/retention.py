@@ -95,6 +95,7 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> RetentionRe
     )
     connection.execute(f"delete from event where {_OLD_EVENTS}", values)
     connection.execute("delete from schedule_fire where ended_at < :cutoff", values)
+    connection.execute("delete from notification where created_at < :cutoff", values)
     table, _, old = _OLD_QUESTIONS.partition(" where ")
     connection.execute(f"update {table} set reason = '' where {old}", values)
     return found

@@ -92,10 +92,24 @@ def test_a_server_that_is_down_changes_nothing_about_a_run(
     [row] = document["recipients"]
     assert (row["waiting"], row["sent"], row["failed"]) == (1, 0, 0)
     assert row["last_error"] == "the server answered 500: ok"
-    assert row["by"] == "webhook OPS_URL: 127.0.0.1"
+    assert row["by"] == "webhook at 127.0.0.1 (OPS_URL)"
     listed = edison(told, "notifications", "list")
-    assert "the server answered 500: ok" in listed.err
+    said = listed.out.splitlines()
+    assert said[0] == "ops: webhook at 127.0.0.1 (OPS_URL)"
+    assert said[-3:-1] == ["  1 waiting, 0 sent, 0 failed", "  the server answered 500: ok"]
     assert "very-secret-path" not in listed.all + done.all
+
+
+def test_a_run_without_the_variable_says_nothing_about_it(
+    edison: Edison, told: Folder, server: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPS_URL")
+    assert "OPS_URL" not in edison(told, "run").all
+    sent = edison(told, "notifications", "send")
+    assert sent.code == 3
+    assert "ops: OPS_URL is not set" in sent.err
+    assert "ops: webhook, OPS_URL is not set" in edison(told, "notifications", "list").out
+    assert server.requests == []
 
 
 def test_a_run_without_network_tells_later(edison: Edison, told: Folder, server: Receiver) -> None:
@@ -149,7 +163,7 @@ def test_a_test_says_what_the_server_answered(
     edison: Edison, told: Folder, server: Receiver
 ) -> None:
     done = edison(told, "notifications", "test")
-    assert (done.code, done.out) == (0, "ops (webhook OPS_URL: 127.0.0.1): accepted (200 ok)\n")
+    assert (done.code, done.out) == (0, "ops, webhook at 127.0.0.1 (OPS_URL): accepted (200 ok)\n")
     [message] = messages(server)
     assert (message["occasion"], message["title"]) == ("test", "Test from mini")
     server.status, server.body = 404, b"no_service"

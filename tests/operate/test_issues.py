@@ -120,7 +120,7 @@ def test_a_token_that_may_not_write_issues_is_said(town: Town, github: FakeGitHu
     assert "403" in why
     town.environ.pop("GITHUB_TOKEN")
     town.clock.go(minutes=1)
-    [(_, why)] = town.deliver().problems
+    [(_, why)] = town.deliver().unset
     assert why == "there is no token for GitHub: neither GITHUB_TOKEN nor GH_TOKEN is set"
 
 

@@ -16,9 +16,10 @@ from edison_ci.errors import DeliveryError
 from edison_ci.operate import mail
 from edison_ci.operate.mail import mail_server, send_mail
 from edison_ci.operate.notifications import Delivery
+from edison_ci.operate.webhooks import TIMEOUT_S
 from tests.operate.mailbox import Certificate, Mailbox, mailbox, make_certificate
 from tests.operate.receiver import Receiver, receiving
-from tests.operate.test_notifications import START, Town
+from tests.operate.test_notifications import Town
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,7 @@ def smtp(**more: Any) -> Smtp:
 def send(box: Mailbox, how: Smtp | None = None, **environ: str) -> str:
     environ = {"MAIL": f"localhost:{box.port}", **environ}
     how = how or smtp()
-    return asyncio.run(send_mail(how, how.to[0], MESSAGE, environ, START))
+    return asyncio.run(send_mail(how, how.to[0], MESSAGE, environ))
 
 
 def test_a_mail_is_encrypted_by_starttls(certificate: Certificate) -> None:
@@ -196,6 +197,17 @@ def test_a_server_that_hangs_or_dribbles_is_cut_off(
             stop.set()
             thread.join()
         assert time.monotonic() - begun < 60
+
+
+def test_a_run_does_not_wait_for_a_mail_server(mini: Folder, server: Receiver) -> None:
+    mini.write("edison.yaml", mini.read("edison.yaml") + RECIPIENT)
+    town = Town(mini, server)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        town.environ["MAIL"] = f"127.0.0.1:{silent.getsockname()[1]}"
+        town.tell()
+        begun = time.monotonic()
+        assert town.deliver(seconds=0.2).sent == 0
+        assert time.monotonic() - begun < TIMEOUT_S
 
 
 RECIPIENT = """

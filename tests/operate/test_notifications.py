@@ -151,7 +151,8 @@ def test_secrets_and_control_characters_are_not_sent(town: Town) -> None:
 def test_the_url_and_the_secret_are_nowhere(town: Town, caplog: pytest.LogCaptureFixture) -> None:
     town.server.status, town.server.body = 500, b"no route to /hook/very-secret-path"
     town.tell()
-    found = town.deliver()
+    with caplog.at_level("DEBUG"):
+        found = town.deliver()
     assert found.problems == (("ops", "the server answered 500: no route to [key]"),)
     stored = b"".join(path.read_bytes() for path in town.site.results.parent.glob("results.db*"))
     for secret in ("very-secret-path", "shh-shh-shh"):
@@ -305,7 +306,6 @@ def test_a_connection_that_is_cut_is_tried_again(town: Town, sent: bytes) -> Non
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "OPS_URL is not set"),
         ("AKIAAAAAAAAAAAAAAAAAAAAA", "OPS_URL does not hold a URL"),
         ("http://hooks.example/x", "the URL in OPS_URL is not encrypted"),
         ("https://[bad/x", "OPS_URL does not hold a URL"),
@@ -319,6 +319,15 @@ def test_a_url_that_cannot_be_used_is_said_without_showing_it(
     town.environ["OPS_URL"] = url
     town.tell()
     assert town.deliver().problems == (("ops", said),)
+
+
+def test_a_variable_that_another_process_has_is_waited_for_by_nobody(town: Town) -> None:
+    here, town.environ = town.environ, {}
+    town.tell()
+    assert town.deliver() == Delivery(unset=(("ops", "OPS_URL is not set"),))
+    assert town.rows("attempts, error") == [(1, "OPS_URL is not set")]
+    town.environ = here
+    assert town.deliver() == Delivery(sent=1), "at once"
 
 
 def test_a_message_that_is_refused_does_not_hold_up_the_next(town: Town) -> None:
@@ -410,6 +419,9 @@ from edison_ci.operate import notifications
 from edison_ci.operate.site import open_site
 if sys.argv[2] == "killed":
     notifications.note_sent = lambda *_: os.kill(os.getpid(), 9)
+if sys.argv[2] == "full":
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # every write fails, as on a full disk
 print(notifications.deliver(open_site(Path(sys.argv[1]))).sent)
 """
 
@@ -433,6 +445,18 @@ def test_a_process_killed_after_sending_doubles_a_message_with_the_same_id(town:
     assert len(town.server.ids) == 2
     assert len(set(town.server.ids)) == 1
     assert _child(town, "whole").stdout == "0\n"
+
+
+def test_a_full_disk_loses_nothing_and_doubles_with_the_same_id(town: Town) -> None:
+    town.clock.time = dt.datetime.now(dt.UTC)
+    town.tell()
+    failed = _child(town, "full")
+    assert failed.returncode == 1
+    assert "StoreError" in failed.stderr
+    assert town.rows("state") == [("waiting",)]
+    assert _child(town, "whole").stdout == "1\n"
+    assert len(set(town.server.ids)) == 1
+    assert town.rows("state") == [("sent",)]
 
 
 def test_one_process_delivers_at_a_time(town: Town) -> None:
