@@ -27,6 +27,7 @@ from edison_ci.config.model_entry import OPTIONS
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
 from edison_ci.extras import EXTRAS, LIBRARIES
+from edison_ci.report.metrics import OF_PROJECT, OF_SERVER
 from edison_ci.resources import KINDS
 
 if TYPE_CHECKING:
@@ -340,6 +341,15 @@ def layers() -> str:
         for name in sorted(names - {"__init__", "__main__"}):
             rows.append((str(number), _place(name), _question(name)))
     return table(("floor", "module", "what is there"), rows)
+
+
+def metrics() -> str:
+    """Return the metrics of /-/edison/metrics."""
+    rows = [
+        (code(each.name), each.kind, ", ".join(code(label) for label in each.labels), each.about)
+        for each in (*OF_PROJECT, *OF_SERVER)
+    ]
+    return table(("name", "kind", "labels", "what it is"), rows)
 
 
 def homes() -> str:

@@ -187,6 +187,9 @@ TABLES = {
         "cache": Entry("Results", "db:cache", "Show, clear or export stored answers."),
         "gc": Entry("Results", "db:gc", "Delete texts older than retention_days."),
         "audit": Entry("Results", "audit:audit", "Show the audit log, newest first."),
+        "metrics": Entry(
+            "Results", "metrics:metrics", "Print metrics for Prometheus, as the pages serve them."
+        ),
         "prices": Entry("Set up", "prices:prices", "Show or update the price table."),
         "schema": Entry("Set up", "schema:schema", "Print the JSON Schema of a file kind."),
         "completion": Entry(

@@ -29,18 +29,24 @@ _ANSWERING = frozenset({"generate", "replay"})
 """Phases in which cells get their answers."""
 _Row = tuple[Any, ...]
 
-_SPENT = """
+WITHIN_MS = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000)
+"""Latencies for which the answers are counted that took no longer."""
+_WITHIN = tuple(f"within_{ms}_ms" for ms in WITHIN_MS)
+
+_SPENT = f"""
 select substr(t.sent_at, 1, 10), t.model, t.phase, sum(t.state = 'settled'),
   sum(t.state = 'released'), sum(t.state in ('unknown', 'reserved')),
   sum(case t.state when 'settled' then t.cost_microusd when 'released' then 0
       else t.est_microusd end),
   coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0),
   count(*), coalesce(sum(a.answer_no = 0), 0), coalesce(sum(a.cost_kind = 'estimated'), 0),
-  sum(case t.state when 'released' then 0 else coalesce(t.cost_microusd, t.est_microusd) end)
+  sum(case t.state when 'released' then 0 else coalesce(t.cost_microusd, t.est_microusd) end),
+  coalesce(sum(a.latency_ms), 0),
+  {", ".join(f"coalesce(sum(a.latency_ms <= {ms}), 0)" for ms in WITHIN_MS)}
 from attempt t left join answer a on a.attempt = t.id
 where t.run_id = ? group by 1, 2, 3
 """
-_PHASE, _RELEASED, _TRIES, _FIRST, _ESTIMATED, _PAID = 2, 4, 9, 10, 11, 12
+_PHASE, _RELEASED, _TRIES, _FIRST, _ESTIMATED, _PAID, _LATENCY = 2, 4, 9, 10, 11, 12, 13
 
 # Calls without a first answer: is there one by the same process to the same question?
 _ASKED_BESIDE = """
@@ -94,8 +100,9 @@ def write_calls(connection: sqlite3.Connection, run_id: str) -> None:
     rows = [tuple(row) for row in connection.execute(_SPENT, (run_id,))]
     connection.executemany(
         "insert into rollup_spending (run_id, day, model, phase, calls, released, unknown, "
-        f"cost_microusd, tokens_in, tokens_out) values ({', '.join('?' * 10)})",
-        [(run_id, *row[:_TRIES]) for row in rows],
+        f"cost_microusd, tokens_in, tokens_out, latency_ms, {', '.join(_WITHIN)}) "
+        f"values ({', '.join('?' * (11 + len(_WITHIN)))})",
+        [(run_id, *row[:_TRIES], *row[_LATENCY:]) for row in rows],
     )
     tries, first = (sum(row[at] for row in rows) for at in (_TRIES, _FIRST))
     beside = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from edison_ci._dataclass import dataclass
+from edison_ci.report.metrics import Traffic
 from edison_ci.store.database import is_results_file
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class ServerSettings:
     access: ServerAccess = ServerAccess()
     synchronous: bool = False
     """Whether slow results are computed at once, for pages written to files."""
+    traffic: Traffic = field(default_factory=Traffic)
+    """Counts of requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from edison_ci.review.actions import ReviewActions
     from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
+    from edison_ci.web.databases import ServerSettings
 
 
 PREFIX = "/-/edison"
@@ -179,6 +180,8 @@ class PageContext:
     """Carries out review actions; None if pages are read-only."""
     synchronous: bool = True
     """Whether slow results are computed at once; else in the background."""
+    server: ServerSettings | None = None
+    """Settings of `edison serve`; None where Datasette serves the pages alone."""
 
     def may(self, needed: Role) -> bool:
         """Whether the visitor may act on these pages as somebody with this role."""

@@ -137,6 +137,7 @@ PAGES = (
     _page("/audit", home.audit),
     _page("/help", home.keys),
     _page("/health", health.health)._replace(any_version=True, open=True),
+    _page("/ready", health.ready)._replace(any_version=True, open=True),
     _page("/metrics", health.metrics),
 )
 """Every page; the first route that matches is used."""
@@ -249,6 +250,7 @@ async def _respond(datasette: Any, request: Any, route: Route) -> Any:
                 actor=actor,
                 actions=settings.actions if settings is not None else None,
                 synchronous=settings is None or settings.synchronous,
+                server=settings,
             )
             return route.page(context)
 

@@ -122,8 +122,24 @@ _FOR_MEMBERS = re.compile(
     rf"{PREFIX}(?:/.*)?|/-/static(?:-plugins)?/.*|/-/(?:actor|jump|tables)(?:\.json)?"
 )
 """Paths below `/-/` for every member; Datasette's pages about itself are for owners."""
-_OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|static/[a-z.]+)")
+_OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|ready|static/[a-z.]+)")
 """Paths without sign-in: no results, and only the overall health."""
+_PAGE = re.compile(rf"{PREFIX}(?:/([a-z-]+)?(?:/.*)?)?")
+PAGE_NAMES = frozenset({
+    "alerts", "audit", "cell", "compare", "costs", "dataset", "datasets", "experiment", "health",
+    "help", "leaderboard", "loop", "loops", "metrics", "models", "prompt", "prompts", "ready",
+    "run", "search", "sign-in", "sign-out", "static", "suggestion", "suggestions", "try", "you",
+})  # fmt: skip
+"""First parts of the addresses of pages, by which requests are counted."""
+
+
+def page_name(path: str) -> str:
+    """Return by which name a request is counted; the names do not depend on who asks."""
+    found = _PAGE.fullmatch(path)
+    if found is None:
+        return "datasette"
+    name = found[1] or "home"
+    return name if name in PAGE_NAMES or name == "home" else "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +162,7 @@ def with_guard(datasette: Any, app: App) -> App:
         if settings is None or scope["type"] != "http":
             await app(scope, receive, send)
             return
+        send = _counted(send, settings, scope)
         send = _with_headers(send, _STRICT if settings.access.tls else {})
         refusal = _request_refusal(scope, settings)
         if refusal is None and limit is not None and not _FILES.fullmatch(_path(scope)):
@@ -164,6 +181,22 @@ def with_guard(datasette: Any, app: App) -> App:
         await app(scope, receive, send)
 
     return guard
+
+
+def _counted(
+    send: Any, settings: ServerSettings, scope: Mapping[str, Any]
+) -> Callable[[dict[str, Any]], Awaitable[None]]:
+    """Count a request when its response begins; streams go on for minutes."""
+    begun = time.perf_counter()
+
+    async def sent(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            seconds = time.perf_counter() - begun
+            name = page_name(_path(scope))
+            settings.traffic.count(name, scope["method"], message["status"], seconds)
+        await send(message)
+
+    return sent
 
 
 def limit_value_length(connection: Any, datasette: Any) -> None:

@@ -451,11 +451,22 @@ def test_the_audit_is_shown_newest_first(server: Server, stored: Stored) -> None
 def test_machines_can_ask_for_health_and_numbers(server: Server, stored: Stored) -> None:
     answer = server.get("/-/edison/health")
     assert (answer.status_code, answer.json()["ok"]) == (200, True)
-    assert set(answer.json()["checks"]) == {"database", "schema", "disk", "keys"}
+    assert set(answer.json()["checks"]) >= {
+        "database", "schema", "disk", "keys", "runs", "duties",
+    }  # fmt: skip
+    assert server.get("/-/edison/ready").json() == {"ok": True}
     lines = server.get("/-/edison/metrics").text.splitlines()
     runs = stored.one("select count(*) from run where experiment = 'unreliable'")
     assert f'edison_runs{{experiment="unreliable",status="completed"}} {runs}' in lines
     assert all(re.fullmatch(r"# .*|[a-z_]+(\{.*\})? [0-9.e+-]+", line) for line in lines)
+    asked = 'edison_http_requests_total{page="metrics",method="GET",status="200"} '
+    counts = [
+        int(line.removeprefix(asked))
+        for _ in range(2)
+        for line in server.get("/-/edison/metrics").text.splitlines()
+        if line.startswith(asked)
+    ]
+    assert counts[1] == counts[0] + 1
 
 
 def test_a_run_is_followed_as_a_stream_of_events(server: Server, stored: Stored) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from datasette.app import Datasette
 
-from edison_ci.store.database import open_database
+from edison_ci.store.alerts import Condition, Finding, Level, open_alert
+from edison_ci.store.database import open_database, open_reader
+from edison_ci.web.databases import ServerSettings
+from edison_ci.web.page_context import Args, Links, PageContext
+from edison_ci.web.pages.health import health
+from edison_ci.web.responses import PAGES
+from edison_ci.web.security import page_name
 from edison_ci.web.serving import is_this_machine
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.conftest import Folder
     from tests.web.conftest import Stored
 
 
@@ -117,3 +127,106 @@ async def test_several_files_are_told_apart_by_name(project: Path, tmp_path: Pat
         answer = await datasette.client.get(f"/-/edison/{path}?db=empty")
         assert answer.status_code == 200
         assert 'class="empty"' in answer.text, path
+
+
+# --- for machines ---------------------------------------------------------------------------------
+
+
+async def test_readiness_is_whether_pages_can_be_read_now(project: Path, tmp_path: Path) -> None:
+    datasette = Datasette([str(project / ".edison" / "results.db")])
+    await datasette.invoke_startup()
+    ready = await datasette.client.get("/-/edison/ready")
+    assert (ready.status_code, ready.json()) == (200, {"ok": True})
+    other = tmp_path / "results.db"
+    with closing(open_database(other)) as connection:
+        connection.execute("pragma user_version = 999")
+    datasette = Datasette([str(other)])
+    await datasette.invoke_startup()
+    ready = await datasette.client.get("/-/edison/ready")
+    assert (ready.status_code, ready.json()) == (503, {"ok": False})
+
+
+def test_every_page_is_counted_under_its_name() -> None:
+    for route in PAGES:
+        name = re.sub(r"\(\?P<.*", "x", route.pattern).strip("^$").rstrip("/?")
+        assert page_name(name) not in ("other", "datasette"), route.pattern
+    assert page_name("/-/edison") == page_name("/-/edison/") == "home"
+    assert page_name("/-/edison/run/20261115T090000-bbbbbb/case") == "run"
+    assert page_name("/-/edison/anything-else") == "other"
+    assert page_name("/results/answer") == page_name("/") == "datasette"
+
+
+def healthy(folder: Folder, *, now: dt.datetime | None = None) -> dict[str, Any]:
+    """Return the health of a project that is served."""
+    file = folder.path / ".edison" / "results.db"
+    with closing(open_reader(file)) as connection:
+        context = PageContext(
+            connection=connection,
+            path={},
+            args=Args({}),
+            links=Links(str, "results", several=False),
+            root=folder.path,
+            file=file,
+            now=now or dt.datetime.now(dt.UTC),
+            server=ServerSettings(folder.path, None),
+        )
+        return health(context)
+
+
+@pytest.fixture
+def served(mini: Folder) -> Folder:
+    """A project with results that were made just now."""
+    mini.edison("run", "-q")
+    return mini
+
+
+def change(folder: Folder, *statements: str) -> None:
+    with opened(folder.path / ".edison" / "results.db") as connection:
+        for sql in statements:
+            connection.execute(sql)
+
+
+def test_a_project_that_was_just_run_is_healthy(served: Folder) -> None:
+    found = healthy(served)
+    assert (found["_status"], found["ok"]) == (200, True)
+    assert set(found["checks"]) >= {"database", "schema", "disk", "keys", "runs", "duties"}
+    assert found["checks"]["runs"] == {"ok": True, "oldest_unfinished": None, "stuck": []}
+
+
+def test_a_stuck_run_is_not_healthy(served: Folder) -> None:
+    old = "update event set time = '2026-01-01T00:00:00.000Z'"
+    change(served, "update run set status = 'EXECUTING', complete = 0, owner = '1-x'", old)
+    found = healthy(served)
+    assert (found["_status"], found["checks"]["runs"]["ok"]) == (503, False)
+    (run,) = found["checks"]["runs"]["stuck"]
+    assert found["checks"]["runs"]["oldest_unfinished"]["run_id"] == run
+
+
+def test_a_damaged_file_is_not_healthy_once_it_was_noticed(served: Folder) -> None:
+    with opened(served.path / ".edison" / "results.db") as connection:
+        open_alert(connection, Finding(Condition.DATABASE, Level.ALERT, "Bad."), "2026-11-15")
+    found = healthy(served)
+    assert (found["_status"], found["checks"]["database"]["ok"]) == (503, False)
+
+
+@pytest.mark.parametrize(
+    ("due_at", "failures", "ok"),
+    [
+        ("2026-11-15T11:00:00.000Z", 0, True),
+        ("2026-11-14T11:00:00.000Z", 0, False),
+        ("2026-11-15T12:05:00.000Z", 2, True),
+        ("2026-11-15T12:05:00.000Z", 3, False),
+    ],
+)
+def test_a_duty_that_is_overdue_or_fails_is_not_healthy(
+    served: Folder, due_at: str, failures: int, ok: bool
+) -> None:
+    change(
+        served,
+        "insert into duty (name, every_s, due_at, started_at, failures) "
+        f"values ('backup', 86400, '{due_at}', '2026-11-13T00:00:00.000Z', {failures})",
+    )
+    found = healthy(served, now=dt.datetime(2026, 11, 15, 12, tzinfo=dt.UTC))
+    assert found["checks"]["duties"]["ok"] is ok
+    assert found["checks"]["duties"]["overdue"] == ([] if ok else ["backup"])
+    assert found["_status"] == (200 if ok else 503)

@@ -730,6 +730,16 @@ create table rollup_spending (              -- what a run spent, its judges and 
   cost_microusd integer not null,
   tokens_in     integer not null,
   tokens_out    integer not null,
+  latency_ms    integer not null,           -- of all answers together
+  within_100_ms   integer not null,         -- answers that took no longer
+  within_250_ms   integer not null,
+  within_500_ms   integer not null,
+  within_1000_ms  integer not null,
+  within_2500_ms  integer not null,
+  within_5000_ms  integer not null,
+  within_10000_ms integer not null,
+  within_30000_ms integer not null,
+  within_60000_ms integer not null,
   primary key (run_id, day, model, phase)
 ) strict, without rowid;
 

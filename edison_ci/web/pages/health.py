@@ -1,4 +1,4 @@
-"""The health check, and Prometheus metrics of the newest runs."""
+"""Health, readiness and Prometheus metrics of the server, for machines that watch it."""
 
 from __future__ import annotations
 
@@ -7,34 +7,47 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import __version__
-from edison_ci.numeric import significant
-from edison_ci.results.rollups import totals_of_run
-from edison_ci.results.run_lists import experiments, last_of, last_run_at, runs_by_status
-from edison_ci.results.spending import booked, run_cost
-from edison_ci.store.database import migrations, version_of
-from edison_ci.store.runs import find_run
-from edison_ci.store.suggestions import open_suggestions
+from edison_ci import __version__, utc
+from edison_ci.operate.accounts import Accounts
+from edison_ci.operate.duties import duties_of
+from edison_ci.report.metrics import OF_PROJECT, MetricSource, project_samples, render
+from edison_ci.results.operations import unfinished_runs
+from edison_ci.results.run_lists import last_run_at
+from edison_ci.results.stuck_runs import stuck_runs
+from edison_ci.store.alerts import Condition, find_open
+from edison_ci.store.database import is_current, migrations, version_of
+from edison_ci.store.duties import read_duties
+from edison_ci.store.liveness import is_alive
+from edison_ci.web.identity import current_site
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from edison_ci.operate.site import Site
     from edison_ci.web.page_context import PageContext
 
 LEAST_FREE_BYTES = 100_000_000
 """Minimum free disk space to store another run."""
+_LATE_S = 900
+"""A duty is overdue when it was due this long ago."""
+_MOST_FAILURES = 3
+"""A duty is in trouble when it failed this often in a row."""
+
+
+def ready(context: PageContext) -> dict[str, Any]:
+    """Return whether pages can be served now: the results can be read, and are of this version."""
+    ok = is_current(context.connection)
+    return {"_status": 200 if ok else 503, "ok": ok}
 
 
 def health(context: PageContext) -> dict[str, Any]:
-    """Return the status of database, schema and disk, and which keys are set."""
+    """Return what an operator has to know, and whether all of it is well."""
     version, known = version_of(context.connection), len(migrations())
     checks: dict[str, Any] = {
         "database": {"ok": True},
         "schema": {"ok": version == known, "version": version, "known": known},
     }
-    if version == known:
-        checks["database"]["last_run_at"] = last_run_at(context.connection)
+    if is_current(context.connection):
+        checks |= _of_results(context)
     if context.file is not None:
         free = shutil.disk_usage(context.file.parent).free
         checks["disk"] = {"ok": free >= LEAST_FREE_BYTES, "free_bytes": free}
@@ -48,6 +61,57 @@ def health(context: PageContext) -> dict[str, Any]:
     }
 
 
+def _of_results(context: PageContext) -> dict[str, Any]:
+    """Return the checks that read a results file of this version."""
+    connection = context.connection
+    # The duty `alerts` goes through all pages of the file; that takes too long here.
+    damaged = find_open(connection, Condition.DATABASE, "") is not None
+    checks: dict[str, Any] = {
+        "database": {"ok": not damaged, "last_run_at": last_run_at(connection)},
+        "runs": _runs(context),
+    }
+    if context.server is not None:
+        site = current_site(context.server.root)
+        checks["duties"] = _duties(context, site)
+    return checks
+
+
+def _runs(context: PageContext) -> dict[str, Any]:
+    """Return the oldest run that is under way, and those that make no progress."""
+    running = unfinished_runs(context.connection)
+    oldest = None
+    if running:
+        begun = dt.datetime.fromisoformat(running[0].created_at)
+        age_s = round((context.now - begun).total_seconds())
+        oldest = {"run_id": running[0].run_id, "status": running[0].status, "age_s": age_s}
+    stuck: list[str] = []
+    if context.root is not None:
+        locks, now = context.root / ".edison" / "locks", utc.timestamp(context.now)
+        found = stuck_runs(context.connection, now, lambda owner: is_alive(locks, owner))
+        stuck = [run.run_id for run in found]
+    return {"ok": not stuck, "oldest_unfinished": oldest, "stuck": stuck}
+
+
+def _duties(context: PageContext, site: Site) -> dict[str, Any]:
+    known, now = read_duties(context.connection), context.now
+    late, told = [], {}
+    for duty in duties_of(site):
+        state = known.get(duty.name)
+        if state is None:  # the server was started a moment ago
+            continue
+        due = dt.datetime.fromisoformat(state.due_at)
+        overdue = (now - due).total_seconds() > max(_LATE_S, duty.every_s)
+        if overdue or state.failures >= _MOST_FAILURES:
+            late.append(duty.name)
+        told[duty.name] = {
+            "done_at": state.done_at,
+            "outcome": state.outcome,
+            "detail": state.detail,
+            "due_at": state.due_at,
+        }
+    return {"ok": not late, "overdue": late, "duties": told}
+
+
 def _keys(context: PageContext) -> dict[str, bool]:
     """Return which environment variables with keys are set, without their values."""
     project = project_of(context)
@@ -58,71 +122,14 @@ def _keys(context: PageContext) -> dict[str, bool]:
 
 
 def metrics(context: PageContext) -> str:
-    """Return metrics of the newest runs in the Prometheus text format."""
-    return "\n".join([*_runs(context), *_newest(context), *_money(context)]) + "\n"
-
-
-def _runs(context: PageContext) -> Iterator[str]:
-    yield from _about("edison_runs", "gauge", "Stored runs by status.")
-    for experiment, status, count in runs_by_status(context.connection):
-        yield _line("edison_runs", count, experiment=experiment, status=status.lower())
-    yield from _about("edison_open_suggestions", "gauge", "Suggestions that wait for a decision.")
-    for experiment, count in sorted(open_suggestions(context.connection).items()):
-        yield _line("edison_open_suggestions", count, experiment=experiment)
-
-
-_NEWEST = (
-    ("edison_last_run_score", "Score of the newest run, 0 to 1."),
-    ("edison_last_run_pass_rate", "Pass rate of the newest run, 0 to 1."),
-    ("edison_last_run_errors", "Cells of the newest run that ended in an error."),
-    ("edison_last_run_cost_usd", "Cost of the newest run, including judges."),
-    ("edison_last_run_timestamp_seconds", "Start time of the newest run."),
-    ("edison_last_run_verdict", "1 for the verdict of the newest run."),
-)
-
-
-def _newest(context: PageContext) -> Iterator[str]:
-    found: dict[str, list[str]] = {name: [] for name, _ in _NEWEST}
-    for experiment in experiments(context.connection):
-        run = find_run(context.connection, last_of(context.connection, experiment))
-        sums = totals_of_run(context.connection, run.id)
-        started = dt.datetime.fromisoformat(run.created_at).timestamp()
-        values: dict[str, float | None] = {
-            "edison_last_run_score": sums.composite.estimate if sums else None,
-            "edison_last_run_pass_rate": sums.pass_rate.estimate if sums else None,
-            "edison_last_run_errors": sums.error if sums else None,
-            "edison_last_run_cost_usd": run_cost(context.connection, run.id) / 1e6,
-            "edison_last_run_timestamp_seconds": started,
-        }
-        simulated = "true" if run.simulated else "false"
-        for name, value in values.items():
-            if value is not None:
-                found[name].append(_line(name, value, experiment=experiment, simulated=simulated))
-        found["edison_last_run_verdict"].append(
-            _line(
-                "edison_last_run_verdict", 1, experiment=experiment, verdict=run.verdict or "none"
-            )
-        )
-    for name, about in _NEWEST:
-        yield from _about(name, "gauge", about)
-        yield from found[name]
-
-
-def _money(context: PageContext) -> Iterator[str]:
-    yield from _about("edison_cost_usd_total", "counter", "Total booked cost.")
-    yield _line("edison_cost_usd_total", booked(context.connection, "project") / 1e6)
-
-
-def _about(name: str, kind: str, about: str) -> Iterator[str]:
-    yield f"# HELP {name} {about}"
-    yield f"# TYPE {name} {kind}"
-
-
-def _line(name: str, value: float, **labels: str) -> str:
-    escaped = (
-        (key, text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
-        for key, text in labels.items()
-    )
-    listed = ",".join(f'{key}="{text}"' for key, text in escaped)
-    series = f"{name}{{{listed}}}" if listed else name
-    return f"{series} {significant(value, 10)}"
+    """Return the metrics of the project, and of the server, in the text format of Prometheus."""
+    source = MetricSource(context.connection, context.file, project_of(context), context.now)
+    text = render(OF_PROJECT, project_samples(source))
+    if context.server is None:
+        return text
+    sessions = None
+    if context.server.access.sign_in:
+        accounts = Accounts(current_site(context.server.root))
+        sessions = sum(each.sessions for each in accounts.access())
+    served: str = context.server.traffic.metrics(sessions)
+    return text + served
