@@ -17,9 +17,11 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
+from edison_ci.cli.log_file import LogFile
 from edison_ci.errors import UsageError
 from edison_ci.sanitize import json_text, line
 from edison_ci.spelling import did_you_mean
+from edison_ci.telemetry.log_ids import current_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,13 +34,23 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def configure_logging(state: CliState) -> None:
-    """Send the log of the package to stderr, at the level that the options ask for."""
-    handler = _Stderr(sys.stderr)
-    handler.setFormatter(_JsonLines() if state.log_json else _Lines())
+    """Send the log of the package to stderr, at the level that the options ask for.
+
+    A log file has JSON lines from level info on, or from a lower one that is asked for.
+    """
+    level = _level(state)
+    handlers: list[logging.Handler] = [_Stderr(sys.stderr)]
+    handlers[0].setFormatter(_JsonLines() if state.log_json else _Lines())
+    handlers[0].setLevel(level)
+    if state.log_file is not None:
+        file = LogFile(state.folder / state.log_file)
+        file.setFormatter(_JsonLines())
+        handlers.append(file)
+        level = min(level, logging.INFO)
     logger = logging.getLogger("edison_ci")
-    logger.handlers[:] = [handler]
+    logger.handlers[:] = handlers
     logger.propagate = False
-    logger.setLevel(_level(state))
+    logger.setLevel(level)
 
 
 def _level(state: CliState) -> int:
@@ -76,7 +88,7 @@ class _Lines(logging.Formatter):
 
 
 class _JsonLines(logging.Formatter):
-    """One JSON object per line, without secrets."""
+    """One JSON object per line, without secrets, with the ids of the run and the cell."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -84,6 +96,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **current_ids(),
             **_extra(record),
         }
         if record.exc_info:
@@ -112,6 +125,7 @@ class CliState:
     json: bool = False
     offline: bool = False
     log_json: bool = False
+    log_file: Path | None = None
     no_color: bool = False
     root: Path | None = None
     """Root of the project, once it is known."""
@@ -164,6 +178,14 @@ _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--json",), {"is_flag": True, "help": "Print one JSON document."}),
     (("--offline",), {"is_flag": True, "help": "Disable network access."}),
     (("--log-json",), {"is_flag": True, "help": "Log as JSON lines."}),
+    (
+        ("--log-file",),
+        {
+            "type": click.Path(dir_okay=False, path_type=Path),
+            "metavar": "FILE",
+            "help": "Also log to a file that rotates.",
+        },
+    ),
     (("--no-color",), {"is_flag": True, "help": "Print without color."}),
 )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from collections import Counter
 from dataclasses import field, replace
 from functools import partial
@@ -31,6 +32,7 @@ from edison_ci.records import CellStatus, Request, Side
 from edison_ci.store.answers import newest_time
 from edison_ci.store.cells import CellRow, cell_id, finish_cells, is_done
 from edison_ci.store.judgments import ComparisonRow, store_comparisons
+from edison_ci.telemetry.log_ids import CELL_ID
 from edison_ci.telemetry.spans import CellSpan, cell_span
 from edison_ci.templating.templates import MissingValueError, RenderError
 
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
 
     Answer = Callable[["Task", Request], Awaitable[StoredAnswer]]
     Variants = list[tuple[Prompt, list[Configuration]]]
+
+logger = logging.getLogger(__name__)
 
 
 # --- the buffer -----------------------------------------------------------------------------------
@@ -347,9 +351,11 @@ class Runner:
             about = CellSpan(
                 cell_id, task.case.id, task.prompt.id, crew.work.name, task.side, task.repeat
             )
+            CELL_ID.set(cell_id)
             with cell_span(about) as span:
                 cell = await self._fill(crew.work.answer, task, cell_id)
                 span.graded(cell.status, cell.composite, cell.components)
+            logger.debug("cell", extra={"case": task.case.id, "status": cell.status})
             await self._buffer.put(cell)
             self._count(crew, cell)
             self.on_progress(self.progress)

@@ -85,6 +85,7 @@ from edison_ci.store.steering import (
     withdraw_requests,
 )
 from edison_ci.store.writer import Writer
+from edison_ci.telemetry.log_ids import RUN_ID
 from edison_ci.telemetry.spans import run_span
 
 if TYPE_CHECKING:
@@ -632,10 +633,15 @@ class Session:
 
     async def _execute(self, state: _RunState) -> RunOutcome:
         options = state.options
+        RUN_ID.set(state.run_id)
+        data = {"experiment": self._experiment.id, "trigger": options.trigger}
+        logger.info("run begins", extra=data)
         with run_span(state.run_id, self._experiment.id, options.trigger) as span:
             outcome = await self._work_through(state)
             span.ended(outcome.status)
-            return outcome
+        ended = {"status": outcome.status, "cells": outcome.progress.done}
+        logger.info("run ended", extra={"experiment": self._experiment.id, **ended})
+        return outcome
 
     async def _work_through(self, state: _RunState) -> RunOutcome:
         await self._begin(state)
