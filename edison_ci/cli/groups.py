@@ -118,10 +118,10 @@ COMMANDS = {
         "Results", "bisect:bisect", "Find the commit that broke a case.", "experiments"
     ),
     "history": Entry(
-        "Results", "versions:history", "List the versions of a prompt with their scores.", "prompts"
+        "Improve", "versions:history", "List the versions of a prompt with their scores.", "prompts"
     ),
     "diff": Entry(
-        "Results",
+        "Improve",
         "versions:diff",
         "Compare the text and the scores of two prompt versions.",
         "prompts",

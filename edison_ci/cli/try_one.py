@@ -32,6 +32,7 @@ from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import NotAnswered, TrialAnswer, task_of_cell, try_once
 from edison_ci.numeric import dollars, fixed, score
 from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.operate.site import Site
 from edison_ci.plan.selection import Selection, find_case, find_configuration
 from edison_ci.plan.versions import label_of, short
 from edison_ci.records import CellStatus
@@ -164,6 +165,9 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
     experiment = project.experiment(run.experiment)
     task = task_of_cell(project, experiment, row)
     tried = _try_task(state, project, experiment, task, newer_than=utc.timestamp(utc.now()))
+    site = Site(project.root, project.file)
+    entry = site.entry(site.actor(), "rerun", f"cell {row.id[:12]}")
+    site.note(dataclasses.replace(entry, run_id=run.id))
     if terminal.json:
         old: dict[str, Any] = {
             "answer_no": row.answer_no,

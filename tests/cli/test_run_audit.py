@@ -63,6 +63,14 @@ def test_grading_again_names_the_run_that_is_graded(edison: Edison, mini: Folder
     assert audit_sentence(again).endswith(f" graded run {first} of hello again.")
 
 
+def test_asking_for_another_answer_is_in_the_audit(edison: Edison, mini: Folder) -> None:
+    edison(mini, "run", "-q")
+    assert edison(mini, "rerun", "--cell", "ada@small#0").code == 0
+    _, again = entries(mini)
+    assert (again.action, [again.run_id]) == ("rerun", runs(mini))
+    assert audit_sentence(again).endswith(f" requested another answer for {again.entity}.")
+
+
 def test_a_run_that_is_refused_leaves_no_row_of_a_run(edison: Edison, mini: Folder) -> None:
     mini.edit("prompts/hello.md", "{{ name }}", "{{ nobody }}")
     assert edison(mini, "run", "-q").code != 0
