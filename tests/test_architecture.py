@@ -198,7 +198,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/plan.py": {"edison_ci.decide.past_spread", "edison_ci.execute.reuse_forecast"},
     "cli/progress.py": {"edison_ci.cli.bars"},
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
-    "cli/run.py": {"edison_ci.cli.reporting"},
+    "cli/run.py": {"edison_ci.cli.reporting", "edison_ci.cli.production_sample"},
     "cli/schema.py": {"edison_ci.config.schema"},
     "providers/adapters.py": {"edison_ci.simulator.provider"},
     "report/reporters.py": {"edison_ci.report.html"},

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.api.evaluation import select_experiments
-from edison_ci.api.production import grade_production, production_variant
 from edison_ci.cli import sessions
 from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.production_sample import grade_new_sample
 from edison_ci.cli.run import finish
 from edison_ci.cli.sessions import PlanConfirmation, session_factory
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import RunOptions
-from edison_ci.importing.production import sample_of
-from edison_ci.numeric import counted
-from edison_ci.operate.site import Role, Site
-from edison_ci.results.production import last_sample
-from edison_ci.store.audit import write_audit
-from edison_ci.store.database import open_reader
+from edison_ci.operate.sessions import require_editor
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.importing.production import ProductionSample
 
 
 @click.command(cls=EdisonCommand)
@@ -48,29 +41,19 @@ def production(state: CliState, /, experiment: str | None, **given: Any) -> None
     """
     terminal = Terminal(state)
     project = open_project(state)
-    site = Site(project.root, project.file)
-    actor = site.require(Role.EDITOR, "import production", experiment or "")
+    require_editor(project, "import production")
     chosen = _experiment(project, experiment)
-    sample = _sample(project, chosen)
-    told = f"{counted(sample.new, 'new answer')} in {counted(sample.files, 'file')}"
-    if not sample.calls:
-        if terminal.json:
-            terminal.document({"runs": [], "new": sample.new, "files": sample.files})
-        else:
-            terminal.note(f"{told}: nothing to grade")
-        return
-    terminal.note(f"{told}: {counted(len(sample.calls), 'answer')} sampled")
-    for name, needed in production_variant(chosen, sample).left_out:
-        terminal.note(f"left out: {name}, which needs {needed}")
     options = RunOptions(
         budget_microusd=sessions.microusd(given["budget"]),
         allow_code=given["allow_code"],
         wait=given["wait"],
     )
     factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
-    ended = grade_production(project, chosen, sample, options, factory)
-    after = {"run": ended.run_id, "answers": len(sample.calls), "new": sample.new}
-    write_audit(site.results, site.entry(actor, "import production", chosen.id, after=after))
+    ended = grade_new_sample(terminal, project, chosen, options, factory)
+    if ended is None:
+        if terminal.json:
+            terminal.document({"runs": []})
+        return
     finish(terminal, project, [ended])
 
 
@@ -89,13 +72,3 @@ def _experiment(project: Project, name: str | None) -> Experiment:
         )
     names = ", ".join(each.id for each in found)
     raise UsageError("which experiment grades the answers?", hint=f"name one of: {names}")
-
-
-def _sample(project: Project, experiment: Experiment) -> ProductionSample:
-    assert experiment.file.production is not None
-    after, known = "", frozenset[str]()
-    results = project.root / project.file.results
-    if results.exists():
-        with closing(open_reader(results)) as reader:
-            after, known = last_sample(reader, experiment.id)
-    return sample_of(project.tree, experiment.file.production, after=after, known=known)

@@ -255,11 +255,31 @@ def _evaluate(
         files = [given["replay"]] if given["replay"] else []
         order = RunOrder(picked, given, recording, recording_doubts(project.root, files))
         ended = evaluate_order(state, terminal, project, order)
+        if scheduled:
+            _sample_production(state, terminal, project, order)
     except EdisonError as error:
         if asked is not None:
             asked.write_failure(terminal, error)
         raise
     finish(terminal, project, ended, asked, coverage)
+
+
+def _sample_production(
+    state: CliState, terminal: Terminal, project: Project, order: RunOrder
+) -> None:
+    """Grade a sample of production after a scheduled run; what is wrong with it stops nothing."""
+    for experiment in order.experiments:
+        if experiment.file.production is None:
+            continue
+        # It needs what most runs do not, and is slow to import.
+        from edison_ci.cli.production_sample import grade_new_sample
+
+        factory = session_factory(state, PlanConfirmation(terminal, yes=True))
+        options = RunOptions(budget_microusd=sessions.microusd(order.given["budget"]))
+        try:
+            grade_new_sample(terminal, project, experiment, options, factory)
+        except EdisonError as error:
+            terminal.complaint(error)
 
 
 def coverage_of(

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.decide.findings import advice_on, findings_of
 from edison_ci.numeric import dollars, fixed
-from edison_ci.operate.notifications import Notice, notify
+from edison_ci.operate.notifications import Notice, notify, recipients
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.results.headline import headline_of
 from edison_ci.results.run_result import RunResult
-from edison_ci.store.runs import TRIAL, find_run, was_budget_alerted
+from edison_ci.results.trends import drift_of, points_of
+from edison_ci.store.runs import SCHEDULE, TRIAL, find_run, was_budget_alerted
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from edison_ci.store.ledger import SpendingCap
 
 _GATES = 5
+_RUNS = 100
+"""Newest runs that a decline is looked for in."""
 
 
 def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
@@ -40,6 +44,8 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
     sentences += [row.sentence for row in failed[:_GATES]]
     if told:
         sentences.append(f"It cost {dollars(result.cost_microusd)}.")
+    if run.trigger == SCHEDULE and run.status is RunStatus.COMPLETED and recipients(site):
+        sentences += _supported(connection, run.experiment)
     bad = by_budget or run.status is RunStatus.FAILED or run.verdict == Verdict.FAIL
     if by_budget:
         sentences.append(f"Raise the budget, then continue it: edison resume {run.id}")
@@ -56,6 +62,13 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
         also=("run_completed",) if run.status is RunStatus.COMPLETED else (),
     )
     notify(connection, site, notice)
+
+
+def _supported(connection: sqlite3.Connection, experiment: str) -> list[str]:
+    """Return what the runs of an experiment support, for those who only read the notice."""
+    drift = drift_of(connection, points_of(connection, experiment, most=_RUNS))
+    advice = advice_on(connection, None, experiment)
+    return [each.sentence for each in findings_of(advice, drift)]
 
 
 def _outcome(status: RunStatus, verdict: Verdict | None, *, by_budget: bool) -> str:

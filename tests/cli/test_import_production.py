@@ -11,6 +11,7 @@ import pytest
 from edison_ci.results.production import production_trend
 from edison_ci.results.trends import drift_of, points_of
 from edison_ci.store.database import open_database
+from tests.cli.test_schedule import started
 from tests.cli.test_trends import days_ago, scores
 from tests.planted import Planted, plant
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
-STEADY = (0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.81, 0.79, 0.8, 0.8)
-FALLING = (0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.6, 0.59, 0.6, 0.61)
+STEADY = (0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.81, 0.79, 0.8, 0.8, 0.81, 0.8, 0.79, 0.8)
+FALLING = (*STEADY[:10], 0.6, 0.59, 0.6, 0.61)
 
 
 @pytest.fixture
@@ -100,21 +101,44 @@ def test_a_broken_row_grades_nothing(edison: Edison, watched: Folder) -> None:
     assert not (watched.path / ".edison/results.db").exists()
 
 
+def test_a_scheduled_run_grades_a_sample_after_the_dataset(watched: Folder) -> None:
+    text = watched.read("experiments/hello.yaml")
+    watched.write(
+        "experiments/hello.yaml", f'{text}schedule: [{{name: often, cron: "*/5 * * * *"}}]\n'
+    )
+    log(watched, *(f"Hello, guest {n}!" for n in range(4)))
+    done = started(watched, "often", "--now")
+    assert done.returncode == 0, done.stderr
+    triggers = ask(watched, "select trigger, status from run order by rowid")
+    assert triggers == [("schedule", "COMPLETED"), ("production", "COMPLETED")]
+
+
+def test_a_sample_that_cannot_be_read_does_not_fail_the_scheduled_run(watched: Folder) -> None:
+    text = watched.read("experiments/hello.yaml")
+    watched.write(
+        "experiments/hello.yaml", f'{text}schedule: [{{name: often, cron: "*/5 * * * *"}}]\n'
+    )
+    watched.write("logs/a.jsonl", "not json\n")
+    done = started(watched, "often", "--now")
+    assert done.returncode == 0, done.stderr
+    assert ask(watched, "select trigger, status from run") == [("schedule", "COMPLETED")]
+
+
 # --- told apart -----------------------------------------------------------------------------------
 
 
 def trend_of(
     folder: Folder, production: tuple[float, ...], golden: tuple[float, ...], language: str = "en"
 ) -> ProductionTrend:
-    """Plant daily samples and runs; the samples after the sixth are in another language."""
+    """Plant daily samples and runs; the samples after the tenth are in another language."""
     for n, mean in enumerate(production):
-        one = Planted(f"p{n}", days_ago(12 - n), {"production": scores(mean)}, fresh=True,
+        one = Planted(f"p{n}", days_ago(14 - n), {"production": scores(mean)}, fresh=True,
                       content=f"sample {n}")  # fmt: skip
         plant(folder, one)
     path = plant(
         folder,
         *(
-            Planted(f"g{n}", days_ago(12 - n - 0.1), {"small": scores(mean)}, fresh=True)
+            Planted(f"g{n}", days_ago(14 - n - 0.1), {"small": scores(mean)}, fresh=True)
             for n, mean in enumerate(golden)
         ),
     )
@@ -122,7 +146,7 @@ def trend_of(
         connection.execute("update run set trigger = 'production' where id like 'p%'")
         connection.execute(
             "insert into run_case select distinct run_id, case_id, json_array('length:S', "
-            "'language:' || iif(substr(run_id, 2) + 0 > 5, ?, 'en')), null, 'golden', 9 "
+            "'language:' || iif(substr(run_id, 2) + 0 > 9, ?, 'en')), null, 'golden', 9 "
             "from cell where run_id like 'p%'",
             (language,),
         )
@@ -156,12 +180,12 @@ def test_where_only_the_dataset_falls_production_holds(mini: Folder) -> None:
 def test_where_nothing_falls_nothing_is_said_of_a_change(edison: Edison, mini: Folder) -> None:
     found = trend_of(mini, STEADY, STEADY)
     assert (
-        found.sentence == "Production scores 80.0, was 80.0: no fall that 10 samples are sure of."
+        found.sentence == "Production scores 80.0, was 80.0: no fall that 14 samples are sure of."
     )
     shown = edison(mini, "trends")
     assert found.sentence in shown.out
     told = json.loads(edison(mini, "trends", "--json").out)["experiments"][0]["production"]
-    assert (len(told["samples"]), told["alarm"], told["traffic"]) == (10, "none", [])
+    assert (len(told["samples"]), told["alarm"], told["traffic"]) == (14, "none", [])
 
 
 def test_few_samples_are_said_to_be_few(mini: Folder) -> None:
