@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.operate.alerts import close_alert, raise_alert, tell_alerts
 from edison_ci.operate.notifications import Delivery, send_test
+from edison_ci.store.alerts import Condition, Finding, Level
+from edison_ci.store.database import open_for_change
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
 from tests.operate.receiver import receiving
 from tests.operate.test_notifications import Town
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import sqlite3
+    from collections.abc import Callable, Iterator
 
     from tests.conftest import Folder
 
@@ -134,3 +139,33 @@ def test_a_test_opens_an_issue_and_closes_it(town: Town, github: FakeGitHub) -> 
 
 def test_what_has_no_condition_opens_no_issue(town: Town) -> None:
     assert town.tell("80% is used", occasion="budget") == 0
+
+
+def test_an_alert_is_an_issue_from_its_first_sign_to_its_end(
+    town: Town, github: FakeGitHub
+) -> None:
+    finding = Finding(Condition.DROP, Level.WARN, "hello fell by 4 points.", "hello")
+
+    def check(act: Callable[[sqlite3.Connection], None]) -> None:
+        with open_for_change(town.site.results) as connection:
+            act(connection)
+            tell_alerts(connection, town.site)
+        assert town.deliver().problems == ()
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in town.environ.items():
+            patched.setenv(name, value)
+        check(lambda connection: raise_alert(connection, town.site, finding))
+        [issue] = issues(github)
+        assert "hello fell by 4 points." in issue["body"]
+        worse = replace(finding, level=Level.ALERT, sentence="hello fell by 12 points.")
+        check(lambda connection: raise_alert(connection, town.site, worse))
+        check(
+            lambda connection: close_alert(
+                connection, town.site, Condition.DROP, "hello", why="the next run has no fall"
+            )
+        )
+    assert issue["state"] == "closed"
+    risen, ended = (comment["body"] for comment in github.state.comments.values())
+    assert "hello fell by 12 points." in risen
+    assert "the next run has no fall" in ended
