@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from datasette.app import Datasette
 
+from edison_ci import utc
+from edison_ci.operate.schedules import schedulers_folder
+from edison_ci.operate.site import open_site
 from edison_ci.store.alerts import Condition, Finding, Level, open_alert
 from edison_ci.store.database import open_database, open_reader
+from edison_ci.store.liveness import ProcessLock
+from edison_ci.store.schedules import sign_of_life
 from edison_ci.web.databases import ServerSettings
 from edison_ci.web.page_context import Args, Links, PageContext
 from edison_ci.web.pages.health import health
@@ -200,6 +205,26 @@ def test_a_stuck_run_is_not_healthy(served: Folder) -> None:
     assert (found["_status"], found["checks"]["runs"]["ok"]) == (503, False)
     (run,) = found["checks"]["runs"]["stuck"]
     assert found["checks"]["runs"]["oldest_unfinished"]["run_id"] == run
+
+
+def test_schedules_without_their_scheduler_are_not_healthy(served: Folder) -> None:
+    assert "scheduler" not in healthy(served)["checks"], "there is nothing to start"
+    daily = 'schedule: [{name: daily, cron: "0 7 * * *"}]\ngates:'
+    served.edit("experiments/hello.yaml", "gates:", daily)
+    found = healthy(served)["checks"]["scheduler"]
+    assert (found["ok"], found["running"]) == (True, False), "another machine may start them"
+    site = open_site(served.path)
+    owner = ProcessLock(schedulers_folder(site))
+    now = utc.timestamp(dt.datetime.now(dt.UTC))
+    with opened(site.results) as connection:
+        sign_of_life(connection, owner.id, now)
+    found = healthy(served)
+    assert found["checks"]["scheduler"]["running"] is True
+    assert found["ok"]
+    owner.close()
+    found = healthy(served)
+    assert (found["_status"], found["checks"]["scheduler"]["ok"]) == (503, False)
+    assert "killed" in found["checks"]["scheduler"]["detail"]
 
 
 def test_a_damaged_file_is_not_healthy_once_it_was_noticed(served: Folder) -> None:

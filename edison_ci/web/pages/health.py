@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import __version__, utc
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.duties import duties_of
+from edison_ci.operate.schedules import read_schedules, scheduler_status
 from edison_ci.report.metrics import OF_PROJECT, MetricSource, project_samples, render
 from edison_ci.results.operations import unfinished_runs
 from edison_ci.results.run_lists import last_run_at
@@ -73,6 +74,10 @@ def _of_results(context: PageContext) -> dict[str, Any]:
     if context.server is not None:
         site = current_site(context.server.root)
         checks["duties"] = _duties(context, site)
+        if any(each.active for each in read_schedules(site).schedules):
+            found = scheduler_status(site)
+            seen = {"running": found.running, "seen_at": found.seen_at}
+            checks["scheduler"] = {"ok": not found.missing, **seen, "detail": found.sentence}
     return checks
 
 
