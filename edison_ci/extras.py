@@ -149,7 +149,10 @@ class Library:
 
     def _origin(self) -> Path | None:
         """Return the file that an import would load, if any."""
-        spec = find_spec(self.module)
+        try:
+            spec = find_spec(self.module)
+        except ModuleNotFoundError:  # a module inside a package that is not installed
+            return None
         # A folder of this name in the working directory has a spec without an origin.
         return None if spec is None or spec.origin is None else Path(spec.origin)
 

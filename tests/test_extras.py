@@ -105,6 +105,10 @@ def test_a_folder_of_the_same_name_is_no_library(
     assert Library("notalib", "metrics", "notalib").fault() == ""
 
 
+def test_a_module_of_a_package_that_is_not_installed_is_not_installed() -> None:
+    assert Library("no_such_package.part.of_it", "otel", "x").fault() == "is not installed"
+
+
 @pytest.mark.parametrize(
     ("version", "fault"),
     [
