@@ -168,6 +168,10 @@ redteam: wheel-smoke node ## attack the wheel, SEED=1 COUNT=10 variants a class,
 	$(BIN)/python -m tests.redteam --edison .tools/smoke/bin/edison --seed $(SEED) --count $(COUNT) \
 	--write docs/benchmarks/redteam.md
 
+.PHONY: soak
+soak: venv ## let a month of hourly runs pass in minutes, with schedulers killed at random
+	$(BIN)/python -m benchmarks.soak --hours 720
+
 .PHONY: bench
 bench: venv ## measure speed, memory and the simulator, and write docs/benchmarks
 	$(BIN)/python -m benchmarks.files --write docs/benchmarks/files.md

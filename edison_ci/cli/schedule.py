@@ -21,6 +21,7 @@ from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
 from edison_ci.operate.duties import duties_in_background
+from edison_ci.operate.schedule_workflow import sync_workflow
 from edison_ci.operate.scheduler import Scheduler
 from edison_ci.operate.schedules import (
     ScheduleStatus,
@@ -319,6 +320,43 @@ def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None
     )
     if to:
         _explain_times(terminal, again, site.clock())
+
+
+@schedule.command(cls=EdisonCommand)
+@click.pass_obj
+def sync(state: CliState) -> None:
+    """Write the workflow that starts the runs on GitHub.
+
+    Writes .github/workflows/edison-schedule.yml from the enabled schedules, with their times, and
+    the budget of each time. Which time is due decides which experiments run. If nothing is
+    scheduled, the workflow is removed. GitHub starts schedules of the default branch only, every 5
+    minutes at most, and often some minutes late.
+
+    Examples:
+      edison schedule sync
+      edison schedule sync --json
+    """
+    terminal, site = Terminal(state), _site(state)
+    done = sync_workflow(site)
+    names = [each.full_name for each in done.schedules]
+    if terminal.json:
+        written = {"workflow": done.path, "change": done.change, "schedules": names}
+        terminal.document({**written, "also": [*done.also]})
+        return
+    if done.change == "none":
+        terminal.note("nothing is scheduled, and there is no workflow to remove")
+    elif done.change == "removed":
+        terminal.result(f"{done.path} removed: nothing is scheduled")
+    elif done.change == "unchanged":
+        terminal.result(f"{done.path} is up to date")
+    else:
+        terminal.result(f"{done.path} written for {counted(len(names), 'schedule')}")
+        for each in done.schedules:
+            terminal.note(f"  {each.full_name}: {in_words(each.entry.cron)}")
+    for name in done.also:
+        terminal.note(f"  {name}")
+    if done.change in ("written", "removed"):
+        terminal.note("Commit it to the default branch, the only one that GitHub schedules.")
 
 
 @schedule.command("run", cls=EdisonCommand)

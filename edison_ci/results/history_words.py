@@ -224,6 +224,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "models add": _text("added the model"),
     "schedule add": _text("added the schedule"),
     "schedule run": _text("started the schedule"),
+    "schedule sync": lambda entry: f"{'wrote' if entry.after else 'removed'} {entry.entity}",
     "schedule remove": _text("removed the schedule"),
     "schedule enable": _text("enabled the schedule"),
     "schedule disable": _text("disabled the schedule"),

@@ -259,6 +259,7 @@ AREAS = (
     Area("models", "Models", ("models",)),
     Area("costs", "Costs", ("costs",)),
     Area("alerts", "Alerts", ("alerts",)),
+    Area("schedules", "Schedules", ("schedules",)),
     Area("audit", "Audit", ("audit",)),
 )
 """The navigation of every page."""

@@ -29,7 +29,7 @@ from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import is_current, one_state
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
-from edison_ci.web import alert_forms, formats, forms, prompt_forms
+from edison_ci.web import alert_forms, formats, forms, prompt_forms, schedule_forms
 from edison_ci.web.databases import results_databases, settings_of
 from edison_ci.web.exports import FORMATS, Export, experiment_export, pieces_of, run_export
 from edison_ci.web.forms import LONGEST, FormRoute, form_view
@@ -59,6 +59,7 @@ from edison_ci.web.pages import (
     models,
     prompt_editor,
     run,
+    schedules,
     search,
     suggestions,
 )
@@ -134,6 +135,7 @@ PAGES = (
     _page("/search", search.search),
     _page("/models", models.models),
     _page("/alerts", alerts.alerts),
+    _page("/schedules", schedules.schedules),
     _page("/audit", home.audit),
     _page("/help", home.keys),
     _page("/health", health.health)._replace(any_version=True, open=True),
@@ -158,6 +160,7 @@ _CELL = "/cell/(?P<cell>[0-9a-f]{12,64})"
 _SUGGESTION = "/suggestion/(?P<suggestion>[^/]+)"
 _PROMPT = "/prompt/(?P<prompt>[^/]+)"
 _ALERT = "/alert/(?P<alert>[0-9]{1,9})"
+_SCHEDULE = "/schedule/(?P<experiment>[^/]+)/(?P<name>[^/]+)"
 
 POSTS = (
     _form(f"{_CELL}/grade", Role.REVIEWER, "grade", forms.grade),
@@ -170,6 +173,8 @@ POSTS = (
     _form(f"{_CELL}/add-case", Role.EDITOR, "add case", prompt_forms.add_case, MOST_SENT),
     _form(f"{_CELL}/rerun", Role.EDITOR, "rerun", forms.rerun),
     _form(f"{_ALERT}/ack", Role.REVIEWER, "alerts ack", alert_forms.ack),
+    _form(f"{_SCHEDULE}/enable", Role.EDITOR, "schedule enable", schedule_forms.enable),
+    _form(f"{_SCHEDULE}/disable", Role.EDITOR, "schedule disable", schedule_forms.disable),
     _form(f"{_ALERT}/mute", Role.EDITOR, "alerts mute", alert_forms.mute_alert),
     _form(f"{_PROMPT}/count", Role.EDITOR, "edit prompt", prompt_forms.count, MOST_SENT),
     _form(f"{_PROMPT}/draft", Role.EDITOR, "edit prompt", prompt_forms.draft, MOST_SENT),

@@ -32,7 +32,7 @@ STYLE = "edison.css"
 _KEPT_ARGUMENTS = frozenset({"case", "metric", "page"})
 """Query parameters of written pages; others need a server."""
 _NO_PAGES = re.compile(
-    rf"{PREFIX}/(?:static|health|metrics|help|alerts?|audit|loops?|models|search)\b|.*/(?:events|grade|edit|export|history)$"
+    rf"{PREFIX}/(?:static|health|metrics|help|alerts?|schedules?|audit|loops?|models|search)\b|.*/(?:events|grade|edit|export|history)$"
 )
 _LINK = re.compile(r'\s(href|src)="([^"]*)"')
 _SERVER = re.compile(
