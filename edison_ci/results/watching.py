@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import counted, fixed, mean, milliseconds, percent, snap
+from edison_ci.results.production import production_trend
 from edison_ci.results.snapshot import differing_eval_suite
 from edison_ci.results.trends import (
     alarm_rule,
@@ -60,6 +61,7 @@ OF_EXPERIMENT = (
     Condition.LATENCY,
     Condition.MODEL_DRIFT,
     Condition.JUDGE_DRIFT,
+    Condition.PRODUCTION,
 )
 """The conditions that are looked for here."""
 
@@ -77,7 +79,26 @@ def findings_of(connection: sqlite3.Connection, experiment: str, alerts: Alerts)
     found = [*_falls(connection, points, alerts, _causes(served, judge)), *served]
     if judge.finding is not None:
         found.append(judge.finding)
+    found += _production(connection, experiment, points)
     return [*found, *_calls(connection, experiment, alerts)]
+
+
+def _production(
+    connection: sqlite3.Connection, experiment: str, points: Sequence[TrendRun]
+) -> list[Finding]:
+    """Return that samples of production fall; a WARN at most, as traffic varies for many reasons.
+
+    The evidence has to reach what the other sources need, so WARNs stay as rare as promised.
+    """
+    found = production_trend(connection, experiment, drift_of(connection, points))
+    if found is None or found.report is None or found.alarm is Alarm.NONE:
+        return []
+    if found.report.evidence.value < warn_years(OTHER_SHARE):
+        return []
+    run, drop = found.points[-1].run, found.report.drop
+    detail = {"reference": drop.reference, "current": drop.current, "samples": found.report.n}
+    level = Level.WARN
+    return [Finding(Condition.PRODUCTION, level, found.sentence, experiment, run.id, detail)]
 
 
 # --- scores ---------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ class Condition(StrEnum):
     LATENCY = "latency"
     MODEL_DRIFT = "model_drift"
     JUDGE_DRIFT = "judge_drift"
+    PRODUCTION = "production"
     BUDGET = "budget"
     SCHEDULE_MISSED = "schedule_missed"
     FIRE_SKIPPED = "fire_skipped"
@@ -48,6 +49,7 @@ _WORDS = {
     Condition.LATENCY: "latency",
     Condition.MODEL_DRIFT: "model changed",
     Condition.JUDGE_DRIFT: "judge changed",
+    Condition.PRODUCTION: "production falls",
     Condition.BUDGET: "budget",
     Condition.SCHEDULE_MISSED: "schedule missed",
     Condition.FIRE_SKIPPED: "run skipped",

@@ -132,13 +132,13 @@ def trend_of(
 ) -> ProductionTrend:
     """Plant daily samples and runs; the samples after the tenth are in another language."""
     for n, mean in enumerate(production):
-        one = Planted(f"p{n}", days_ago(14 - n), {"production": scores(mean)}, fresh=True,
+        one = Planted(f"p{n}", days_ago(16 - n), {"production": scores(mean)}, fresh=True,
                       content=f"sample {n}")  # fmt: skip
         plant(folder, one)
     path = plant(
         folder,
         *(
-            Planted(f"g{n}", days_ago(14 - n - 0.1), {"small": scores(mean)}, fresh=True)
+            Planted(f"g{n}", days_ago(16 - n - 0.1), {"small": scores(mean)}, fresh=True)
             for n, mean in enumerate(golden)
         ),
     )
@@ -163,6 +163,16 @@ def test_where_the_dataset_is_steady_the_traffic_changed(mini: Folder) -> None:
     assert "The dataset is steady: the traffic changed, not the model." in found.sentence
     assert "Of the questions, language de went from 0% to 100% (p" in found.sentence
     assert [shift.category for shift in found.shifts] == ["language de"]
+
+
+def test_a_fall_of_production_is_a_warn_until_a_complete_run_without_it(
+    edison: Edison, mini: Folder
+) -> None:
+    trend_of(mini, (*FALLING, 0.6, 0.6), (*STEADY, 0.8, 0.8))
+    edison(mini, "alerts", "check")
+    found = json.loads(edison(mini, "alerts", "list", "--json").out)["alerts"]
+    assert [(each["condition"], each["level"]) for each in found] == [("production", "warn")]
+    assert "the traffic changed, not the model" in found[0]["sentence"]
 
 
 def test_where_both_fall_the_model_changed(mini: Folder) -> None:

@@ -72,6 +72,7 @@ OUT_OF_REACH = {
     "Calibration.labels-min_length-1": "a file of labels has a suffix",
     "DatasetEntry.path-min_length-1": "a dataset's path has a suffix",
     "ExperimentFile.dataset-min_length-1": "a dataset's path has a suffix",
+    "Production.files-min_length-1": "a file of answers has a suffix",
 }
 """Ends of a range that another rule of the same value forbids."""
 
