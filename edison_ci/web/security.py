@@ -128,7 +128,8 @@ _PAGE = re.compile(rf"{PREFIX}(?:/([a-z-]+)?(?:/.*)?)?")
 PAGE_NAMES = frozenset({
     "alerts", "audit", "cell", "compare", "costs", "dataset", "datasets", "experiment", "health",
     "help", "leaderboard", "loop", "loops", "metrics", "models", "prompt", "prompts", "ready",
-    "run", "search", "sign-in", "sign-out", "static", "suggestion", "suggestions", "try", "you",
+    "run", "schedules", "search", "sign-in", "sign-out", "static", "suggestion", "suggestions",
+    "try", "you",
 })  # fmt: skip
 """First parts of the addresses of pages, by which requests are counted."""
 
