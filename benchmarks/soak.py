@@ -58,6 +58,7 @@ FILES = {
     ),
 }
 PATIENCE_S = 120.0
+_AT_WORK = "select owner from run where status not in ('COMPLETED', 'PAUSED', 'FAILED')"
 _CELLS = "select run_id, count(*) from cell group by run_id"
 
 
@@ -224,7 +225,10 @@ class Soak:
                 self._start()
                 continue
             if dice < 0.2:  # a crash at any point of the hour
-                time.sleep(self.random.random() * 1.5)
+                if self.random.random() < 0.5:
+                    self._catch_a_run()
+                else:
+                    time.sleep(self.random.random() * 1.5)
                 self._kill()
                 self._start()
             self._wait(f"hour {hour}", partial(self._over, now))
@@ -243,13 +247,18 @@ class Soak:
         if self._process == 0:
             _schedule(self.root, self.clock, self.log)
 
+    def _catch_a_run(self) -> None:
+        """Wait for a moment at which a run is at work, or until the hour is over."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and not self._rows(_AT_WORK):
+            time.sleep(0.002)
+
     def _kill(self) -> None:
         """Kill the scheduler, and in half of the cases the run that it has started."""
         os.kill(self._process, signal.SIGKILL)
         os.waitpid(self._process, 0)
         self.result.kills += 1
-        query = "select owner from run where status not in ('COMPLETED', 'PAUSED', 'FAILED')"
-        owners = self._rows(query) if self.results.exists() else []
+        owners = self._rows(_AT_WORK) if self.results.exists() else []
         if owners and self.random.random() < 0.5:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(str(owners[0][0]).partition("-")[0]), signal.SIGKILL)
