@@ -79,6 +79,7 @@ ONLY_IN = {
         "checks/child.py",
         "operate/scheduler.py",
         "report/pdf.py",
+        "operate/run_start.py",
     },
     "rapidfuzz": {"checks/similarity.py"},
     "rich": {"cli/bars.py"},

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import utc
 from edison_ci.cli import sessions
 from edison_ci.cli.lookup import find_run_or_newest
 from edison_ci.cli.options import CliState, EdisonCommand
@@ -18,21 +17,18 @@ from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate.run_control import current_run
+from edison_ci.operate.run_control import RunControl, current_run
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.records import RunStatus
 from edison_ci.results.live_progress import progress_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import SpendingCap, booked, reclaim
-from edison_ci.store.liveness import is_alive, request_control
-from edison_ci.store.runs import Event, Run, events, find_run, move_run
-from edison_ci.store.writer import Writer
+from edison_ci.store.ledger import SpendingCap, booked
+from edison_ci.store.runs import Event, Run, events, find_run
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
-    from pathlib import Path
 
 _POLL_S = 0.25
 _PATIENCE_S = 30.0
@@ -154,23 +150,14 @@ def cancel(state: CliState, wanted: str | None, yes: bool) -> None:
 def _stop(state: CliState, wanted: str | None, asked: str, aim: str, *, ask: bool) -> None:
     terminal = Terminal(state)
     project = open_site(state.enter_project(find_root(state.folder)))
-    project.require(Role.EDITOR, asked)
-    path = project.results
+    actor = project.require(Role.EDITOR, asked)
     reader = open_reader(project.results)
     try:
         run = find_run_or_newest(terminal, reader, wanted)
-        if run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED, aim) or (
-            aim == RunStatus.PAUSED and run.status == RunStatus.FAILED
-        ):
-            raise UsageError(f"run {run.id} is {run.status} already", hint="see: edison status")
-        if ask:
+        if ask and run.status not in (RunStatus.COMPLETED, RunStatus.CANCELLED):
             _confirm(terminal, reader, current_run(project, run))
-        if run.moving and run.owner and is_alive(project.locks, run.owner):
-            with Writer(path) as writer:
-                writer.submit(request_control(run.id, asked)).result()
+        if RunControl(project, actor).stop(run, asked):
             _wait(reader, run.id)
-        else:
-            _settle(path, project, run, aim, asked)
         ended = find_run(reader, run.id)
     finally:
         reader.close()
@@ -205,15 +192,3 @@ def _wait(reader: sqlite3.Connection, run_id: str) -> None:
             return
         time.sleep(_POLL_S)
     raise UsageError(f"run {run_id} has not stopped yet", hint="check again: edison status")
-
-
-def _settle(path: Path, project: Site, run: Run, aim: str, asked: str) -> None:
-    """Stop a run that has no process."""
-    locks, now = project.locks, utc.timestamp(utc.now())
-    with Writer(path) as writer:
-        writer.submit(reclaim(lambda owner: is_alive(locks, owner), now=now)).result()
-        if run.status == RunStatus.FAILED:  # CANCELLED can only follow EXECUTING
-            writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
-        if aim == RunStatus.PAUSED and run.status == RunStatus.PENDING:
-            writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
-        writer.submit(move_run(run.id, RunStatus(aim), now, stopped_by=asked)).result()

@@ -160,6 +160,11 @@ class _FireType(click.ParamType[FireTime]):
 @click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file changes.")
 @click.option("--fire", type=_FireType(), hidden=True, help="Given by the scheduler.")
+@click.option("--run-id", metavar="ID", hidden=True, help="Id of the run, chosen by its starter.")
+@click.option("--if-plan", metavar="HASH", hidden=True, help="Run only if this is the plan.")
+@click.option(
+    "--started-by", type=click.Choice(["page", "api"]), hidden=True, help="What started the run."
+)
 @pick_option
 @click.pass_obj
 def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
@@ -329,7 +334,8 @@ class RunOrder:
         budget, fire = given["budget"], given.get("fire")
         started_by = SCHEDULE if fire else os.environ.get("GITHUB_EVENT_NAME") or "cli"
         return RunOptions(
-            trigger="replay" if replayed else started_by,
+            trigger="replay" if replayed else given.get("started_by") or started_by,
+            run_id=given.get("run_id"),
             selection=Selection(*(given[name] for name in names)),
             budget_microusd=sessions.microusd(budget),
             reuse=not given["no_cache"] and not replayed and not fire,
@@ -356,7 +362,11 @@ def evaluate_order(
         other = "--replay" if replayed else "--shard"
         raise UsageError(f"--batch and {other} exclude each other", hint="leave one of them out")
     confirmation = PlanConfirmation(
-        terminal, yes=given["yes"], strict=given["strict"], replay=replayed
+        terminal,
+        yes=given["yes"],
+        strict=given["strict"],
+        replay=replayed,
+        plan_hash=given.get("if_plan"),
     )
     request = RunRequest(
         tuple(order.experiments),

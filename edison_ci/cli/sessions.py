@@ -51,6 +51,8 @@ class PlanConfirmation:
     strict: bool = False
     replay: bool = False
     """Whether answers come from a recording, which needs neither keys nor prices."""
+    plan_hash: str | None = None
+    """Of the only plan that may be run; None for any."""
 
     def refuse(self, plan: Plan) -> None:
         """Raise ConfigError if the run could not complete, such as for a missing key."""
@@ -65,6 +67,8 @@ class PlanConfirmation:
         terminal = self.terminal
         terminal.warnings(plan.warnings)
         self.refuse(plan)
+        if self.plan_hash not in (None, plan.hash):
+            raise UsageError("the plan has changed", hint="look at the new plan: edison plan")
         if self.strict and plan.skipped:
             said = (
                 f"{counted(plan.skipped, 'cell')} would be skipped, which --strict does not allow"

@@ -46,6 +46,8 @@ class RunOptions:
     """Options of a run, as given on the command line."""
 
     trigger: str = "cli"
+    run_id: str | None = None
+    """Its id, if the process that starts it has chosen one."""
     selection: Selection = EVERYTHING
     budget_microusd: int | None = None
     reuse: bool = True

@@ -455,7 +455,9 @@ class Session:
 
     def run(self, options: RunOptions) -> RunOutcome:
         """Start a new run of the experiment."""
-        run_id = f"{self._context.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+        run_id = options.run_id
+        if run_id is None:
+            run_id = f"{self._context.now():%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         return self._start(run_id, options, resumed=None)
 
     def resume(self, run: Run, options: RunOptions) -> RunOutcome:

@@ -1,4 +1,4 @@
-"""Control of runs from other processes: the commands, the pages and programs steer runs with it."""
+"""Control of runs by other processes: commands, pages and programs steer and stop them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.records import RunStatus
-from edison_ci.store.liveness import is_alive
-from edison_ci.store.runs import find_run
+from edison_ci.store.audit import add_audit
+from edison_ci.store.ledger import reclaim
+from edison_ci.store.liveness import is_alive, request_control
+from edison_ci.store.runs import find_run, move_run
 from edison_ci.store.steering import request_changes, steering_of, withdraw_requests
 from edison_ci.store.writer import Writer
 
@@ -65,6 +67,30 @@ class RunControl:
         entry = replace(entry, run_id=run.id)
         with Writer(self.site.results) as writer:
             return writer.submit(request_changes(run.id, changes, entry)).result()
+
+    def stop(self, run: Run, asked: str) -> bool:
+        """Request a run to `pause` or `cancel`; return whether a process has to take it.
+
+        A run without a process is moved at once. Raises UsageError if that is not possible.
+        """
+        aim = RunStatus.PAUSED if asked == "pause" else RunStatus.CANCELLED
+        final = (RunStatus.COMPLETED, RunStatus.CANCELLED, aim)
+        if run.status in final or (aim is RunStatus.PAUSED and run.status is RunStatus.FAILED):
+            raise UsageError(f"run {run.id} is {run.status} already", hint="see: edison status")
+        site, lives = self.site, current_run(self.site, run).moving
+        entry = replace(site.entry(self.actor, f"{asked} run", f"run {run.id}"), run_id=run.id)
+        with Writer(site.results) as writer:
+            writer.submit(lambda connection: add_audit(connection, entry)).result()
+            if lives:
+                writer.submit(request_control(run.id, asked)).result()
+                return True
+            now = site.now()
+            writer.submit(reclaim(lambda owner: is_alive(site.locks, owner), now=now)).result()
+            first = run.status is RunStatus.PENDING and aim is RunStatus.PAUSED
+            if first or run.status is RunStatus.FAILED:  # CANCELLED can only follow EXECUTING
+                writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
+            writer.submit(move_run(run.id, aim, now, stopped_by=asked)).result()
+            return False
 
     def answers(
         self, reader: sqlite3.Connection, run_id: str, numbers: Sequence[int]

@@ -301,6 +301,12 @@ def find_run(connection: sqlite3.Connection, wanted: str) -> Run:
     return _run(row)
 
 
+def has_run(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Whether there is a run of an id."""
+    found = connection.execute("select 1 from run where id = ?", (run_id,)).fetchone()
+    return found is not None
+
+
 def recent_runs(
     connection: sqlite3.Connection, count: int = 20, *, trials: bool = True
 ) -> list[Run]:

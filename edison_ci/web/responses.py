@@ -29,7 +29,15 @@ from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import is_current, one_state
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
-from edison_ci.web import alert_forms, formats, forms, prompt_forms, schedule_forms
+from edison_ci.web import (
+    alert_forms,
+    formats,
+    forms,
+    prompt_forms,
+    schedule_forms,
+    steer_forms,
+)
+from edison_ci.web.api import api_routes
 from edison_ci.web.databases import results_databases, settings_of
 from edison_ci.web.exports import FORMATS, Export, experiment_export, pieces_of, run_export
 from edison_ci.web.forms import LONGEST, FormRoute, form_view
@@ -61,6 +69,7 @@ from edison_ci.web.pages import (
     run,
     schedules,
     search,
+    steering,
     suggestions,
 )
 from edison_ci.web.pages.live import live_view
@@ -113,6 +122,8 @@ PAGES = (
     _page("/run/(?P<run>[^/]+)/slices", run.slices),
     _page("/run/(?P<run>[^/]+)/judges", run.judges),
     _page("/run/(?P<run>[^/]+)/log", run.log),
+    _page("/run/(?P<run>[^/]+)/steer", steering.steer),
+    _page("/experiment/(?P<experiment>[^/]+)/plan", steering.plan),
     _page("/run/(?P<run>[^/]+)/grade", grading.grading),
     _page("/cell/(?P<cell>[^/]+)", answers.cell),
     _page("/cell/(?P<cell>[0-9a-f]{12,64})/counterexample", counterexample.counterexample),
@@ -159,6 +170,7 @@ def _form(
 _CELL = "/cell/(?P<cell>[0-9a-f]{12,64})"
 _SUGGESTION = "/suggestion/(?P<suggestion>[^/]+)"
 _PROMPT = "/prompt/(?P<prompt>[^/]+)"
+_RUN = "/run/(?P<run>[^/]+)"
 _ALERT = "/alert/(?P<alert>[0-9]{1,9})"
 _SCHEDULE = "/schedule/(?P<experiment>[^/]+)/(?P<name>[^/]+)"
 
@@ -172,6 +184,11 @@ POSTS = (
     _form(f"{_SUGGESTION}/by-hunk", Role.EDITOR, "compare by hunk", forms.by_hunk),
     _form(f"{_CELL}/add-case", Role.EDITOR, "add case", prompt_forms.add_case, MOST_SENT),
     _form(f"{_CELL}/rerun", Role.EDITOR, "rerun", forms.rerun),
+    _form("/experiment/(?P<experiment>[^/]+)/start", Role.EDITOR, "start run", steer_forms.start),
+    _form(f"{_RUN}/change", Role.EDITOR, "steer", steer_forms.steer),
+    _form(f"{_RUN}/pause", Role.EDITOR, "pause run", steer_forms.pause),
+    _form(f"{_RUN}/go-on", Role.EDITOR, "resume run", steer_forms.resume),
+    _form(f"{_RUN}/cancel", Role.EDITOR, "cancel run", steer_forms.cancel),
     _form(f"{_ALERT}/ack", Role.REVIEWER, "alerts ack", alert_forms.ack),
     _form(f"{_SCHEDULE}/enable", Role.EDITOR, "schedule enable", schedule_forms.enable),
     _form(f"{_SCHEDULE}/disable", Role.EDITOR, "schedule disable", schedule_forms.disable),
@@ -194,6 +211,7 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
         (rf"^{PREFIX}/experiment/(?P<experiment>[^/]+)/export$", _export),
         (rf"^{PREFIX}/try/(?P<try>[0-9a-f]{{32}})/events$", _try_events),
     ]
+    found += api_routes()
     found += [(post.pattern, form_view(post)) for post in POSTS]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
         found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]

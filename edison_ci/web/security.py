@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import re
 import time
@@ -122,14 +123,16 @@ _FOR_MEMBERS = re.compile(
     rf"{PREFIX}(?:/.*)?|/-/static(?:-plugins)?/.*|/-/(?:actor|jump|tables)(?:\.json)?"
 )
 """Paths below `/-/` for every member; Datasette's pages about itself are for owners."""
-_OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|ready|static/[a-z.]+)")
-"""Paths without sign-in: no results, and only the overall health."""
+_API = f"{PREFIX}/api/"
+"""Beginning of the addresses of the HTTP interface, whose errors are JSON."""
+_OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|ready|static/[a-z.]+|api/.*)")
+"""Paths without sign-in: no results, only the overall health, and what asks for a token itself."""
 _PAGE = re.compile(rf"{PREFIX}(?:/([a-z-]+)?(?:/.*)?)?")
 PAGE_NAMES = frozenset({
-    "alerts", "audit", "cell", "compare", "costs", "dataset", "datasets", "experiment", "health",
-    "help", "leaderboard", "loop", "loops", "metrics", "models", "prompt", "prompts", "ready",
-    "run", "schedules", "search", "sign-in", "sign-out", "static", "suggestion", "suggestions",
-    "try", "you",
+    "alerts", "api", "audit", "cell", "compare", "costs", "dataset", "datasets", "experiment",
+    "health", "help", "leaderboard", "loop", "loops", "metrics", "models", "prompt", "prompts",
+    "ready", "run", "schedules", "search", "sign-in", "sign-out", "static", "suggestion",
+    "suggestions", "try", "you",
 })  # fmt: skip
 """First parts of the addresses of pages, by which requests are counted."""
 
@@ -177,7 +180,7 @@ def with_guard(datasette: Any, app: App) -> App:
                 refusal = Refusal(403, "Datasette's pages about itself need the role owner.")
                 await asyncio.to_thread(_audit_refusal, settings, actor, _path(scope))
         if refusal is not None:
-            await _refuse(send, refusal)
+            await _refuse(send, refusal, api=_path(scope).startswith(_API))
             return
         await app(scope, receive, send)
 
@@ -283,9 +286,13 @@ def _is_cross_site(scope: Mapping[str, Any], host: str, *, secure: bool) -> bool
     return bool(origin) and (place != host or (secure and scheme != "https"))
 
 
-async def _refuse(send: Any, refusal: Refusal) -> None:
-    body = f"{refusal.text}\n".encode()
-    found = {"content-type": "text/plain; charset=utf-8", **PAGE_HEADERS, **refusal.headers}
+async def _refuse(send: Any, refusal: Refusal, *, api: bool) -> None:
+    text, kind = refusal.text, "text/plain; charset=utf-8"
+    if api:
+        told = {"code": "refused", "message": refusal.text, "hint": ""}
+        text, kind = json.dumps({"error": told}), "application/json; charset=utf-8"
+    body = f"{text}\n".encode()
+    found = {"content-type": kind, **PAGE_HEADERS, **refusal.headers}
     found["cache-control"] = "private, no-store"
     headers = [(key.encode(), value.encode("latin-1")) for key, value in found.items()]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})

@@ -45,6 +45,15 @@ create table steering (                     -- requests to change a run while it
 create index steering_by_run on steering (run_id);
 create index steering_open on steering (run_id) where taken_at is null;
 
+create table start_request (                -- runs that pages and programs asked for, each once
+  key        text primary key,              -- chosen by the sender: a repeated request has the same
+  run_id     text not null,                 -- of the run; it may not have begun yet
+  experiment text not null,
+  plan_hash  text not null,                 -- of the plan that was shown
+  by         text not null,                 -- who asked
+  asked_at   text not null
+) strict, without rowid;
+
 create table cell (                         -- one case, with one prompt and model
   id           text primary key,            -- 24 hex; hash of run, side, prompt, model, case, repeat
   run_id       text not null references run (id),

@@ -69,6 +69,7 @@ from edison_ci.web.page_context import (
 from edison_ci.web.pages.alerts import banner
 from edison_ci.web.pages.prompt_editor import may_edit
 from edison_ci.web.pages.run import judge_findings_of
+from edison_ci.web.pages.steering import may_steer
 from edison_ci.web.workspace import git_state, project_of, searchable
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ def experiment(context: PageContext) -> Page:
         name,
         {
             "experiment": name,
+            "may_start": may_steer(context),
             "objective": objective_of(newest),
             "newest": newest,
             "last": last,
@@ -168,7 +170,7 @@ def _not_run(context: PageContext, name: str) -> Page:
     return Page(
         "not_run",
         name,
-        {"experiment": found},
+        {"experiment": found, "may_start": may_steer(context)},
         crumbs=(Crumb("Experiments", context.links.to()),),
         area="home",
     )

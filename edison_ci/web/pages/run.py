@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.records import Side
+from edison_ci.operate.site import Role
+from edison_ci.records import RunStatus, Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
 from edison_ci.report.charts.estimates import forest, gate_forests
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
@@ -74,6 +75,9 @@ TABS = (
 """The tabs of a run: end of the address, which is also the template, and name."""
 
 
+_FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
+
+
 def head_of(context: PageContext, found: Run, tab: str) -> dict[str, Any]:
     """Return the values of the header of every page about a run."""
     result = RunResult(context.connection, found)
@@ -89,6 +93,7 @@ def head_of(context: PageContext, found: Run, tab: str) -> dict[str, Any]:
         "cell_counts": "" if result.totals is None else _counts(result),
         "progress": progress,
         "live": live,
+        "may_steer": context.may(Role.EDITOR) and found.status not in _FINAL,
         "tabs": TABS,
         "tab": tab,
     }

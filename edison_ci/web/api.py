@@ -1,0 +1,330 @@
+"""The HTTP interface of programs: plan, start, follow, steer, pause, resume and cancel runs.
+
+A request has the token of a member; cookies do not count here, so no page can send it in somebody's
+name. The role is read for each request. Errors are JSON with a code, a message and a hint. What is
+described in `openapi` is what is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from datasette import Response
+
+from edison_ci.config.load import load_project
+from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
+from edison_ci.operate.run_control import RunControl, current_run
+from edison_ci.operate.run_start import CannotStart, PlanChanged, Start, StartPlan, resume_run
+from edison_ci.operate.run_start import start_run as start_in_process
+from edison_ci.operate.site import Role
+from edison_ci.plan.plan import as_json as plan_json
+from edison_ci.results.steering import steering_state
+from edison_ci.sanitize import json_text
+from edison_ci.store.database import open_reader
+from edison_ci.store.runs import Run, find_run
+from edison_ci.store.steering import Change, SteeringAction
+from edison_ci.web.databases import settings_of
+from edison_ci.web.identity import authenticate, current_site, header
+from edison_ci.web.openapi import API, MOST_BYTES, document
+from edison_ci.web.security import PAGE_HEADERS, RateLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from edison_ci.operate.site import Actor, Site
+
+PER_MINUTE = 120
+"""Requests of a member."""
+_MOST_USD = 100_000
+_limit = RateLimit(PER_MINUTE, time.monotonic)
+
+
+class ApiError(EdisonError):
+    """A request that is refused with a status of its own."""
+
+    exit_code = ExitCode.INVALID
+
+    def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.own_code = code
+
+
+class ApiRequest(NamedTuple):
+    """A request of a member with the required role."""
+
+    site: Site
+    actor: Actor
+    path: Mapping[str, str]
+    body: Mapping[str, Any]
+    key: str
+    """The header Idempotency-Key."""
+
+
+class ApiRoute(NamedTuple):
+    """An operation of the interface."""
+
+    method: str
+    path: str
+    """As in the OpenAPI document, below the address of the interface."""
+    needs: Role
+    action: str
+    """Its name in the audit of a refusal."""
+    do: Callable[[ApiRequest], tuple[int, dict[str, Any]]]
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of its address."""
+        named = re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", self.path)
+        return f"^{API}{named}$"
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def _plan(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    project = load_project(asked.site.root)
+    name = asked.path["experiment"]
+    if name not in project.experiments:
+        raise ApiError(404, "not_found", f"there is no experiment {name!r}")
+    found = StartPlan(project, name)
+    return 200, {**plan_json(found.plan), "budget_microusd": found.limit_microusd}
+
+
+def _start(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    if not asked.key:
+        raise ApiError(
+            400, "key_missing", "the header Idempotency-Key is missing", "send a new one each time"
+        )
+    start = Start(
+        experiment=asked.path["experiment"],
+        plan_hash=_text(asked.body, "plan_hash"),
+        key=asked.key,
+        trigger="api",
+        budget_microusd=_budget(asked.body),
+    )
+    _refuse_unknown(asked.body, {"plan_hash", "budget_usd"})
+    run_id = start_in_process(asked.site, asked.actor, start)
+    return 201, _state(asked.site, run_id)
+
+
+def _status(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    return 200, _state(asked.site, _run(asked).id)
+
+
+def _pause(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    return _stop(asked, "pause")
+
+
+def _cancel(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    return _stop(asked, "cancel")
+
+
+def _stop(asked: ApiRequest, what: str) -> tuple[int, dict[str, Any]]:
+    run = _run(asked)
+    _refuse_unknown(asked.body, set())
+    RunControl(asked.site, asked.actor).stop(run, what)
+    return 202, _state(asked.site, run.id)
+
+
+def _resume(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    run = _run(asked)
+    _refuse_unknown(asked.body, {"budget_usd"})
+    resume_run(asked.site, asked.actor, run, _budget(asked.body))
+    return 202, _state(asked.site, run.id)
+
+
+def _steer(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    run, change = _run(asked), _change(asked.body)
+    control = RunControl(asked.site, asked.actor)
+    with closing(open_reader(asked.site.results)) as reader:
+        (answer,) = control.answers(reader, run.id, control.steer(run, [change]))
+    if not answer.done:
+        raise ApiError(409, "refused", answer.said)
+    return 200, {**_state(asked.site, run.id), "answer": answer.as_json()}
+
+
+ROUTES = (
+    ApiRoute("GET", "/experiments/{experiment}/plan", Role.VIEWER, "plan", _plan),
+    ApiRoute("POST", "/experiments/{experiment}/runs", Role.EDITOR, "start run", _start),
+    ApiRoute("GET", "/runs/{run}", Role.VIEWER, "status", _status),
+    ApiRoute("POST", "/runs/{run}/pause", Role.EDITOR, "pause run", _pause),
+    ApiRoute("POST", "/runs/{run}/resume", Role.EDITOR, "resume run", _resume),
+    ApiRoute("POST", "/runs/{run}/cancel", Role.EDITOR, "cancel run", _cancel),
+    ApiRoute("POST", "/runs/{run}/steer", Role.EDITOR, "steer", _steer),
+    ApiRoute("GET", "/openapi.json", Role.VIEWER, "openapi", lambda _: (200, document())),
+)
+"""Every operation; the OpenAPI document describes each."""
+
+
+def _run(asked: ApiRequest) -> Run:
+    with closing(open_reader(asked.site.results)) as reader:
+        try:
+            return find_run(reader, asked.path["run"])
+        except UsageError as error:
+            raise ApiError(404, "not_found", error.message, error.hint) from None
+
+
+def _state(site: Site, run_id: str) -> dict[str, Any]:
+    with closing(open_reader(site.results)) as reader:
+        run = current_run(site, find_run(reader, run_id))
+        return {
+            "run_id": run.id,
+            "experiment": run.experiment,
+            "status": run.status,
+            "verdict": run.verdict,
+            "stopped_by": run.stopped_by,
+            "moving": run.moving,
+            "created_at": run.created_at,
+            "finished_at": run.finished_at,
+            **steering_state(reader, run).as_json(),
+        }
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+def _refuse_unknown(body: Mapping[str, Any], known: set[str]) -> None:
+    unknown = sorted(set(body) - known)
+    if unknown:
+        hint = f"it may have {', '.join(sorted(known))}" if known else "it takes no fields"
+        raise ApiError(400, "invalid", f"the body has an unknown field {unknown[0]!r}", hint)
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise ApiError(400, "invalid", f"the field {name!r} is missing or is no text")
+    return value
+
+
+def _budget(body: Mapping[str, Any]) -> int | None:
+    value = body.get("budget_usd")
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= _MOST_USD:
+        message = f"budget_usd is more than 0 and at most {_MOST_USD:,}"
+        raise ApiError(400, "invalid", message)
+    return round(float(value) * 1_000_000)
+
+
+def _change(body: Mapping[str, Any]) -> Change:
+    names = {
+        SteeringAction.CONCURRENCY: {"model", "calls"},
+        SteeringAction.PAUSE: {"model"},
+        SteeringAction.RESUME: {"model"},
+        SteeringAction.REQUEUE: set[str](),
+        SteeringAction.BUDGET: {"budget_usd"},
+    }
+    action = next((each for each in names if each == body.get("action")), None)
+    if action is None:
+        raise ApiError(400, "invalid", f"action is one of {', '.join(names)}")
+    _refuse_unknown(body, {"action", *names[action]})
+    if action is SteeringAction.BUDGET:
+        budget = _budget(body)
+        if budget is None:
+            raise ApiError(400, "invalid", "the field 'budget_usd' is missing")
+        return Change(action, microusd=budget)
+    if action is SteeringAction.REQUEUE:
+        return Change(action)
+    model = _text(body, "model")
+    if action is not SteeringAction.CONCURRENCY:
+        return Change(action, model)
+    calls = body.get("calls")
+    if not isinstance(calls, int) or isinstance(calls, bool):
+        raise ApiError(400, "invalid", "the field 'calls' is missing or is no whole number")
+    return Change(action, model, calls)
+
+
+# --- requests and responses -----------------------------------------------------------------------
+
+
+def api_routes() -> list[tuple[str, Callable[..., Awaitable[Any]]]]:
+    """Return the patterns of the interface with their views; one address may have two methods."""
+    found = [(route.pattern, _view(route)) for route in ROUTES]
+    return [*found, (f"^{API}/.*$", _unknown)]
+
+
+def _view(route: ApiRoute) -> Callable[..., Awaitable[Any]]:
+    async def view(datasette: Any, request: Any) -> Any:
+        try:
+            if request.method != route.method:
+                message = f"use {route.method}"
+                raise ApiError(405, "method", message)
+            asked = await _authorized(datasette, request, route)
+            status, value = await asyncio.to_thread(route.do, asked)
+        except EdisonError as error:
+            return _error(error)
+        return _json(status, value)
+
+    return view
+
+
+async def _unknown(request: Any) -> Any:
+    del request
+    return _error(ApiError(404, "not_found", "there is no such operation", "see openapi.json"))
+
+
+async def _authorized(datasette: Any, request: Any, route: ApiRoute) -> ApiRequest:
+    settings = settings_of(datasette)
+    if settings is None or settings.actions is None:
+        raise ApiError(403, "read_only", "these pages are read-only", "use edison serve")
+    if not header(request.scope, b"authorization"):
+        raise ApiError(401, "token", "a token is missing", "send it as Authorization: Bearer TOKEN")
+    actor = await authenticate(settings, request.scope)
+    if actor is None:
+        raise ApiError(401, "token", "the token is not valid", "make a new one: edison roles token")
+    wait_s = _limit.wait_s(actor.name)
+    if wait_s:
+        raise ApiError(429, "rate", f"more than {PER_MINUTE} requests a minute", f"wait {wait_s} s")
+    site = await asyncio.to_thread(current_site, settings.root)
+    entity = ", ".join(request.url_vars.values())
+    await asyncio.to_thread(site.admit, actor, route.needs, route.action, entity)
+    body = await _body(request) if route.method == "POST" else {}
+    key = header(request.scope, b"idempotency-key").strip()
+    # A key belongs to a member: another one cannot learn of a run by guessing it.
+    return ApiRequest(site, actor, request.url_vars, body, f"{actor.name}:{key}" if key else "")
+
+
+async def _body(request: Any) -> dict[str, Any]:
+    sent = await request.post_body()
+    if len(sent) > MOST_BYTES:
+        raise ApiError(413, "too_large", f"the body has more than {MOST_BYTES:,} bytes")
+    if not sent:
+        return {}
+    try:
+        value = json.loads(sent)
+    except (ValueError, RecursionError):
+        raise ApiError(400, "invalid", "the body is not JSON") from None
+    if not isinstance(value, dict):
+        raise ApiError(400, "invalid", "the body is not a JSON object")
+    return value
+
+
+def _error(error: EdisonError) -> Any:
+    status = 400
+    if isinstance(error, ApiError):
+        status = error.status
+    elif isinstance(error, RoleError):
+        status = 403
+    elif isinstance(error, BusyError | PlanChanged | CannotStart):
+        status = 409
+    elif error.exit_code == ExitCode.NOT_MEASURED:
+        status = 503
+    code = error.own_code if isinstance(error, ApiError) else error.code
+    told = {"code": code, "message": error.message, "hint": error.hint or ""}
+    return _json(status, {"error": told})
+
+
+def _json(status: int, value: dict[str, Any]) -> Any:
+    headers = {**PAGE_HEADERS, "cache-control": "private, no-store"}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    body = f"{json_text(value)}\n"
+    kind = "application/json; charset=utf-8"
+    return Response(body, status=status, content_type=kind, headers=headers)

@@ -1,0 +1,256 @@
+"""The OpenAPI 3.1 document of the HTTP interface, published as schemas/openapi.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from edison_ci.web.page_context import PREFIX
+
+API = f"{PREFIX}/api/v1"
+MOST_BYTES = 65_536
+"""Most bytes of a body."""
+
+_INTEGER, _TEXT, _FLAG = {"type": "integer"}, {"type": "string"}, {"type": "boolean"}
+_RANGE = {
+    "type": ["object", "null"],
+    "description": "From and to; null if a price is not known.",
+    "properties": {"low": {"type": "number"}, "high": {"type": "number"}},
+}
+
+
+def _or_null(kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": [kind, "null"], **more}
+
+
+def _object(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*required], **more}
+
+
+_BUDGET = {"type": "number", "exclusiveMinimum": 0, "description": "Dollars."}
+_REQUEST = _object(
+    {
+        "id": _INTEGER,
+        "what": {"type": "object", "description": "The change that was asked for."},
+        "by": _TEXT,
+        "asked_at": {**_TEXT, "description": "ISO-8601, UTC."},
+        "taken_at": _or_null("string", description="When the run answered; null while it waits."),
+        "done": _or_null("boolean", description="false: refused; null while it waits."),
+        "said": {**_TEXT, "description": "What changed, or why it was refused."},
+    },
+    "id", "what", "by", "asked_at", "taken_at", "done", "said",
+)  # fmt: skip
+_MODEL = _object(
+    {
+        "name": {**_TEXT, "description": "With its phase, if that is not answering."},
+        "model": {**_TEXT, "description": "Its name in models.yaml, by which it is steered."},
+        "concurrency": _or_null("integer", description="Calls at once; null before the first."),
+        "in_flight": _INTEGER,
+        "done": _INTEGER,
+        "waiting": _INTEGER,
+        "errors": _INTEGER,
+        "paused": _FLAG,
+        "stopped": {**_FLAG, "description": "Whether it was stopped after errors."},
+    },
+    "name", "model", "concurrency", "in_flight", "done", "waiting", "errors", "paused", "stopped",
+)  # fmt: skip
+_STATUSES = (
+    "PENDING", "EXECUTING", "JUDGING", "AGGREGATING", "REFINING", "REVIEWING", "PAUSED",
+    "COMPLETED", "FAILED", "CANCELLED",
+)  # fmt: skip
+_SCHEMAS: dict[str, Any] = {
+    "Error": _object(
+        {
+            "error": _object(
+                {"code": _TEXT, "message": _TEXT, "hint": _TEXT}, "code", "message", "hint"
+            )
+        },
+        "error",
+    ),
+    "Plan": _object(
+        {
+            "experiment": _TEXT,
+            "plan_hash": {**_TEXT, "description": "Sent back to start exactly this plan."},
+            "simulated": _FLAG,
+            "cases": _INTEGER,
+            "cells": _INTEGER,
+            "calls": _object({"to_make": _INTEGER, "reused": _INTEGER}, "to_make", "reused"),
+            "cost_microusd": _RANGE,
+            "budget_microusd": _or_null("integer", description="The most that a run may cost."),
+            "blockers": {
+                "type": "array",
+                "items": _TEXT,
+                "description": "Why it could not be started here.",
+            },
+        },
+        "experiment", "plan_hash", "cases", "cells", "calls", "cost_microusd", "budget_microusd",
+        "blockers",
+    ),
+    "Start": _object(
+        {
+            "plan_hash": {**_TEXT, "minLength": 1, "description": "Of the plan that was read."},
+            "budget_usd": _BUDGET,
+        },
+        "plan_hash",
+        additionalProperties=False,
+    ),
+    "Resume": _object({"budget_usd": _BUDGET}, additionalProperties=False),
+    "Nothing": _object({}, additionalProperties=False),
+    "Change": _object(
+        {
+            "action": {"enum": ["concurrency", "pause", "resume", "requeue", "budget"]},
+            "model": {**_TEXT, "description": "Of concurrency, pause and resume."},
+            "calls": {"type": "integer", "minimum": 1, "maximum": 1000},
+            "budget_usd": _BUDGET,
+        },
+        "action",
+        additionalProperties=False,
+    ),
+    "Run": _object(
+        {
+            "run_id": _TEXT,
+            "experiment": _TEXT,
+            "status": {"enum": [*_STATUSES]},
+            "verdict": _or_null("string"),
+            "stopped_by": _or_null("string"),
+            "moving": {**_FLAG, "description": "Whether a process works on it."},
+            "created_at": _TEXT,
+            "finished_at": _or_null("string"),
+            "done": {**_INTEGER, "description": "Cells that are done."},
+            "total": {**_INTEGER, "description": "Cells that are planned."},
+            "errors": _INTEGER,
+            "models": {"type": "array", "items": _MODEL},
+            "budget": _object(
+                {
+                    "limit_microusd": _or_null("integer"),
+                    "used_microusd": _INTEGER,
+                    "left_microusd": _or_null("integer"),
+                },
+                "limit_microusd", "used_microusd", "left_microusd",
+            ),
+            "steering": {"type": "array", "items": _REQUEST},
+            "answer": {**_REQUEST, "description": "Of the change that was just asked for."},
+        },
+        "run_id", "experiment", "status", "moving", "created_at", "done", "total", "errors",
+        "models", "budget", "steering",
+    ),
+}  # fmt: skip
+
+
+def _content(schema: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+
+
+_ERRORS = {
+    "400": "The request is not valid.",
+    "401": "The token is missing or not valid.",
+    "403": "The role of the token's member is not sufficient.",
+    "404": "There is no such experiment or run.",
+    "409": "It is not possible now: the plan changed, keys are missing, or the run refused it.",
+    "413": f"The body has more than {MOST_BYTES} bytes.",
+    "429": "Too many requests in a minute.",
+}
+
+
+def _operation(
+    name: str, summary: str, status: str, reply: str, *, body: str = ""
+) -> dict[str, Any]:
+    errors = {
+        code: {"description": text, "content": _content("Error")} for code, text in _ERRORS.items()
+    }
+    found: dict[str, Any] = {"operationId": name, "summary": summary}
+    if body == "Start":
+        found["parameters"] = [{"$ref": "#/components/parameters/IdempotencyKey"}]
+    if body:
+        required = body in ("Start", "Change")
+        found["requestBody"] = {"required": required, "content": _content(body)}
+    said = {"description": "Done.", "content": _content(reply)}
+    return {**found, "responses": {status: said, **errors}}
+
+
+def _named(name: str, text: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "description": text, "schema": _TEXT}
+
+
+def document() -> dict[str, Any]:
+    """Return the document."""
+    experiment = [_named("experiment", "Name of an experiment.")]
+    run = [_named("run", "Id of a run, or an experiment for its newest run.")]
+    start = "Start a run of the plan that was read; the same key starts one run"
+    paths = {
+        "/experiments/{experiment}/plan": {
+            "parameters": experiment,
+            "get": _operation("getPlan", "What a run would do and cost", "200", "Plan"),
+        },
+        "/experiments/{experiment}/runs": {
+            "parameters": experiment,
+            "post": _operation("startRun", start, "201", "Run", body="Start"),
+        },
+        "/runs/{run}": {
+            "parameters": run,
+            "get": _operation("getRun", "Status, progress and spend of a run", "200", "Run"),
+        },
+        "/runs/{run}/pause": {
+            "parameters": run,
+            "post": _operation("pauseRun", "Pause a run", "202", "Run", body="Nothing"),
+        },
+        "/runs/{run}/resume": {
+            "parameters": run,
+            "post": _operation("resumeRun", "Resume a run", "202", "Run", body="Resume"),
+        },
+        "/runs/{run}/cancel": {
+            "parameters": run,
+            "post": _operation("cancelRun", "Cancel a run for good", "202", "Run", body="Nothing"),
+        },
+        "/runs/{run}/steer": {
+            "parameters": run,
+            "post": _operation("steerRun", "Change a run", "200", "Run", body="Change"),
+        },
+        "/openapi.json": {
+            "get": {
+                "operationId": "getDocument",
+                "summary": "This document",
+                "responses": {
+                    "200": {
+                        "description": "Done.",
+                        "content": {"application/json": {"schema": {"type": "object"}}},
+                    }
+                },
+            }
+        },
+    }
+    key = {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": True,
+        "description": "Chosen by the sender, new for each start, 1 to 150 characters.",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 150},
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "edison serve",
+            "version": "1",
+            "description": "Plan, start, follow, steer, pause, resume and cancel runs.",
+        },
+        "servers": [{"url": API}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _SCHEMAS,
+            "parameters": {"IdempotencyKey": key},
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of a member: edison roles token.",
+                }
+            },
+        },
+    }
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(document(), indent=2) + "\n", "utf-8")

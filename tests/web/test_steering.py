@@ -1,0 +1,451 @@
+"""Runs started, steered, paused, resumed and cancelled: over HTTP with a token, and on pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import jsonschema
+import pytest
+from playwright.async_api import async_playwright, expect
+
+from edison_ci.operate.accounts import Accounts
+from edison_ci.operate.site import open_site
+from edison_ci.web.api import ROUTES
+from edison_ci.web.openapi import API, MOST_BYTES, document
+from tests.conftest import ROOT
+from tests.loopback.script import rule
+from tests.loopback.server import LoopbackServer
+from tests.opened import opened
+from tests.timing import PATIENCE_S, poll
+from tests.web.test_browser import AXE, chromium
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.conftest import Folder
+
+CASES = 20
+KEY = "k-123456789012"
+EXPERIMENT = """\
+experiment: hello
+objective: Greet every person by name, in one short and friendly sentence.
+prompts: [prompts/hello.md]
+models: [small]
+dataset: datasets/names.jsonl
+checks: [chars: {min: 1}]
+stop: {budget_usd: 0.02}
+"""
+MEMBERS = """\
+members:
+  - {email: ada@example.org, role: owner}
+  - {email: ed@example.org, role: editor}
+  - {email: vi@example.org, role: viewer}
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A served project, its models, and tokens of its members."""
+
+    folder: Folder
+    models: LoopbackServer
+    address: str
+    tokens: dict[str, str]
+    process: subprocess.Popen[str]
+
+    def send(
+        self, who: str, method: str, path: str, body: Any = None, **headers: str
+    ) -> httpx.Response:
+        """Send a request with somebody's token, and hold the reply against the document."""
+        token = {"authorization": f"Bearer {self.tokens[who]}"} if who else {}
+        content = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
+        reply = httpx.request(
+            method,
+            f"{self.address}{API}{path}",
+            headers={**token, **{k.replace("_", "-"): v for k, v in headers.items()}},
+            content=content if method == "POST" else None,
+            timeout=PATIENCE_S,
+        )
+        assert reply.headers["content-type"].startswith("application/json")
+        _validate(method, path, reply)
+        return reply
+
+    def plan_hash(self) -> str:
+        return str(self.send("vi", "GET", "/experiments/hello/plan").json()["plan_hash"])
+
+    def start(self, key: str = "one", who: str = "ed") -> httpx.Response:
+        body = {"plan_hash": self.plan_hash(), "budget_usd": 0.01}
+        return self.send(who, "POST", "/experiments/hello/runs", body, idempotency_key=key)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with opened(self.folder.path / ".edison" / "results.db") as connection:
+            return connection.execute(sql).fetchall()
+
+
+def _validate(method: str, path: str, reply: httpx.Response) -> None:
+    """Fail if a reply is not what the published document says."""
+    parts = path.strip("/").split("/")
+    known = document()["paths"]
+    for template, operations in known.items():
+        names = template.strip("/").split("/")
+        same = len(names) == len(parts) and all(
+            a == b or a.startswith("{") for a, b in zip(names, parts, strict=True)
+        )
+        if same and method.lower() in operations:
+            said = operations[method.lower()]["responses"][str(reply.status_code)]
+            schema = said["content"]["application/json"]["schema"]
+            whole = {**schema, "components": document()["components"]}
+            jsonschema.Draft202012Validator(whole).validate(reply.json())
+            return
+    assert reply.status_code in (404, 405, 411)
+
+
+@contextmanager
+def served(folder: Folder, models: LoopbackServer, *options: str, key: str = KEY) -> Iterator[Site]:
+    accounts = Accounts(open_site(folder.path), cost=(2**4, 8, 1))
+    tokens = {
+        name: accounts.new_token(f"{name}@example.org", label="test", days=None)[1]
+        for name in ("ada", "ed", "vi")
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "edison_ci", "--json", "serve", "--port", "0", *options],
+        cwd=folder.path,
+        env={**os.environ, **({"OWN_KEY": key} if key else {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        text = ""
+        while not text.endswith("\n}\n"):
+            line = process.stdout.readline()
+            assert line, process.stderr.read() if process.stderr else ""
+            text += line
+        address = json.loads(text)["url"].partition("/-/")[0]
+        yield Site(folder, models, address, tokens, process)
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Iterator[LoopbackServer]:
+    with LoopbackServer(ledger=tmp_path / "ledger.jsonl") as server:
+        yield server
+
+
+@pytest.fixture
+def project(mini: Folder, models: LoopbackServer) -> Folder:
+    mini.git("config", "--global", "user.email", "ada@example.org")
+    rows = (f'{{"id": "c{i}", "input": {{"name": "P{i}."}}}}\n' for i in range(CASES))
+    mini.write("datasets/names.jsonl", "".join(rows))
+    mini.write("edison.yaml", f"version: 1\nproject: mini\n{MEMBERS}")
+    mini.write("experiments/hello.yaml", EXPERIMENT)
+    mini.write(
+        "models.yaml",
+        f"small: {{provider: openai_compatible, base_url: '{models.openai_url}', model: small, "
+        "key_env: OWN_KEY, params: {max_tokens: 40}, price: {in: 1, out: 2}, "
+        "limits: {concurrency: 3, attempts: 1}}\n",
+    )
+    keys = f"version: 1\nkeys:\n  - {{env: OWN_KEY, hosts: ['{models.url}']}}\n"
+    mini.write(".edison/trust.yaml", keys)
+    return mini
+
+
+@pytest.fixture
+def site(project: Folder, models: LoopbackServer) -> Iterator[Site]:
+    with served(project, models, "--sign-in") as found:
+        yield found
+
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+def test_the_published_document_is_what_is_served() -> None:
+    published = (ROOT / "schemas" / "openapi.json").read_text("utf-8")
+    assert published == json.dumps(document(), indent=2) + "\n", (
+        "write it: python -m edison_ci.web.openapi schemas/openapi.json"
+    )
+
+
+def test_the_document_has_every_operation_and_no_other() -> None:
+    described = {
+        (method.upper(), path)
+        for path, operations in document()["paths"].items()
+        for method in operations
+        if method != "parameters"
+    }
+    assert described == {(route.method, route.path) for route in ROUTES}
+    ids = [
+        operation["operationId"]
+        for operations in document()["paths"].values()
+        for method, operation in operations.items()
+        if method != "parameters"
+    ]
+    assert len(set(ids)) == len(ids) == len(ROUTES)
+
+
+def test_every_schema_of_the_document_is_valid_and_every_reference_leads_somewhere() -> None:
+    whole = document()
+    for schema in whole["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+    text = json.dumps(whole)
+    for part in text.split('"$ref": "')[1:]:
+        found: Any = whole
+        for step in part.partition('"')[0].removeprefix("#/").split("/"):
+            found = found[step]
+        assert found
+
+
+# --- who may do what ------------------------------------------------------------------------------
+
+
+def test_a_token_is_needed_and_its_role_counts(site: Site) -> None:
+    refused = site.send("", "GET", "/experiments/hello/plan")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "token")
+    cookie = site.send("", "GET", "/experiments/hello/plan", cookie="edison_session=x")
+    assert cookie.status_code == 401
+    wrong = httpx.get(
+        f"{site.address}{API}/runs/hello", headers={"authorization": "Bearer edison_token_x"}
+    )
+    assert wrong.status_code == 401
+    plan = site.send("vi", "GET", "/experiments/hello/plan").json()
+    assert (plan["cells"], plan["calls"]["to_make"]) == (CASES, CASES)
+    assert plan["budget_microusd"] == 20_000
+    denied = site.start(who="vi")
+    assert (denied.status_code, denied.json()["error"]["code"]) == (403, "role")
+    assert site.rows("select count(*) from run") == [(0,)]
+    assert ("refused: start run", "vi@example.org", "web") in site.rows(
+        "select action, actor, known_by from audit"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{", 400, "the body is not JSON"),
+        (b"[]", 400, "not a JSON object"),
+        (b"{}", 400, "'plan_hash' is missing"),
+        ({"plan_hash": "0" * 64}, 409, "the plan of hello has changed since it was shown"),
+        ({"plan_hash": "x", "more": 1}, 400, "unknown field 'more'"),
+        ({"plan_hash": "x", "budget_usd": -1}, 400, "budget_usd is more than 0"),
+        ({"plan_hash": "x", "budget_usd": True}, 400, "budget_usd is more than 0"),
+        (b'{"plan_hash": "' + b"x" * MOST_BYTES + b'"}', 413, "more than 65,536 bytes"),
+    ],
+)
+def test_a_wrong_start_is_refused_and_starts_nothing(
+    site: Site, body: Any, status: int, said: str
+) -> None:
+    reply = site.send("ed", "POST", "/experiments/hello/runs", body, idempotency_key="k")
+    assert reply.status_code == status
+    assert said in reply.json()["error"]["message"]
+    assert site.rows("select count(*) from run") == [(0,)]
+    assert site.models.chats == 0
+
+
+def test_an_unknown_address_method_or_key_is_told(site: Site) -> None:
+    assert site.send("ed", "GET", "/nothing").status_code == 404
+    assert site.send("ed", "GET", "/runs/20260101T000000-abcdef").status_code == 404
+    assert site.send("ed", "GET", "/experiments/nobody/plan").status_code == 404
+    assert site.send("ed", "POST", "/runs/hello").status_code == 405
+    assert site.send("ed", "DELETE", "/runs/hello").json()["error"]["code"] == "refused"
+    body = {"plan_hash": site.plan_hash()}
+    missing = site.send("ed", "POST", "/experiments/hello/runs", body)
+    assert missing.json()["error"]["code"] == "key_missing"
+
+
+# --- a run over HTTP ------------------------------------------------------------------------------
+
+
+def test_a_run_is_started_once_steered_paused_resumed_and_ends(site: Site) -> None:
+    held = threading.Event()
+    site.models.script = [rule(until=held)]
+    begun = site.start()
+    assert begun.status_code == 201, begun.text
+    run_id = begun.json()["run_id"]
+    poll("3 calls at once", lambda: site.models.in_flight == 3)
+    again = site.start()
+    assert (again.status_code, again.json()["run_id"]) == (201, run_id)
+    assert site.rows("select id, trigger from run") == [(run_id, "api")]
+    other = site.send(
+        "ed", "POST", "/experiments/hello/runs", {"plan_hash": "x"}, idempotency_key="one"
+    )
+    assert "used for another start" in other.json()["error"]["message"]
+
+    change = {"action": "concurrency", "model": "small", "calls": 7}
+    done = site.send("ed", "POST", f"/runs/{run_id}/steer", change)
+    assert done.status_code == 200, done.text
+    assert done.json()["answer"]["said"] == "small makes 7 calls at once, before 3"
+    poll("7 calls at once", lambda: site.models.in_flight == 7)
+    state = site.send("vi", "GET", f"/runs/{run_id}").json()
+    assert (state["status"], state["moving"]) == ("EXECUTING", True)
+    assert state["budget"]["limit_microusd"] == 10_000
+    change["model"] = "nobody"
+    refused = site.send("ed", "POST", f"/runs/{run_id}/steer", change)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "refused")
+    above = {"action": "budget", "budget_usd": 5}
+    refused = site.send("ed", "POST", f"/runs/{run_id}/steer", above)
+    assert "stop.budget_usd allows" in refused.json()["error"]["message"]
+
+    assert site.send("vi", "POST", f"/runs/{run_id}/pause").status_code == 403
+    assert site.send("ed", "POST", f"/runs/{run_id}/pause").status_code == 202
+    path = f"/runs/{run_id}"
+    poll("the pause", lambda: site.rows("select status from run") == [("PAUSED",)])
+    held.set()
+    assert site.send("ed", "POST", f"{path}/steer", change).status_code == 400
+    assert site.send("ed", "POST", f"{path}/resume").status_code == 202
+    poll("the end", lambda: site.rows("select status from run") == [("COMPLETED",)])
+    assert site.send("vi", "GET", path).json()["done"] == CASES
+    assert site.send("ed", "POST", f"{path}/cancel").status_code == 400
+    audited = site.rows("select action, actor, known_by, run_id from audit order by seq")
+    mine = [action for action, actor, _, of in audited if (actor, of) == ("ed@example.org", run_id)]
+    assert mine == ["start run", *["steer"] * 3, "pause run", "resume run"]
+    assert {known for _, actor, known, _ in audited if actor == "ed@example.org"} == {"web"}
+
+
+def test_many_starts_with_one_key_at_once_start_one_run(site: Site) -> None:
+    body = {"plan_hash": site.plan_hash()}
+    replies: list[httpx.Response] = []
+
+    def send() -> None:
+        path = "/experiments/hello/runs"
+        replies.append(site.send("ed", "POST", path, body, idempotency_key="same"))
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    ((run_id,),) = site.rows("select id from run")
+    assert [reply.json().get("run_id") for reply in replies] == [run_id] * 3
+
+
+def test_a_run_goes_on_when_the_server_is_killed(site: Site) -> None:
+    held = threading.Event()
+    site.models.script = [rule(until=held)]
+    run_id = site.start().json()["run_id"]
+    poll("3 calls at once", lambda: site.models.in_flight == 3)
+    site.process.send_signal(signal.SIGKILL)
+    site.process.wait(PATIENCE_S)
+    held.set()
+    poll("the end", lambda: site.rows("select status from run") == [("COMPLETED",)])
+    assert site.rows("select run_id, count(*) from cell group by run_id") == [(run_id, CASES)]
+
+
+def test_a_server_without_the_keys_starts_nothing_and_names_them(
+    project: Folder, models: LoopbackServer
+) -> None:
+    with served(project, models, key="") as site:
+        reply = site.start()
+        assert (reply.status_code, reply.json()["error"]["code"]) == (409, "cannot_start")
+        assert "OWN_KEY" in reply.json()["error"]["message"]
+        assert site.rows("select count(*) from start_request") == [(0,)]
+
+
+# --- the pages ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_an_editor_starts_steers_and_cancels_a_run_on_the_pages(
+    project: Folder, models: LoopbackServer, scripts: bool
+) -> None:
+    held = threading.Event()
+    models.script = [rule(until=held)]
+    wrong: list[str] = []
+    with served(project, models) as site:
+        async with async_playwright() as play:
+            browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            context = await browser.new_context(
+                base_url=site.address,
+                java_script_enabled=scripts,
+                viewport={"width": 390, "height": 900},
+            )
+            context.set_default_timeout(1000 * PATIENCE_S)
+            page = await context.new_page()
+            page.on("console", lambda said: wrong.append(said.text))
+            await page.goto("/-/edison/experiment/hello")
+            await page.get_by_role("link", name="See its plan and start it").click()
+            await expect(page.get_by_text("Calls to make")).to_be_visible()
+            await expect(page.get_by_text(f"{CASES} cases")).to_be_visible()
+            if scripts:
+                await _check(page)
+            await page.get_by_label("Budget in dollars").fill("0.01")
+            await page.get_by_role("button", name="Start the run").click()
+            await page.wait_for_url("**/run/*")
+            poll("3 calls at once", lambda: models.in_flight == 3)
+            await page.get_by_role("link", name="Steer, pause or cancel").click()
+            await page.get_by_role("spinbutton", name="Calls at once of small").fill("6")
+            await page.get_by_role("button", name="Set").click()
+            await expect(page.get_by_role("status")).to_contain_text(
+                "Done: small makes 6 calls at once, before 3"
+            )
+            poll("6 calls at once", lambda: models.in_flight == 6)
+            await page.get_by_role("button", name="Pause small").click()
+            await expect(page.get_by_role("status")).to_contain_text("small is paused")
+            await page.get_by_role("button", name="Go on small").click()
+            await expect(page.get_by_role("status")).to_contain_text("small goes on")
+            if scripts:
+                await _check(page)
+            await expect(page.get_by_text(f"0 of {CASES} cells are done, for $")).to_be_visible()
+            await page.get_by_role("button", name="Cancel the run for good").click()
+            poll("the end", lambda: site.rows("select status from run") == [("CANCELLED",)])
+            await page.reload()
+            await expect(page.get_by_text("The run has ended")).to_be_visible()
+            await browser.close()
+        held.set()
+        assert site.rows("select trigger from run") == [("page",)]
+        actions = [row[0] for row in site.rows("select action from audit order by seq")]
+        assert [each for each in actions if each in _ACTIONS] == [
+            "start run",
+            "steer",
+            "steer",
+            "steer",
+            "cancel run",
+        ]
+    assert wrong == []
+
+
+_ACTIONS = ("start run", "steer", "cancel run", "pause run")
+
+
+async def _check(page: Any) -> None:
+    """Find nothing that is too wide, or serious for axe."""
+    assert not await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+    await page.evaluate(AXE.read_text(encoding="utf-8"))
+    result = await page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa']})")
+    bad = [r["id"] for r in result["violations"] if r["impact"] in ("serious", "critical")]
+    assert bad == []
+
+
+def test_a_form_of_another_site_or_without_its_token_starts_nothing(
+    project: Folder, models: LoopbackServer
+) -> None:
+    with served(project, models) as site:
+        address = f"{site.address}/-/edison/experiment/hello/start"
+        form = {"plan_hash": site.plan_hash(), "key": "k"}
+        for headers in ({"origin": "https://evil.example"}, {"cookie": "ds_csrftoken=x"}):
+            assert httpx.post(address, data=form, headers=headers).status_code == 403
+        assert site.rows("select count(*) from run") == [(0,)]
+
+
+def test_a_plan_that_changed_since_it_was_shown_is_not_started(
+    project: Folder, models: LoopbackServer
+) -> None:
+    with served(project, models) as site:
+        shown = site.plan_hash()
+        project.write("datasets/names.jsonl", '{"id": "c0", "input": {"name": "Z."}}\n')
+        body = {"plan_hash": shown}
+        reply = site.send("ed", "POST", "/experiments/hello/runs", body, idempotency_key="k")
+        assert (reply.status_code, reply.json()["error"]["code"]) == (409, "plan_changed")
+        assert models.chats == 0
