@@ -161,12 +161,13 @@ def _become(root: Path, words: list[str]) -> NoReturn:
 
 def _schedule(root: Path, clock: Clock, log: Path) -> NoReturn:
     """Be a scheduler until killed; note the memory of this process at each look."""
+    parent = os.getppid()
     os.setsid()
     _silence()
     scheduler = Scheduler(root, clock=clock, launch=Forked)
     page = os.sysconf("SC_PAGE_SIZE") // 1024
     with log.open("a", encoding="utf-8") as memory:
-        while True:
+        while os.getppid() == parent:  # it does not outlive a soak that is stopped
             scheduler.look()
             site = replace(open_site(root), clock=clock)
             run_due(site, duties_of(site), clock())
@@ -174,6 +175,7 @@ def _schedule(root: Path, clock: Clock, log: Path) -> NoReturn:
             memory.write(f"{resident}\n")
             memory.flush()
             time.sleep(0.05)
+    os._exit(0)
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
