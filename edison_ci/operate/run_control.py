@@ -77,7 +77,9 @@ class RunControl:
         final = (RunStatus.COMPLETED, RunStatus.CANCELLED, aim)
         if run.status in final or (aim is RunStatus.PAUSED and run.status is RunStatus.FAILED):
             raise UsageError(f"run {run.id} is {run.status} already", hint="see: edison status")
-        site, lives = self.site, current_run(self.site, run).moving
+        site, seen = self.site, current_run(self.site, run)
+        # A run in REVIEWING waits for a person: no process would take the request.
+        lives = seen.moving and seen.status is not RunStatus.REVIEWING
         entry = replace(site.entry(self.actor, f"{asked} run", f"run {run.id}"), run_id=run.id)
         with Writer(site.results) as writer:
             writer.submit(lambda connection: add_audit(connection, entry)).result()

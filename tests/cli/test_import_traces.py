@@ -64,8 +64,9 @@ def test_written_cases_run_and_are_not_added_twice(edison: Edison, project: Fold
     again = imported(edison, project, "--write")
     assert (again["written"], again["new"], again["duplicates"]) == (False, 0, 3)
     assert project.read(DATASET) == text
-    (row,) = json.loads(edison(project, "admin", "audit", "--json").out)["rows"]
-    assert (row["action"], row["after"]["new"]) == ("import traces", 2)
+    rows = json.loads(edison(project, "admin", "audit", "--json").out)["rows"]
+    (row,) = (each for each in rows if each["action"] == "import traces")
+    assert row["after"]["new"] == 2
     assert "Cy" not in json.dumps(row), "the audit log has no texts"
 
 

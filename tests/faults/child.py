@@ -190,7 +190,9 @@ class TrappedWriter(Writer):
 
     def enqueue(self, operation: Operation[Any], done: Done, *, within_s: float = 0.0) -> None:
         act = operation.act if isinstance(operation, OnTotals) else operation
-        kind = act.__qualname__.partition(".")[0]
+        # A change of status is written with what people are told of it.
+        moves = isinstance(act, partial)
+        kind = "move_run" if moves else act.__qualname__.partition(".")[0]
 
         def trapped(connection: sqlite3.Connection, *totals: Totals) -> Any:
             inner = cast("TrappedConnection", connection).of(kind)

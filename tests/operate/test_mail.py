@@ -20,6 +20,7 @@ from edison_ci.operate.webhooks import TIMEOUT_S
 from tests.operate.mailbox import Certificate, Mailbox, mailbox, make_certificate
 from tests.operate.receiver import Receiver, receiving
 from tests.operate.test_notifications import Town
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +182,7 @@ def test_a_server_that_hangs_or_dribbles_is_cut_off(
         def dribble() -> None:
             connection, _ = server.accept()
             with connection:
-                while not stop.wait(0.1):
+                while not stop.wait(PATIENCE_S / 6_000):
                     try:
                         connection.sendall(greeting[:1])
                     except OSError:

@@ -35,6 +35,7 @@ from edison_ci.store.database import open_database, open_for_change
 from edison_ci.store.outbox import count_notifications
 from tests.opened import opened
 from tests.operate.receiver import Receiver, receiving
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -248,7 +249,7 @@ def test_a_server_that_hangs_delays_nobody_else(
     monkeypatch.setattr(webhooks, "TIMEOUT_S", 1.0)
 
     def hang(_: BaseHTTPRequestHandler) -> bool:
-        return town.server.released.wait(60)
+        return town.server.released.wait(PATIENCE_S)
 
     with receiving() as good:
         town.server.behave = hang
@@ -260,7 +261,7 @@ def test_a_server_that_hangs_delays_nobody_else(
 
 
 def test_a_run_waits_no_longer_than_it_wants(town: Town) -> None:
-    town.server.behave = lambda _: town.server.released.wait(60)
+    town.server.behave = lambda _: town.server.released.wait(PATIENCE_S)
     town.tell()
     begun = time.monotonic()
     assert town.deliver(seconds=0.2) == Delivery()
