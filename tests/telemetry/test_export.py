@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from edison_ci.telemetry import conventions as names
 from edison_ci.telemetry.export import exporting, is_configured
 from edison_ci.telemetry.spans import CellSpan, call_span, cell_span, is_recording, run_span
 from tests.telemetry.collector import Collector, attributes, collecting
+from tests.timing import poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -283,8 +285,12 @@ def test_the_wait_at_the_end_is_bounded(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("edison_ci.telemetry.export._FLUSH_S", 0.05)
+    before = set(threading.enumerate())
     collector.hangs = True
     with exporting(), run_span("R", "hello", "cli"):
         pass
     assert not is_recording(), "it came back while the collector was still hanging"
     assert not collector.released.is_set()
+    collector.hangs = False
+    collector.released.set()
+    poll("its threads end", lambda: not set(threading.enumerate()) - before)
