@@ -44,11 +44,15 @@ async def test_every_request_we_can_send_is_one_that_github_describes(
         open_pull(server)
         pull = server.state.pulls[1]
         pull.diff_lines = {"README.md": {1, 2, 3}}
+        server.grants[TOKEN].permissions["issues"] = "write"
         async with GitHub(server.address(), timing=clock.timing) as github:
             made = await github.create_comment(1, "hello")
             await github.update_comment(made.id, "hello again")
             await github.comments(1)
             await github.delete_comment(made.id)
+            issue = await github.create_issue("Score fell", "by 12 points")
+            assert issue in await github.open_issues()
+            await github.close_issue(issue.number)
             await github.changed_files(1)
             await github.reviews.create(1, decision=ReviewDecision.APPROVE, commit=pull.head_sha)
             lines = [SuggestedLines("README.md", 1, 3, "x"), SuggestedLines("README.md", 1, 1, "y")]
