@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from edison_ci.plan.estimate import Load
     from edison_ci.plan.plan import Plan
 
+_REFRESH_S = 1
+
 
 def _project(context: PageContext, action: str) -> Project:
     """Return the project, if the visitor may run experiments here."""
@@ -97,6 +99,8 @@ def steer(context: PageContext) -> Page:
         },
         crumbs=crumbs_of(context, run, Crumb(f"run {run.id}", context.links.to("run", run.id))),
         area="home",
+        # The first report of a run comes with its first calls, often after the page.
+        refresh_s=_REFRESH_S if run.moving and not state.models else None,
     )
 
 
