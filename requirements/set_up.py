@@ -128,7 +128,8 @@ def _pages() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         _pip_install(lock, "--target", str(folder))
         (folder / ".set-up").write_text(_fingerprint(lock))
-    _command("Chromium", "looking for Chromium", [REQUIREMENTS / "chromium.sh"], ROOT)
+    said = "looking for Chromium and systemd-analyze"
+    _command("Debian", said, [REQUIREMENTS / "debian.sh"], ROOT)
 
 
 STEPS: dict[str, Callable[[], None]] = {"run": _run, "dev": _dev, "node": _node, "pages": _pages}
