@@ -15,13 +15,13 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.language import language_of
 from edison_ci.config import requirements
 from edison_ci.config.experiment import DataLimits, DatasetEntry
+from edison_ci.documents.files import OverlayTree
 from edison_ci.errors import UsageError
 from edison_ci.execute.outputs import ImportedAnswers, imported_variant
 from edison_ci.execute.run_options import RunTarget, refuse_missing
 from edison_ci.importing.production import MODEL, dataset_rows
 from edison_ci.operate.sessions import run_outside_loop
 from edison_ci.records import plain_text
-from edison_ci.refine.candidate import OverlayTree
 from edison_ci.store.runs import PRODUCTION
 
 if TYPE_CHECKING:

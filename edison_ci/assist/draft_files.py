@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
 from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import read, replace_file
+from edison_ci.documents.files import OverlayTree, read, replace_file
 from edison_ci.errors import ConfigError, Severity
 from edison_ci.operate.site import Role, Site
-from edison_ci.refine.candidate import OverlayTree
 from edison_ci.refine.patch import diff_of
 from edison_ci.store.audit import write_audit
 

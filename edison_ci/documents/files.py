@@ -9,12 +9,14 @@ bytes.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 import uuid
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 
@@ -185,3 +187,32 @@ class WorkingTree:
 def _unreadable(path: str, error: OSError) -> Fault:
     message = f"{path} cannot be read: {error.strerror}"
     return Fault("unreadable", message, "check its links and permissions")
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayTree:
+    """A tree in which one file has another content: a text, bytes, or those of a copy."""
+
+    tree: Tree
+    path: str
+    content: str | bytes | Path
+
+    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
+        """Open a file; the changed one with its new content."""
+        if inside(path) != inside(self.path):
+            return self.tree.open(path, max_bytes=max_bytes)
+        if isinstance(self.content, Path):
+            return self.content.open("rb")
+        if isinstance(self.content, bytes):
+            return io.BytesIO(self.content)
+        return io.BytesIO(self.content.encode("utf-8", "surrogatepass"))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, with that of the changed file."""
+        found = self.tree.names(folder)
+        parent, _, name = inside(self.path).rpartition("/")
+        return sorted({*found, name}) if folder.strip("./") == parent else found
+
+    def exists(self, path: str) -> bool:
+        """Whether a path exists."""
+        return path == self.path or self.tree.exists(path)

@@ -9,29 +9,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import datetime as dt
 import json
 import logging
 import math
-import shutil
 import signal
 import uuid
 from contextlib import AsyncExitStack, ExitStack, suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import Price
-from edison_ci.config.prices import PriceTable
 from edison_ci.decide.conclusion import GateQuestion, conclude
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
+from edison_ci.execute.planned_files import (
+    PlannedPrices,
+    changed_places,
+    commit_of,
+    copy_datasets,
+    plan_snapshot,
+    repriced_models,
+)
 from edison_ci.execute.progress import (
     THE_RUN,
     ProgressReporter,
@@ -48,10 +52,8 @@ from edison_ci.execute.run_options import (
 )
 from edison_ci.execute.runner import Pairing, Runner, RunWork
 from edison_ci.execute.steering import RunBudgets, RunSteering
-from edison_ci.git.repository import Repository
 from edison_ci.judges.approval import JudgeApproval
 from edison_ci.numeric import exceeds, fixed
-from edison_ci.plan.fingerprint import describe
 from edison_ci.plan.interim_analysis import interim_kind
 from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
@@ -74,7 +76,6 @@ from edison_ci.store.ledger import booked, phase_costs, reclaim
 from edison_ci.store.liveness import (
     ProcessLock,
     experiment_lock,
-    explain_write_errors,
     requested_control,
 )
 from edison_ci.store.runs import NewRun, find_run, move_run, start_run
@@ -90,7 +91,7 @@ from edison_ci.telemetry.spans import run_span
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
@@ -106,128 +107,6 @@ if TYPE_CHECKING:
     from edison_ci.store.runs import Run
 
     Ask = Callable[[InterimAnalysis | None], Conclusion | None]
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from edison_ci.documents.files import Tree
-
-
-# A run is resumed only with the files that it was planned with. Prices are the exception: they
-# change what the next call costs, not what it answers.
-_PRICE = "the price of "
-
-
-def plan_snapshot(
-    project: Project,
-    sides: Mapping[Side, Experiment],
-    options: RunOptions,
-    against: BaseReference | None,
-) -> str:
-    """Return everything that a run depends on, as JSON that is stored with it."""
-    snapshot: dict[str, Any] = {}
-    for side, experiment in sides.items():
-        mark = "" if side == Side.HEAD else f"{side}: "
-        found = describe(project, options.selection.narrow(experiment))
-        snapshot.update({f"{mark}{place}": value for place, value in found.items()})
-    chosen = {
-        "selection": options.selection.as_json(),
-        "reuse": options.reuse,
-        "allow_code": options.allow_code,
-        "batch": options.batch,
-        "regrade": options.regrade,
-        "outputs": options.outputs,
-        "budget_microusd": options.budget_microusd,
-        "against": against.as_json() if against is not None else None,
-        "doubts": [[*doubt] for doubt in options.doubts],
-        "push": options.push,
-        "outside": sorted(options.selection.narrow(sides[Side.HEAD]).outside),
-    }
-    return json.dumps({**snapshot, "command line": chosen}, sort_keys=True, default=str)
-
-
-def changed_places(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the keys of two snapshots whose values differ."""
-    return [key for key in {**now, **before} if before.get(key) != now.get(key)]
-
-
-def repriced_models(changed: Iterable[str]) -> list[str]:
-    """Return the models whose price changed; none if anything else changed as well."""
-    names = list(changed)
-    only = all(name.startswith(_PRICE) for name in names)
-    return [name.removeprefix(_PRICE) for name in names] if only else []
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedPrices(PriceTable):
-    """The prices with which a run was planned."""
-
-    snapshot: Mapping[str, Any] = field(default_factory=dict)
-
-    def price_of(self, model: Model) -> Price | None:
-        """Return the price of a model at that time."""
-        kept = self.snapshot.get(f"{_PRICE}{model.name}")
-        if not isinstance(kept, dict):
-            return None
-        return Price.model_validate(kept)
-
-
-# Everything else is in memory once a project is loaded; datasets are read case by case, once for
-# each model. So a run reads copies of them, made before it plans.
-@dataclass(frozen=True, slots=True)
-class _OverlaidTree:
-    """A tree some of whose files are read from copies."""
-
-    tree: Tree
-    copies: dict[str, Path]
-
-    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
-        """Open the copy of a file, if there is one."""
-        copy = self.copies.get(path)
-        return self.tree.open(path, max_bytes=max_bytes) if copy is None else copy.open("rb")
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
-        return self.tree.names(folder)
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or folder of that path."""
-        return self.tree.exists(path)
-
-
-@contextlib.contextmanager
-def copy_datasets(project: Project, experiment: Experiment, folder: Path) -> Iterator[Project]:
-    """Yield the project with copies of the experiment's datasets, so that edits do not matter.
-
-    What a killed process left in the folder is removed first; no other process uses it.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        copies: dict[str, Path] = {}
-        with explain_write_errors(folder):
-            folder.mkdir(parents=True)
-            for number, entry in enumerate(experiment.file.data):
-                copy = copies[entry.path] = folder / f"{number}-{entry.path.rpartition('/')[2]}"
-                with project.tree.open(entry.path) as source, copy.open("wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
-        yield dataclasses.replace(project, tree=_OverlaidTree(project.tree, copies))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-_SHARED = ("edison.yaml", "quarantine.yaml", ".edison/prices.json")
-"""Files of a project that every experiment depends on, besides the models."""
-
-
-def commit_of(project: Project, experiment: Experiment) -> str | None:
-    """Return HEAD if no file that the experiment depends on differs from it, else None."""
-    repository = Repository.find(project.root)
-    head = repository.head() if repository is not None else None
-    if repository is None or head is None:
-        return None
-    folder = project.root.resolve().relative_to(repository.root).as_posix()
-    prefix = "" if folder == "." else f"{folder}/"
-    named = {*project.files_of(experiment), *_SHARED, project.file.paths.models}
-    return None if repository.changed_paths(head) & {prefix + path for path in named} else head
 
 
 GRACE_S = 5.0
@@ -655,19 +534,13 @@ class Session:
             if state.resumed is not None:
                 add_earlier_sessions(progress, cells, state.reader, state.run_id)
             stack.push_async_callback(clients.close)
-            grader = self._context.grading(state.project, self._experiment, clients)
-            runner = Runner(state.run_id, state.writer, grader, progress)
             alert_at = self._experiment.file.stop.alert_at
             reporter = ProgressReporter(
                 self._context, clients.budget, state.reader, alert_at=alert_at
             )
             reporter.client_states = clients.states
-            runner.on_progress, runner.on_stop = reporter.update, clients.drain
-            runner.on_trial = clients.batches.ask_singly
-            if state.resumed is not None:
-                runner.done_before = state.reader
-            if Side.BASE in self._sides:
-                runner.pairing = self._pairing(state)
+            runner = self._runner(state, clients, progress)
+            runner.on_progress = reporter.update
             runner.head_to_head = HeadToHead.of(state.run_id, cells, clients, state.reader)
             answers = partial(self._answers, state, clients)
             ask = self._gates.ask(state, cells, now=self._now)
@@ -708,6 +581,16 @@ class Session:
         self._find_sufficient_budget(state, progress, budgets.limits(budgets.microusd))
         known = interims.conclusion if interims is not None else None
         return await self._conclude(state, reporter, progress, lambda: known or ask(None))
+
+    def _runner(self, state: _RunState, clients: ClientPool, progress: Progress) -> Runner:
+        grader = self._context.grading(state.project, self._experiment, clients)
+        runner = Runner(state.run_id, state.writer, grader, progress)
+        runner.on_stop, runner.on_trial = clients.drain, clients.batches.ask_singly
+        if state.resumed is not None:
+            runner.done_before = state.reader
+        if Side.BASE in self._sides:
+            runner.pairing = self._pairing(state)
+        return runner
 
     def _find_sufficient_budget(
         self, state: _RunState, progress: Progress, caps: Sequence[SpendingCap]

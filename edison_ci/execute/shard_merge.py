@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import IncompleteRun, UsageError
+from edison_ci.execute.planned_files import changed_places
 from edison_ci.execute.progress import Progress, ProgressReporter
 from edison_ci.execute.regrade import cell_name
 from edison_ci.execute.run_options import RunOptions, RunOutcome, allow_code, options_of
 from edison_ci.execute.runner import RunWork, id_of_cell
-from edison_ci.execute.session import Session, _RunState, changed_places
+from edison_ci.execute.session import Session, _RunState
 from edison_ci.plan.selection import Shard, parse_shard, shard_of
 from edison_ci.records import RunStatus, Side
 from edison_ci.results.snapshot import snapshot_of

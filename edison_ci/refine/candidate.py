@@ -7,8 +7,7 @@ written.
 from __future__ import annotations
 
 import dataclasses
-import io
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from edison_ci.config.experiment import Refine
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.documents.files import Tree
     from edison_ci.refine.patch import Patch
     from edison_ci.store.suggestions import Guardrail
 
@@ -147,33 +145,6 @@ def with_prompt(experiment: Experiment, *prompts: Prompt) -> Experiment:
 # --- the change -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class OverlayTree:
-    """A tree in which one file has another text."""
-
-    tree: Tree
-    path: str
-    text: str | bytes
-
-    def open(self, path: str, *, max_bytes: int | None = None) -> BinaryIO:
-        """Open a file; the changed one with its new text."""
-        if files.inside(path) != files.inside(self.path):
-            return self.tree.open(path, max_bytes=max_bytes)
-        if isinstance(self.text, bytes):
-            return io.BytesIO(self.text)
-        return io.BytesIO(self.text.encode("utf-8", "surrogatepass"))
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, with that of the changed file."""
-        found = self.tree.names(folder)
-        parent, _, name = files.inside(self.path).rpartition("/")
-        return sorted({*found, name}) if folder.strip("./") == parent else found
-
-    def exists(self, path: str) -> bool:
-        """Whether a path exists."""
-        return path == self.path or self.tree.exists(path)
-
-
 def change_of(target: RefineTarget, diff: str) -> Change:
     """Apply a diff to the prompt; raises PatchRefused."""
     patch = parse_patch(diff, target.prompt.path)
@@ -190,7 +161,7 @@ def experiment_with(
 ) -> tuple[Experiment | None, tuple[Problem, ...]]:
     """Return the experiment with another text of the prompt, or why the project is then invalid."""
     path = target.prompt.path
-    tree = OverlayTree(target.project.tree, path, text)
+    tree = files.OverlayTree(target.project.tree, path, text)
     try:
         project, problems = inspect_project(tree, root=target.project.root)
     except Fault as fault:

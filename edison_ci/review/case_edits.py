@@ -17,13 +17,12 @@ from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import only_errors
 from edison_ci.documents.dataset_text import new_dataset_text, read_dataset_text
 from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import read, replace_file
+from edison_ci.documents.files import OverlayTree, read, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_edit import with_listed
 from edison_ci.errors import ConfigError, Location, UsageError
 from edison_ci.operate.site import Role, Site
-from edison_ci.refine.candidate import OverlayTree
 from edison_ci.refine.patch import diff_of
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.audit import write_audit

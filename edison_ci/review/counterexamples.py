@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import CaseFeed
+from edison_ci.documents.files import OverlayTree
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location, UsageError
-from edison_ci.refine.candidate import OverlayTree
 from edison_ci.review.case_edits import add_rows, open_file
 from edison_ci.review.drafts import ChangeText, checked_note, propose_file
 

@@ -174,12 +174,11 @@ def _named(name: str, text: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "description": text, "schema": _TEXT}
 
 
-def document() -> dict[str, Any]:
-    """Return the document."""
+def _paths() -> dict[str, Any]:
     experiment = [_named("experiment", "Name of an experiment.")]
     run = [_named("run", "Id of a run, or an experiment for its newest run.")]
     start = "Start a run of the plan that was read; the same key starts one run"
-    paths = {
+    return {
         "/experiments/{experiment}/plan": {
             "parameters": experiment,
             "get": _operation("getPlan", "What a run would do and cost", "200", "Plan"),
@@ -221,6 +220,10 @@ def document() -> dict[str, Any]:
             }
         },
     }
+
+
+def document() -> dict[str, Any]:
+    """Return the document."""
     key = {
         "name": "Idempotency-Key",
         "in": "header",
@@ -237,7 +240,7 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": API}],
         "security": [{"token": []}],
-        "paths": paths,
+        "paths": _paths(),
         "components": {
             "schemas": _SCHEMAS,
             "parameters": {"IdempotencyKey": key},

@@ -86,6 +86,18 @@ def command(project: Folder, *argv: str) -> subprocess.Popen[str]:
     )
 
 
+def held_run(
+    project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
+) -> tuple[subprocess.Popen[str], threading.Event]:
+    """Start a run whose calls are held until the event is set; return when 4 are on their way."""
+    held = threading.Event()
+    server.script = [rule(until=held)]
+    running = command(project, "run", "--model", "small")
+    started.append(running)
+    poll("4 calls at once", lambda: server.in_flight == 4)
+    return running, held
+
+
 def ended(project: Folder, *argv: str) -> subprocess.CompletedProcess[str]:
     process = command(project, *argv)
     out, err = process.communicate(timeout=PATIENCE_S)
@@ -178,11 +190,7 @@ def test_a_paused_model_gets_no_calls_while_another_goes_on(
 def test_a_paused_run_can_be_paused_and_resumed_without_paused_models(
     project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
 ) -> None:
-    held = threading.Event()
-    server.script = [rule(until=held)]
-    running = command(project, "run", "--model", "small")
-    started.append(running)
-    poll("4 calls at once", lambda: server.in_flight == 4)
+    running, held = held_run(project, server, started)
     assert steer(project, "--pause", "small").returncode == 0
     held.set()
     poll("0 calls at once", lambda: server.in_flight == 0)
@@ -199,10 +207,7 @@ def test_a_paused_run_can_be_paused_and_resumed_without_paused_models(
 def test_what_is_refused_has_a_reason_and_changes_nothing(
     project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
 ) -> None:
-    held = threading.Event()
-    server.script = [rule(until=held)]
-    started.append(command(project, "run", "--model", "small"))
-    poll("4 calls at once", lambda: server.in_flight == 4)
+    _, held = held_run(project, server, started)
     done = steer(
         project, "--concurrency", "smal=5", "--concurrency", "small=0", "--resume", "small"
     )
@@ -230,11 +235,7 @@ def test_what_is_refused_has_a_reason_and_changes_nothing(
 def test_a_run_that_is_killed_before_it_answers_changes_nothing(
     project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
 ) -> None:
-    held = threading.Event()
-    server.script = [rule(until=held)]
-    running = command(project, "run", "--model", "small")
-    started.append(running)
-    poll("4 calls at once", lambda: server.in_flight == 4)
+    running, held = held_run(project, server, started)
     running.send_signal(signal.SIGSTOP)  # it is alive, and does not answer
     asking = command(project, "runs", "steer", "hello", "--concurrency", "small=9")
     started.append(asking)
@@ -253,11 +254,7 @@ def test_a_run_that_is_killed_before_it_answers_changes_nothing(
 def test_a_request_that_a_dead_run_left_is_not_taken_when_it_is_resumed(
     project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
 ) -> None:
-    held = threading.Event()
-    server.script = [rule(until=held)]
-    running = command(project, "run", "--model", "small")
-    started.append(running)
-    poll("4 calls at once", lambda: server.in_flight == 4)
+    running, held = held_run(project, server, started)
     running.send_signal(signal.SIGSTOP)
     asking = command(project, "runs", "steer", "hello", "--pause", "small")
     started.append(asking)
