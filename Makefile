@@ -48,7 +48,7 @@ venv: ## install the package and its tools into .venv
 	$(SET_UP) dev
 
 .PHONY: node
-node: ## install the workflow linter and what the tests know of GitHub into .tools
+node: ## install the workflow linter, readers of schemas and what tests know of GitHub into .tools
 	$(SET_UP) node
 
 .PHONY: browser

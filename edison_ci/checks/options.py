@@ -259,12 +259,14 @@ def _scalar(value: Any) -> Any:
     return as_text(value) if isinstance(value, bool | int | float) else value
 
 
+SCALAR: dict[str, Any] = {"anyOf": [{"type": kind} for kind in ("string", "number", "boolean")]}
+"""The schema of a text, a number, true or false."""
 ScalarText = Annotated[
     Any,
     BeforeValidator(_compile),
     BeforeValidator(_scalar),
     AfterValidator(_is_template),
-    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+    WithJsonSchema(SCALAR),
 ]
 """A text that may use the case, or a number, true or false as they appear in a prompt."""
 

@@ -552,7 +552,8 @@ class JsonSchema(Check):
 
 
 _JSON_PATH = TextPattern(
-    r"\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[(?:-?[0-9]+|'[^']*'|\"[^\"]*\")\])*",
+    # Editors read it as a Unicode expression, which refuses \" as an escape.
+    r"""\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[(?:-?[0-9]+|'[^']*'|"[^"]*")\])*""",
     "a path",
     "write $.order.items[0].id",
     "json-path",

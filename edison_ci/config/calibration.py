@@ -229,7 +229,7 @@ class Label(Shape):
             "allOf": [
                 _on("thumbs", {"enum": [0, 1]}),
                 _on("1-5", {"enum": [1, 2, 3, 4, 5]}),
-                _on("0-1", {"maximum": 1}),
+                _on("0-1", {"type": "number", "maximum": 1}),
             ],
         }
     )

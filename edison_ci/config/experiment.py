@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from edison_ci.checks.options import Check, CheckEntry
+from edison_ci.checks.options import SCALAR, Check, CheckEntry
 from edison_ci.config.cron import HINT as CRON_HINT
 from edison_ci.config.cron import wrong_cron
 from edison_ci.config.model_entry import GridParams
@@ -150,16 +150,22 @@ def _metric(value: str) -> str:
     raise wrong("metric", f"unknown metric {short(value)}", did_you_mean(value, known))
 
 
-_METRIC_PATTERN = "^(?:{}|(?:criterion|check|grader)\\..+|safety\\.(?:{}))$".format(
-    "|".join(name.replace(".", r"\.") for name in SCORE_METRICS + AMOUNT_METRICS),
-    "|".join(SAFETY_KINDS),
-)
+_OWN_NAMES = tuple(name for name in NAMED_METRICS if name != "safety")
+_METRICS: list[JsonValue] = [
+    # An editor offers what is listed, and the examples as a start of what is not.
+    {"enum": [*SCORE_METRICS, *AMOUNT_METRICS, *(f"safety.{kind}" for kind in SAFETY_KINDS)]},
+    {
+        "pattern": rf"^(?:{'|'.join(_OWN_NAMES)})\..+$",
+        "examples": [f"{name}.NAME" for name in _OWN_NAMES],
+    },
+]
 Level = Annotated[float, Field(ge=0, le=1_000_000_000), Percent()]
 Confidence = Annotated[float, Field(ge=0.5, lt=1), Percent(r"0*[5-9][0-9](?:\.[0-9]+)?")]
 _BY_PEOPLE = r"^(?:composite|pass_rate|criterion\..+)$"
 """Metrics for human grades."""
 _EVERYTHING: list[JsonValue] = [0, 1, "0%", "100%"]
 """Ceilings of flips that nothing could keep, or nothing could miss."""
+_SHARE: JsonValue = {"anyOf": [{"type": "string"}, {"type": "number", "maximum": 1}]}
 _OF_COMPARISONS = ("margin", "fail_rule", "guarantee", "worst_case_drop", "slices")
 _OF_CASES = r"^(?:composite|pass_rate|(?:criterion|check|grader)\..+)$"
 """Metrics that have slices."""
@@ -209,10 +215,10 @@ class Gate(Shape):
                         "properties": {
                             "at_least": {"type": "number"},
                             "at_most": {"type": "number"},
-                            "margin": {"pattern": "%$"},
+                            "margin": {"type": "string", "pattern": "%$"},
                         }
                     },
-                    "else": {"properties": {"at_least": {"maximum": 1}, "at_most": {"maximum": 1}}},
+                    "else": {"properties": {"at_least": _SHARE, "at_most": _SHARE}},
                 },
                 {
                     "if": {
@@ -228,7 +234,7 @@ class Gate(Shape):
                     "if": {"required": ["slices"]},
                     "then": {
                         "properties": {
-                            "metric": {"pattern": _OF_CASES},
+                            "metric": {"type": "string", "pattern": _OF_CASES},
                             "use": {"const": "judge"},
                         }
                     },
@@ -241,14 +247,12 @@ class Gate(Shape):
                     "if": {"required": ["metric"], "properties": {"metric": {"const": "flips"}}},
                     "then": {
                         "required": ["at_most"],
-                        "properties": {
-                            "at_most": {"exclusiveMinimum": 0, "not": {"enum": _EVERYTHING}}
-                        },
+                        "properties": {"at_most": {"not": {"enum": _EVERYTHING}}},
                     },
                 },
                 {
                     "if": {"required": ["use"], "properties": {"use": {"const": "human"}}},
-                    "then": {"properties": {"metric": {"pattern": _BY_PEOPLE}}},
+                    "then": {"properties": {"metric": {"type": "string", "pattern": _BY_PEOPLE}}},
                 },
             ],
         }
@@ -257,7 +261,7 @@ class Gate(Shape):
     metric: Annotated[str, Field(max_length=200), AfterValidator(_metric)] = Field(
         description="composite, pass_rate, flips, criterion.NAME, check.NAME, grader.NAME, "
         "safety.KIND, win_rate, errors, cost_usd.mean, latency_ms.p95 or tokens.mean.",
-        json_schema_extra={"pattern": _METRIC_PATTERN},
+        json_schema_extra={"anyOf": _METRICS},
     )
     at_least: Level | None = Field(None, description="Minimum, 80% or 0.8.")
     at_most: Level | None = Field(
@@ -612,11 +616,7 @@ Where = Annotated[
                 },
                 "id": _one_or_more({"type": "string"}, "Any of these cases."),
             },
-            "patternProperties": {
-                "^metadata\\..+": _one_or_more(
-                    {"type": ["string", "number", "boolean"]}, "Any of these values."
-                )
-            },
+            "patternProperties": {"^metadata\\..+": _one_or_more(SCALAR, "Any of these values.")},
             "additionalProperties": False,
         }
     ),

@@ -44,8 +44,16 @@ if TYPE_CHECKING:
 # An entry may inherit missing keys from the model in `use`, so a schema can require a key only in
 # entries without `use`; the reader of the registry decides.
 _KNOWN_WEIGHTS = {"properties": {"model": {"const": LOCAL_MODEL}}}
-_OWN_WEIGHTS = {"required": ["options"], "properties": {"options": {"required": ["file_env"]}}}
 _VENDORS = f"^(?:{'|'.join(LITELLM_VENDORS)})/"
+
+
+def _options(*names: str) -> dict[str, Any]:
+    """Return the rule that these options are given."""
+    # Strict readers want the type beside a rule that holds for one type only.
+    return {
+        "required": ["options"],
+        "properties": {"options": {"type": "object", "required": list(names)}},
+    }
 
 
 def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
@@ -60,17 +68,18 @@ def conditions(needed: dict[str, list[str]]) -> list[dict[str, Any]]:
         _of({"not": {"const": "replay"}}, {"not": {"required": ["store"]}}),
         _of({"enum": sorted(KEYLESS)}, {"not": {"required": ["key_env"]}}),
         _of({"const": "sim"}, {"properties": {"model": {"enum": list(SIM_MODELS)}}}),
-        _of({"const": "litellm"}, {"properties": {"model": {"pattern": _VENDORS}}}),
-        _alone({"const": "local"}, {"anyOf": [_KNOWN_WEIGHTS, _OWN_WEIGHTS]}),
+        _of(
+            {"const": "litellm"}, {"properties": {"model": {"type": "string", "pattern": _VENDORS}}}
+        ),
+        _alone({"const": "local"}, {"anyOf": [_KNOWN_WEIGHTS, _options("file_env")]}),
     ]
     for provider, names in needed.items():
         options = {"$ref": f"#/definitions/{OPTIONS[provider].__name__}"}
         found.append(_of({"const": provider}, {"properties": {"options": options}}))
         if names:
-            whole = {"required": ["options"], "properties": {"options": {"required": names}}}
-            found.append(_alone({"const": provider}, whole))
+            found.append(_alone({"const": provider}, _options(*names)))
     closed = _built_in_except(needed)
-    found.append(_of(closed, {"properties": {"options": {"maxProperties": 0}}}))
+    found.append(_of(closed, {"properties": {"options": {"type": "object", "maxProperties": 0}}}))
     return found
 
 
