@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -139,25 +140,35 @@ import_.add_command(traces)
 @click.argument("file", type=_FILE)
 @_INTO
 @click.option("--name", metavar="NAME", help="Name of the experiment; default: that of the file.")
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder above FILE whose files may be read; default: that of FILE.",
+)
 @_DRY_RUN
 @_REPORT
 @click.pass_obj
-def promptfoo(state: CliState, /, file: Path, name: str | None, **options: Any) -> None:
+def promptfoo(
+    state: CliState, /, file: Path, name: str | None, root: Path | None, **options: Any
+) -> None:
     """Convert a promptfoo configuration into project files.
 
     Reports on every key, with its line, whether it was mapped, approximated or is unsupported. Only
-    files in the folder of FILE are read, no code is run, API keys are never copied, and no existing
-    file is overwritten.
+    files in the folder of FILE are read, or below --root, no code is run, API keys are never
+    copied, and no existing file is overwritten.
 
     Examples:
       edison import promptfoo promptfooconfig.yaml
       edison import promptfoo evals/promptfooconfig.yaml --into my-prompts --report
+      edison import promptfoo evals/promptfooconfig.yaml --root .
       edison import promptfoo promptfooconfig.yaml --dry-run --json
     """
     request = _Request(state, "import promptfoo", **options)
     target = request.target()
     chosen = _name(name) if name else import_name(state.folder / file)
-    request.run([_read(state, file, chosen, target.setting, import_promptfoo)], target)
+    how = partial(import_promptfoo, below=_below(state, file, root) if root is not None else "")
+    request.run([_read(state, file, chosen, target.setting, how)], target)
 
 
 @import_.command("prompt-yml", cls=EdisonCommand)
@@ -192,6 +203,14 @@ def prompt_yml(
             setting = replace(setting, models={**setting.models, **each.models})
         found.append(each)
     request.run(found, target)
+
+
+def _below(state: CliState, file: Path, root: Path) -> str:
+    """Return the place of the folder of a file below a root."""
+    folder, top = (state.folder / file).resolve().parent, (state.folder / root).resolve()
+    if not folder.is_relative_to(top):
+        raise UsageError(f"{str(file)!r} is not below {str(root)!r}", hint="name a folder above it")
+    return "" if folder == top else folder.relative_to(top).as_posix()
 
 
 def _name(name: str) -> str:

@@ -45,6 +45,28 @@ VENDORS = {
         "COHERE_API_KEY", "https://api.cohere.com/compatibility/v1", "cohere_chat"
     ),
     "openrouter": _compatible("OPENROUTER_API_KEY", "https://openrouter.ai/api/v1"),
+    "abliteration": _compatible("ABLIT_KEY", "https://api.abliteration.ai/v1"),
+    "ai21": _compatible("AI21_API_KEY", "https://api.ai21.com/studio/v1"),
+    "aimlapi": _compatible("AIML_API_KEY", "https://api.aimlapi.com/v1"),
+    "alibaba": _compatible(
+        "DASHSCOPE_API_KEY", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"
+    ),
+    "atlascloud": _compatible("ATLASCLOUD_API_KEY", "https://api.atlascloud.ai/v1"),
+    "cerebras": _compatible("CEREBRAS_API_KEY", "https://api.cerebras.ai/v1"),
+    "cometapi": _compatible("COMETAPI_KEY", "https://api.cometapi.com/v1"),
+    "huggingface": _compatible("HF_TOKEN", "https://router.huggingface.co/v1"),
+    "hyperbolic": _compatible("HYPERBOLIC_API_KEY", "https://api.hyperbolic.xyz/v1"),
+    "llamaapi": _compatible("LLAMA_API_KEY", "https://api.llama.com/compat/v1"),
+    "minimax": _compatible("MINIMAX_API_KEY", "https://api.minimax.io/v1"),
+    "moonshot": _compatible("MOONSHOT_API_KEY", "https://api.moonshot.ai/v1"),
+    "novita": _compatible("NOVITA_API_KEY", "https://api.novita.ai/openai/v1"),
+    "nscale": _compatible("NSCALE_SERVICE_TOKEN", "https://inference.api.nscale.com/v1"),
+    "nvidia": _compatible("NVIDIA_API_KEY", "https://integrate.api.nvidia.com/v1"),
+    "orcarouter": _compatible("ORCAROUTER_API_KEY", "https://api.orcarouter.ai/v1"),
+    "perplexity": _compatible("PERPLEXITY_API_KEY", "https://api.perplexity.ai"),
+    "portkey": _compatible("PORTKEY_API_KEY", "https://api.portkey.ai/v1"),
+    "truefoundry": _compatible("TRUEFOUNDRY_API_KEY", "https://llm-gateway.truefoundry.com"),
+    "vercel": _compatible("VERCEL_AI_GATEWAY_API_KEY", "https://ai-gateway.vercel.sh/v1"),
     "ollama": Vendor("ollama", free=True),
     "azure": Vendor(
         "azure",

@@ -61,6 +61,8 @@ class ModelDraft:
     node: Node | None = None
     mark: str = ""
     """Placeholder in the report until the model has a name."""
+    omit_defaults: bool = False
+    """Whether parameters that are not given are not sent."""
 
     @property
     def offline(self) -> bool:

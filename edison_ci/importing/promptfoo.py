@@ -62,10 +62,15 @@ class _Options:
     limits: dict[str, Json] = field(default_factory=dict)
 
 
-def import_promptfoo(file: Path, *, shown: str, name: str, setting: TargetProject) -> ImportResult:
-    """Convert a promptfoo configuration, without writing anything."""
+def import_promptfoo(
+    file: Path, *, shown: str, name: str, setting: TargetProject, below: str = ""
+) -> ImportResult:
+    """Convert a promptfoo configuration, without writing anything.
+
+    `below` is the place of its folder below the root whose files may be read too.
+    """
     fidelity = Fidelity()
-    source = Source(file.parent, fidelity, shown)
+    source = Source(file.parent, fidelity, shown, below)
     root = source.read_main(file.name)
     if not isinstance(root.value, dict):
         raise UsageError(
@@ -102,7 +107,7 @@ class _Conversion:
                 model.entry.setdefault("limits", dict(self.options.limits))
         judge = self._judge_name(models)
         experiments, graders = self._experiments(drafts, prompts, about, judge)
-        self._leftovers()
+        self._leftovers(_UNKNOWN)
         entries = {m.name: m.entry for m in everything if m.name not in self.setting.models}
         needed = any(each.needs_judge for each in experiments)
         if needed:
@@ -182,10 +187,18 @@ class _Conversion:
         node = self.root.get("providers") or self.root.get("targets")
         models = self.providers.read(node) if node is not None else []
         found = list({model.name: model for model in models}.values())
-        if not found:
-            self._leftovers()
-            raise NothingImportedError("none of its providers is supported", self.fidelity)
-        return found
+        if found:
+            return found
+        if node is not None and not self.providers.has_text:
+            raise self._stop("none of its providers is supported")
+        stand_in = self.providers.stand_in()
+        note = (
+            f"none of its providers is supported: the simulated model {stand_in.name} echoes the "
+            "prompt until you name another under models"
+        )
+        where = self.root.where if node is None else node.where
+        self.fidelity.add_at(Status.APPROXIMATED, where, "(model)", note)
+        return [stand_in]
 
     def _prompts(self) -> list[PromptDraft]:
         node = self.root.get("prompts")
@@ -197,8 +210,7 @@ class _Conversion:
                 self.prompts.read(followed)
         found = self.prompts.drafts
         if not found:
-            self._leftovers()
-            raise NothingImportedError("none of its prompts is supported", self.fidelity)
+            raise self._stop("none of its prompts is supported")
         return found
 
     def _affixes(self, prompts: list[PromptDraft], drafts: list[CaseDraft]) -> None:
@@ -237,8 +249,7 @@ class _Conversion:
             if not self.fidelity.is_reported(node):
                 self.fidelity.add_unsupported(node, "no supported assertion uses it")
         if not suite.drafts:
-            self._leftovers()
-            raise NothingImportedError("none of its tests is supported", self.fidelity)
+            raise self._stop("none of its tests is supported")
         return suite.drafts
 
     def _experiments(
@@ -259,8 +270,7 @@ class _Conversion:
             builder = Builder(frame, graders, self.fidelity, {p.id: p for p in prompts})
             experiments.append(builder.build(group, names.free(self.name)))
         if not experiments:
-            self._leftovers()
-            raise NothingImportedError("no test has both a prompt and a model", self.fidelity)
+            raise self._stop("no test has both a prompt and a model")
         if any(not draft.components for draft in drafts):
             note = "a test without assertions checks only that there is an answer"
             where = self.root.where
@@ -290,9 +300,14 @@ class _Conversion:
 
     # --- the report -------------------------------------------------------------------------------
 
-    def _leftovers(self) -> None:
+    def _stop(self, why: str) -> NothingImportedError:
+        """Return the error that ends the import; what follows was not reached."""
+        self._leftovers(f"not reached: {why}")
+        return NothingImportedError(why, self.fidelity)
+
+    def _leftovers(self, why: str) -> None:
         for document in self.source.documents():
-            self.fidelity.report_unvisited(document, _UNKNOWN)
+            self.fidelity.report_unvisited(document, why)
 
     def _resolve(self, experiments: list[ExperimentDraft]) -> None:
         paths = self.setting.paths

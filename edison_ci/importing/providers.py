@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import Params, params_refused, takes
+from edison_ci.config.model_entry import Params, extra_taken, params_refused, takes
+from edison_ci.config.prices import load_prices
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.user_schemas import schema_faults, tool_faults
+from edison_ci.config.vendors import VENDORS
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
 from edison_ci.importing.drafts import ModelDraft, Names, model_name
+from edison_ci.importing.fidelity import Status
 from edison_ci.importing.source import CODE_NOTE
 from edison_ci.importing.templates import env_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from edison_ci.config.vendors import Vendor
     from edison_ci.documents.marks import Json
     from edison_ci.importing.fidelity import Fidelity, Node
     from edison_ci.importing.source import Source
@@ -36,74 +42,128 @@ _GITHUB_VENDORS = {
 """Vendors of GitHub Models with a service of their own, and their names here."""
 
 
-class _Vendor(NamedTuple):
-    provider: str
-    key: str | None = None
-    address: str | None = None
-    prefix: str = ""
-    """Prefix of the model; for litellm the vendor."""
-
-
-_VENDORS = {
-    "openai": _Vendor("openai", "OPENAI_API_KEY"),
-    "anthropic": _Vendor("anthropic", "ANTHROPIC_API_KEY"),
-    "azure": _Vendor("azure", "AZURE_OPENAI_API_KEY"),
-    "azureopenai": _Vendor("azure", "AZURE_OPENAI_API_KEY"),
-    "ollama": _Vendor("ollama"),
-    "vertex": _Vendor("vertex"),
-    "bedrock": _Vendor("bedrock"),
-    "google": _Vendor("litellm", "GEMINI_API_KEY", prefix="gemini/"),
-    "palm": _Vendor("litellm", "GEMINI_API_KEY", prefix="gemini/"),
-    "mistral": _Vendor("litellm", "MISTRAL_API_KEY", prefix="mistral/"),
-    "groq": _Vendor("litellm", "GROQ_API_KEY", prefix="groq/"),
-    "deepseek": _Vendor("litellm", "DEEPSEEK_API_KEY", prefix="deepseek/"),
-    "togetherai": _Vendor("litellm", "TOGETHER_API_KEY", prefix="together_ai/"),
-    "fireworks": _Vendor("litellm", "FIREWORKS_API_KEY", prefix="fireworks_ai/"),
-    "xai": _Vendor("litellm", "XAI_API_KEY", prefix="xai/"),
-    "cohere": _Vendor("litellm", "COHERE_API_KEY", prefix="cohere_chat/"),
-    "openrouter": _Vendor(
-        "openai_compatible", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1"
-    ),
-    "localai": _Vendor("openai_compatible", None, "http://localhost:8080/v1"),
-    "vllm": _Vendor("openai_compatible", None, "http://localhost:8000/v1"),
-    "litellm": _Vendor("litellm"),
+_NAMES = {
+    "azureopenai": "azure",
+    "google": "gemini",
+    "palm": "gemini",
+    "togetherai": "together",
+    "alicloud": "alibaba",
+    "aliyun": "alibaba",
+    "dashscope": "alibaba",
+    "hf": "huggingface",
 }
+"""Vendors with another name here."""
+_LOCAL = {
+    "localai": "http://localhost:8080/v1",
+    "vllm": "http://localhost:8000/v1",
+    "llama": "http://localhost:8080/v1",
+    "docker": "http://localhost:12434/engines/v1",
+    "litellm": "http://localhost:4000",
+    "helicone": "http://localhost:8080/ai",
+}
+"""Services with the protocol of OpenAI on this machine, at their usual address."""
+_OWN_ADDRESS = {
+    "cloudera": ("CLOUDERA_BASE_URL", "CDP_TOKEN"),
+    "cloudflare-ai": ("CLOUDFLARE_BASE_URL", "CLOUDFLARE_API_KEY"),
+    "cloudflare-gateway": ("CLOUDFLARE_BASE_URL", "CLOUDFLARE_API_KEY"),
+    "databricks": ("DATABRICKS_BASE_URL", "DATABRICKS_TOKEN"),
+    "envoy": ("ENVOY_API_BASE_URL", ""),
+    "f5": ("F5_BASE_URL", "F5_API_KEY"),
+    "jfrog": ("QWAK_BASE_URL", "QWAK_TOKEN"),
+    "mlflow-gateway": ("MLFLOW_GATEWAY_URL", "MLFLOW_GATEWAY_API_KEY"),
+    "qwak": ("QWAK_BASE_URL", "QWAK_TOKEN"),
+    "snowflake": ("SNOWFLAKE_BASE_URL", "SNOWFLAKE_API_KEY"),
+}
+"""Services with the protocol of OpenAI at an address of each customer: the variables of address
+and key."""
 _CODE = ("exec:", "python:", "file://", "javascript:", "ruby:", "golang:", "package:")
-_NETWORK = ("http://", "https://", "ws://", "wss://", "webhook:", "websocket:", "browser")
-_MODES = frozenset({"chat", "responses", "messages", "completion", "text"})
-_OTHER_KIND = frozenset(
-    {"embedding", "embeddings", "moderation", "image", "realtime", "assistant", "video", "speech"}
+_LISTS = (".yaml", ".yml", ".json")
+"""Files with providers."""
+_NETWORK = ("ws:", "wss:", "webhook:", "websocket", "browser", "a2a", "mcp", "n8n", "slack")
+_MODES = frozenset(
+    {"chat", "responses", "messages", "completion", "text", "text-generation", "converse"}
 )
+_OTHER_KIND = frozenset(
+    {"embedding", "embeddings", "moderation", "image", "images", "realtime", "video", "speech",
+     "audio", "tts", "stt", "transcription", "voice", "live", "isolation", "alignment",
+     "feature-extraction", "sentence-similarity", "text-classification", "token-classification",
+     "vectorize"}
+)  # fmt: skip
+_NOT_FOR_TEXT = frozenset({"elevenlabs", "fal", "modelslab", "quiverai", "voyage"})
+_AGENTS = frozenset(
+    {"agents", "agent", "assistant", "chatkit", "claude-agent-sdk", "claude-code", "codex",
+     "codex-app-server", "codex-desktop", "codex-sdk", "foundry-agent", "kb"}
+)  # fmt: skip
+_OWN_DEFAULTS = frozenset(
+    {"azure", "azureopenai", "anthropic", "openai", "abliteration", "aimlapi", "alibaba",
+     "alicloud", "aliyun", "atlascloud", "cerebras", "cloudera", "cloudflare-ai", "cometapi",
+     "dashscope", "databricks", "deepseek", "docker", "envoy", "f5", "fireworks", "github", "groq",
+     "helicone", "hf", "huggingface", "hyperbolic", "jfrog", "litellm", "llamaapi", "minimax",
+     "mlflow-gateway", "moonshot", "novita", "nscale", "nvidia", "openrouter", "orcarouter",
+     "perplexity", "portkey", "qwak", "snowflake", "togetherai", "truefoundry", "vllm", "xai"}
+)  # fmt: skip
+"""Providers that promptfoo calls with temperature 0 and max_tokens 1024 unless told otherwise."""
+_REASONING = re.compile(r"(?:\A|/)(?:ft:)?(?:o1|o3|o4|gpt-5|codex-mini)")
+"""Models of OpenAI that promptfoo calls without these defaults."""
 
 
-def provider_entry(id: str) -> tuple[dict[str, Json] | None, str]:
-    """Return the entry of a provider and a note, or None and the reason."""
+class UnusableProvider(Exception):
+    """A provider without a counterpart; the message says why."""
+
+    def __init__(self, why: str, *, is_text: bool = True) -> None:
+        super().__init__(why)
+        self.is_text = is_text
+        """Whether it answers in text, so that a model can take its place."""
+
+
+def provider_entry(id: str) -> tuple[dict[str, Json], str]:
+    """Return the entry of a provider and a note; raises UnusableProvider."""
     if id == "echo":
         return {"provider": "sim", "model": "echo"}, ""
-    if id.startswith(_CODE) or id.endswith((".js", ".py", ".ts", ".mjs")):
-        return None, "programs are not run as providers; serve it with an OpenAI-compatible API"
-    if id.startswith(_NETWORK):
-        return (
-            None,
-            "plain HTTP services are not supported; openai_compatible uses OpenAI's protocol",
+    if id.startswith(_CODE) or id.endswith((".js", ".py", ".ts", ".mjs", ".cjs", ".rb", ".go")):
+        raise UnusableProvider(
+            "programs are not run as providers; one that reads and writes lines of JSON can be a "
+            "model (provider: command)"
         )
+    if id.startswith(_NETWORK):
+        raise UnusableProvider("only the protocol of OpenAI and plain JSON over HTTP are supported")
     vendor_name, _, rest = id.partition(":")
+    mode, _, model = rest.partition(":")
+    _refuse_other_kinds(vendor_name, mode)
     if vendor_name == "github" and rest:
         return github_entry(rest)
-    vendor = _VENDORS.get(vendor_name)
-    if vendor is None:
-        return (
-            None,
-            f"unknown provider {vendor_name!r}; try openai_compatible or litellm",
-        )
-    mode, _, model = rest.partition(":")
-    if mode in _OTHER_KIND:
-        return None, f"it is a service for {mode}, not for text"
     if mode not in _MODES or not model:
         mode, model = "", rest
-    if not model and vendor.provider != "azure":
-        return None, f"{id!r} names no model"
-    return _provider_fields(vendor, model), _remark(vendor, mode)
+    entry, note = _fields_of(vendor_name, model)
+    if not model and entry["provider"] != "azure" and vendor_name not in _LOCAL:
+        raise UnusableProvider(f"{id!r} names no model")
+    if not note and mode in ("completion", "text", "text-generation", "responses"):
+        note = "called through chat completions"
+    return entry, note
+
+
+def _refuse_other_kinds(vendor: str, mode: str) -> None:
+    if mode in _OTHER_KIND or vendor in _NOT_FOR_TEXT:
+        what = mode if mode in _OTHER_KIND else "images, sound or vectors"
+        raise UnusableProvider(f"it is a service for {what}, not for text", is_text=False)
+    if mode in _AGENTS or vendor in ("bedrock-agent", "opencode", "openclaw", "openinterpreter"):
+        raise UnusableProvider("agents are not models; serve it over HTTP (provider: http)")
+
+
+def _fields_of(name: str, model: str) -> tuple[dict[str, Json], str]:
+    """Return the entry of a model of a vendor, and a note; raises UnusableProvider."""
+    if name in _LOCAL:
+        entry: dict[str, Json] = {"provider": "openai_compatible", "model": model or "default"}
+        return {**entry, "base_url": _LOCAL[name]}, ""
+    if name in _OWN_ADDRESS:
+        address, key = _OWN_ADDRESS[name]
+        entry = {"provider": "openai_compatible", "model": model, "base_url_env": address}
+        entry |= {"key_env": key} if key else {}
+        return entry, f"the address is read from {address}"
+    vendor = VENDORS.get(_NAMES.get(name, name))
+    if vendor is None:
+        raise UnusableProvider(f"unknown provider {name!r}; try openai_compatible or litellm")
+    return _provider_fields(vendor, model), _remark(vendor)
 
 
 def github_entry(id: str) -> tuple[dict[str, Json], str]:
@@ -112,38 +172,46 @@ def github_entry(id: str) -> tuple[dict[str, Json], str]:
     known = _GITHUB_VENDORS.get(vendor_name if slash else "openai")
     if known is None:
         # Open models, which anyone may serve.
-        entry = _provider_fields(_VENDORS["ollama"], model)
+        entry = _provider_fields(VENDORS["ollama"], model)
         return entry, f"{RETIRED}; called from Ollama on this machine"
-    entry = _provider_fields(_VENDORS[known], model)
-    return entry, f"{RETIRED}; called at its vendor with {_VENDORS[known].key}"
+    entry = _provider_fields(VENDORS[known], model)
+    return entry, f"{RETIRED}; called at its vendor with {VENDORS[known].key_env}"
 
 
-def _provider_fields(vendor: _Vendor, model: str) -> dict[str, Json]:
-    entry: dict[str, Json] = {"provider": vendor.provider, "model": vendor.prefix + model}
-    if vendor.address is not None:
-        entry["base_url"] = vendor.address
+def _provider_fields(vendor: Vendor, model: str) -> dict[str, Json]:
+    entry: dict[str, Json] = {"provider": vendor.provider, "model": model}
+    if vendor.base_url is not None:
+        entry["base_url"] = vendor.base_url
     if vendor.provider == "azure":
         entry["base_url_env"] = "AZURE_OPENAI_ENDPOINT"
         entry["options"] = {"deployment": model or "DEPLOYMENT", "api_version": "2024-10-21"}
     elif vendor.provider == "vertex":
-        entry["options"] = {"project": "PROJECT", "location": "us-central1"}
+        entry["options"] = {"project": "your-project", "location": "us-central1"}
     elif vendor.provider == "bedrock":
         entry["options"] = {"region": "us-east-1"}
-    if vendor.key is not None:
-        entry["key_env"] = vendor.key
+    if vendor.key_env:
+        entry["key_env"] = vendor.key_env
     return entry
 
 
-def _remark(vendor: _Vendor, mode: str) -> str:
+def _remark(vendor: Vendor) -> str:
     if vendor.provider == "azure":
         return "the address is read from AZURE_OPENAI_ENDPOINT; check deployment and api_version"
     if vendor.provider == "vertex":
         return "set options.project and options.location"
     if vendor.provider == "bedrock":
         return "set options.region and key_env: {access_key_id: ..., secret_access_key: ...}"
-    if mode in ("completion", "text", "responses"):
-        return "called through chat completions"
     return ""
+
+
+def default_params(id: str, entry: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the parameters that promptfoo sends where the configuration sets none."""
+    vendor, model = id.partition(":")[0], str(entry.get("model", ""))
+    if vendor not in _OWN_DEFAULTS or (vendor != "anthropic" and _REASONING.search(model)):
+        return {}
+    row = load_prices().models.get(f"{entry['provider']}/{model}", {})
+    given: dict[str, Json] = {} if row.get("sampling") is False else {"temperature": 0}
+    return {**given, "max_tokens": 1_024}
 
 
 def short_name(id: str) -> str:
@@ -245,6 +313,131 @@ def _is_address(text: str) -> bool:
     return bool(re.match(r"https?://[^\s{}]+\Z", text) and host and plain)
 
 
+# --- services over HTTP ---------------------------------------------------------------------------
+
+_PLACE = re.compile(
+    r"\s*(?:\(?\s*(?:json|data)\s*(?:,\s*\w+\s*)*\)?\s*=>\s*)?(?:json|data|response)"
+    r"(?P<place>(?:\??\.\w+|(?:\?\.)?\[(?:\d+|'[^'.\]]+'|\"[^\".\]]+\")\])+)\s*;?\s*\Z"
+)
+"""A place in a reply: json.choices[0].message.content."""
+_STEP = re.compile(r"\w[^.\[\]'\"?]*")
+_PROMPT = re.compile(r"\{\{-?\s*prompt\s*(?:\|\s*(?:safe|dump|escape)\s*)*-?\}\}")
+_KEY_HEADER = re.compile(r"(?P<start>[^{}]*)\{\{-?\s*env\.(?P<name>\w+)\s*-?\}\}\s*\Z")
+
+
+def is_http(id: str) -> bool:
+    """Whether a provider is a service over HTTP."""
+    return id in ("http", "https") or id.startswith(("http://", "https://"))
+
+
+def json_place(code: str) -> str | None:
+    """Return the place in a reply that an expression reads, as `a.0.b`; None if it is another."""
+    found = _PLACE.match(code)
+    return ".".join(_STEP.findall(found["place"])) if found else None
+
+
+def http_entry(
+    id: str, config: Node | None, trust: TrustFile, fidelity: Fidelity
+) -> tuple[dict[str, Json], str]:
+    """Return the entry of a service over HTTP and a note; raises UnusableProvider."""
+    options = {child.name: child for child in config.children()} if config is not None else {}
+    url, body = options.pop("url", None), options.pop("body", None)
+    address = str(url.value) if url is not None else id
+    entry: dict[str, Json] = {"provider": "http", "model": "service"}
+    if (name := env_name(address)) is not None:
+        entry["base_url_env"] = name
+    elif _is_address(address):
+        entry["base_url"] = address.rstrip("/")
+    else:
+        raise UnusableProvider("its address is not plain: no query, name or template is supported")
+    method = options.pop("method", None)
+    if method is not None and str(method.value).upper() != "POST":
+        raise UnusableProvider(f"only POST is supported, not {str(method.value)[:20]}")
+    sent = body.value if body is not None else None
+    if isinstance(sent, str):
+        sent = _as_json(_PROMPT.sub("{{ prompt }}", sent))
+    if not isinstance(sent, dict) or not sent:
+        raise UnusableProvider("its body is not a JSON object")
+    settings: dict[str, Json] = {"body": _body(sent)}
+    entry["options"] = settings
+    assert config is not None
+    fidelity.mark_visited(config)
+    for node in (url, body, method):
+        if node is not None:
+            fidelity.add_mapped(node, "options")
+    note = _read_reply(options.pop("transformResponse", None), settings, fidelity)
+    _headers(options.pop("headers", None), entry, trust, fidelity)
+    for node in options.values():
+        fidelity.add_unsupported(node, "a service has no such option here")
+    return entry, note
+
+
+def _as_json(text: str) -> Json:
+    try:
+        return parse_json(text)
+    except Fault:
+        return None
+
+
+def _body(value: Json) -> Json:
+    """Return a body with the prompt as its only variable; raises UnusableProvider."""
+    if isinstance(value, dict):
+        return {key: _body(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_body(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    text = _PROMPT.sub("{{ prompt }}", value)
+    if "{{" in text.replace("{{ prompt }}", "") or "{%" in text:
+        raise UnusableProvider(f"its body uses more than the prompt: {value[:60]!r}")
+    return text
+
+
+def _read_reply(node: Node | None, settings: dict[str, Json], fidelity: Fidelity) -> str:
+    """Set where the reply has the answer; return a note if that is not known."""
+    place = json_place(str(node.value)) if node is not None else None
+    if place is None:
+        if node is not None:
+            fidelity.add_unsupported(node, f"the answer is read from options.text: {CODE_NOTE}")
+        return "set options.text: the place of the answer in the reply"
+    assert node is not None
+    settings["text"] = place
+    fidelity.add_mapped(node, "options.text")
+    return ""
+
+
+def _headers(
+    node: Node | None, entry: dict[str, Json], trust: TrustFile, fidelity: Fidelity
+) -> None:
+    if node is None:
+        return
+    fidelity.mark_visited(node)
+    headers: dict[str, Json] = {}
+    for child in node.children():
+        text, found = str(child.value), _KEY_HEADER.match(str(child.value))
+        if child.name.lower() == "content-type":
+            fidelity.add_mapped(child, "", "bodies are always JSON")
+        elif found is not None:
+            address = entry.get("base_url")
+            if isinstance(address, str) and not trust.allows(found["name"], address, "http"):
+                host = _host(address)
+                note = f"{found['name']} is sent to {host} only if .edison/trust.yaml allows it"
+                fidelity.add_approximated(child, "", note)
+                continue
+            entry["key_env"] = found["name"]
+            headers[child.name] = f"{found['start']}{{{{ key }}}}"
+            fidelity.add_mapped(child, "options.headers and key_env")
+        elif "{{" in text or _SECRET.search(child.name):
+            fidelity.add_unsupported(child, "keys are not copied; name a variable under key_env")
+        else:
+            headers[child.name] = text
+            fidelity.add_mapped(child, "options.headers")
+    options = entry["options"]
+    assert isinstance(options, dict)
+    if headers:
+        options["headers"] = headers
+
+
 _PARAMS = {
     "temperature": "temperature",
     "max_tokens": "max_tokens",
@@ -252,6 +445,9 @@ _PARAMS = {
     "max_output_tokens": "max_tokens",
     "maxOutputTokens": "max_tokens",
     "maxTokens": "max_tokens",
+    "max_tokens_to_sample": "max_tokens",
+    "max_gen_len": "max_tokens",
+    "max_new_tokens": "max_tokens",
     "num_predict": "max_tokens",
     "top_p": "top_p",
     "topP": "top_p",
@@ -262,10 +458,8 @@ _PARAMS = {
     "stop_sequences": "stop",
     "stopSequences": "stop",
 }
-_EXTRA = frozenset(
-    {"reasoning_effort", "reasoning", "verbosity", "logit_bias", "top_k", "tool_choice", "user",
-     "parallel_tool_calls", "service_tier", "thinking", "min_p", "repetition_penalty"}
-)  # fmt: skip
+_NESTED = frozenset({"generationConfig", "inferenceConfig", "passthrough", "options"})
+"""Options that contain others."""
 _SECRET = re.compile(r"(?i)key|token|secret|password|credential|authorization")
 
 
@@ -281,6 +475,8 @@ class Providers:
     trust: TrustFile = field(default_factory=TrustFile.model_construct)
     existing: dict[str, Json] = field(default_factory=dict)
     """Entries of the existing registry."""
+    has_text: bool = False
+    """Whether a provider was left out that answers in text."""
     _names: Names = field(init=False)
     _drafts: list[ModelDraft] = field(default_factory=list)
 
@@ -293,7 +489,8 @@ class Providers:
 
     def read(self, node: Node) -> list[ModelDraft]:
         """Return the models of a list of providers, a single one, or a map of them."""
-        found = self.source.follow(node)
+        is_program = isinstance(node.value, str) and not node.value.endswith(_LISTS)
+        found = node if is_program else self.source.follow(node)
         if found is None:
             return []
         if isinstance(found.value, list):
@@ -323,16 +520,21 @@ class Providers:
 
     def _build(self, node: Node, named: Node | None, id: str) -> ModelDraft | None:
         id_node = named or node
-        entry, why = provider_entry(id)
-        if entry is None:
-            self._fidelity.add_unsupported(id_node, why)
+        try:
+            entry, why = self._entry(node, id)
+        except UnusableProvider as refused:
+            self._fidelity.add_unsupported(id_node, str(refused))
+            self._fidelity.cover(node)
+            self.has_text |= refused.is_text
             return None
         label = node.get("label")
         wanted = str(label.value) if label is not None else ""
         draft = ModelDraft("", entry, (id, wanted) if wanted else (id,), node=id_node)
         draft.mark = f"@model{len(self._drafts)}"
         self._drafts.append(draft)
-        self._options(node, draft)
+        if entry["provider"] != "http":
+            self._options(node, draft)
+            self._defaults(id, id_node, draft)
         self._call(draft, model_name(wanted or short_name(id)))
         if label is not None:
             self._fidelity.add_mapped(label, draft.mark)
@@ -341,6 +543,32 @@ class Providers:
         else:
             self._fidelity.add_mapped(id_node, draft.mark)
         return self.models[draft.name]
+
+    def _entry(self, node: Node, id: str) -> tuple[dict[str, Json], str]:
+        if not is_http(id):
+            return provider_entry(id)
+        config = node.get("config")
+        if config is not None:
+            config = self.source.follow(config)
+        return http_entry(id, config, self.trust, self._fidelity)
+
+    def _defaults(self, id: str, node: Node, draft: ModelDraft) -> None:
+        """Write the parameters that promptfoo sends where the configuration sets none."""
+        if draft.omit_defaults:
+            return
+        params = draft.entry.get("params")
+        given = default_params(id, draft.entry)
+        provider = str(draft.entry["provider"])
+        if isinstance(params, dict):
+            given = {name: value for name, value in given.items() if name not in params}
+            if provider == "anthropic" and "top_p" in params:
+                given.pop("temperature", None)
+        if not given:
+            return
+        _map(draft.entry, "params").update(given)
+        listed = " and ".join(f"{name} {value}" for name, value in given.items())
+        note = f"{listed}: what promptfoo sends by default"
+        self._fidelity.add_at(Status.MAPPED, node.where, f"{node.key} (defaults)", note)
 
     def _call(self, draft: ModelDraft, wanted: str) -> None:
         """Name a model: like an equal one, imported or in the registry, else a new name."""
@@ -353,6 +581,12 @@ class Providers:
         ]
         draft.name = same[0] if same else self._names.free(wanted)
         self.models.setdefault(draft.name, draft)
+
+    def stand_in(self) -> ModelDraft:
+        """Return a simulated model for a configuration without a supported provider."""
+        draft = ModelDraft("", {"provider": "sim", "model": "echo"}, ("echo",))
+        self._call(draft, "stand-in")
+        return self.models[draft.name]
 
     def places(self) -> dict[str, str]:
         """Return the names of the models by their placeholders in the report."""
@@ -390,21 +624,49 @@ class Providers:
         name, value = child.name, child.value
         if name in _PARAMS:
             self._param(child, draft, target)
+        elif name in _NESTED and isinstance(value, dict):
+            self._fidelity.mark_visited(child)
+            for inner in child.children():
+                self._option(inner, draft, target)
         elif name in ("tools", "functions"):
             self._shared(child, draft, "tools")
         elif name == "response_format":
             self._shared(child, draft, "output")
-        elif name == "organization" and draft.entry["provider"] == "openai":
-            _map(draft.entry, "options")["organization"] = value
-            self._fidelity.add_mapped(child, f"{target} options")
         elif name in ("apiVersion", "region", "location", "projectId", "deployment"):
             self._place(child, draft, target)
+        elif not self._setting(child, draft, target):
+            self._extra(child, draft, target)
+
+    def _setting(self, child: Node, draft: ModelDraft, target: str) -> bool:
+        """Read an option that is a key of the model here; return whether it is one."""
+        name, value = child.name, child.value
+        if name == "organization" and draft.entry["provider"] == "openai":
+            _map(draft.entry, "options")["organization"] = value
+            self._fidelity.add_mapped(child, f"{target} options")
+        elif name in ("timeoutMs", "timeout") and type(value) is int and value >= 1:
+            _map(draft.entry, "limits")["timeout_s"] = min(max(value / 1000, 1.0), 3_600.0)
+            self._fidelity.add_mapped(child, f"{target} limits")
+        elif name == "omitDefaults":
+            draft.omit_defaults = value is True
+            self._fidelity.add_mapped(child, f"{target} params")
+        elif name in ("showThinking", "stream"):
+            if value is False:
+                self._fidelity.add_mapped(child, "", "always so here")
+            else:
+                note = "answers are whole, and without the thinking"
+                self._fidelity.add_approximated(child, "", note)
+        else:
+            return False
+        return True
+
+    def _extra(self, child: Node, draft: ModelDraft, target: str) -> None:
+        name, provider = child.name, str(draft.entry["provider"])
+        if name in extra_taken(provider) and "extra" in takes(provider):
+            _map(_map(draft.entry, "params"), "extra")[name] = child.value
+            self._fidelity.add_mapped(child, f"{target} params.extra")
         elif _SECRET.search(name):
             note = "keys and secrets are not copied; name a variable under key_env"
             self._fidelity.add_unsupported(child, note)
-        elif name in _EXTRA and "extra" in takes(str(draft.entry["provider"])):
-            _map(_map(draft.entry, "params"), "extra")[name] = value
-            self._fidelity.add_mapped(child, f"{target} params.extra")
         else:
             self._fidelity.add_unsupported(
                 child, "not supported; params.extra passes options to the provider"
@@ -426,6 +688,10 @@ class Providers:
         found = self.source.follow(child)
         if found is None:
             return
+        self._fidelity.cover(found)
+        if name == "output" and _type_of(found.value) == "json_object":
+            self._json_mode(child, draft)
+            return
         value = _schema_of(found.value) if name == "output" else _tools_of(found.value)
         faults = schema_faults(value, name) if name == "output" else tool_faults(value)
         if isinstance(value, dict | list) and value and next(iter(faults), None) is None:
@@ -436,6 +702,16 @@ class Providers:
             self._fidelity.add_unsupported(
                 child, f"this {name} is not supported; describe it in the prompt"
             )
+
+    def _json_mode(self, child: Node, draft: ModelDraft) -> None:
+        """Ask for JSON without a schema, where the provider has such a mode."""
+        provider = str(draft.entry["provider"])
+        if "response_format" not in extra_taken(provider) or "extra" not in takes(provider):
+            self._fidelity.add_unsupported(child, f"{provider} has no mode for JSON")
+            return
+        mode: dict[str, Json] = {"type": "json_object"}
+        _map(_map(draft.entry, "params"), "extra")["response_format"] = mode
+        self._fidelity.add_mapped(child, f"{draft.mark} params.extra")
 
     def _place(self, child: Node, draft: ModelDraft, target: str) -> None:
         name = {"apiVersion": "api_version", "projectId": "project"}.get(child.name, child.name)
@@ -468,6 +744,10 @@ def _map(holder: dict[str, Json], key: str) -> dict[str, Json]:
     return inner
 
 
+def _type_of(value: Json) -> Json:
+    return value.get("type") if isinstance(value, dict) else None
+
+
 def _schema_of(value: Json) -> Json:
     """Return the JSON Schema of a response_format; None if it has none."""
     if not isinstance(value, dict):
@@ -477,16 +757,30 @@ def _schema_of(value: Json) -> Json:
 
 
 def _tools_of(value: Json) -> Json:
-    """Return tools in the form of a prompt, from OpenAI's, Anthropic's or the plain form."""
+    """Return tools in the form of a prompt, from OpenAI's, Anthropic's, Google's or AWS's form."""
     found: list[Json] = []
     for each in value if isinstance(value, list) else []:
-        inner = each.get("function", each) if isinstance(each, dict) else None
-        if not isinstance(inner, dict):
+        if isinstance(each, dict) and isinstance(each.get("functionDeclarations"), list):
+            inner = _tools_of(each["functionDeclarations"])
+            if not isinstance(inner, list) or len(each) > 1:
+                return None
+            found += inner
+            continue
+        tool = _tool_of(each)
+        if tool is None:
             return None
-        tool: dict[str, Json] = {
-            key: inner[key] for key in ("name", "description", "parameters") if key in inner
-        }
-        if "input_schema" in inner:
-            tool["parameters"] = inner["input_schema"]
         found.append(tool)
     return found
+
+
+def _tool_of(value: Json) -> dict[str, Json] | None:
+    inner = value.get("function", value.get("toolSpec", value)) if isinstance(value, dict) else None
+    if not isinstance(inner, dict):
+        return None
+    tool: dict[str, Json] = {
+        key: inner[key] for key in ("name", "description", "parameters") if key in inner
+    }
+    schema = inner.get("input_schema", inner.get("inputSchema"))
+    if isinstance(schema, dict):
+        tool["parameters"] = schema.get("json", schema)
+    return tool

@@ -1,14 +1,17 @@
 """Reader of the files of an imported configuration.
 
-The files may be hostile: only those below the folder of the configuration are read, by the same
-strict readers as files of a project, and strings that look like secrets are removed here.
+The files may be hostile: only those below the folder of the configuration, or below a root that
+the user names, are read, by the same strict readers as files of a project, and strings that look
+like secrets are removed here.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 import re
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
@@ -23,8 +26,6 @@ from edison_ci.errors import ConfigError, Location, Problem
 from edison_ci.importing.fidelity import Node, Status
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from edison_ci.documents.csv_text import CsvRow
     from edison_ci.importing.fidelity import Fidelity
 
@@ -48,7 +49,7 @@ _BINARY = (
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----.*?-----END (?:[A-Z]+ )*PRIVATE KEY-----", re.DOTALL
 )
-_OUTSIDE = "only files in the folder of the configuration are read"
+_OUTSIDE = "only files in the folder of the configuration are read, or below --root"
 _MOST_HOPS = 20
 _MOST_FILES = 1_000
 
@@ -70,12 +71,17 @@ class Source:
     fidelity: Fidelity
     display_folder: str = ""
     """The folder as the user wrote it, with a final slash; a prefix of file names."""
+    below: str = ""
+    """The place of the folder below the root, if files outside of the folder may be read."""
     _documents: dict[str, Document] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
     _tree: WorkingTree = field(init=False)
 
     def __post_init__(self) -> None:
-        self._tree = WorkingTree(self.folder)
+        root = self.folder
+        for _ in Path(self.below).parts:
+            root = root.parent
+        self._tree = WorkingTree(root)
 
     def read_main(self, path: str) -> Node:
         """Return the main file; raises ConfigError if it cannot be read."""
@@ -109,7 +115,7 @@ class Source:
         if path not in self._texts:
             if len(self._texts) >= _MOST_FILES:
                 raise Fault("size", f"more than {_MOST_FILES:,} files", "import them in parts")
-            text = decode(read(self._tree, path, max_bytes=MAX_BYTES))
+            text = decode(read(self._tree, self._inside(path), max_bytes=MAX_BYTES))
             self._texts[path] = self._without_secrets(text, path)
         return self._texts[path]
 
@@ -188,9 +194,16 @@ class Source:
             raise UnusableReference(CODE_NOTE)
         if path.partition("#")[0].lower().endswith(_BINARY):
             raise UnusableReference("only text files are read")
-        if path.startswith(("/", "~")) or "://" in path or ".." in path.split("/"):
+        away = self._inside(path).split("/")[0] == ".."
+        if path.startswith(("/", "~")) or "://" in path or away:
             raise UnusableReference(f"{reference!r} is not read: {_OUTSIDE}")
         return path
+
+    def _inside(self, path: str) -> str:
+        """Return the path below the root, or one that starts with `..` if it is not there."""
+        if not self.below and ".." in path.split("/"):
+            return ".."
+        return posixpath.normpath(posixpath.join(self.below, path)) if self.below else path
 
     def paths(self, reference: str) -> list[str]:
         """Return the paths that match a reference with wildcards; raises UnusableReference."""
@@ -204,7 +217,7 @@ class Source:
             found = [
                 f"{folder}/{name}".lstrip("/")
                 for folder in found
-                for name in (self._tree.names(folder) if "*" in part else [part])
+                for name in (self._tree.names(self._inside(folder)) if "*" in part else [part])
                 if fnmatch.fnmatchcase(name, part) and not name.startswith(".")
             ]
         if not found:

@@ -240,7 +240,7 @@ def test_the_report_can_be_written(edison: Edison, source: Folder) -> None:
         ("a: 1\na: 2\n", "given twice"),
         ("- a\n", "is not a YAML map"),
         ("prompts: !!js/function x\n", "tag"),
-        ("prompts: [hello]\nproviders: ['python:x.py']\n", "none of its providers"),
+        ("prompts: [hello]\nproviders: ['openai:image:x']\n", "none of its providers"),
         ("prompts: ['{{ x() }}']\nproviders: [echo]\n", "none of its prompts"),
         ("prompts: [a]\nproviders: [echo]\ntests: file://x.py\n", "none of its tests"),
         ("providers: [echo]\n<<: 3\n", "merge key"),
@@ -315,3 +315,57 @@ def test_one_name_is_for_one_file(edison: Edison, source: Folder) -> None:
         source, "import", "prompt-yml", "wish.prompt.yml", "wish.prompt.yml", "--name", "x"
     )
     assert (done.code, "--name needs a single file" in done.err) == (2, True)
+
+
+SHARED = """\
+prompts: [file://../shared/hello.txt]
+providers: [echo]
+tests: [{vars: {name: Ada}, assert: [{type: contains, value: Ada}]}]
+"""
+
+
+def test_files_outside_of_the_folder_are_read_below_a_root_that_is_named(
+    edison: Edison, source: Folder
+) -> None:
+    source.write("team/evals/promptfooconfig.yaml", SHARED)
+    source.write("team/shared/hello.txt", "Hello {{name}}")
+    words = ("import", "promptfoo", "team/evals/promptfooconfig.yaml", "--into", "new")
+    refused = edison(source, *words)
+    assert refused.code == 2
+    assert "file://../shared/hello.txt" in refused.out
+    assert edison(source, *words, "--root", "team/evals").code == 2
+    other = edison(source, *words, "--root", "new")
+    assert (other.code, "is not below" in other.err) == (2, True)
+    done = edison(source, *words, "--root", "team")
+    assert done.code == 0, done.all
+    assert "Hello {{name}}" in source.read("new/prompts/evals-hello.md")
+    assert edison(source, "-C", "new", "run").code == 0
+
+
+def test_no_reference_leaves_the_root(edison: Edison, source: Folder) -> None:
+    source.write("secret.txt", "private")
+    text = SHARED.replace("../shared/hello.txt", "../../secret.txt")
+    source.write("team/evals/promptfooconfig.yaml", text)
+    words = ("import", "promptfoo", "team/evals/promptfooconfig.yaml", "--into", "new")
+    done = edison(source, *words, "--root", "team")
+    assert (done.code, "is not read" in done.out) == (2, True)
+
+
+def test_without_a_supported_provider_a_simulated_model_takes_its_place(
+    edison: Edison, source: Folder
+) -> None:
+    source.write("x/promptfooconfig.yaml", CONFIG.replace("[echo]", "['file://app.py']"))
+    done = edison(source, "import", "promptfoo", "x/promptfooconfig.yaml", "--into", "new")
+    assert done.code == 0, done.all
+    assert "programs are not run as providers" in done.out
+    assert "the simulated model stand-in echoes the prompt" in done.out
+    run = edison(source, "-C", "new", "run", "--json")
+    assert json.loads(run.out)["runs"][0]["simulated"] is True
+
+
+def test_after_an_early_stop_the_rest_was_not_reached(edison: Edison, source: Folder) -> None:
+    source.write("x/promptfooconfig.yaml", CONFIG.replace("[echo]", "['openai:image:x']"))
+    done = edison(source, "import", "promptfoo", "x/promptfooconfig.yaml", "--into", "new")
+    assert done.code == 2
+    assert "tests: not reached: none of its providers is supported" in done.out
+    assert "unknown key" not in done.out
