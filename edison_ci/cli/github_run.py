@@ -385,6 +385,7 @@ _OTHER_OPTIONS: dict[str, Any] = {
 )
 @click.option("--batch", is_flag=True, help="Submit answers in batches; the job then fails with 5.")
 @click.option("--wait", is_flag=True, help="Wait until batches of earlier jobs have ended.")
+@click.option("--if-plan", metavar="HASH", hidden=True, help="Run only if this is the plan.")
 @click.option("--comment/--no-comment", default=True, help="Comment on the pull request.")
 @click.option(
     "--key",
@@ -571,6 +572,7 @@ class _Job:
             "budget": self.given["budget"],
             "batch": self.given["batch"] and mode == "live",
             "wait": self.given["wait"],
+            "if_plan": self.given["if_plan"],
         }
         ended = evaluate_order(
             self.state, terminal, project, RunOrder(chosen, given, recording, doubts, self.push)

@@ -77,7 +77,8 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
     Other workflows are written on request, as some of them spend money without a pull request:
     `push` keeps the answers of the default branch for later pull requests, `schedule` evaluates
     everything once a week, `refine` opens pull requests with better prompts when started by hand,
-    `fork-comment` comments on pull requests from forks, `by-hand` evaluates those after a review.
+    `fork-comment` comments on pull requests from forks, `by-hand` evaluates those after a review,
+    `run` runs one experiment on request, also for `edison serve` where that has no keys.
 
     Examples:
       edison init

@@ -121,7 +121,9 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
             terminal.document({**told, "results": str(site.results), "duties": done})
         else:
             terminal.result(StyledText(address, bold=True), f"  {site.file.project}, until Ctrl-C")
-            terminal.note(f"runs by itself: {', '.join(s.in_words for s in duties) or 'nothing'}")
+            terminal.note("runs by itself:")
+            for status in duties:
+                terminal.note(f"  {status.in_words}")
         if not is_this_machine(host) and not entry.tls:
             said = "without HTTPS, passwords and pages can be read in transit"
             terminal.note(

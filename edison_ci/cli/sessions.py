@@ -68,7 +68,10 @@ class PlanConfirmation:
         terminal.warnings(plan.warnings)
         self.refuse(plan)
         if self.plan_hash not in (None, plan.hash):
-            raise UsageError("the plan has changed", hint="look at the new plan: edison plan")
+            raise UsageError(
+                f"the plan of {plan.experiment} is not the one that was shown: files differ",
+                hint="look at the plan here: edison plan",
+            )
         if self.strict and plan.skipped:
             said = (
                 f"{counted(plan.skipped, 'cell')} would be skipped, which --strict does not allow"

@@ -273,6 +273,20 @@ class GitHub:
         """Put a change on its branch and open a pull request, or update both."""
         return await propose_on_github(self, change, put=put)
 
+    # --- workflows --------------------------------------------------------------------------------
+
+    async def default_branch(self) -> str:
+        """Return the name of the default branch."""
+        found = await self._api.get("read the repository")
+        return read_field(found, str, "default_branch")
+
+    async def dispatch_workflow(self, file: str, branch: str, inputs: Mapping[str, str]) -> None:
+        """Start a workflow on a branch; not retried when the reply is lost."""
+        path = ("actions", "workflows", file, "dispatches")
+        body = {"ref": branch, "inputs": {**inputs}}
+        what = f"start the workflow {file}"
+        await self._api.write(what, "POST", *path, body=body, repeatable=False)
+
     # --- files ------------------------------------------------------------------------------------
 
     async def changed_files(self, number: int) -> list[ChangedFile]:

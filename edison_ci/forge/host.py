@@ -16,11 +16,11 @@ from urllib.parse import quote, urlsplit
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.git.command import remote_of, run_git
+from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from edison_ci.git.repository import Repository
+    from pathlib import Path
 
 
 # In GitHub Actions commits are made through the API, so that GitHub signs them; elsewhere by Git,
@@ -62,6 +62,18 @@ def find_host(
     address = repository_address(environment, remote=url) if token and named else None
     in_actions = environment.get("GITHUB_ACTIONS") == "true"
     return RepositoryHost(remote, url, address, by_api=in_actions and address is not None)
+
+
+def find_address(root: Path, environment: Mapping[str, str]) -> RepositoryAddress:
+    """Return the repository on GitHub that a folder belongs to.
+
+    Raises UsageError without a token or without a repository.
+    """
+    repository = Repository.find(root)
+    host = None if repository is None else find_host(repository, environment)
+    if host is not None and host.address is not None:
+        return host.address
+    return repository_address(environment)
 
 
 PUBLIC_API = "https://api.github.com"
@@ -115,6 +127,11 @@ class RepositoryAddress:
     def run_url(self, run_id: int) -> str:
         """Return the URL of a workflow run."""
         return f"{self.server_url.rstrip('/')}/{self.repository}/actions/runs/{run_id}"
+
+    def workflow_url(self, file: str) -> str:
+        """Return the URL of the page that lists the runs of a workflow."""
+        place = f"{self.server_url.rstrip('/')}/{self.repository}"
+        return f"{place}/actions/workflows/{quote(file, safe='')}"
 
     def compare_url(self, base: str, branch: str) -> str:
         """Return the URL of the page that opens a pull request."""
@@ -176,7 +193,8 @@ def _refuse_unsafe(url: str) -> None:
     plain = not (parts.username or parts.password or parts.query or parts.fragment)
     if not (host and encrypted and plain):
         raise UsageError(
-            f"the token may not be sent to {url!r}",
+            # Without user and query, which may be secret.
+            f"the token may not be sent to {host or 'a URL without a host'!r}",
             hint="GITHUB_API_URL and GITHUB_SERVER_URL must start with https:// and contain no "
             "user, query or fragment",
         )

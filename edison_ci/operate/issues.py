@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.errors import DeliveryError, EdisonError, ForgeError, ForgeFault
 from edison_ci.forge.api import Timing
 from edison_ci.forge.github import GitHub
-from edison_ci.forge.host import RepositoryAddress, find_host, repository_address
-from edison_ci.git.repository import Repository
+from edison_ci.forge.host import RepositoryAddress, find_address
 from edison_ci.operate.webhooks import about, lines_of
 from edison_ci.sanitize import line
 
@@ -33,12 +32,8 @@ _TITLE_CHARS = 200
 
 def issues_address(root: Path, environ: Mapping[str, str]) -> RepositoryAddress:
     """Return the repository whose issues are used; raises DeliveryError without a token."""
-    repository = Repository.find(root)
     try:
-        host = None if repository is None else find_host(repository, environ)
-        if host is not None and host.address is not None:
-            return host.address
-        return repository_address(environ)
+        return find_address(root, environ)
     except EdisonError as error:
         raise DeliveryError(error.message, hint=error.hint, unset=True) from None
 

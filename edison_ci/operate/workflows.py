@@ -35,6 +35,7 @@ FURTHER = {
     "refine": "edison-refine.yml",
     "fork-comment": "edison-fork-comment.yml",
     "by-hand": "edison-by-hand.yml",
+    "run": "edison-run.yml",
 }
 """Workflows beside that for pull requests, by the names that select them."""
 _KEYS = re.compile(

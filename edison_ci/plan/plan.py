@@ -462,6 +462,8 @@ class Plan:
     """Missing keys and prices, which would stop real calls."""
     refusals: list[str]
     """Reasons that would stop any run before its first call."""
+    unset: list[str] = field(default_factory=list)
+    """Those of `unready` that are variables of this machine: keys and addresses that it lacks."""
     reused: int = 0
     """Calls with a stored answer, which are not in the loads."""
     shards: list[int] = field(default_factory=list)
@@ -615,6 +617,7 @@ def bare_plan(
             *(["tokens are estimated from those of earlier answers"] if past else []),
         ],
         unready=_unready(project, made),
+        unset=_unset(made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
         interims=interim_kind(experiment.file.gates, experiment.file.stop),
@@ -687,6 +690,7 @@ def joined(first: Plan, second: Plan) -> Plan:
         clusters=second.clusters,
         inputs=second.inputs,
         unready=list(dict.fromkeys([*first.unready, *second.unready])),
+        unset=list(dict.fromkeys([*first.unset, *second.unset])),
         refusals=list(dict.fromkeys([*first.refusals, *second.refusals])),
     )
 
@@ -702,7 +706,9 @@ def ranged(plan: Plan, kind: Kind) -> Plan:
 def without_generating(project: Project, plan: Plan) -> Plan:
     """Return the plan of grading answers that are there already."""
     loads = [load for load in plan.loads if load.phase != "generate"]
-    return dataclasses.replace(plan, loads=loads, unready=_unready(project, loads))
+    return dataclasses.replace(
+        plan, loads=loads, unready=_unready(project, loads), unset=_unset(loads)
+    )
 
 
 def _gating(project: Project, experiment: Experiment, survey: CaseSurvey) -> int:
@@ -737,21 +743,31 @@ def _idle(experiment: Experiment, of: str) -> list[str]:
 
 
 def _unready(project: Project, loads: list[Load]) -> list[str]:
-    found: list[str] = []
-    for model in {load.model.name: load.model for load in loads}.values():
+    found = _unset(loads)
+    for model in _models(loads):
         if project.prices.price_of(model) is None:
             found.append(f"the price of {model.name} is unknown: add price to models.yaml")
+        address = os.environ.get(model.base_url_env or "", "")
+        for env in model.keys.values() if address else ():
+            if not project.trust.allows(env, address, model.provider):
+                found.append(f"{env} may not go to the host in {model.base_url_env}")
+    return found
+
+
+def _unset(loads: list[Load]) -> list[str]:
+    """Return the keys and addresses that are not in the environment."""
+    found: list[str] = []
+    for model in _models(loads):
         for env in model.keys.values():
             if not os.environ.get(env):
                 found.append(f"{env} is not set ({model.name} needs it)")
-        address = os.environ.get(model.base_url_env or "", "")
-        if model.base_url_env and not address:
+        if model.base_url_env and not os.environ.get(model.base_url_env):
             found.append(f"{model.base_url_env} is not set (the address of {model.name})")
-        elif model.base_url_env:
-            for env in model.keys.values():
-                if not project.trust.allows(env, address, model.provider):
-                    found.append(f"{env} may not go to the host in {model.base_url_env}")
     return found
+
+
+def _models(loads: list[Load]) -> list[Model]:
+    return [*{load.model.name: load.model for load in loads}.values()]
 
 
 ALLOW_CODE = "pass --allow-code or set settings.allow_code"

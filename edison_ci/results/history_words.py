@@ -239,6 +239,8 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "try": _text("tried"),
     "rerun": _text("requested another answer for"),
     "start run": _text("started a run of"),
+    "dispatch run": _text("asked GitHub to run"),
+    "dispatch unconfirmed": _with_reason("was not told by GitHub whether it runs"),
     "pause run": _text("paused"),
     "resume run": _text("resumed"),
     "cancel run": _text("cancelled"),

@@ -25,9 +25,13 @@ class StartRequest:
     plan_hash: str
     by: str
     asked_at: str
+    workflow_url: str | None = None
+    """The page of the workflow that GitHub was asked to start; None for a run here."""
+    accepted_at: str | None = None
+    """When GitHub confirmed that; None while it is not known."""
 
 
-_COLUMNS = "key, run_id, experiment, plan_hash, by, asked_at"
+_COLUMNS = "key, run_id, experiment, plan_hash, by, asked_at, workflow_url, accepted_at"
 
 
 def find_start(connection: sqlite3.Connection, key: str) -> StartRequest | None:
@@ -51,7 +55,7 @@ def claim_start(
         if known is not None:
             return known
         connection.execute(
-            f"insert into start_request ({_COLUMNS}) values (?, ?, ?, ?, ?, ?)",
+            f"insert into start_request ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 request.key,
                 request.run_id,
@@ -59,10 +63,33 @@ def claim_start(
                 request.plan_hash,
                 request.by,
                 request.asked_at,
+                request.workflow_url,
+                request.accepted_at,
             ),
         )
         add_audit(connection, entry)
         return request
+
+    return operation
+
+
+def newest_dispatches(
+    connection: sqlite3.Connection, experiment: str, most: int
+) -> list[StartRequest]:
+    """Return the newest requests that GitHub was asked to run, the newest first."""
+    rows = connection.execute(
+        f"select {_COLUMNS} from start_request where experiment = ? and workflow_url is not null "
+        "order by asked_at desc, run_id desc limit ?",
+        (experiment, most),
+    )
+    return [StartRequest(*row) for row in rows]
+
+
+def accept_start(key: str, now: str) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that keeps that GitHub confirmed a request."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        connection.execute("update start_request set accepted_at = ? where key = ?", (now, key))
 
     return operation
 

@@ -18,9 +18,9 @@ from datasette import Response
 
 from edison_ci.config.load import load_project
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
+from edison_ci.operate.dispatch import CannotStart, DispatchUnknown
 from edison_ci.operate.run_control import RunControl, current_run
-from edison_ci.operate.run_start import CannotStart, PlanChanged, Start, StartPlan, resume_run
-from edison_ci.operate.run_start import start_run as start_in_process
+from edison_ci.operate.run_start import PlanChanged, Start, StartPlan, resume_run, start_run
 from edison_ci.operate.site import Role
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.results.steering import steering_state
@@ -64,6 +64,8 @@ class ApiRequest(NamedTuple):
     body: Mapping[str, Any]
     key: str
     """The header Idempotency-Key."""
+    offline: bool = False
+    """Whether the server makes no requests of its own."""
 
 
 class ApiRoute(NamedTuple):
@@ -92,8 +94,12 @@ def _plan(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     name = asked.path["experiment"]
     if name not in project.experiments:
         raise ApiError(404, "not_found", f"there is no experiment {name!r}")
-    found = StartPlan(project, name)
-    return 200, {**plan_json(found.plan), "budget_microusd": found.limit_microusd}
+    found, instead = StartPlan(project, name, offline=asked.offline), None
+    if found.dispatch_to is not None:
+        repository = found.dispatch_to.repository
+        instead = {"repository": repository, "workflow_url": found.workflow_url}
+    limit = found.limit_microusd
+    return 200, {**plan_json(found.plan), "budget_microusd": limit, "dispatch": instead}
 
 
 def _start(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
@@ -109,8 +115,16 @@ def _start(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
         budget_microusd=_budget(asked.body),
     )
     _refuse_unknown(asked.body, {"plan_hash", "budget_usd"})
-    run_id = start_in_process(asked.site, asked.actor, start)
-    return 201, _state(asked.site, run_id)
+    begun = start_run(asked.site, asked.actor, start, offline=asked.offline)
+    if begun.workflow_url is None:
+        return 201, _state(asked.site, begun.run_id)
+    return 202, {
+        "request": begun.run_id,
+        "experiment": begun.experiment,
+        "workflow_url": begun.workflow_url,
+        "asked_at": begun.asked_at,
+        "accepted_at": begun.accepted_at,
+    }
 
 
 def _status(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
@@ -288,7 +302,8 @@ async def _authorized(datasette: Any, request: Any, route: ApiRoute) -> ApiReque
     body = await _body(request) if route.method == "POST" else {}
     key = header(request.scope, b"idempotency-key").strip()
     # A key belongs to a member: another one cannot learn of a run by guessing it.
-    return ApiRequest(site, actor, request.url_vars, body, f"{actor.name}:{key}" if key else "")
+    key = f"{actor.name}:{key}" if key else ""
+    return ApiRequest(site, actor, request.url_vars, body, key, settings.actions.offline)
 
 
 async def _body(request: Any) -> dict[str, Any]:
@@ -314,6 +329,8 @@ def _error(error: EdisonError) -> Any:
         status = 403
     elif isinstance(error, BusyError | PlanChanged | CannotStart):
         status = 409
+    elif isinstance(error, DispatchUnknown):
+        status = 502
     elif error.exit_code == ExitCode.NOT_MEASURED:
         status = 503
     code = error.own_code if isinstance(error, ApiError) else error.code

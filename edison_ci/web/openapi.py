@@ -84,9 +84,16 @@ _SCHEMAS: dict[str, Any] = {
                 "items": _TEXT,
                 "description": "Why it could not be started here.",
             },
+            "dispatch": _or_null(
+                "object",
+                properties={"repository": _TEXT, "workflow_url": _TEXT},
+                required=["repository", "workflow_url"],
+                description="The repository on GitHub that would be asked to run it, as keys "
+                "are missing here; null if it runs here or cannot be started.",
+            ),
         },
         "experiment", "plan_hash", "cases", "cells", "calls", "cost_microusd", "budget_microusd",
-        "blockers",
+        "blockers", "dispatch",
     ),
     "Start": _object(
         {
@@ -95,6 +102,16 @@ _SCHEMAS: dict[str, Any] = {
         },
         "plan_hash",
         additionalProperties=False,
+    ),
+    "Dispatch": _object(
+        {
+            "request": {**_TEXT, "description": "Part of the title of the workflow's run."},
+            "experiment": _TEXT,
+            "workflow_url": {**_TEXT, "description": "Where GitHub lists the workflow's runs."},
+            "asked_at": {**_TEXT, "description": "ISO-8601, UTC."},
+            "accepted_at": {**_TEXT, "description": "ISO-8601, UTC."},
+        },
+        "request", "experiment", "workflow_url", "asked_at", "accepted_at",
     ),
     "Resume": _object({"budget_usd": _BUDGET}, additionalProperties=False),
     "Nothing": _object({}, additionalProperties=False),
@@ -148,7 +165,8 @@ _ERRORS = {
     "401": "The token is missing or not valid.",
     "403": "The role of the token's member is not sufficient.",
     "404": "There is no such experiment or run.",
-    "409": "It is not possible now: the plan changed, keys are missing, or the run refused it.",
+    "409": "It is not possible now: the plan changed, keys are missing, or the run or GitHub "
+    "refused it.",
     "413": f"The body has more than {MOST_BYTES} bytes.",
     "429": "Too many requests in a minute.",
 }
@@ -166,8 +184,13 @@ def _operation(
     if body:
         required = body in ("Start", "Change")
         found["requestBody"] = {"required": required, "content": _content(body)}
-    said = {"description": "Done.", "content": _content(reply)}
-    return {**found, "responses": {status: said, **errors}}
+    said = {status: {"description": "Done.", "content": _content(reply)}}
+    if body == "Start":
+        text = "GitHub was asked to run it, as keys are missing here, and confirmed that."
+        said["202"] = {"description": text, "content": _content("Dispatch")}
+        text = "GitHub was asked to run it, and it is not known whether it does."
+        errors["502"] = {"description": text, "content": _content("Error")}
+    return {**found, "responses": {**said, **errors}}
 
 
 def _named(name: str, text: str) -> dict[str, Any]:

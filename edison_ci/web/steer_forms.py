@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import UsageError
+from edison_ci.operate.dispatch import DispatchUnknown
 from edison_ci.operate.run_control import RunControl
 from edison_ci.operate.run_start import Start, resume_run, start_run
 from edison_ci.store.database import open_reader
@@ -23,7 +24,7 @@ _MOST_DIGITS = 9
 
 
 def start(sent: FormRequest) -> str:
-    """Start the run whose plan was shown."""
+    """Start the run whose plan was shown, here or on GitHub."""
     asked = Start(
         experiment=sent.path["experiment"],
         plan_hash=sent.form.text("plan_hash"),
@@ -31,7 +32,15 @@ def start(sent: FormRequest) -> str:
         trigger="page",
         budget_microusd=_budget(sent.form),
     )
-    return sent.links.to("run", start_run(sent.site, sent.actor, asked))
+    page = ("experiment", asked.experiment, "plan")
+    try:
+        begun = start_run(sent.site, sent.actor, asked, offline=sent.can.offline)
+    except DispatchUnknown:
+        return sent.links.to(*page)  # which lists it, as not confirmed
+    if begun.workflow_url is None:
+        return sent.links.to("run", begun.run_id)
+    said = f"GitHub starts a run of {begun.experiment}, with {begun.run_id} in its title"
+    return sent.links.to(*page, messages=store_messages((said, begun.workflow_url)))
 
 
 def steer(sent: FormRequest) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -239,6 +240,31 @@ def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench:
     assert (done.code, done.outputs["verdict"]) == (1, "error"), done.log
     assert "would send the key OPENAI_API_KEY to" in done.log
     bench.assert_no_secret(done)
+
+
+def test_a_run_on_request_is_the_plan_that_was_shown_and_no_other(bench: Bench) -> None:
+    shown = json.loads(bench.repository.edison("plan", "hello", "--json").out)["experiments"][0]
+    asked = {"experiment": "hello", "budget": "1", "plan": shown["plan_hash"], "request": "r-1"}
+
+    def act(**changed: str) -> Done:
+        started = {"inputs": {**asked, **changed}, "ref": "refs/heads/main"}
+        return bench.act("edison-run.yml", "workflow_dispatch", started)
+
+    other = act(plan="0" * 64)
+    assert other.code == 1, other.log
+    assert "the plan of hello is not the one that was shown" in other.log
+    planted = bench.scratch / "planted"
+    for hostile in (f"$(touch {planted})", f"hello; touch {planted}", f"`touch {planted}`"):
+        assert act(experiment=hostile, request=hostile).code == 1
+    assert not planted.exists()
+    assert bench.model.requests == []
+    done = act()
+    assert (done.code, done.outputs["verdict"]) == (0, "skipped"), done.log
+    assert (len(bench.model.requests), done.outputs["cells"]) == (CASES, str(CASES))
+    assert list((done.kept / "cache").glob("*/results.db")), "later jobs start from the answers"
+    again = act(budget="", plan="")
+    assert (again.code, len(bench.model.requests)) == (0, CASES), "stored answers are used again"
+    bench.assert_no_secret(again)
 
 
 def test_a_pull_request_is_decided_by_the_job_that_collects_its_batches(bench: Bench) -> None:

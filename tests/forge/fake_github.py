@@ -57,6 +57,8 @@ class Fault:
     after: bool = False
     """Do what was asked first, then answer so: the reply was lost, not the request."""
     times: int = 1
+    until: threading.Event | None = None
+    """Answer when this is set."""
 
     def matches(self, method: str, path: str) -> bool:
         return self.times > 0 and self.method in ("", method) and self.path in path
@@ -111,13 +113,16 @@ class FakeGitHub:
 
     def answer(self, arrived: Arrived) -> tuple[int, dict[str, str], bytes]:
         with self._lock:
-            return self._answer(arrived)
+            self.requests.append(arrived)
+            fault = next((f for f in self.faults if f.matches(arrived.method, arrived.path)), None)
+            if fault is not None:
+                fault.times -= 1
+            reply = self._answer(arrived, fault)
+        if fault is not None and fault.until is not None:
+            fault.until.wait(PATIENCE_S)
+        return reply
 
-    def _answer(self, arrived: Arrived) -> tuple[int, dict[str, str], bytes]:
-        self.requests.append(arrived)
-        fault = next((f for f in self.faults if f.matches(arrived.method, arrived.path)), None)
-        if fault is not None:
-            fault.times -= 1
+    def _answer(self, arrived: Arrived, fault: Fault | None) -> tuple[int, dict[str, str], bytes]:
         if fault is not None and not fault.after:
             return fault.status, self._told(fault.headers), fault.body
         try:

@@ -15,6 +15,7 @@ from tests.forge.fake_state import (
     COMMIT,
     COMMITS,
     CONTENTS,
+    DISPATCHES,
     FILES,
     ISSUE,
     ISSUE_COMMENTS,
@@ -27,6 +28,7 @@ from tests.forge.fake_state import (
     REF,
     REF_CHANGE,
     REFS,
+    REPO,
     REVIEWS,
     TREES,
     Grant,
@@ -92,8 +94,10 @@ def refuse_below(who: Grant, method: str, template: str) -> None:
     about = "pull_requests" if "/pulls" in template or "/issues" in template else "contents"
     about = "issues" if template in (ISSUES, ISSUE) else about
     about = "actions" if "/actions" in template else about
+    about = "metadata" if template == REPO else about
     needed = "read" if method == "GET" else "write"
-    have = who.permissions.get(about, "none")
+    # Every token may read what a repository is called.
+    have = "read" if about == "metadata" else who.permissions.get(about, "none")
     if have == "none" or (needed == "write" and have != "write"):
         accepted = {"x_accepted_github_permissions": f"{about}={needed}"}
         raise RefusedError(403, "Resource not accessible by integration", **accepted)
@@ -296,6 +300,20 @@ def _approvals(call: Call) -> Result:
     ]
 
 
+def _repository(call: Call) -> Result:
+    made = call.state.github.example("GET", REPO, 200)
+    for origin in ("source", "parent", "template_repository"):
+        made.pop(origin, None)
+    # GitHub's own example lacks a key that GitHub's own schema requires.
+    return 200, {"language": None, **made, "default_branch": call.state.default_branch}
+
+
+def _dispatch(call: Call) -> Result:
+    inputs = call.body.get("inputs", {})
+    call.state.dispatch(call.found["workflow_id"], call.body["ref"], inputs)
+    return 204, None
+
+
 ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
     ("GET", ISSUE_COMMENTS): _list_comments,
     ("POST", ISSUE_COMMENTS): _add_comment,
@@ -324,4 +342,6 @@ ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
     ("PATCH", REF_CHANGE): _move_ref,
     ("GET", CONTENTS): _contents,
     ("GET", APPROVALS): _approvals,
+    ("GET", REPO): _repository,
+    ("POST", DISPATCHES): _dispatch,
 }

@@ -23,7 +23,7 @@ BOT = "github-actions[bot]"
 (
     ISSUE_COMMENTS, COMMENT, PULLS, PULL, FILES, MERGE, REVIEWS, LINE_COMMENTS,
     BLOBS, BLOB, TREES, COMMITS, COMMIT, REFS, REF_CHANGE, REF, MATCHING_REFS, CONTENTS,
-    APPROVALS, ISSUES, ISSUE,
+    APPROVALS, ISSUES, ISSUE, REPO, DISPATCHES,
 ) = PATHS  # fmt: skip
 
 
@@ -79,6 +79,11 @@ class State:
         self.approvals_needed = 0
         self.approved: dict[str, str] = {}
         """Environments that were reviewed for the workflow run, and how."""
+        self.default_branch = "main"
+        self.workflows: dict[str, dict[str, Any]] = {}
+        """Workflows of the default branch that take a dispatch: their inputs, by file."""
+        self.dispatched: list[dict[str, Any]] = []
+        """What workflows were started with: file, ref and inputs."""
         self.comments: dict[int, dict[str, Any]] = {}
         self.pulls: dict[int, Pull] = {}
         self.issues: dict[int, dict[str, Any]] = {}
@@ -144,6 +149,25 @@ class State:
     def close_issue(self, number: int, fields: dict[str, Any]) -> dict[str, Any]:
         self.issues[number] |= fields
         return self.issues[number]
+
+    # --- workflows --------------------------------------------------------------------------------
+
+    def dispatch(self, file: str, ref: str, inputs: dict[str, Any]) -> None:
+        if file not in self.workflows:
+            raise RefusedError(404, "Not Found")
+        if f"heads/{ref}" not in self.refs:
+            raise RefusedError(422, f"No ref found for: {ref}")
+        declared = self.workflows[file]
+        unknown = sorted(set(inputs) - set(declared))
+        if unknown:
+            raise RefusedError(422, f"Unexpected inputs provided: {unknown}")
+        for name, about in declared.items():
+            if about.get("required") and "default" not in about and not inputs.get(name):
+                raise RefusedError(422, f"Required input '{name}' not provided")
+        # Inputs are texts, whatever the type that the workflow declares.
+        if not all(isinstance(value, str) for value in inputs.values()):
+            raise RefusedError(422, "For 'properties/inputs', a value is not a string.")
+        self.dispatched.append({"file": file, "ref": ref, "inputs": inputs})
 
     # --- objects and refs -------------------------------------------------------------------------
 

@@ -71,6 +71,11 @@ async def test_every_request_we_can_send_is_one_that_github_describes(
             assert proposed.pull_request is not None
             await github.close_pull_request(proposed.pull_request.number)
             await github.merge_pull_request(1, head_sha=(await github.pull_request(1)).head_sha)
+        server.state.workflows["edison-run.yml"] = {"experiment": {"required": True}}
+        server.grants[TOKEN].permissions["actions"] = "write"
+        async with GitHub(server.address(), timing=clock.timing) as github:
+            branch = await github.default_branch()
+            await github.dispatch_workflow("edison-run.yml", branch, {"experiment": "hello"})
         server.grants[TOKEN].permissions["actions"] = "read"
         assert not await approved_by_person("trial", server.address(), "7")
         used = {(r.method, server.template(r)) for r in server.requests}

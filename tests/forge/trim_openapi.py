@@ -41,6 +41,8 @@ PATHS = tuple(
         "/actions/runs/{run_id}/approvals",
         "/issues",
         "/issues/{issue_number}",
+        "",
+        "/actions/workflows/{workflow_id}/dispatches",
     )
 )
 

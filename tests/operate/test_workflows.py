@@ -53,7 +53,7 @@ def test_the_workflows_are_those_of_the_examples() -> None:
     shipped = {path.name: path.read_bytes() for path in (EXAMPLES / "workflows").iterdir()}
     in_batches = shipped.pop("edison-batch.yml")
     assert written(ALL) == shipped
-    assert len(shipped) == 6
+    assert len(shipped) == 7
     assert written(replace(ALL, batch=True)) == {**shipped, "edison.yml": in_batches}
 
 
@@ -169,6 +169,7 @@ def test_only_jobs_that_need_it_may_write() -> None:
         "edison-fork-comment": {"pull-requests"},
         "edison-push": set(),
         "edison-refine": {"contents", "pull-requests"},
+        "edison-run": set(),
         "edison-schedule": set(),
     }
 

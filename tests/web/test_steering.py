@@ -18,13 +18,17 @@ import pytest
 from playwright.async_api import async_playwright, expect
 
 from edison_ci.operate.accounts import Accounts
+from edison_ci.operate.dispatch import WORKFLOW
 from edison_ci.operate.site import open_site
 from edison_ci.web.api import ROUTES
 from edison_ci.web.openapi import API, MOST_BYTES, document
 from tests.conftest import ROOT
+from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
+from tests.forge.fake_state import REPOSITORY
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
+from tests.operate.test_dispatch import with_workflow
 from tests.timing import PATIENCE_S, poll
 from tests.web.test_browser import AXE, chromium
 
@@ -111,7 +115,9 @@ def _validate(method: str, path: str, reply: httpx.Response) -> None:
 
 
 @contextmanager
-def served(folder: Folder, models: LoopbackServer, *options: str, key: str = KEY) -> Iterator[Site]:
+def served(
+    folder: Folder, models: LoopbackServer, *options: str, key: str = KEY, **variables: str
+) -> Iterator[Site]:
     accounts = Accounts(open_site(folder.path), cost=(2**4, 8, 1))
     tokens = {
         name: accounts.new_token(f"{name}@example.org", label="test", days=None)[1]
@@ -120,7 +126,7 @@ def served(folder: Folder, models: LoopbackServer, *options: str, key: str = KEY
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "edison_ci", "--json", "serve", "--port", "0", *options],
         cwd=folder.path,
-        env={**os.environ, **({"OWN_KEY": key} if key else {})},
+        env={**os.environ, **({"OWN_KEY": key} if key else {}), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -350,7 +356,196 @@ def test_a_server_without_the_keys_starts_nothing_and_names_them(
         reply = site.start()
         assert (reply.status_code, reply.json()["error"]["code"]) == (409, "cannot_start")
         assert "OWN_KEY" in reply.json()["error"]["message"]
+        hint = reply.json()["error"]["hint"]
+        assert "let GitHub run it (docs/serving.md): there is no token for GitHub" in hint
         assert site.rows("select count(*) from start_request") == [(0,)]
+        page = httpx.get(f"{site.address}/-/edison/experiment/hello/plan").text
+        assert "It cannot be started here" in page
+        assert "neither GITHUB_TOKEN nor GH_TOKEN is set" in page
+        assert "Start the run" not in page
+
+
+# --- on GitHub ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def github() -> Iterator[FakeGitHub]:
+    with FakeGitHub() as server:
+        yield with_workflow(server)
+
+
+@contextmanager
+def keyless(
+    project: Folder, models: LoopbackServer, github: FakeGitHub, *options: str
+) -> Iterator[Site]:
+    """Serve a project without its key, with a token for a repository."""
+    variables = {
+        "GITHUB_TOKEN": TOKEN,
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_API_URL": github.url,
+        "GITHUB_SERVER_URL": github.url,
+    }
+    with served(project, models, *options, key="", **variables) as site:
+        yield site
+
+
+def workflow_page(github: FakeGitHub) -> str:
+    return f"{github.url}/{REPOSITORY}/actions/workflows/{WORKFLOW}"
+
+
+def test_a_server_without_the_keys_lets_github_run_it_once(
+    project: Folder, models: LoopbackServer, github: FakeGitHub
+) -> None:
+    with keyless(project, models, github) as site:
+        plan = site.send("vi", "GET", "/experiments/hello/plan").json()
+        assert plan["blockers"] == ["OWN_KEY is not set (small needs it)"]
+        url = workflow_page(github)
+        assert plan["dispatch"] == {"repository": REPOSITORY, "workflow_url": url}
+        assert site.start(who="vi").status_code == 403
+        assert github.state.dispatched == [], "a plan and a viewer start nothing"
+        begun = site.start()
+        assert begun.status_code == 202, begun.text
+        told = begun.json()
+        assert (told["experiment"], told["workflow_url"]) == ("hello", url)
+        (sent,) = github.state.dispatched
+        assert (sent["file"], sent["ref"]) == (WORKFLOW, "main")
+        assert sent["inputs"] == {
+            "experiment": "hello",
+            "plan": plan["plan_hash"],
+            "request": told["request"],
+            "budget": "0.010000",
+        }
+        assert site.start().json() == told
+        assert len(github.state.dispatched) == 1
+        without = {"plan_hash": plan["plan_hash"]}
+        path = "/experiments/hello/runs"
+        assert site.send("ed", "POST", path, without, idempotency_key="two").status_code == 202
+        assert github.state.dispatched[1]["inputs"]["budget"] == "0.020000", "of the experiment"
+        changed = site.send("ed", "POST", path, {"plan_hash": "x"}, idempotency_key="three")
+        assert (changed.status_code, len(github.state.dispatched)) == (409, 2)
+        assert site.rows("select count(*) from run") == [(0,)]
+        audited = site.rows("select action, actor, entity, run_id, after from audit order by seq")
+        mine = [row for row in audited if row[0] == "dispatch run"]
+        assert [row[1:4] for row in mine] == [("ed@example.org", "hello", None)] * 2
+        assert json.loads(mine[0][4])["run"] == told["request"]
+        for name in (".edison/results.db", ".edison/results.db-wal"):
+            file = project.path / name
+            assert not file.exists() or TOKEN.encode() not in file.read_bytes()
+    assert models.chats == 0
+
+
+def test_many_starts_with_one_key_at_once_ask_github_once(
+    project: Folder, models: LoopbackServer, github: FakeGitHub
+) -> None:
+    held = threading.Event()
+    github.faults.append(Fault(204, "POST", "/dispatches", body=b"", after=True, until=held))
+    with keyless(project, models, github) as site:
+        body = {"plan_hash": site.plan_hash()}
+        replies: list[httpx.Response] = []
+
+        def send() -> None:
+            path = "/experiments/hello/runs"
+            replies.append(site.send("ed", "POST", path, body, idempotency_key="same"))
+
+        threads = [threading.Thread(target=send) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        poll("the request", lambda: len(github.state.dispatched) == 1)
+        held.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert [reply.status_code for reply in replies] == [202] * 3
+        assert len({reply.json()["request"] for reply in replies}) == 1
+        assert len(github.state.dispatched) == 1
+
+
+def test_a_refusal_of_github_is_told_and_can_be_repeated(
+    project: Folder, models: LoopbackServer, github: FakeGitHub
+) -> None:
+    declared = github.state.workflows.pop(WORKFLOW)
+    with keyless(project, models, github) as site:
+        refused = site.start()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "cannot_start")
+        assert "Not Found (HTTP 404)" in refused.json()["error"]["message"]
+        assert "edison init --github --workflow run" in refused.json()["error"]["hint"]
+        assert site.rows("select count(*) from start_request") == [(0,)]
+        github.state.workflows[WORKFLOW] = declared
+        assert site.start().status_code == 202
+        actions = [row[0] for row in site.rows("select action from audit order by seq")]
+        assert [each for each in actions if "dispatch" in each] == [
+            "dispatch run",
+            "refused: dispatch run",
+            "dispatch run",
+        ]
+
+
+def test_what_is_not_known_is_said_to_be_so_and_never_sent_again(
+    project: Folder, models: LoopbackServer, github: FakeGitHub
+) -> None:
+    github.faults.append(Fault(502, "POST", "/dispatches", after=True))
+    with keyless(project, models, github) as site:
+        for said in ("HTTP 502", "there was no answer"):
+            reply = site.start()
+            error = reply.json()["error"]
+            assert (reply.status_code, error["code"]) == (502, "dispatch_unknown")
+            assert "it is not known whether it does" in error["message"]
+            assert said in error["message"]
+            assert workflow_page(github) in error["hint"]
+        assert len(github.sent("POST", "/dispatches")) == 1
+        page = httpx.get(f"{site.address}/-/edison/experiment/hello/plan").text
+        assert "Not certain." in page
+        assert ", not confirmed" in page
+        assert site.start("two").status_code == 202, "with another key, on purpose"
+        assert len(github.sent("POST", "/dispatches")) == 2
+        log = httpx.get(f"{site.address}/-/edison/audit").text
+        assert "ed@example.org was not told by GitHub whether it runs hello: " in log
+
+
+def test_an_offline_server_asks_nobody(
+    project: Folder, models: LoopbackServer, github: FakeGitHub
+) -> None:
+    with keyless(project, models, github, "--offline") as site:
+        assert site.send("vi", "GET", "/experiments/hello/plan").json()["dispatch"] is None
+        error = site.start().json()["error"]
+        assert (error["code"], "--offline forbids that" in error["hint"]) == ("cannot_start", True)
+    assert github.requests == []
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+async def test_an_editor_lets_github_run_it_on_the_pages(
+    project: Folder, models: LoopbackServer, github: FakeGitHub, scripts: bool
+) -> None:
+    wrong: list[str] = []
+    with keyless(project, models, github) as site:
+        async with async_playwright() as play:
+            browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            context = await browser.new_context(
+                base_url=site.address,
+                java_script_enabled=scripts,
+                viewport={"width": 390, "height": 900},
+            )
+            context.set_default_timeout(1000 * PATIENCE_S)
+            page = await context.new_page()
+            page.on("console", lambda said: wrong.append(said.text))
+            await page.goto("/-/edison/experiment/hello/plan")
+            await expect(page.get_by_text("Calls to make")).to_be_visible()
+            await expect(page.get_by_text("OWN_KEY is not set")).to_be_visible()
+            await expect(page.get_by_text(f"with the keys of {REPOSITORY}")).to_be_visible()
+            if scripts:
+                await _check(page)
+            assert github.requests == [], "the plan is shown first"
+            await page.get_by_label("Budget in dollars").fill("0.01")
+            await page.get_by_role("button", name="Start it on GitHub").click()
+            await expect(page.get_by_role("status")).to_contain_text("GitHub starts a run of hello")
+            ((request,),) = site.rows("select run_id from start_request")
+            link = page.get_by_role("link", name=request)
+            assert await link.get_attribute("href") == workflow_page(github)
+            if scripts:
+                await _check(page)
+            await browser.close()
+        (sent,) = github.state.dispatched
+        assert (sent["inputs"]["request"], sent["inputs"]["budget"]) == (request, "0.010000")
+    assert wrong == []
 
 
 # --- the pages ------------------------------------------------------------------------------------

@@ -51,7 +51,9 @@ create table start_request (                -- runs that pages and programs aske
   experiment text not null,
   plan_hash  text not null,                 -- of the plan that was shown
   by         text not null,                 -- who asked
-  asked_at   text not null
+  asked_at   text not null,
+  workflow_url text,                        -- page of the workflow that GitHub was asked to start; null: it runs here
+  accepted_at  text                         -- when GitHub confirmed that; null while it is not known
 ) strict, without rowid;
 
 create table cell (                         -- one case, with one prompt and model

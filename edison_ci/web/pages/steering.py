@@ -13,6 +13,7 @@ from edison_ci.operate.site import Role, require_role
 from edison_ci.records import RunStatus
 from edison_ci.results.steering import steering_state
 from edison_ci.store.ledger import SpendingCap, booked
+from edison_ci.store.starts import newest_dispatches
 from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.run import crumbs_of
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from edison_ci.plan.plan import Plan
 
 _REFRESH_S = 1
+
+
+_DISPATCHES = 5
+"""Requests to GitHub that are listed."""
 
 
 def _project(context: PageContext, action: str) -> Project:
@@ -46,8 +51,9 @@ def plan(context: PageContext) -> Page:
         raise UsageError(f"there is no experiment {name!r}", hint="check the address")
     problem: EdisonError | None = None
     found: StartPlan | None = None
+    offline = context.actions is not None and context.actions.offline
     try:
-        found = StartPlan(project, name)
+        found = StartPlan(project, name, offline=offline)
     except EdisonError as error:
         problem = error
     return Page(
@@ -57,6 +63,11 @@ def plan(context: PageContext) -> Page:
             "experiment": name,
             "problem": problem,
             "plan": found and found.plan,
+            "dispatch_to": found and found.dispatch_to,
+            "workflow_url": found and found.workflow_url,
+            "hint": found.hint if found and found.plan.unset else "",
+            "dispatches": newest_dispatches(context.connection, name, _DISPATCHES),
+            "messages": stored_messages(context.args.text("messages")),
             "limit_microusd": found and found.limit_microusd,
             "cost": _cost(found.plan) if found else "",
             "time": _time(found.plan) if found else "",
