@@ -20,13 +20,20 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.git.command import run_git
 from edison_ci.git.repository import Repository
-from edison_ci.operate.workflows import FURTHER, Variables, WorkflowChoice, github_files
+from edison_ci.operate.workflows import (
+    FURTHER,
+    Variables,
+    WorkflowChoice,
+    github_files,
+    notification_secrets,
+)
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from edison_ci.config.models import Model
+    from edison_ci.config.project import Notification
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
 _SCHEMAS = ".edison/schemas/"
@@ -104,11 +111,13 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
     laid = _WrittenFiles()
     if not github or not (target / "edison.yaml").exists():
         laid = write_project(template, target)
-    variables = Variables()
+    choice = WorkflowChoice()
     if github:
-        variables = Variables.of(_models(target))
         names = tuple(FURTHER) if "all" in further else further
-        _write_workflows(target, laid, WorkflowChoice(names, batch, variables=variables))
+        told = _notifications(target) if "schedule" in names else ()
+        variables = Variables.of(_models(target))
+        choice = WorkflowChoice(names, batch, variables=variables, notifications=told)
+        _write_workflows(target, laid, choice)
     if terminal.json:
         lists = {"written": laid.written, "kept": laid.kept}
         terminal.document({"project": str(target.resolve()), "template": template, **lists})
@@ -116,7 +125,7 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
     _show_written(terminal, laid)
     _show_next(terminal, target)
     if github:
-        _show_github_steps(terminal, variables)
+        _show_github_steps(terminal, choice)
 
 
 def _show_next(terminal: Terminal, target: Path) -> None:
@@ -130,10 +139,13 @@ def _show_next(terminal: Terminal, target: Path) -> None:
     terminal.note("  edison models add openai/gpt-5-mini    for the first real model")
 
 
-def _show_github_steps(terminal: Terminal, variables: Variables) -> None:
+def _show_github_steps(terminal: Terminal, choice: WorkflowChoice) -> None:
+    variables = choice.variables
     for kind, names in (("secret", variables.secrets), ("variable", variables.plain)):
         for name in names:
             terminal.note(f"  gh {kind} set {name}  the models need this {kind} of the repository")
+    for name in notification_secrets(choice.notifications):
+        terminal.note(f"  gh secret set {name}  notifications of scheduled runs need it")
     if not variables.secrets:
         terminal.note("  no secret is needed: models.yaml names no key yet")
     terminal.note("  git add .github     and commit: later pull requests are evaluated")
@@ -216,6 +228,12 @@ def _models(target: Path) -> Iterable[Model]:
     files = ProjectFiles(WorkingTree(target))
     header = files.project() or files.valid_project()
     return files.models(header.paths.models).values() if header is not None else ()
+
+
+def _notifications(target: Path) -> tuple[Notification, ...]:
+    """Return the recipients of notifications, if edison.yaml is valid."""
+    header = ProjectFiles(WorkingTree(target)).project()
+    return header.notifications if header is not None else ()
 
 
 def _write_workflows(target: Path, laid: _WrittenFiles, choice: WorkflowChoice) -> None:

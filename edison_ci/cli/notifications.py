@@ -12,7 +12,14 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import DeliveryError, EdisonError, ExitCode, UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.notifications import Delivery, address_of, deliver, recipients, send_test
+from edison_ci.operate.notifications import (
+    Delivery,
+    address_of,
+    deliver,
+    recipients,
+    send_test,
+    silent_recipients,
+)
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import open_for_reading
@@ -103,7 +110,7 @@ def test_recipients(state: CliState, names: tuple[str, ...]) -> None:
       edison notifications test chat mail
     """
     terminal, site = Terminal(state), _site(state)
-    chosen = _chosen(site, names)
+    chosen = _chosen(terminal, site, names)
     actor = site.require(Role.EDITOR, "notifications test", ", ".join(one.name for one in chosen))
     _refuse_offline(state)
     results = []
@@ -190,12 +197,19 @@ def _counts(site: Site) -> dict[str, RecipientCounts]:
         return {count.recipient: count for count in count_notifications(connection)}
 
 
-def _chosen(site: Site, names: tuple[str, ...]) -> list[Notification]:
-    known = {recipient.name: recipient for recipient in recipients(site)}
-    if not known:
+def _chosen(terminal: Terminal, site: Site, names: tuple[str, ...]) -> list[Notification]:
+    if not site.file.notifications:
         raise UsageError(
             "edison.yaml has no notifications", hint="docs/watching.md shows how to add one"
         )
+    silent = silent_recipients(site)
+    asked = [name for name in names if name in silent]
+    if asked or len(silent) == len(site.file.notifications):
+        name = next(iter(asked or silent))
+        raise UsageError(f"{name}: {silent[name]}", hint="test it on the default branch")
+    for name, why in silent.items():
+        terminal.note(StyledText(f"{name}: ", ODD), why)
+    known = {recipient.name: recipient for recipient in recipients(site)}
     for name in names:
         if name not in known:
             raise UsageError(f"there is no recipient {name!r}", hint=did_you_mean(name, known))

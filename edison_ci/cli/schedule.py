@@ -21,7 +21,8 @@ from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
 from edison_ci.operate.duties import duties_in_background
-from edison_ci.operate.schedule_workflow import sync_workflow
+from edison_ci.operate.schedule_workflow import PATH as WORKFLOW
+from edison_ci.operate.schedule_workflow import is_out_of_date, sync_workflow
 from edison_ci.operate.scheduler import Scheduler
 from edison_ci.operate.schedules import (
     ScheduleStatus,
@@ -41,6 +42,7 @@ from edison_ci.store.runs import find_run
 from edison_ci.store.schedules import FireState
 
 if TYPE_CHECKING:
+    from edison_ci.operate.schedule_workflow import SyncResult
     from edison_ci.operate.schedules import Scheduled, ScheduleFiles
     from edison_ci.operate.site import Site
     from edison_ci.store.schedules import Fire
@@ -323,8 +325,9 @@ def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None
 
 
 @schedule.command(cls=EdisonCommand)
+@click.option("--check", is_flag=True, help="Write nothing; exit code 2 if it is out of date.")
 @click.pass_obj
-def sync(state: CliState) -> None:
+def sync(state: CliState, check: bool) -> None:
     """Write the workflow that starts the runs on GitHub.
 
     Writes .github/workflows/edison-schedule.yml from the enabled schedules, with their times, and
@@ -332,17 +335,31 @@ def sync(state: CliState) -> None:
     scheduled, the workflow is removed. GitHub starts schedules of the default branch only, every 5
     minutes at most, and often some minutes late.
 
+    The job gets the keys that models.yaml names, and what the notifications of edison.yaml name,
+    from secrets of the repository. It may open issues only if a notification does.
+
     Examples:
       edison schedule sync
-      edison schedule sync --json
+      edison schedule sync --check
     """
     terminal, site = Terminal(state), _site(state)
+    if check:
+        _check_workflow(terminal, site)
+        return
     done = sync_workflow(site)
     names = [each.full_name for each in done.schedules]
     if terminal.json:
         written = {"workflow": done.path, "change": done.change, "schedules": names}
-        terminal.document({**written, "also": [*done.also]})
+        terminal.document({**written, "also": [*done.also], "secrets": [*done.secrets]})
         return
+    _show_sync(terminal, done)
+    for name in done.also:
+        terminal.note(f"  {name}")
+    if done.change in ("written", "removed"):
+        terminal.note("Commit it to the default branch, the only one that GitHub schedules.")
+
+
+def _show_sync(terminal: Terminal, done: SyncResult) -> None:
     if done.change == "none":
         terminal.note("nothing is scheduled, and there is no workflow to remove")
     elif done.change == "removed":
@@ -350,13 +367,23 @@ def sync(state: CliState) -> None:
     elif done.change == "unchanged":
         terminal.result(f"{done.path} is up to date")
     else:
-        terminal.result(f"{done.path} written for {counted(len(names), 'schedule')}")
+        was = " was out of date:" if done.replaced else ""
+        count = counted(len(done.schedules), "schedule")
+        terminal.result(f"{done.path}{was} written for {count}")
         for each in done.schedules:
             terminal.note(f"  {each.full_name}: {in_words(each.entry.cron)}")
-    for name in done.also:
-        terminal.note(f"  {name}")
-    if done.change in ("written", "removed"):
-        terminal.note("Commit it to the default branch, the only one that GitHub schedules.")
+        if done.secrets:
+            terminal.note("It passes on these secrets of the repository:")
+            for name in done.secrets:
+                terminal.note(f"  gh secret set {name}")
+
+
+def _check_workflow(terminal: Terminal, site: Site) -> None:
+    if is_out_of_date(site):
+        raise UsageError(f"{WORKFLOW} is out of date", hint="write it: edison schedule sync")
+    if terminal.json:
+        terminal.document({"workflow": WORKFLOW, "change": "unchanged"})
+    terminal.result(f"{WORKFLOW} is up to date")
 
 
 @schedule.command("run", cls=EdisonCommand)

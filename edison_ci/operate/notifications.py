@@ -114,17 +114,30 @@ def recipients(site: Site, environ: Mapping[str, str] = os.environ) -> tuple[Not
     In a job for a proposal only those that the base has as well: the author of a pull request must
     not decide what is sent where.
     """
+    found, why = _recipients(site, environ)
+    if why:
+        logger.warning("notifications are off in this job", extra={"reason": why})
+    return found
+
+
+def _recipients(site: Site, environ: Mapping[str, str]) -> tuple[tuple[Notification, ...], str]:
+    """Return the recipients, and why those of a proposal cannot be known."""
     named = site.file.notifications
-    if not named:
-        return ()
     try:
-        if not is_proposed(site.root, environ):
-            return named
+        if not named or not is_proposed(site.root, environ):
+            return named, ""
         base = base_notifications(site.root, environ)
     except EdisonError as error:
-        logger.warning("notifications are off in this job", extra={"reason": error.message})
-        return ()
-    return tuple(one for one in named if one in base)
+        return (), error.message
+    return tuple(one for one in named if one in base), ""
+
+
+def silent_recipients(site: Site, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the recipients of edison.yaml that are not told in this job, and why."""
+    found, why = _recipients(site, environ)
+    why = why or "the base does not have this recipient, or has it with other values"
+    named = [one.name for one in site.file.notifications if one not in found]
+    return dict.fromkeys(named, f"not told in this job, which is for a proposal: {why}")
 
 
 def address_of(recipient: Notification, environ: Mapping[str, str]) -> str:

@@ -21,6 +21,9 @@ from edison_ci.operate.workflows import (
     Variables,
     WorkflowChoice,
     github_files,
+    notification_secrets,
+    without_notifications,
+    without_variables,
     workflows,
 )
 from edison_ci.store.audit import write_audit
@@ -50,6 +53,10 @@ class SyncResult(NamedTuple):
     schedules: tuple[Scheduled, ...] = ()
     also: tuple[str, ...] = ()
     """Files that it installs edison with, which were missing."""
+    secrets: tuple[str, ...] = ()
+    """Secrets of the repository that it passes on: keys of models, and what notifications name."""
+    replaced: bool = False
+    """Whether there was a workflow, which was out of date."""
 
 
 class _DueTime(NamedTuple):
@@ -60,9 +67,53 @@ class _DueTime(NamedTuple):
     budget_usd: float
 
 
+class _Workflow(NamedTuple):
+    """The workflow as it is and as it should be."""
+
+    target: Path
+    top: Path
+    """The root of the repository."""
+    active: tuple[Scheduled, ...]
+    before: str | None
+    """None if there is no file."""
+    wanted: str | None
+    """None if nothing is scheduled."""
+    secrets: tuple[str, ...]
+
+
 def sync_workflow(site: Site) -> SyncResult:
     """Bring the workflow in step with the enabled schedules, with an audit row."""
     actor = site.require(Role.EDITOR, "schedule sync")
+    found = _read(site)
+    if found.wanted is None:
+        if found.before is None:
+            return SyncResult(PATH, "none")
+        write_audit(site.results, site.entry(actor, "schedule sync", PATH, before="written"))
+        found.target.unlink()
+        return SyncResult(PATH, "removed")
+    also = tuple(_install_files(found.top))
+    if found.before == found.wanted:
+        return SyncResult(PATH, "unchanged", found.active, also, found.secrets)
+    found.target.parent.mkdir(parents=True, exist_ok=True)
+    site.results.parent.mkdir(parents=True, exist_ok=True)
+    row = site.entry(actor, "schedule sync", PATH, after=[each.full_name for each in found.active])
+    replace_file(
+        found.target,
+        found.wanted.encode("utf-8"),
+        just_before=lambda: write_audit(site.results, row),
+    )
+    replaced = found.before is not None
+    return SyncResult(PATH, "written", found.active, also, found.secrets, replaced)
+
+
+def is_out_of_date(site: Site) -> bool:
+    """Whether the workflow is missing or is not what `schedule sync` would write."""
+    found = _read(site)
+    return found.before != found.wanted
+
+
+def _read(site: Site) -> _Workflow:
+    """Return the workflow; raises UsageError if it is not ours, or cannot be written."""
     files = read_schedules(site)
     if files.broken:
         path, problem = files.broken[0]
@@ -77,28 +128,23 @@ def sync_workflow(site: Site) -> SyncResult:
     repository = Repository.find(site.root)
     top = repository.root if repository is not None else site.root
     target = top / PATH
-    wanted, plain = _texts(site, top, active)
+    choice = _choice(site, top)
+    plain = dict(workflows(choice))[PATH].decode("utf-8")
     before = target.read_text("utf-8") if target.is_file() else None
-    if before is not None and _MARK not in before and before != plain:
+    if before is not None and _MARK not in before and _bare(before) != _bare(plain):
         raise UsageError(
             f"{PATH} was not written by edison schedule sync, or was changed since",
             hint="move what is yours to another file, and remove it",
             where=Location(PATH),
         )
-    if not active:
-        if before is None:
-            return SyncResult(PATH, "none")
-        write_audit(site.results, site.entry(actor, "schedule sync", PATH, before="written"))
-        target.unlink()
-        return SyncResult(PATH, "removed")
-    also = tuple(_install_files(top))
-    if before == wanted:
-        return SyncResult(PATH, "unchanged", active, also)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
-    row = site.entry(actor, "schedule sync", PATH, after=[each.full_name for each in active])
-    replace_file(target, wanted.encode("utf-8"), just_before=lambda: write_audit(site.results, row))
-    return SyncResult(PATH, "written", active, also)
+    wanted = _with_schedules(plain, list(_due_times(site, active))) if active else None
+    secrets = (*choice.variables.secrets, *notification_secrets(choice.notifications))
+    return _Workflow(target, top, active, before, wanted, tuple(dict.fromkeys(secrets)))
+
+
+def _bare(text: str) -> str:
+    """Return a workflow without what models and notifications name, which may have changed."""
+    return without_variables(without_notifications(text))
 
 
 def _refuse_for_github(each: Scheduled) -> None:
@@ -133,13 +179,16 @@ def _install_files(top: Path) -> Iterator[str]:
             yield name
 
 
-def _texts(site: Site, top: Path, active: Sequence[Scheduled]) -> tuple[str, str]:
-    """Return the workflow for these schedules, and the one that `edison init` writes."""
+def _choice(site: Site, top: Path) -> WorkflowChoice:
+    """Return the terms of the workflow that `edison init` writes."""
     folder = site.root.resolve().relative_to(top.resolve()).as_posix()
     models = ProjectFiles(WorkingTree(site.root)).models(site.file.paths.models)
-    choice = WorkflowChoice(("schedule",), project=folder, variables=Variables.of(models.values()))
-    plain = dict(workflows(choice))[PATH].decode("utf-8")
-    return _with_schedules(plain, list(_due_times(site, active))), plain
+    return WorkflowChoice(
+        ("schedule",),
+        project=folder,
+        variables=Variables.of(models.values()),
+        notifications=site.file.notifications,
+    )
 
 
 def _due_times(site: Site, active: Sequence[Scheduled]) -> Iterator[_DueTime]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.config.models import Model
+    from edison_ci.config.project import Notification
 
 FOLDER = ".github/edison"
 WORKFLOWS = ".github/workflows"
@@ -44,6 +45,11 @@ _KEYS = re.compile(
     re.MULTILINE,
 )
 """The place for keys in the environment of a step, with the keys that are there."""
+_TOLD = "# what the notifications of edison.yaml name, each a secret of the repository:\n"
+_TOLD_LINES = re.compile(rf"^( +){re.escape(_TOLD)}(?:\1[^\n]*secrets\.[^\n]*\n)*", re.MULTILINE)
+_TOKEN = "GITHUB_TOKEN: ${{ github.token }} # for the issues of alerts\n"
+_ISSUES = "      issues: write # to open and close the issues of alerts\n"
+_READS = "      contents: read # to check out the repository\n"
 _INSTALLED = ("install.sh", "run.txt")
 _SHIPPED = ("schemas", "examples", "requirements")
 _NOT_PACKED = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
@@ -88,6 +94,45 @@ def with_variables(text: str, variables: Variables) -> str:
     return _KEYS.sub(added, text)
 
 
+def notification_secrets(notifications: Iterable[Notification]) -> tuple[str, ...]:
+    """Return the variables that reach the recipients of notifications, each once."""
+    found: list[str | None] = []
+    for one in notifications:
+        found += [one.webhook_env, one.secret_env]
+        if one.smtp is not None:
+            found += [one.smtp.host_env, one.smtp.user_env, one.smtp.password_env]
+    return tuple(dict.fromkeys(name for name in found if name is not None))
+
+
+def with_notifications(text: str, notifications: Iterable[Notification]) -> str:
+    """Return a workflow whose steps with keys can tell these recipients, and no others."""
+    notifications = tuple(notifications)
+    issues = any(one.github_issues for one in notifications)
+
+    def added(found: re.Match[str]) -> str:
+        indent, _, there = found.groups()
+        known = {line.strip().partition(":")[0] for line in there.splitlines()}
+        more = [name for name in notification_secrets(notifications) if name not in known]
+        lines = [_TOLD] if more else []
+        lines += [f"{name}: ${{{{ secrets.{name} }}}}\n" for name in more]
+        lines += [_TOKEN] if issues and "GITHUB_TOKEN" not in {*known, *more} else []
+        return found[0] + "".join(f"{indent}{line}" for line in lines)
+
+    text = _KEYS.sub(added, without_notifications(text))
+    return text.replace(_READS, f"{_READS}{_ISSUES}") if issues else text
+
+
+def without_notifications(text: str) -> str:
+    """Return a workflow that tells nobody."""
+    text = _TOLD_LINES.sub("", text).replace(_ISSUES, "")
+    return re.sub(rf"(?m)^ +{re.escape(_TOKEN)}", "", text)
+
+
+def without_variables(text: str) -> str:
+    """Return a workflow without the keys that models name."""
+    return _KEYS.sub(r"\1\2", text)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkflowChoice:
     """Which workflows are written, and for which repository."""
@@ -101,6 +146,8 @@ class WorkflowChoice:
     branch: str = "main"
     """The default branch."""
     variables: Variables = Variables()
+    notifications: tuple[Notification, ...] = ()
+    """The recipients whom scheduled runs tell; other workflows may run what strangers propose."""
 
 
 def github_files(choice: WorkflowChoice) -> Iterator[tuple[str, bytes]]:
@@ -118,8 +165,10 @@ def workflows(choice: WorkflowChoice) -> Iterator[tuple[str, bytes]]:
     sources |= {file: file for name, file in FURTHER.items() if name in choice.further}
     for name, source in sources.items():
         path = resource_folder("examples") / "workflows" / source
-        text = _KEYS.sub(r"\1\2", path.read_text(encoding="utf-8"))
+        text = without_variables(path.read_text(encoding="utf-8"))
         text = with_variables(text, choice.variables)
+        if source == FURTHER["schedule"]:
+            text = with_notifications(text, choice.notifications)
         if choice.project != ".":
             text = text.replace("  PROJECT: . #", f"  PROJECT: {json.dumps(choice.project)} #")
         if choice.branch != "main":

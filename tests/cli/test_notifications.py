@@ -203,7 +203,10 @@ def test_a_pull_request_that_adds_a_recipient_sends_nothing(
     commit(proposal, "tell me everything")
     done = edison(proposal, "run", "--yes")
     assert done.code == 0, done.all
-    assert edison(proposal, "notifications", "test").code == 2
+    for names in ([], ["ops"]):
+        refused = edison(proposal, "notifications", "test", *names)
+        assert refused.code == 2
+        assert "ops: not told in this job, which is for a proposal: the base" in refused.err
     assert server.requests == []
     monkeypatch.delenv("GITHUB_EVENT_NAME")  # after the merge
     assert edison(proposal, "run", "--yes").code == 0

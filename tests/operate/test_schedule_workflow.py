@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +11,7 @@ import yaml
 
 from tests.opened import opened
 from tests.timing import PATIENCE_S
+from tests.workflow_checks import lint_workflows
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
@@ -105,19 +104,66 @@ def test_the_workflow_goes_when_nothing_is_scheduled(edison: Edison, project: Fo
 
 def test_it_passes_the_checks_that_the_examples_pass(edison: Edison, project: Folder) -> None:
     assert edison(project, "schedule", "sync").code == 0
-    tools = Path(sys.executable).parent
-    for command in (
-        [tools / "check-jsonschema", "--builtin-schema", "vendor.github-workflows"],
-        [tools / "zizmor", "--offline", "--persona=pedantic", "--quiet"],
-    ):
-        done = subprocess.run(
-            [*map(str, command), str(project.path / WORKFLOW)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    plain = project.read(WORKFLOW)
+    lint_workflows([project.path / WORKFLOW])
+    project.write("edison.yaml", project.read("edison.yaml") + NOTIFICATIONS)
+    assert edison(project, "schedule", "sync").code == 0
+    assert project.read(WORKFLOW) != plain
+    lint_workflows([project.path / WORKFLOW])
+
+
+NOTIFICATIONS = """\
+notifications:
+  - {name: chat, on: [alert, run_failed], webhook_env: CHAT_URL, format: slack}
+  - {name: hook, on: [alert], webhook_env: HOOK_URL, secret_env: HOOK_SECRET}
+  - {name: issues, on: [alert], github_issues: true}
+  - name: mail
+    on: [alert]
+    smtp: {host_env: MAIL_HOST, from: a@example.org, to: [b@example.org]}
+"""
+SECRETS = ["CHAT_URL", "HOOK_URL", "HOOK_SECRET", "MAIL_HOST"]
+
+
+def test_a_scheduled_run_can_tell_whom_the_notifications_name(
+    edison: Edison, project: Folder
+) -> None:
+    edison(project, "schedule", "sync")
+    before, own = project.read(WORKFLOW), project.read("edison.yaml")
+    project.write("edison.yaml", own + NOTIFICATIONS)
+    done = edison(project, "schedule", "sync")
+    assert done.out == f"{WORKFLOW} was out of date: written for 3 schedules\n"
+    assert [line for line in done.err.splitlines() if "gh secret set" in line] == [
+        f"  gh secret set {name}" for name in SECRETS
+    ]
+    job = yaml.safe_load(project.read(WORKFLOW))["jobs"]["evaluate"]
+    assert job["permissions"] == {"contents": "read", "issues": "write"}
+    given = steps(project)["Evaluate"]["env"]
+    assert [name for name in given if f"secrets.{name}" in given[name]] == SECRETS
+    assert given["GITHUB_TOKEN"] == "${{ github.token }}"
+    for name, step in steps(project).items():
+        assert name == "Evaluate" or not set(SECRETS) & set(step.get("env", {}))
+    again = json.loads(edison(project, "schedule", "sync", "--json").out)
+    assert (again["change"], again["secrets"]) == ("unchanged", SECRETS)
+    project.write("edison.yaml", own)
+    edison(project, "schedule", "sync")
+    assert project.read(WORKFLOW) == before
+
+
+def test_a_workflow_that_is_out_of_date_is_told_and_not_written(
+    edison: Edison, project: Folder
+) -> None:
+    missing = edison(project, "schedule", "sync", "--check")
+    assert (missing.code, missing.out) == (2, "")
+    assert f"{WORKFLOW} is out of date" in missing.err
+    assert not (project.path / WORKFLOW).exists()
+    edison(project, "schedule", "sync")
+    before = project.read(WORKFLOW)
+    current = edison(project, "schedule", "sync", "--check")
+    assert (current.code, current.out) == (0, f"{WORKFLOW} is up to date\n")
+    project.write("edison.yaml", project.read("edison.yaml") + NOTIFICATIONS)
+    old = edison(project, "schedule", "sync", "--check")
+    assert (old.code, "edison schedule sync" in old.err) == (2, True)
+    assert project.read(WORKFLOW) == before
 
 
 @pytest.mark.parametrize(
@@ -148,8 +194,13 @@ def test_a_workflow_of_somebody_else_is_left_alone(edison: Edison, project: Fold
 
 
 def test_the_weekly_workflow_of_init_is_replaced(edison: Edison, project: Folder) -> None:
-    edison(project, "init", "--github", "--workflow", "schedule")
+    project.write("edison.yaml", project.read("edison.yaml") + NOTIFICATIONS)
+    told = edison(project, "init", "--github", "--workflow", "schedule")
+    assert "  gh secret set CHAT_URL  notifications of scheduled runs need it\n" in told.err
     assert "17 5 * * 1" in project.read(WORKFLOW)
+    assert "CHAT_URL: ${{ secrets.CHAT_URL }}" in project.read(WORKFLOW)
+    assert "CHAT_URL" not in project.read(".github/workflows/edison.yml")
+    project.edit("edison.yaml", "CHAT_URL", "OTHER_URL")
     assert edison(project, "schedule", "sync").code == 0
     assert "17 5 * * 1" not in project.read(WORKFLOW)
 

@@ -12,23 +12,30 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
 import edison_ci
+from edison_ci.config.project import Notification
 from edison_ci.operate.workflows import (
     FURTHER,
     Variables,
     WorkflowChoice,
     build_wheel,
     github_files,
+    notification_secrets,
+    with_notifications,
     with_variables,
     workflows,
 )
 from tests.conftest import EXAMPLES, ROOT
 from tests.timing import PATIENCE_S
+from tests.workflow_checks import lint_workflows
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ACTIONS = {
     "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
@@ -95,25 +102,91 @@ def test_what_is_written_passes_the_checks_that_the_examples_pass(
 ) -> None:
     choice = replace(ALL, batch=batch, project="a b", branch="trunk")
     files = []
+    told = tuple(Notification.model_validate(each) for each in NOTIFICATIONS)
     for number, variables in enumerate((Variables(), MODELS)):
-        for name, data in written(replace(choice, variables=variables)).items():
+        chosen = replace(choice, variables=variables, notifications=told if number else ())
+        for name, data in written(chosen).items():
             path = tmp_path / str(number) / ".github" / "workflows" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-            files.append(str(path))
-    tools = Path(sys.executable).parent
-    for command in (
-        [tools / "check-jsonschema", "--builtin-schema", "vendor.github-workflows"],
-        [tools / "zizmor", "--offline", "--persona=pedantic", "--quiet"],
-    ):
-        done = subprocess.run(
-            [*map(str, command), *files],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+            files.append(path)
+    lint_workflows(files)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("timeout-minutes: 60", "timeout-minutes: sixty"),
+        ("contents: read", "contents: writ"),
+        ("${{ env.PROJECT }}", "${{ env.PROJECT"),
+        ('exec "$RUNNER_TEMP/edison-ci/edison" github run\n', "echo ${{ github.head_ref }}\n"),
+    ],
+)
+def test_a_mistake_is_found_by_these_checks(tmp_path: Path, good: str, bad: str) -> None:
+    text = written(ALL)["edison-schedule.yml"].decode()
+    assert good in text
+    path = tmp_path / "wrong.yml"
+    path.write_text(text.replace(good, bad, 1), encoding="utf-8")
+    with pytest.raises(AssertionError):
+        lint_workflows([path])
+
+
+NOTIFICATIONS = [
+    {"name": "chat", "on": ["alert"], "webhook_env": "CHAT_URL", "format": "slack"},
+    {"name": "hook", "on": ["run_failed"], "webhook_env": "HOOK_URL", "secret_env": "HOOK_SECRET"},
+    {
+        "name": "mail",
+        "on": ["alert"],
+        "smtp": {
+            "host_env": "MAIL_HOST",
+            "from": "edison@example.org",
+            "to": ["team@example.org"],
+            "user_env": "MAIL_USER",
+            "password_env": "MAIL_PASSWORD",
+        },
+    },
+    {"name": "issues", "on": ["alert"], "github_issues": True},
+]
+SECRETS = ["CHAT_URL", "HOOK_URL", "HOOK_SECRET", "MAIL_HOST", "MAIL_USER", "MAIL_PASSWORD"]
+
+
+def test_only_scheduled_runs_may_tell_and_only_those_whom_notifications_name() -> None:
+    told = tuple(Notification.model_validate(each) for each in NOTIFICATIONS)
+    before = written(ALL)
+    for recipients in (told, told[:1], told[3:]):
+        after = written(replace(ALL, notifications=recipients))
+        assert [name for name in after if after[name] != before[name]] == ["edison-schedule.yml"]
+        (job,) = yaml.safe_load(after["edison-schedule.yml"])["jobs"].values()
+        issues = any(one.github_issues for one in recipients)
+        assert job["permissions"] == {
+            "contents": "read",
+            **({"issues": "write"} if issues else {}),
+        }
+        old = yaml.safe_load(before["edison-schedule.yml"])["jobs"]["evaluate"]["steps"]
+        for step, was in zip(job["steps"], old, strict=True):
+            more = {
+                name: value
+                for name, value in step.get("env", {}).items()
+                if name not in was.get("env", {})
+            }
+            expected = {
+                name: f"${{{{ secrets.{name} }}}}" for name in notification_secrets(recipients)
+            }
+            if issues:
+                expected["GITHUB_TOKEN"] = "${{ github.token }}"
+            assert more == (expected if step["name"] == "Evaluate" else {})
+    assert list(notification_secrets(told)) == SECRETS
+
+
+def test_a_recipient_that_is_gone_leaves_nothing_behind() -> None:
+    told = tuple(Notification.model_validate(each) for each in NOTIFICATIONS)
+    plain = written(replace(ALL, variables=MODELS))["edison-schedule.yml"].decode()
+    full = with_notifications(plain, told)
+    assert with_notifications(full, told) == full
+    assert with_notifications(full, ()) == plain
+    assert with_notifications(full, told[:1]) == with_notifications(plain, told[:1])
+    shared = (told[0].model_copy(update={"webhook_env": "OPENAI_API_KEY"}),)
+    assert with_notifications(plain, shared) == plain, "a name is passed on once"
 
 
 def test_a_key_is_added_to_a_workflow_that_is_there_already_and_nothing_else_changes() -> None:

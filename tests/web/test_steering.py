@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -202,9 +203,63 @@ def test_the_document_has_every_operation_and_no_other() -> None:
     assert len(set(ids)) == len(ids) == len(ROUTES)
 
 
+def openapi_errors(whole: Any) -> list[str]:
+    """Return what the published schema of OpenAPI 3.1 (2022-10-07) finds wrong in a document."""
+    file = ROOT / "tests" / "web" / "openapi-3.1.schema.json"
+    checker = jsonschema.Draft202012Validator(json.loads(file.read_bytes()))
+    return [f"{error.json_path}: {error.message[:200]}" for error in checker.iter_errors(whole)]
+
+
+def test_the_published_document_is_openapi() -> None:
+    published = json.loads((ROOT / "schemas" / "openapi.json").read_bytes())
+    assert published["openapi"].startswith("3.1.")
+    assert openapi_errors(published) == []
+    for path, operations in published["paths"].items():
+        own = operations.get("parameters", [])
+        named = {each["name"] for each in own if each.get("in") == "path"}
+        assert named == set(re.findall(r"{(\w+)}", path)), path
+        for method, operation in operations.items():
+            assert method == "parameters" or any(s.startswith("2") for s in operation["responses"])
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("openapi",), "4.0.0"),
+        (("info", "version"), 1),
+        (("paths", "/runs/{run}", "get", "responses"), []),
+        (("paths", "/runs/{run}", "get", "responses", "200"), {"content": {}}),
+        (("paths", "/runs/{run}", "parameters"), [{"name": "run", "in": "path"}]),
+        (("paths", "runs"), {}),
+        (("components", "securitySchemes", "token", "type"), "bearer"),
+        (("server",), []),
+    ],
+)
+def test_a_document_that_is_not_openapi_is_found_out(where: tuple[str, ...], value: Any) -> None:
+    whole = json.loads(json.dumps(document()))
+    place: Any = whole
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    assert openapi_errors(whole)
+
+
+def schemas_in(value: Any) -> Iterator[Any]:
+    """Yield every schema of a document, wherever it stands."""
+    if isinstance(value, dict):
+        yield from (value[key] for key in ("schema",) if key in value)
+        for each in value.values():
+            yield from schemas_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from schemas_in(each)
+
+
 def test_every_schema_of_the_document_is_valid_and_every_reference_leads_somewhere() -> None:
     whole = document()
-    for schema in whole["components"]["schemas"].values():
+    inline = [*schemas_in(whole)]
+    assert inline
+    for schema in [*whole["components"]["schemas"].values(), *inline]:
         jsonschema.Draft202012Validator.check_schema(schema)
     text = json.dumps(whole)
     for part in text.split('"$ref": "')[1:]:
