@@ -40,6 +40,9 @@ RETRIED = frozenset(
 """Failures of transport that are retried; an answer is never retried for its content."""
 FATAL = frozenset({ErrorKind.INVALID_KEY, ErrorKind.QUOTA, ErrorKind.MODEL_NOT_FOUND})
 """Failures that every later call of the client would have too."""
+REFUSED = frozenset({ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_FILTER})
+"""Failures of a model that was reached and did not accept the request. After any other failure a
+fallback model is asked, where there is one: in assistants and in scheduled runs."""
 WHAT_TO_CHECK: dict[str, str] = {
     ErrorKind.INVALID_KEY: "the key was refused: check the variable in key_env",
     ErrorKind.QUOTA: "the account has no quota left: add credit, or use another key",

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config.requirements import missing_for_models
-from edison_ci.contracts import CallError
+from edison_ci.contracts import REFUSED, CallError
 from edison_ci.documents import files
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.marks import Fault
@@ -214,6 +214,8 @@ class Drafter:
                 found = await self._ask(clients, model, kind, question, number)
             except (CallError, ClientClosed) as error:
                 failures.append(f"{model.name}: {error}")
+                if error.kind in REFUSED:
+                    break
             except BudgetExhausted as error:
                 name = error.refused.cap.name
                 raise EdisonError(f"{name} has no room for it", hint=f"raise {name}") from None

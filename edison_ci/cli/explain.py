@@ -125,6 +125,7 @@ def _document(found: CellExplanation) -> dict[str, Any]:
             "tool_calls": _clean(answer.completion.tool_calls),
             "details": _clean(answer.completion.details),
         },
+        "fallback": _fallback_json(found),
         "components": [_component(found, component) for component in cell.components],
         "judgments": [_reply_json(said) for said in found.judgments],
         "judge_scores": [
@@ -136,6 +137,14 @@ def _document(found: CellExplanation) -> dict[str, Any]:
         "answer_no": cell.answer_no,
         "answers": [_answer_document(answer) for answer in found.answers],
     }
+
+
+def _fallback_json(found: CellExplanation) -> dict[str, Any] | None:
+    fallback, text = found.fallback, found.fallback_text
+    if fallback is None:
+        return None
+    shown = {"reason": redacted(fallback.reason), "text": None if text is None else redacted(text)}
+    return {**dataclasses.asdict(fallback), **shown}
 
 
 def _case(found: CellExplanation) -> dict[str, Any]:
@@ -254,6 +263,7 @@ def show_explanation(terminal: Terminal, found: CellExplanation) -> None:
     terminal.result(StyledText(redacted(found.why), _COLORS[cell.passed]))
     _inputs(terminal, found)
     _answer(terminal, found)
+    _fallback(terminal, found)
     _grade(terminal, found)
     _judges(terminal, found)
     _rivals(terminal, found)
@@ -291,6 +301,24 @@ def _answer(terminal: Terminal, found: CellExplanation) -> None:
         for name, value in (details if isinstance(details, dict) else {}).items():
             terminal.result(StyledText(f"--- {name}", bold=True))
             _text(terminal, json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _fallback(terminal: Terminal, found: CellExplanation) -> None:
+    fallback = found.fallback
+    if fallback is None:
+        return
+    mark = simulated_label(fallback.simulated)
+    terminal.result(StyledText(f"--- answer of the fallback model {fallback.model}", bold=True))
+    terminal.result("It stands in for the answer and counts in no score and no gate.", *mark)
+    if found.fallback_text is not None:
+        _text(terminal, found.fallback_text)
+    else:
+        blocked = fallback.status is CellStatus.BLOCKED
+        terminal.result("blocked, therefore not shown" if blocked else "no longer stored")
+    word = {True: "pass", False: "fail", None: "neither pass nor fail"}[fallback.passed]
+    score = "missing" if fallback.composite is None else fixed(100 * fallback.composite, 1)
+    why = f" ({redacted(fallback.reason)})" if fallback.reason else ""
+    terminal.result(f"score {score}; {word}{why}")
 
 
 def _text(terminal: Terminal, text: str) -> None:

@@ -528,7 +528,8 @@ def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
         rows.append((name, *_numbers(scored)))
     others = summary.cost_microusd - sum(scored.cost_microusd for scored in summary.models)
     if others > 0:
-        rows.append(("judging", "", "", dollars(others), ""))
+        what = "judging, fallback" if summary.fallbacks else "judging"
+        rows.append((what, "", "", dollars(others), ""))
     if len(rows) > 2:
         rows.append(("all", *_numbers(summary.overall, cost=cost_text(summary))))
     return rows if len(rows) > 1 else [("nothing was graded",)]
@@ -599,6 +600,8 @@ def _counts(terminal: Terminal, summary: RunResult) -> None:
     errors = f" ({kinds})" if kinds else ""
     cells = counted(summary.cells["total"], "cell")
     terminal.result(f"  {cells}: {counts or 'none done'}{errors}")
+    for used in summary.fallbacks:
+        terminal.result("  ", StyledText(used.sentence, ODD))
     calls = summary.calls
     retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
     unknown = f", {calls['unknown']:,} lost" if calls["unknown"] else ""

@@ -547,7 +547,7 @@ class ModelEntry(Shape):
     price: PriceText | None = Field(None, description="Dollars per million tokens, or free.")
     limits: Limits | None = Field(None, description="Concurrency, rate limits, timeout, attempts.")
     fallback: Annotated[tuple[Name, ...], items(0, 5), UNIQUE] = Field(
-        (), description="Fallback models for assistants, if the model cannot be reached."
+        (), description="Asked by assistants and scheduled runs if the model cannot be reached."
     )
     store: FilePath | None = Field(
         None, description="Recording with the answers of a replay model."

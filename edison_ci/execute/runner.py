@@ -15,13 +15,13 @@ import logging
 from collections import Counter
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.config.slices import content_hash, facts_of
-from edison_ci.contracts import CallError
+from edison_ci.contracts import REFUSED, CallError
 from edison_ci.execute.progress_meter import AT_THE_BASE
 from edison_ci.providers.budget import AwaitsBatch, BudgetExhausted, RunDraining
 from edison_ci.providers.client import AHEAD
@@ -30,7 +30,7 @@ from edison_ci.providers.replay import MissingRecording
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import CellStatus, Request, Side
 from edison_ci.store.answers import newest_time
-from edison_ci.store.cells import CellRow, cell_id, finish_cells, is_done
+from edison_ci.store.cells import CellRow, FallbackAnswer, cell_id, finish_cells, is_done
 from edison_ci.store.judgments import ComparisonRow, store_comparisons
 from edison_ci.telemetry.log_ids import CELL_ID
 from edison_ci.telemetry.spans import CellSpan, cell_span
@@ -224,6 +224,22 @@ class CellComparer(Protocol):
         ...
 
 
+class FallbackReply(NamedTuple):
+    """What a fallback model answered in place of another."""
+
+    model: Model
+    request_hash: str
+    stored: StoredAnswer
+
+
+class FallbackSource(Protocol):
+    """Something that asks other models when one cannot be reached."""
+
+    async def answer(self, task: Task) -> FallbackReply | None:
+        """Return the answer of a fallback model; None if none was reached."""
+        ...
+
+
 _FIRST_CELLS = 2
 """Cells that are filled before the others, to see whether every judge answers."""
 _FIRST_ROUNDS = 2
@@ -243,6 +259,8 @@ class Runner:
         """Called when the first cells begin, which show whether the judges answer, and after."""
         self.pairing: Pairing | None = None
         self.head_to_head: CellComparer | None = None
+        self.fallbacks: FallbackSource | None = None
+        """Answers in place of models that cannot be reached; None unless a schedule started it."""
         self.done_before: sqlite3.Connection | None = None
         """Connection on which cells of earlier sessions are found."""
         self._crews: dict[str, _Crew] = {}
@@ -402,14 +420,21 @@ class Runner:
             return row(request_hash="", answer_no=None, status=skipped, reason=str(error))
         try:
             stored = await answer(task, request)
-        except CallError as error:
-            failed = not isinstance(error, MissingRecording | NotRun)
-            return row(
-                request_hash=request.request_hash,
-                answer_no=None,
-                status=CellStatus.ERROR if failed else CellStatus.SKIPPED,
-                error=str(error.kind) if failed else None,
-                reason=error.message,
+        except (CallError, ClientClosed) as error:
+            unanswered = partial(row, request_hash=request.request_hash, answer_no=None)
+            if isinstance(error, MissingRecording | NotRun):
+                return unanswered(status=CellStatus.SKIPPED, reason=error.message)
+            fallback = await self._replace(task) if error.kind not in REFUSED else None
+            if fallback is None and isinstance(error, ClientClosed):
+                raise
+            reason = str(error).removeprefix(f"{error.kind}: ")
+            if fallback is not None:
+                reason += f"; {fallback.model} answered in its place, which does not count"
+            return unanswered(
+                status=CellStatus.ERROR,
+                error=str(error.kind),
+                reason=reason,
+                fallback=fallback,
             )
         output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
         grade = await self._grader.grade(task.case, output, stored)
@@ -423,6 +448,25 @@ class Runner:
             components=grade.components,
             judgments=grade.judgments,
             judge_scores=grade.judge_scores,
+        )
+
+    async def _replace(self, task: Task) -> FallbackAnswer | None:
+        """Return the graded answer of a fallback model; None if there is none."""
+        found = None if self.fallbacks is None else await self.fallbacks.answer(task)
+        if found is None:
+            return None
+        stored = found.stored
+        output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
+        grade = await self._grader.grade(task.case, output, stored)
+        return FallbackAnswer(
+            found.model.name,
+            found.model.simulated,
+            found.request_hash,
+            stored.answer_no,
+            grade.status,
+            grade.composite,
+            grade.passed,
+            grade.reason,
         )
 
 

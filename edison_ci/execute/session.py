@@ -26,6 +26,7 @@ from edison_ci.decide.conclusion import GateQuestion, conclude
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
+from edison_ci.execute.fallback import FallbackModels
 from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
 from edison_ci.execute.planned_files import (
@@ -78,7 +79,7 @@ from edison_ci.store.liveness import (
     experiment_lock,
     requested_control,
 )
-from edison_ci.store.runs import NewRun, find_run, move_run, start_run
+from edison_ci.store.runs import SCHEDULE, NewRun, find_run, move_run, start_run
 from edison_ci.store.steering import (
     SteeringAction,
     answer_request,
@@ -542,6 +543,8 @@ class Session:
             runner = self._runner(state, clients, progress)
             runner.on_progress = reporter.update
             runner.head_to_head = HeadToHead.of(state.run_id, cells, clients, state.reader)
+            if self._uses_fallbacks(state):
+                runner.fallbacks = FallbackModels(state.project, self._sides, clients)
             answers = partial(self._answers, state, clients)
             ask = self._gates.ask(state, cells, now=self._now)
             interims = self._interims(state, runner, cells, ask)
@@ -682,11 +685,15 @@ class Session:
 
     def _concurrency(self, state: _RunState, progress: Progress) -> dict[str, int]:
         """Return the models that the run calls, and how many calls at once each may make."""
-        models = {name: state.project.models[name] for _, name in progress.calls}
+        known = state.project.models
+        models = {name: known[name] for _, name in progress.calls}
         if state.stored_answers is None and self._context.answers is None:
             for side in reversed(self._sides.values()):
                 chosen = state.options.selection.narrow(side)
                 models |= {model.name: model for _, model, _ in chosen.models}
+                if self._uses_fallbacks(state):
+                    others = {name for _, model, _ in chosen.models for name in model.fallback}
+                    models = {name: known[name] for name in others & known.keys()} | models
         return {name: model.limits.concurrency for name, model in models.items()}
 
     def _pairing(self, state: _RunState) -> Pairing:
@@ -716,6 +723,12 @@ class Session:
             return partial(self._context.answers.answer, clients=clients)
         client = clients.of(model, "generate")
         return lambda _, request: client.answer(request)
+
+    @staticmethod
+    def _uses_fallbacks(state: _RunState) -> bool:
+        """Whether fallback models are asked: not in batches, which take hours by themselves."""
+        trigger = state.options.trigger if state.resumed is None else state.resumed.trigger
+        return trigger == SCHEDULE and not state.options.batch
 
     def _budgets(self, state: _RunState) -> RunBudgets:
         shard = state.options.selection.shard

@@ -43,9 +43,9 @@ LONG_WAIT_S = 10.0
 class ClientClosed(Exception):
     """The client makes no more calls in this run."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, kind: ErrorKind) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.kind = reason, kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class Breaker:
         self._last, self._told_until = "", 0.0
         self.closed_reason: str | None = None
         """Why the client makes no more calls in this run."""
+        self._closed_kind = ErrorKind.NETWORK
         self.advice = ""
         """A hint for the user while the client waits; logged once."""
         self.last_error: CallError | None = None
@@ -111,7 +112,10 @@ class Breaker:
     def refuse_closed(self) -> None:
         """Raise ClientClosed if the client makes no more calls."""
         if self.closed_reason is not None:
-            raise ClientClosed(self.closed_reason)
+            raise ClientClosed(self.closed_reason, self._closed_kind)
+
+    def _close(self, error: CallError, reason: str) -> None:
+        self.closed_reason, self._closed_kind = reason, error.kind
 
     def record_abandoned(self, *, probe: bool) -> None:
         """Record a call without a result; another one may be the probe."""
@@ -134,13 +138,13 @@ class Breaker:
         self.record_abandoned(probe=probe)
         self.last_error = error
         if error.kind in FATAL:
-            self.closed_reason = self._with_address(error)
+            self._close(error, self._with_address(error))
         elif error.kind is ErrorKind.BAD_REQUEST:
             message, count = self._bad_request
             count = count + 1 if message == error.message else 1
             self._bad_request = (error.message, count)
             if count >= SAME_BAD_REQUESTS:
-                self.closed_reason = str(error)
+                self._close(error, str(error))
         elif error.kind is ErrorKind.RATE_LIMIT:
             self._count_refusal(error)
         elif error.retried and (probe or self._open_until is None):
@@ -152,9 +156,9 @@ class Breaker:
         if self._refused_since is None:
             self._refused_since = now
         if retry_after_too_long(error):
-            self.closed_reason = f"{error} (retry after {fixed(error.retry_after_s or 0)} s)"
+            self._close(error, f"{error} (retry after {fixed(error.retry_after_s or 0)} s)")
         elif now - self._refused_since > LONGEST_STORM_S:
-            self.closed_reason = f"{error} (for {fixed(LONGEST_STORM_S / 60)} minutes)"
+            self._close(error, f"{error} (for {fixed(LONGEST_STORM_S / 60)} minutes)")
         elif (error.retry_after_s or 0) >= LONG_WAIT_S:
             self._tell_once(error, error.retry_after_s or 0)
 
@@ -164,10 +168,10 @@ class Breaker:
         unreached = error.unreached and not self._answered
         if self._open_until is not None:
             if unreached:
-                self.closed_reason = f"{self._with_address(error)} (no call was answered yet)"
+                self._close(error, f"{self._with_address(error)} (no call was answered yet)")
                 return
             if self._pause_s >= LAST_PROBE_S:
-                self.closed_reason = f"{error} (all probes failed for a quarter of an hour)"
+                self._close(error, f"{error} (all probes failed for a quarter of an hour)")
                 return
             self._pause_s = min(2 * self._pause_s, LAST_PROBE_S)
             self._leave_alone(error)

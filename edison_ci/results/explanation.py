@@ -23,7 +23,7 @@ from edison_ci.records import CellStatus, Side
 from edison_ci.results.snapshot import snapshot_of
 from edison_ci.safety.redaction import redact_case, redactor
 from edison_ci.store.answers import answer_at
-from edison_ci.store.cells import COUNTED
+from edison_ci.store.cells import COUNTED, fallback_of
 from edison_ci.store.judgments import comparisons_of, judge_scores_of
 from edison_ci.store.manual_grades import grades_of
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case
     from edison_ci.store.answers import CachedAnswer
-    from edison_ci.store.cells import CellRow, Component
+    from edison_ci.store.cells import CellRow, Component, FallbackAnswer
     from edison_ci.store.judgments import ComparisonRow, JudgeScoreRow
     from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
@@ -106,6 +106,10 @@ class CellExplanation:
     """The answers that it was compared with."""
     people: tuple[ManualGrade, ...] = ()
     """Human grades of the answer, each person's last."""
+    fallback: FallbackAnswer | None = None
+    """The answer of a fallback model in place of this one; it counts for nothing."""
+    fallback_text: str | None = None
+    """None if it is withheld or no longer stored."""
 
     @property
     def counted(self) -> tuple[Component, ...]:
@@ -187,6 +191,7 @@ def explain(
     if answer is not None and cell.status != CellStatus.BLOCKED:
         form = expected_form(run, experiment, cell.side, cell.version)
         output = parse_output(answer.completion.text, form)
+    fallback = fallback_of(connection, cell.id) if cell.status is CellStatus.ERROR else None
     replies = [
         JudgeAnswer(model, request_hash, answer_no, answer_at(connection, request_hash, answer_no))
         for model, request_hash, answer_no in connection.execute(
@@ -214,7 +219,16 @@ def explain(
             _rival(connection, cell.id, row) for row in comparisons_of(connection, cell.id)
         ),
         people=tuple(grades_of(connection, run.experiment, cell)),
+        fallback=fallback,
+        fallback_text=None if fallback is None else _fallback_text(connection, fallback),
     )
+
+
+def _fallback_text(connection: sqlite3.Connection, fallback: FallbackAnswer) -> str | None:
+    if fallback.status is CellStatus.BLOCKED:
+        return None
+    stored = answer_at(connection, fallback.request_hash, fallback.answer_no)
+    return None if stored is None else stored.completion.text
 
 
 def _answers(connection: sqlite3.Connection, request_hash: str) -> tuple[AnswerRecord, ...]:

@@ -186,6 +186,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "human": result.human_grades.as_json() if result.human_grades is not None else None,
         "cells": result.cells,
         "errors": result.error_kinds,
+        "fallbacks": [used.as_json() for used in result.fallbacks],
         "calls": result.calls,
         "cost_microusd": result.cost_microusd,
         "tokens": {"in": result.tokens_in, "out": result.tokens_out},

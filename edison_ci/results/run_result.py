@@ -22,6 +22,7 @@ from edison_ci.records import CellStatus, Move, RunStatus, Side
 from edison_ci.results.cells import grid_of
 from edison_ci.results.comparison import change_of, compare_with_base
 from edison_ci.results.decisions import decisions_of
+from edison_ci.results.fallbacks import fallbacks_of
 from edison_ci.results.headline import headline_of
 from edison_ci.results.human_grades import human_grades_of
 from edison_ci.results.judges import judge_findings
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from edison_ci.results.cells import Grid
     from edison_ci.results.comparison import BaseComparison, ComparisonEstimate
     from edison_ci.results.decisions import GateRow
+    from edison_ci.results.fallbacks import FallbackUse
     from edison_ci.results.headline import Headline
     from edison_ci.results.human_grades import HumanGrades
     from edison_ci.results.judges import JudgeFindings
@@ -92,7 +94,7 @@ _REPORTED = (
     "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
     "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
-    "missing", "batches", "steered", "headline",
+    "missing", "batches", "steered", "fallbacks", "headline",
 )  # fmt: skip
 
 
@@ -457,6 +459,11 @@ class RunResult:
         return dict(rows.fetchall())
 
     @cached_property
+    def fallbacks(self) -> tuple[FallbackUse, ...]:
+        """Answers of fallback models, which stand beside cells in error and count for nothing."""
+        return fallbacks_of(self.connection, self.run.id) if self.cells["error"] else ()
+
+    @cached_property
     def skips(self) -> tuple[tuple[str, str], ...]:
         """The first cells that were left out, as CASE@MODEL, and why."""
         if not self.cells["skipped"]:
@@ -621,6 +628,7 @@ def _missing(result: RunResult) -> Iterator[str]:
     if cells["error"]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.error_kinds.items())
         yield f"{cells['error']:,} of {cells['total']:,} cells ended in an error ({kinds})."
+    yield from (used.sentence for used in result.fallbacks)
     yield from result.bounds
     for component in result.components:
         if component.errors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -28,6 +28,7 @@ CELL_STATUSES = {status.value: status for status in CellStatus}
 """Statuses by the text that is stored: a dict is ten times as fast as `CellStatus(text)`, and cells
 are many."""
 SIDES = {side.value: side for side in Side}
+_FALLBACK = "model, simulated, request_hash, answer_no, status, composite, passed, reason"
 _MOST_NAMES = 10_000
 _LISTED = 10
 
@@ -57,6 +58,20 @@ class CaseFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class FallbackAnswer:
+    """The answer of a fallback model in place of a cell's own, and its grade, which counts not."""
+
+    model: str
+    simulated: bool
+    request_hash: str
+    answer_no: int
+    status: CellStatus
+    composite: float | None = None
+    passed: bool | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CellRow:
     """A cell that is finished, one way or another."""
 
@@ -82,6 +97,8 @@ class CellRow:
     components: tuple[Component, ...] = ()
     judgments: tuple[Judgment, ...] = ()
     judge_scores: tuple[JudgeScoreRow, ...] = ()
+    fallback: FallbackAnswer | None = None
+    """To be stored beside a cell in error; not read back with it: see `fallback_of`."""
 
 
 def cell_id(run_id: str, *cell: str | int) -> str:
@@ -139,6 +156,7 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
                 for j in cell.judgments
             ],
         )
+        _write_fallbacks(connection, cells)
         # A case has a cell for each prompt, model and repeat.
         cases = {
             (cell.run_id, cell.case_id): cell.facts for cell in cells if cell.facts is not None
@@ -152,6 +170,18 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
         )
 
     return OnTotals(operation)
+
+
+def _write_fallbacks(connection: sqlite3.Connection, cells: Sequence[CellRow]) -> None:
+    """Store the answers of fallback models; a cell that is asked again loses its earlier one."""
+    connection.executemany(
+        "delete from fallback_answer where cell_id = ?", [(cell.id,) for cell in cells]
+    )
+    found = [(cell.id, cell.fallback) for cell in cells if cell.fallback is not None]
+    connection.executemany(
+        f"insert into fallback_answer (cell_id, {_FALLBACK}) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(cell, *astuple(fallback)) for cell, fallback in found],
+    )
 
 
 # --- one cell by its name -------------------------------------------------------------------------
@@ -223,6 +253,18 @@ def _cells_where(
         f"where {where} order by side = 'head' desc, prompt",
         values,
     ).fetchall()
+
+
+def fallback_of(connection: sqlite3.Connection, cell_id: str) -> FallbackAnswer | None:
+    """Return the answer of a fallback model in place of a cell's own; None if there is none."""
+    row = connection.execute(
+        f"select {_FALLBACK} from fallback_answer where cell_id = ?", (cell_id,)
+    ).fetchone()
+    if row is None:
+        return None
+    values = [*row]
+    values[1], values[4], values[6] = bool(row[1]), CELL_STATUSES[row[4]], _flag(row[6])
+    return FallbackAnswer(*values)
 
 
 def answered_cells(

@@ -118,6 +118,10 @@ _IMPOSSIBLE = (
     ("a score is not between 0 and 1", "select 1 from cell where composite not between 0 and 1"),
     ("a score is not between 0 and 1", "select 1 from component where score not between 0 and 1"),
     (
+        "a score is not between 0 and 1",
+        "select 1 from fallback_answer where composite not between 0 and 1",
+    ),
+    (
         "a JSON value is not valid",
         "select 1 from run where not (json_valid(snapshot) and json_valid(labels))",
     ),

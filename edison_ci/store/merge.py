@@ -155,6 +155,7 @@ class _Transfer:
         self.carry("component", cell, cells)
         self.carry("judge_score", cell, cells)
         self.carry("judgment", cell | _ANSWER_NO, cells)
+        self.carry("fallback_answer", cell | _ANSWER_NO, cells)
         self._carry_grades(cell | _ANSWER_NO, f"{cells} order by x.id")
         pair = {"a_cell": _new("a"), "b_cell": _new("b"), **here}
         both = "join cell a on a.id = x.a_cell join cell b on b.id = x.b_cell where x.run_id = :run"

@@ -112,6 +112,7 @@ _OLD_QUESTIONS = "question_score where reason <> '' and judged_at < :cutoff"
 _REASONS = (
     "component where reason <> '' and cell_id",
     "judge_score where reason <> '' and cell_id",
+    "fallback_answer where reason <> '' and cell_id",
     "comparison where ab_reason || ba_reason <> '' and a_cell",
 )
 """Tables with reasons of checks and judges besides `cell`, and their column of cell ids."""

@@ -551,6 +551,24 @@ def test_a_schedule_buys_new_answers_to_everything(job: Job) -> None:
     assert float(job.outputs["cost-usd"]) > 0
 
 
+def test_a_schedule_asks_a_fallback_and_decides_without_it(job: Job) -> None:
+    bench = job.bench
+    backup = "  fallback: [backup]\nbackup: {use: small, model: backup-1, fallback: []}\n"
+    bench.repository.write("models.yaml", bench.repository.read("models.yaml") + backup)
+    bench.commit("a fallback")
+    bench.model.script.insert(0, rule(model="m", contains="Greet N7,", status=503))
+    bench.model.script.insert(1, rule(model="backup-1", text="No."))
+    done = job("schedule", {"schedule": "0 9 * * 1-5"})
+    assert done.code == 0, done.all
+    said = "1 cell of small was answered by its fallback backup (score 0.0, 0 of 1 pass)."
+    assert said in done.out
+    assert said in job.summary
+    assert float(job.outputs["composite"]) == 1.0
+    assert job("workflow_dispatch", {}).code == 0
+    asked = [json.loads(each.body)["model"] for each in bench.model.requests]
+    assert asked.count("backup-1") == 1, "a person who starts it is no schedule"
+
+
 def test_what_is_started_by_hand_on_somebody_elses_commit_trusts_our_own(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,19 @@ create table cell (                         -- one case, with one prompt and mod
 create index cell_by_case on cell (case_id);
 create index cell_by_run on cell (run_id, case_id, model, status);
 
+create table fallback_answer (              -- answers in place of a model that was not reached
+  cell_id      text primary key references cell (id), -- stays in error: nothing counts this answer
+  model        text not null,               -- the fallback model that answered
+  simulated    integer not null check (simulated in (0, 1)), -- whether that model is
+  request_hash text not null,               -- with answer_no: what it answered
+  answer_no    integer not null,
+  status       text not null                -- of its grade: ok, malformed, error, blocked
+    check (status in ('ok', 'malformed', 'error', 'blocked')),
+  composite    real,                        -- as of a cell
+  passed       integer,
+  reason       text not null default ''     -- why it has no grade, in words; may quote the answer
+) strict, without rowid;
+
 create table run_case (                     -- what kind of case each case of a run was
   run_id     text not null references run (id),
   case_id    text not null,
