@@ -122,4 +122,5 @@ EXAMPLES: dict[str, Example] = {
     "not": _texts("Hello.", "As an AI, I cannot say."),
     "any_of": _texts("sure", "no"),
     "all_of": _texts('{"a": 1}', "text"),
+    "mean_of": _texts("yes", "no, never ever"),
 }

@@ -318,7 +318,12 @@ EXAMPLES: dict[str, tuple[Change | Preferred | Flipped | Sliced, tuple[dict[str,
     "near": (Change(400, drop=0.025), (COMPOSITE,)),
     "levels": (
         Change(60),
-        (PASS_RATE, {**PASS_RATE, "at_least": "95%"}, {"metric": "composite", "at_least": "75%"}),
+        (
+            PASS_RATE,
+            {**PASS_RATE, "at_least": "95%"},
+            {**PASS_RATE, "at_least": "100%"},
+            {"metric": "composite", "at_least": "75%"},
+        ),
     ),
     "amounts": (Change(60, dearer=1.25), (COST, {"metric": "cost_usd.mean", "at_most": 0.01})),
     "latency": (Change(80), (P95, {"metric": "latency_ms.p95", "at_most": 400})),

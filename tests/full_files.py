@@ -83,7 +83,7 @@ checks:
   - contains: "{{ expected }}"
   - not: {regex: '(?i)as an ai'}
   - words: {max: 120, weight: 0.5}
-  - any_of: [{is_json: {}}, {all_of: [{is_xml: null}, {chars: {min: 3}}]}]
+  - any_of: [{is_json: {exact: true}}, {all_of: [{is_xml: null}, {chars: {min: 3}}]}]
 rubric: {path: rubrics/support.yaml, weight: 2}
 judges:
   pointwise: [judge-a, judge-b]

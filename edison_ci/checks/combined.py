@@ -8,6 +8,7 @@ from pydantic import Field
 
 from edison_ci.checks.evaluation import Grade, shorten
 from edison_ci.checks.options import Check, CheckEntry
+from edison_ci.numeric import reaches, weighted_mean
 from edison_ci.shape import items
 from edison_ci.templating.templates import MissingValueError
 
@@ -73,6 +74,36 @@ class AllOf(_Group):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return the lowest score of the inner checks."""
         return min(self._grades(answered, until=0.0), key=_score)
+
+
+class MeanOf(_Group):
+    """The mean of several checks counts, by their weights."""
+
+    check: ClassVar[str] = "mean_of"
+    example: ClassVar[str] = (
+        "mean_of: {value: [{contains: yes}, {chars: {max: 9, weight: 2}}], threshold: 0.5}"
+    )
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the weighted mean; without a threshold every inner check must pass."""
+        graded: list[tuple[Check, Grade]] = []
+        skipped: MissingValueError | None = None
+        for part in self.inner_checks():
+            try:
+                graded.append((part, part.evaluate(answered)))
+            except MissingValueError as error:
+                skipped = error
+        if skipped is not None and not graded:
+            raise skipped
+        weighted = [(1.0 if p.weight is None else p.weight, grade.score) for p, grade in graded]
+        score = weighted_mean(weighted) or 0.0
+        failed = [grade for part, grade in graded if part.weight != 0 and not _passes(part, grade)]
+        reason = shorten("; ".join(grade.reason for grade in failed if grade.reason))
+        return Grade(score, reason, None if self.threshold is not None else not failed)
+
+
+def _passes(part: Check, grade: Grade) -> bool:
+    return reaches(grade.score, part.passes_at) if grade.passed is None else grade.passed
 
 
 class Not(_Combined):

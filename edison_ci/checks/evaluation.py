@@ -87,8 +87,13 @@ class ParsedAnswer:
             raise MissingValueError(f"a text in {listed.single}")
         return [as_text(item) for item in value]
 
-    def json(self) -> Json:
-        """Return the answer as a JSON value, parsed once; raises Fault."""
+    def json(self, *, exact: bool = False) -> Json:
+        """Return the answer as a JSON value, parsed once; raises Fault.
+
+        A code fence around it is removed, unless it is taken exactly as it is.
+        """
+        if exact and self.text.strip() != strip_fence(self.text):
+            raise Fault("json", "there is a code fence around it", "leave out exact")
         if not self._parsed:
             refuse_long(self, "JSON", _LONGEST_JSON)
             try:

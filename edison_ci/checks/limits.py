@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from edison_ci.checks.evaluation import Grade, quote, refuse_long
-from edison_ci.checks.options import Check
+from edison_ci.checks.options import Check, TrimmedCheck
 from edison_ci.numeric import fixed
 from edison_ci.shape import some_of_keys, wrong
 
@@ -150,7 +150,7 @@ class Words(_Counted):
         return self._grade_count(count_words(answered.text), "word")
 
 
-class Chars(_Counted):
+class Chars(_Counted, TrimmedCheck):
     """The answer has a number of characters in this range."""
 
     check: ClassVar[str] = "chars"
@@ -158,7 +158,8 @@ class Chars(_Counted):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the number of characters, without surrounding space, is in the range."""
-        return self._grade_count(len(answered.text.strip()), "character")
+        text = answered.text if self.exact else answered.text.strip()
+        return self._grade_count(len(text), "character")
 
 
 class Sentences(_Counted):

@@ -35,7 +35,7 @@ _FAMILIES = {
     "similarity": "levenshtein rouge_l rouge_n bleu chrf token_f1 similar overlap",
     "language": "refusal language readability",
     "code": "python command",
-    "combined": "not any_of all_of",
+    "combined": "not any_of all_of mean_of",
 }
 
 
@@ -164,6 +164,15 @@ class Check(Shape):
         exception if the check cannot grade the answer.
         """
         raise NotImplementedError(f"the check {self.check!r} has no evaluate()")
+
+
+class TrimmedCheck(Check):
+    """A check that ignores surrounding white space and a code fence around all of the answer."""
+
+    exact: bool = Field(
+        False,
+        description="Take the answer as it is: surrounding white space and a code fence count.",
+    )
 
 
 _LONGEST_TITLE = 60

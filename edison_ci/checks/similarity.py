@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import string
+from array import array
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field
 from rapidfuzz import process
@@ -16,7 +17,7 @@ from rapidfuzz.distance import Levenshtein as Edits
 
 from edison_ci.checks.embeddings import cosine_of_vectors, unpack_vector
 from edison_ci.checks.evaluation import EvaluationError, Grade, library_errors
-from edison_ci.checks.options import Check, TemplateText, expected_output
+from edison_ci.checks.options import Check, TemplateText, TrimmedCheck, expected_output
 from edison_ci.extras import SACREBLEU, SAFETENSORS, TOKENIZERS, WORDLLAMA, Library
 from edison_ci.numeric import fixed
 from edison_ci.shape import Name
@@ -292,14 +293,33 @@ class _Similarity(Check):
         raise NotImplementedError
 
 
-class Levenshtein(_Similarity):
+class Levenshtein(_Similarity, TrimmedCheck):
     """Share of characters that need no edit to become the reference."""
 
     check: ClassVar[str] = "levenshtein"
     example: ClassVar[str] = "levenshtein: {threshold: 0.9}"
+    max_edits: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+        None,
+        description="Most insertions, deletions and substitutions; the score is then 1 or 0. An "
+        "emoji counts as two characters.",
+    )
 
     def _score(self, answer: str, reference: str) -> float:
-        return edit_similarity(answer.strip(), reference.strip())
+        if not self.exact:
+            answer, reference = answer.strip(), reference.strip()
+        if self.max_edits is None:
+            return edit_similarity(answer, reference)
+        _refuse(answer, reference, "characters")
+        one, other = _utf16(answer), _utf16(reference)
+        return float(Edits.distance(one, other, score_cutoff=self.max_edits) <= self.max_edits)
+
+
+def _utf16(text: str) -> str:
+    """Return a text whose characters are its UTF-16 units, as JavaScript counts them."""
+    if text.isascii() or max(text) <= "\uffff":
+        return text
+    units = array("H", text.encode("utf-16-le", "surrogatepass"))
+    return "".join(map(chr, units))
 
 
 class RougeL(_Similarity):

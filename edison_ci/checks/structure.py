@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from functools import cached_property
@@ -31,6 +32,7 @@ from edison_ci.checks.options import (
     ScalarText,
     SomeText,
     TemplateData,
+    TrimmedCheck,
     expected_output,
     one_variable,
     when_constant,
@@ -487,17 +489,44 @@ def _instead(made: list[Call]) -> str:
     return f"; {quote(made[0].tool, 40)} was" if made else "; no tool was"
 
 
-class IsJson(Check):
+_ANYWHERE = "Whether a JSON object somewhere in the answer is enough."
+_MOST_OBJECTS = 1_000
+"""Beginnings of objects that are tried in an answer."""
+
+
+def _objects_in(answered: ParsedAnswer) -> Iterator[Json]:
+    """Yield the JSON objects in an answer, from left to right, not those inside of others."""
+    refuse_long(answered, "JSON", _SHORT)
+    text, at = answered.text, 0
+    decoder = json.JSONDecoder()
+    for _ in range(_MOST_OBJECTS):
+        at = text.find("{", at)
+        if at < 0:
+            return
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        yield value
+
+
+class IsJson(TrimmedCheck):
     """The answer is JSON."""
 
     check: ClassVar[str] = "is_json"
     main: ClassVar[str | None] = None
     example: ClassVar[str] = "is_json: {}"
 
+    anywhere: bool = Field(False, description=_ANYWHERE)
+
     def evaluate(self, answered: ParsedAnswer) -> Grade:
-        """Return 1 if the answer parses."""
+        """Return 1 if the answer parses, or an object in it."""
+        if self.anywhere:
+            found = next(_objects_in(answered), None) is not None
+            return Grade.of(found, "there is no JSON object in the answer")
         try:
-            answered.json()
+            answered.json(exact=self.exact)
         except Fault as fault:
             return _no_data(fault)
         return Grade(1.0, "the answer is JSON")
@@ -514,7 +543,7 @@ def _schema_or_path(value: Any) -> Any:
 _UNDER_VALUE = "a schema goes under value: json_schema: {value: {type: object}}"
 
 
-class JsonSchema(Check):
+class JsonSchema(TrimmedCheck):
     """The answer is JSON that a JSON Schema accepts."""
 
     check: ClassVar[str] = "json_schema"
@@ -531,24 +560,37 @@ class JsonSchema(Check):
         ),
     ] = Field(description="Path of a JSON Schema, or the schema itself.")
 
+    anywhere: bool = Field(False, description=_ANYWHERE)
+
     @property
     def blocking(self) -> bool:
         """False only for a bounded schema that is given inline."""
         return not (isinstance(self.value, dict) and is_bounded(self.value))
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
-        """Return 1 if the answer is JSON that the schema accepts."""
-        try:
-            value = answered.json()
-        except Fault as fault:
-            return _no_data(fault)
+        """Return 1 if the answer, or an object in it, is JSON that the schema accepts."""
         schema: Json = self.value
         if isinstance(schema, str):
             if schema not in answered.schemas:
                 raise EvaluationError(f"the schema {schema} was not loaded")
             schema = answered.schemas[schema]
+        if self.anywhere:
+            return _accepts_any(schema, answered)
+        try:
+            value = answered.json(exact=self.exact)
+        except Fault as fault:
+            return _no_data(fault)
         breach = schema_error(schema, value, len(answered.text))
         return Grade(0.0, breach) if breach else Grade(1.0, "the schema accepts the answer")
+
+
+def _accepts_any(schema: Json, answered: ParsedAnswer) -> Grade:
+    breach = "there is no JSON object in the answer"
+    for value in _objects_in(answered):
+        breach = schema_error(schema, value, len(answered.text))
+        if not breach:
+            return Grade(1.0, "the schema accepts an object in the answer")
+    return Grade(0.0, breach)
 
 
 _JSON_PATH = TextPattern(
@@ -560,7 +602,7 @@ _JSON_PATH = TextPattern(
 )
 
 
-class JsonPath(Check):
+class JsonPath(TrimmedCheck):
     """The answer is JSON with a value at this path, and it is this one."""
 
     check: ClassVar[str] = "json_path"
@@ -581,7 +623,7 @@ class JsonPath(Check):
         """Return 1 if there is a value at the path and it is the expected one."""
         wanted = None if self.value is None else answered.render(self.value)
         try:
-            found = value_at(answered.json(), self._steps)
+            found = value_at(answered.json(exact=self.exact), self._steps)
         except Fault as fault:
             return _no_data(fault)
         except PathError as error:
@@ -591,7 +633,13 @@ class JsonPath(Check):
         return Grade(0.0, f"{self.path} is {quote(as_text(found))}, not {quote(wanted)}")
 
 
-class IsXml(Check):
+class _Content(TrimmedCheck):
+    def _content(self, answered: ParsedAnswer) -> str:
+        """Return the answer without a code fence, unless it is taken as it is."""
+        return answered.text.strip() if self.exact else strip_fence(answered.text)
+
+
+class IsXml(_Content):
     """The answer is well-formed XML."""
 
     check: ClassVar[str] = "is_xml"
@@ -601,13 +649,13 @@ class IsXml(Check):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer is one well-formed document that declares no entities."""
         try:
-            check_xml(strip_fence(answered.text))
+            check_xml(self._content(answered))
         except NotMarkupError as error:
             return Grade(0.0, shorten(str(error)))
         return Grade(1.0, "the answer is XML")
 
 
-class IsHtml(Check):
+class IsHtml(_Content):
     """The answer is HTML."""
 
     check: ClassVar[str] = "is_html"
@@ -618,13 +666,13 @@ class IsHtml(Check):
         """Return 1 if the answer starts and ends with balanced tags of HTML."""
         refuse_long(answered, self.check, LONGEST_HTML)
         try:
-            check_html(strip_fence(answered.text))
+            check_html(self._content(answered))
         except NotMarkupError as error:
             return Grade(0.0, shorten(str(error)))
         return Grade(1.0, "the answer is HTML")
 
 
-class IsSql(Check):
+class IsSql(_Content):
     """The answer is one SQL statement that parses."""
 
     check: ClassVar[str] = "is_sql"
@@ -639,7 +687,7 @@ class IsSql(Check):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if SQLite parses the answer as one statement."""
         refuse_long(answered, self.check, _LONGEST_SQL)
-        statement = strip_fence(answered.text)
+        statement = self._content(answered)
         if not statement:
             return Grade(0.0, "the answer is empty")
         fault = run_job("sql", statement, what="parsing the SQL")

@@ -13,6 +13,7 @@ from edison_ci.checks.options import (
     SomeText,
     TemplateText,
     TemplateTexts,
+    TrimmedCheck,
     expected_output,
 )
 from edison_ci.checks.patterns import MAX_PATTERN, analyse_pattern, search
@@ -53,7 +54,7 @@ def _missing(
     return wanted, [w for w, f in zip(wanted, folded, strict=True) if f not in text]
 
 
-class Equals(Check):
+class Equals(TrimmedCheck):
     """The answer is this text, ignoring surrounding white space."""
 
     check: ClassVar[str] = "equals"
@@ -63,7 +64,9 @@ class Equals(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if both texts are the same without surrounding white space."""
-        wanted, found = answered.render(self.value).strip(), answered.text.strip()
+        wanted, found = answered.render(self.value), answered.text
+        if not self.exact:
+            wanted, found = wanted.strip(), found.strip()
         same = wanted == found or (self.ignore_case and wanted.casefold() == found.casefold())
         if same:
             return Grade(1.0, f"the answer is {quote(wanted)}")
@@ -128,7 +131,7 @@ class ContainsAll(Check):
         return Grade(1.0, "all texts are in the answer")
 
 
-class StartsWith(Check):
+class StartsWith(TrimmedCheck):
     """The answer starts with this text."""
 
     check: ClassVar[str] = "starts_with"
@@ -138,13 +141,13 @@ class StartsWith(Check):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer starts with the text, ignoring white space before it."""
         wanted, text = answered.render_required(self.value), answered.text
-        if text.startswith(wanted) or text.lstrip().startswith(wanted):
+        if text.startswith(wanted) or (not self.exact and text.lstrip().startswith(wanted)):
             return Grade(1.0, f"the answer starts with {quote(wanted)}")
-        start = quote(text.lstrip()[:_SHOWN], _SHOWN)
+        start = quote((text if self.exact else text.lstrip())[:_SHOWN], _SHOWN)
         return Grade(0.0, f"the answer starts with {start}, not with {quote(wanted)}")
 
 
-class EndsWith(Check):
+class EndsWith(TrimmedCheck):
     """The answer ends with this text."""
 
     check: ClassVar[str] = "ends_with"
@@ -154,9 +157,9 @@ class EndsWith(Check):
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer ends with the text, ignoring white space after it."""
         wanted, text = answered.render_required(self.value), answered.text
-        if text.endswith(wanted) or text.rstrip().endswith(wanted):
+        if text.endswith(wanted) or (not self.exact and text.rstrip().endswith(wanted)):
             return Grade(1.0, f"the answer ends with {quote(wanted)}")
-        end = quote(text.rstrip()[-_SHOWN:], _SHOWN)
+        end = quote((text if self.exact else text.rstrip())[-_SHOWN:], _SHOWN)
         return Grade(0.0, f"the answer ends with {end}, not with {quote(wanted)}")
 
 

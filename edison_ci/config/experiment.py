@@ -384,6 +384,11 @@ class Gate(Shape):
         return self.no_worse_than is not None or self.metric == "flips"
 
     @property
+    def counts(self) -> bool:
+        """Whether it counts and does not infer: every case must pass."""
+        return self.metric == "pass_rate" and self.at_least == 1
+
+    @property
     def fixed(self) -> str | None:
         """The fixed version that it compares with: `production` or a tag; None for the base."""
         named = self.no_worse_than

@@ -456,11 +456,29 @@ def _score_level(question: Question, limit: Limit) -> Finding:
 
 def _pass_level(question: Question, limit: Limit) -> Finding:
     sample, worst = _level_samples(question, limit)
+    if question.gate.counts:
+        return _every_pass(question, sample, limit)
     decision = decide_level(question, sample, worst, limit)
 
     def say(said: GateDecision) -> str:
         told = wording.pass_level(said, limit, whole=sample.single)
         return f"{told}{_base_too(question, limit, said)}"
+
+    return Finding(decision, say)
+
+
+def _every_pass(question: Question, sample: Sample, limit: Limit) -> Finding:
+    """Count: no number of cases shows that all others would pass too (STATS 5)."""
+    decision = decide_as_is(mean_or_none(sample.values), len(sample.values), limit)
+    decision = hold_at_worst(decision, sample.lost, lambda: False)
+    if decision.verdict is Verdict.FAIL:
+        decision = replace(decision, missing=sample.missing)
+    else:
+        decision = allow_for_missing(decision, sample.missing)
+    failed = sum(value < 1 for value in sample.values)
+
+    def say(said: GateDecision) -> str:
+        return f"{wording.every_pass(said, failed)}{_base_too(question, limit, said)}"
 
     return Finding(decision, say)
 
@@ -474,7 +492,10 @@ def _base_too(question: Question, limit: Limit, decision: GateDecision) -> str:
     if not variants:
         return ""
     sample = question.cells.sample(question.metric, variants, Side.BASE)
-    missed = decide_level(question, sample, None, limit).verdict is Verdict.FAIL
+    if question.gate.counts:
+        missed = any(value < 1 for value in sample.values)
+    else:
+        missed = decide_level(question, sample, None, limit).verdict is Verdict.FAIL
     return f" {wording.BASE_TOO}" if missed else ""
 
 

@@ -225,6 +225,20 @@ def pass_level(decision: GateDecision, limit: Limit, *, whole: bool) -> str:
     return _with_notes(said, decision)
 
 
+def every_pass(decision: GateDecision, failed: int) -> str:
+    """Return whether all cases pass, where nothing else is allowed."""
+    if decision.n == 0 or decision.value is None:
+        said = "Pass rate could not be measured: no case passed or failed"
+        return f"{said}{_missing_words(decision)}."
+    if decision.verdict is Verdict.FAIL:
+        said = f"{failed:,} of {cases(decision.n)} failed; all must pass."
+    elif decision.verdict is Verdict.PASS:
+        said = f"All {cases(decision.n)} passed, as they must."
+    else:
+        said = f"All {cases(decision.n)} that were graded passed, but others were not."
+    return _with_notes(said, decision)
+
+
 def share_level(decision: GateDecision, metric: Metric, share: Share, limit: Limit) -> str:
     """Return how a share of this run compares with its limit."""
     if share.value is None:

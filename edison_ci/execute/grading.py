@@ -362,15 +362,15 @@ def composite_of(components: Iterable[Component]) -> float | None:
 
 
 def passes(components: Iterable[Component]) -> bool | None:
-    """Whether every component reaches its threshold; None without any, or with an error."""
+    """Whether every component reaches its threshold; None with an error.
+
+    Skipped ones do not count: an answer that nothing has graded neither passes nor fails.
+    """
     verdict: bool | None = None
     for component in components:
-        if component.kind not in COUNTED:
-            continue
-        verdict = verdict is not False
-        if component.status is CellStatus.SKIPPED:
+        if component.kind not in COUNTED or component.status is CellStatus.SKIPPED:
             continue
         if component.status is CellStatus.ERROR or component.passed is None:
             return None
-        verdict = verdict and component.passed
+        verdict = component.passed if verdict is None else verdict and component.passed
     return verdict

@@ -89,6 +89,8 @@ def is_inferred(gate: Gate) -> bool:
 
     Shares, latencies and limits of amounts are compared as they are.
     """
+    if gate.counts:
+        return False
     inferred: tuple[str, ...] = (*INFERRED, "win_rate", "flips")
     if gate.no_worse_than is not None:
         inferred = (*inferred, "cost_usd.mean", "tokens.mean")

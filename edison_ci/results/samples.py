@@ -243,11 +243,27 @@ def _scored(value: str, *, blocked: str = "null") -> str:
     )
 
 
+_COUNTED = ", ".join(f"'{kind}'" for kind in sorted(COUNTED))
+_PART = f"p.cell_id = c.id and p.kind in ({_COUNTED}) and p.status"
+_GRADED = (
+    "case when c.status = 'ok' and c.passed is null and c.composite is null "
+    f"and exists (select 1 from component p where {_PART} = 'skipped') "
+    f"and not exists (select 1 from component p where {_PART} != 'skipped') "
+    "then 'inapplicable' else c.status end"
+)
+"""SQL of a status that leaves out cases that nothing graded: all of their checks were skipped."""
+
 _PLAIN = {
-    "composite": Metric("composite", "score", "Quality", value=_scored("c.composite")),
+    "composite": Metric(
+        "composite", "score", "Quality", value=_scored("c.composite"), status=_GRADED
+    ),
     # A blocked answer does not pass; in a pair it is missing, which the pairing sees to.
-    "pass_rate": Metric("pass_rate", "pass", "Pass rate", value=_scored("c.passed", blocked="0")),
-    "flips": Metric("flips", "flips", "Flips", value=_scored("c.passed", blocked="0")),
+    "pass_rate": Metric(
+        "pass_rate", "pass", "Pass rate", value=_scored("c.passed", blocked="0"), status=_GRADED
+    ),
+    "flips": Metric(
+        "flips", "flips", "Flips", value=_scored("c.passed", blocked="0"), status=_GRADED
+    ),
     "win_rate": Metric("win_rate", "wins", "Win rate"),
     "errors": Metric("errors", "share", "errors"),
     "cost_usd.mean": Metric(

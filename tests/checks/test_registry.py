@@ -21,7 +21,7 @@ CONTRACT = [
 ]  # fmt: skip
 """The list of SPEC.md, section 6, word by word."""
 
-COMBINATORS = ["not", "any_of", "all_of"]
+COMBINATORS = ["not", "any_of", "all_of", "mean_of"]
 
 GRADED = [
     "levenshtein", "rouge_l", "rouge_n", "bleu", "chrf", "token_f1", "similar", "overlap",
@@ -60,6 +60,7 @@ ARGUMENT: dict[str, Any] = {
     "command": ["node", "checks/grade.js"],
     "any_of": [{"is_json": {}}],
     "all_of": [{"is_json": {}}],
+    "mean_of": [{"is_json": {}}],
 }
 """A main argument for each check that takes one."""
 

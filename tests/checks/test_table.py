@@ -68,6 +68,7 @@ SPEC = [
     "not",
     "any_of",
     "all_of",
+    "mean_of",
 ]
 
 
@@ -264,6 +265,33 @@ EDGES: list[tuple[str, str | Answer, dict[str, Any], float | str]] = [
     ("all_of: [{overlap: b d}, {contains: a}]", "a b c", {}, 0.425),
     ("all_of: [{any_of: [{contains: a}, {contains: b}]}, {not: {contains: c}}]", "b", {}, 1),
     ("all_of: [{any_of: [{contains: a}, {contains: b}]}, {not: {contains: c}}]", "bc", {}, 0),
+    ("mean_of: [{contains: a}, {contains: z}]", "a", {}, 0.5),
+    ("mean_of: [{contains: {value: a, weight: 3}}, {contains: z}]", "a", {}, 0.75),
+    ("mean_of: [{contains: {value: a, weight: 0}}]", "a", {}, 0),
+    ("mean_of: [{equals: {}}, {contains: a}]", "a", {}, 1),
+    ("mean_of: [{equals: {}}]", "a", {}, SKIPPED),
+    ("equals: {value: a, exact: true}", "a ", {}, 0),
+    ("equals: {value: 'a ', exact: true}", "a ", {}, 1),
+    ("starts_with: {value: a, exact: true}", " a", {}, 0),
+    ("ends_with: {value: a, exact: true}", "a\n", {}, 0),
+    ("chars: {max: 1, exact: true}", "a ", {}, 0),
+    ("is_json: {exact: true}", "```json\n{}\n```", {}, 0),
+    ("is_json: {exact: true}", " {}\n", {}, 1),
+    ("is_json: {anywhere: true}", 'See {no} {"a": {"b": 1}} there', {}, 1),
+    ("is_json: {anywhere: true}", "See {no} and [1] there", {}, 0),
+    ("json_schema: {value: {required: [b]}, anywhere: true}", 'x {"a": 1} {"b": 2}', {}, 1),
+    ("json_schema: {value: {required: [c]}, anywhere: true}", 'x {"a": 1} {"b": 2}', {}, 0),
+    ("json_schema: {value: {type: object}, exact: true}", "```\n{}\n```", {}, 0),
+    ("json_path: {path: $.a, exact: true}", '```\n{"a": 1}\n```', {}, 0),
+    ("is_xml: {exact: true}", "```\n<a/>\n```", {}, 0),
+    ("is_html: {exact: true}", "```\n<p>a</p>\n```", {}, 0),
+    ("is_sql: {exact: true}", "```\nSELECT 1\n```", {}, 0),
+    ("levenshtein: {value: kitten, max_edits: 3}", "sitting", {}, 1),
+    ("levenshtein: {value: kitten, max_edits: 2}", "sitting", {}, 0),
+    ("levenshtein: {value: a, max_edits: 0}", " a", {}, 1),
+    ("levenshtein: {value: a, max_edits: 0, exact: true}", " a", {}, 0),
+    ("levenshtein: {value: a, max_edits: 1}", "a\U0001f600", {}, 0),
+    ("levenshtein: {value: a, max_edits: 2}", "a\U0001f600", {}, 1),
 ]
 
 
@@ -303,6 +331,11 @@ THREE_QUARTERS: tuple[str, dict[str, Any]] = ("abcd", {"expected": "abc"})
         ("all_of: [{levenshtein: {}}, {contains: a}]", True),
         ("all_of: [{contains: a}, {contains: z}]", False),
         ("contains: {value: z, threshold: 0}", True),
+        ("mean_of: [{levenshtein: {}}, {contains: a}]", True),
+        ("mean_of: [{levenshtein: {threshold: 0.8}}, {contains: a}]", False),
+        ("mean_of: [{levenshtein: {}}, {contains: {value: z, weight: 0}}]", True),
+        ("mean_of: {value: [{contains: a}, {contains: z}], threshold: 0.5}", True),
+        ("mean_of: {value: [{contains: a}, {contains: z}], threshold: 0.51}", False),
     ],
 )
 def test_a_check_passes_from_its_threshold_on(line: str, passes: bool) -> None:
@@ -313,7 +346,7 @@ def test_a_check_passes_from_its_threshold_on(line: str, passes: bool) -> None:
 @pytest.mark.parametrize("name", SPEC)
 def test_yes_or_no_needs_1_and_a_graded_score_one_half(name: str) -> None:
     kind = REGISTRY.load(name)
-    if name not in ("not", "any_of", "all_of"):
+    if name not in ("not", "any_of", "all_of", "mean_of"):
         plain = check(kind.example.replace("threshold", "weight"))
         assert plain.passes_at == (0.5 if kind.graded else 1.0) or name == "refusal"
     assert check("any_of: [{contains: a}, {contains: b}]").passes_at == 1

@@ -60,6 +60,46 @@ def test_a_pass_rate_is_decided_by_exact_bounds(results: Results) -> None:
     )
 
 
+@pytest.mark.parametrize("at_least", [1, "100%"])
+def test_a_pass_rate_of_100_percent_is_counted(results: Results, at_least: Any) -> None:
+    for index in range(3):
+        results.add(Graded(f"case-{index}", 1.0, passed=True))
+    row = decided(results, "pass_rate", at_least=at_least)
+    assert (row.verdict, row.p, row.detail["method"]) == ("pass", None, "compared as it is")
+    assert row.sentence == "All 3 cases passed, as they must."
+    results.add(Graded("case-3", 0.9, passed=False))
+    row = decided(results, "pass_rate", at_least=at_least)
+    assert (row.verdict, row.n, row.estimate) == ("fail", 4, 0.75)
+    assert row.sentence == "1 of 4 cases failed; all must pass."
+
+
+def test_one_failure_of_several_repeats_fails_100_percent(results: Results) -> None:
+    for repeat in range(3):
+        results.add(Graded("case-0", 1.0, passed=repeat != 1, repeat=repeat))
+    assert decided(results, "pass_rate", at_least=1).verdict == "fail"
+
+
+def test_a_lost_answer_keeps_100_percent_from_passing_but_not_from_failing(
+    results: Results,
+) -> None:
+    results.add(Graded("case-0", 1.0, passed=True))
+    results.add(Graded("case-1", None, passed=None, status=CellStatus.ERROR))
+    assert decided(results, "pass_rate", at_least=1).verdict == "inconclusive"
+    results.add(Graded("case-2", 0.0, passed=False))
+    assert decided(results, "pass_rate", at_least=1).verdict == "fail"
+
+
+def test_a_case_that_nothing_graded_is_neither_missing_nor_passed(results: Results) -> None:
+    results.add(Graded("case-0", 1.0, passed=True, components=(check("contains", 1.0),)))
+    for index in range(1, 5):
+        skipped = (check("contains", None),)
+        results.add(Graded(f"case-{index}", None, passed=None, components=skipped))
+    for metric in ("pass_rate", "composite"):
+        row = decided(results, metric, at_least=1)
+        assert (row.n, row.detail["missing"]) == (1, 0), metric
+    assert decided(results, "pass_rate", at_least=1).verdict == "pass"
+
+
 def test_floors_are_allowed_for_like_every_other_test(results: Results) -> None:
     """A floor that alone would fail, at p just below .05, does not among three."""
     for index in range(20):
