@@ -6,6 +6,7 @@ of files are never sent to it: a path is followed from tree to tree, by ids.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -40,8 +41,9 @@ class TooLargeError(Exception):
 
 
 class GitObject(NamedTuple):
-    """The kind and the content of an object."""
+    """The id, the kind and the content of an object."""
 
+    name: str
     kind: str
     data: bytes
 
@@ -70,6 +72,17 @@ class Objects:
         with self._lock:
             return self._get(name, max_bytes=max_bytes).data
 
+    def commit(self, ref: str) -> str | None:
+        """Return the full id of the commit that a ref, of one line, names; None if none."""
+        with self._lock, contextlib.suppress(ObjectUnavailable, TooLargeError):
+            return self._get(f"{ref}^{{commit}}", max_bytes=_MAX_TREE_BYTES).name
+        return None
+
+    def close(self) -> None:
+        """End the running Git, which does not see how far a shallow history was deepened."""
+        with self._lock:
+            self._stop()
+
     def _get(self, name: str, *, max_bytes: int) -> GitObject:
         try:
             header = self._request(name)
@@ -81,7 +94,7 @@ class Objects:
             raise ObjectUnavailable  # missing or ambiguous; Git keeps running
         size = int(about[3])
         if size <= max_bytes:
-            return GitObject(about[2].decode(), self._take(size + 1)[:-1])
+            return GitObject(about[1].decode(), about[2].decode(), self._take(size + 1)[:-1])
         if size <= MAX_SKIPPED_BYTES:
             self._take(size + 1, keep=False)
         else:
@@ -96,7 +109,7 @@ class Objects:
             self._process = process
             weakref.finalize(self, stop_git, process)
         assert process.stdin is not None
-        process.stdin.write(name.encode() + b"\n")
+        process.stdin.write(name.encode("utf-8", "surrogateescape") + b"\n")
         process.stdin.flush()
         while b"\n" not in self._buffer:
             self._buffer += self._read()

@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 from dataclasses import field
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,16 +79,10 @@ class Repository:
         top = next((up for up in (start, *start.parents) if (up / ".git").exists()), None)
         if top is None:
             return None
-        answer = run_git("rev-parse", "--show-toplevel", cwd=top)
-        if b"dubious ownership" in answer.err:
-            raise UsageError(
-                f"Git refuses to work in {str(top)!r}, which belongs to another user",
-                hint=f"git config --global --add safe.directory {top}",
-            )
-        root = Path(answer.line)
-        # `core.worktree` may name any other folder.
-        ours = start.is_relative_to(root) and (root / ".git").exists()
-        return cls(root) if answer.code == 0 and ours else None
+        marker = top / ".git"
+        places = (marker, marker / "config", marker / "shallow")
+        state = tuple((at.stat().st_ino, at.stat().st_mtime_ns) for at in places if at.is_file())
+        return _repository(start, top, (marker.stat().st_ino, *state))
 
     # --- commits ----------------------------------------------------------------------------
 
@@ -140,6 +135,7 @@ class Repository:
             return True
         remote = remote_of(self.root) if self.is_shallow() else None
         fetched = remote is not None and fetch(self.root, remote, "--depth=1", wanted=commit)
+        self.objects.close()
         return fetched and self._commit(commit) == commit
 
     def tagged(self, tag: str) -> str | None:
@@ -266,22 +262,22 @@ class Repository:
     # --- which commit -----------------------------------------------------------------------
 
     def _commit(self, ref: str) -> str | None:
-        if not ref or "\0" in ref:
-            return None
-        answer = self._ask(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
-        )
-        return answer.line if answer.code == 0 and _FULL_ID.fullmatch(answer.line) else None
+        return self.objects.commit(ref) if ref and not set("\0\n") & set(ref) else None
 
     def _default_ref(self) -> str | None:
         names = (self._ask("config", "--get", "init.defaultBranch").line, "main", "master")
         places = ("refs/heads", "refs/remotes/origin")
-        candidates = (
-            self._ask("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD").line,
-            *(f"{place}/{name}" for name in names if name for place in places),
-            self._ask("symbolic-ref", "--quiet", "HEAD").line,
+        remote_head = "refs/remotes/origin/HEAD"
+        refs = [f"{place}/{name}" for name in names if name for place in places]
+        told = self._ask(
+            "for-each-ref", "--format=%(refname) %(symref)", remote_head, *dict.fromkeys(refs)
         )
-        return next((ref for ref in candidates if self._commit(ref)), None)
+        there = dict(line.split(" ", 1) for line in told.line.splitlines())
+        found = there.get(remote_head) or next((ref for ref in refs if ref in there), None)
+        if found is None:
+            head = self._ask("symbolic-ref", "--quiet", "HEAD").line
+            found = head if self._commit(head) else None
+        return found
 
     def _is_branch(self, ref: str) -> bool:
         name = self._ask("rev-parse", "--symbolic-full-name", "--verify", "--end-of-options", ref)
@@ -297,7 +293,9 @@ class Repository:
 
     def _merge_base(self, ref: str, head: str) -> str | None:
         commit = self._commit(ref)
-        return (self._ask("merge-base", commit, head).line or None) if commit else None
+        if commit is None or commit == head:
+            return commit
+        return self._ask("merge-base", commit, head).line or None
 
     def _fetched_merge_base(self, ref: str, head: str) -> str | None:
         remote = remote_of(self.root, ref)
@@ -310,10 +308,12 @@ class Repository:
                 wanted = f"+refs/heads/{branch}:refs/remotes/{ref}"
             if not wanted or not fetch(self.root, remote, "--depth=1", wanted=wanted):
                 return None
+            self.objects.close()
         for more in (*DEEPENINGS, "--unshallow"):
             base = self._merge_base(ref, head)
             if base or not self.is_shallow() or not deepen(self.root, remote, more):
                 return base
+            self.objects.close()
         return self._merge_base(ref, head)
 
     def _unknown(self, ref: str) -> UsageError:
@@ -429,6 +429,25 @@ class Repository:
                 hint=f"run `git status` in {str(self.root)!r}",
             )
         return answer.out
+
+
+@lru_cache(maxsize=4)
+def _repository(start: Path, top: Path, _state: tuple[object, ...]) -> Repository | None:
+    """Return the repository at `top`, if its working tree has `start`.
+
+    It is kept, with its reader of objects, as long as its configuration stays as it is, and the
+    end of a shallow history, which a running Git does not read again.
+    """
+    answer = run_git("rev-parse", "--show-toplevel", cwd=top)
+    if b"dubious ownership" in answer.err:
+        raise UsageError(
+            f"Git refuses to work in {str(top)!r}, which belongs to another user",
+            hint=f"git config --global --add safe.directory {top}",
+        )
+    root = Path(answer.line)
+    # `core.worktree` may name any other folder.
+    ours = start.is_relative_to(root) and (root / ".git").exists()
+    return Repository(root) if answer.code == 0 and ours else None
 
 
 def _split(listing: bytes) -> list[str]:

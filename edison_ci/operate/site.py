@@ -20,7 +20,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, EdisonError, RoleError, UsageError
-from edison_ci.git.command import run_git
+from edison_ci.git.command import decode, run_git
 from edison_ci.store.audit import AuditEntry, write_audit
 
 if TYPE_CHECKING:
@@ -98,12 +98,11 @@ def identify(environment: Mapping[str, str], git: Identity | None = None) -> Ide
 def git_identity(root: Path) -> Identity | None:
     """Return the identity that Git would commit with; None without Git or a name."""
     try:
-        answers = {
-            key: run_git("config", "--get", f"user.{key}", cwd=root) for key in ("email", "name")
-        }
+        told = run_git("config", "-z", "--get-regexp", "^user[.](email|name)$", cwd=root).out
     except (UsageError, OSError):
         return None
-    email, name = (answers[key].line if answers[key].code == 0 else "" for key in ("email", "name"))
+    known = dict(decode(entry).partition("\n")[::2] for entry in told.split(b"\0"))
+    email, name = known.get("user.email", ""), known.get("user.name", "")
     return Identity("git", email=email, name=name) if email or name else None
 
 

@@ -800,7 +800,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
 def test_many_files_are_read_with_one_git(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tree.commit(**{"a/b/c": "1", "a/d": "2", "e": ""})
     second = tree.commit(**{"a/b/c": "3"})
-    repository, every = tree.repository(), started(monkeypatch)
+    repository, every = Repository(tree.path), started(monkeypatch)
     read = [repository.read(at, path) for at in (first, second) for path in ("a/b/c", "a/d", "e")]
     assert read == [b"1", b"2", b"", b"3", b"2", b""]
     assert [repository.read(first, path) for path in ("a/b", "a/b/c/x", "b", "a//d")] == [None] * 4
@@ -813,6 +813,17 @@ def test_many_files_are_read_with_one_git(tree: Tree, monkeypatch: pytest.Monkey
     del repository
     gc.collect()
     assert every[0].returncode is not None, "it ends with whoever asked"
+
+
+def test_a_repository_is_found_once_until_its_configuration_changes(tree: Tree) -> None:
+    first = tree.commit(a="1")
+    found = tree.repository()
+    assert found.head() == first
+    second = tree.commit(a="2")
+    assert tree.repository() is found
+    assert found.head() == second, "the running Git reads refs again"
+    tree.git("config", "core.worktree", "/")
+    assert Repository.find(tree.path) is None
 
 
 def test_a_git_that_ended_is_started_again(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
