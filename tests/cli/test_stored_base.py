@@ -65,7 +65,9 @@ def change(folder: Folder) -> None:
 def gates(edison: Edison, folder: Folder, *words: str) -> list[dict[str, Any]]:
     done = edison(folder, *(words or ("run",)), "--json")
     found = json.loads(done.out)
-    return list(found["gates"] if "gates" in found else found["runs"][-1]["gates"])
+    rows = list(found["gates"] if "gates" in found else found["runs"][-1]["gates"])
+    assert rows, done.all
+    return rows
 
 
 def change_results(folder: Folder, *statements: str) -> None:
