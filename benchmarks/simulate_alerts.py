@@ -27,7 +27,7 @@ _YEARS = 20.0
 """The default of `alerts.false_alarm_years`."""
 DAYS = {"weekly": 7.0, "daily": 1.0, "hourly": 1 / 24}
 _RUNS = {"weekly": 109, "daily": 190, "hourly": 250}
-_SERIES = {"weekly": 60, "daily": 60, "hourly": 40}
+_SERIES = {"weekly": 60, "daily": 60, "hourly": 10}
 """The number of series is that of the runs of a cell, divided by this."""
 _LIMIT = 0.05
 
@@ -88,51 +88,66 @@ def rates(rng: np.random.Generator, shape: Shape, runs: int, rate: float) -> lis
     return [[float(x) for x in row] for row in shares]
 
 
+def judge_paths(rng: np.random.Generator, runs: int, days: float) -> Array:
+    """Return the evidence that a judge changed, falls and rises, with nothing wrong.
+
+    It grades 20 fixed answers as often as there are runs.
+    """
+    times = [days * i for i in range(runs)]
+    judged, _ = series(rng, Shape(20, graded=True), runs)
+    mirrored = [{case: 1 - x for case, x in run.items()} for run in judged]
+    rows = [evidence_path(times, judged).years, evidence_path(times, mirrored).years]
+    return np.array(rows) * OTHER_SHARE / 2
+
+
 def quiet_paths(rng: np.random.Generator, shape: Shape, runs: int, days: float) -> Array:
-    """Return the evidence of every source of noise after each run, with nothing wrong.
+    """Return the evidence of scores, errors and latency after each run, with nothing wrong.
 
     A row is divided by its share, so that all have the same limits: a quarter, and 20 years.
-    Errors and latency are exactly at their limits, the hardest case, and the judge grades 20 fixed
-    answers as often as there are runs.
+    Errors and latency are exactly at their limits, the hardest case.
     """
     times = [days * i for i in range(runs)]
     scores, clusters = series(rng, shape, runs)
-    judged, _ = series(rng, Shape(20, graded=True), runs)
-    mirrored = [{case: 1 - x for case, x in run.items()} for run in judged]
-    rows = [
-        np.array(evidence_path(times, scores, clusters=clusters).years) * SCORE_SHARE,
-        np.array(evidence_path(times, judged).years) * OTHER_SHARE / 2,
-        np.array(evidence_path(times, mirrored).years) * OTHER_SHARE / 2,
-    ]
+    rows = [np.array(evidence_path(times, scores, clusters=clusters).years) * SCORE_SHARE]
     for _ in ("errors", "latency"):
         found = evidence_of_rate(times, rates(rng, shape, runs, _LIMIT), limit=_LIMIT)
         rows.append(np.array(found) * OTHER_SHARE)
     return np.array(rows)
 
 
+class FalseAlarms(NamedTuple):
+    """False alarms of some series together, by source."""
+
+    warned: Array
+    alerted: int
+
+    @classmethod
+    def of(cls, paths: list[Array]) -> FalseAlarms:
+        """Count how often each path rises above the limits."""
+        above = [path >= warn_years(1) for path in paths]
+        warned = sum((each[:, 1:] & ~each[:, :-1]).sum(axis=1) for each in above)
+        return cls(np.asarray(warned), sum(int((p >= _YEARS).any(axis=1).sum()) for p in paths))
+
+
 def false_alerts(setting: Setting) -> Figures:
     rows = []
     for place, (schedule, days) in enumerate(DAYS.items()):
         runs, count = _RUNS[schedule], max(setting.runs // _SERIES[schedule], 1)
+        years = count * (runs - REFERENCE_RUNS) * days / 365.25
+        # The judge grades the same answers whatever the cases are, so one simulation is for all.
+        rng = np.random.default_rng([_SEED, 1, place])
+        judge = FalseAlarms.of([judge_paths(rng, runs, days) for _ in range(count)])
+        every = []
         for shape in SHAPES:
             rng = np.random.default_rng([_SEED, 1, place, shape.cases, shape.documents or 0])
-            warned, alerted = np.zeros(5, dtype=int), 0
-            for _ in range(count):
-                path = quiet_paths(rng, shape, runs, days)
-                above = path >= warn_years(1)
-                warned += (above[:, 1:] & ~above[:, :-1]).sum(axis=1)
-                alerted += int((path >= _YEARS).any(axis=1).sum())
-            years = count * (runs - REFERENCE_RUNS) * days / 365.25
-            scores, judge, calls = warned[0], warned[1:3].sum(), warned[3:].sum()
-            shares = (f"{found / years:.2f}" for found in (scores, judge, calls))
-            rows.append(
-                (
-                    f"{schedule}, {shape.words}",
-                    *shares,
-                    f"{warned.sum() / years:.2f}",
-                    f"{alerted} in {years:.0f}",
-                )
-            )
+            own = FalseAlarms.of([quiet_paths(rng, shape, runs, days) for _ in range(count)])
+            counts = (own.warned[0], judge.warned.sum(), own.warned[1:].sum())
+            shares = (f"{found / years:.2f}" for found in (*counts, sum(counts)))
+            every.append(own.alerted + judge.alerted)
+            alerted = f"{every[-1]} in {years:.0f}"
+            rows.append((f"{schedule}, {shape.words}", *shares, alerted))
+        alerted = f"{sum(every)} in {len(SHAPES) * years:.0f}"
+        rows.append((f"{schedule}, all of these", *("",) * 4, alerted))
     return Figures(
         "Alerts: false alarms of all conditions in quiet years", "runs",
         ("WARN a year: scores", "judge", "errors and latency", "together",

@@ -1,10 +1,16 @@
-"""A month of scheduled runs in minutes: schedulers killed at random, a webhook that mostly fails.
+"""A month of hourly runs in minutes, while everything around them fails.
 
-The clock is injected and jumps from hour to hour; everything else is real: the scheduler is a
-process that is killed with SIGKILL, its runs are processes that store answers, and the duties
-(alerts, notifications, retention, backup) are done by the injected clock too. At the end every hour
-must be accounted for exactly once, every started run must be complete, memory must be flat and the
-disk bounded. The runs themselves use the real clock. `make soak` writes the figures.
+    python -m benchmarks.soak [--hours 744] [--seed 1] [--write docs/benchmarks/soak.md]
+
+The clock leaps from hour to hour, for all processes (`benchmarks.soak_world`); everything else is
+real: the scheduler and the runs it starts are processes that are killed with SIGKILL at random, the
+model and the webhook are servers on this machine that fail for spells, and the duties of the
+project (alerts, notifications, retention, backups) are done by the scheduler. Processes are forks
+of one that has everything imported, so that a fire does not pay for the start of Python.
+
+Every hour must be accounted for exactly once, every run that was started must be complete or have
+failed for a cause that was planted, every alert must have a cause and each cause its alert, every
+notification must arrive, memory must be flat and the disk bounded. Otherwise the exit code is 1.
 """
 
 from __future__ import annotations
@@ -12,108 +18,120 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime as dt
-import http.server
+import io
 import json
-import mmap
 import os
 import random
+import shutil
 import signal
 import sqlite3
-import struct
 import sys
 import tempfile
-import threading
 import time
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from benchmarks.soak_account import (
+    HOUR,
+    START,
+    Account,
+    Alert,
+    Fire,
+    RunRow,
+    Seen,
+    Spell,
+    Told,
+    as_json,
+    hour_of,
+    markdown,
+)
+from benchmarks.soak_world import (
+    SHARED,
+    Endpoint,
+    HookHandler,
+    ModelHandler,
+    Way,
+    fork_to,
+    now,
+    set_clock,
+)
+from edison_ci import utc
 from edison_ci.cli.app import run
 from edison_ci.operate.duties import duties_of, run_due
 from edison_ci.operate.scheduler import Scheduler
 from edison_ci.operate.site import open_site
+from edison_ci.stats.drift import REFERENCE_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+RETENTION_DAYS = 5
+CASES = 20
+WRONG, FALLEN = 0.1, 0.4
+"""Share of wrong answers, and in the spell in which the model is worse."""
+PATIENCE_S = 600.0
+MIN_BUDGET, BUDGET = "0.01", "50"
+
 FILES = {
     "edison.yaml": (
-        "version: 1\nproject: soak\nsettings: {retention_days: 1}\n"
+        f"version: 1\nproject: soak\nsettings: {{retention_days: {RETENTION_DAYS}, backups: 30}}\n"
         "notifications: [{name: hook, on: [alert, schedule_missed, run_completed], "
         "webhook_env: SOAK_HOOK}]\n"
     ),
-    "models.yaml": "echo: {provider: sim, model: echo}\n",
+    "models.yaml": (
+        "greeter:\n  provider: openai_compatible\n  base_url: http://127.0.0.1:PORT/v1\n"
+        "  model: greeter\n  params: {max_tokens: 200}\n  price: {in: 10, out: 100}\n"
+        f"  limits: {{concurrency: {CASES}, timeout_s: 2, attempts: 2}}\n"
+    ),
     "prompts/hello.md": "---\nid: hello\n---\n# user\nSay hello to {{ name }}.\n",
     "datasets/names.jsonl": "".join(
         json.dumps({"id": f"c{n}", "input": {"name": f"P{n}"}, "expected": f"P{n}"}) + "\n"
-        for n in range(5)
+        for n in range(CASES)
     ),
     "experiments/hello.yaml": (
         "experiment: hello\nobjective: Greet people by their name in a friendly way.\n"
-        "prompts: [prompts/hello.md]\nmodels: [echo]\ndataset: datasets/names.jsonl\n"
+        "prompts: [prompts/hello.md]\nmodels: [greeter]\ndataset: datasets/names.jsonl\n"
+        f"stop: {{daily_budget_usd: {BUDGET}}}\n"
         'checks:\n  - contains: "{{ expected }}"\n'
         'schedule: [{name: hourly, cron: "0 * * * *"}]\n'
     ),
 }
-PATIENCE_S = 120.0
-_AT_WORK = "select owner from run where status not in ('COMPLETED', 'PAUSED', 'FAILED')"
-_CELLS = "select run_id, count(*) from cell group by run_id"
 
 
-@dataclass
-class SoakResult:
-    """What a soak found."""
-
-    hours: int
-    started: int = 0
-    done: int = 0
-    missed: int = 0
-    doubled: int = 0
-    lost: int = 0
-    """Hours that no row accounts for."""
-    runs: int = 0
-    incomplete: int = 0
-    kills: int = 0
-    kills_with_run: int = 0
-    """Of these, while a run was at work; the run was killed too."""
-    outages: int = 0
-    asked: int = 0
-    """Requests that the webhook got."""
-    refused: int = 0
-    """Of these, answered with an error."""
-    undelivered: int = 0
-    """Notifications that were neither sent nor given up, nor wait for their next attempt."""
-    rss_first_kb: int = 0
-    """The most memory of a scheduler in the first half of the time, and in the second."""
-    rss_last_kb: int = 0
-    megabytes: list[float] = field(default_factory=list)
-    """Size of the results file at quarters of the time."""
-    backups: int = 0
-    seconds: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether every time is accounted for once, and memory is flat."""
-        sound = not (self.lost or self.doubled or self.incomplete)
-        return sound and not self.undelivered and self.rss_last_kb < 1.1 * self.rss_first_kb
+_MONTH = 744
+_SPELLS = {
+    "model 503": (96, 8),
+    "webhook 500": (144, 24),
+    "model hangs": (192, 6),
+    "webhook hangs": (222, 6),
+    "model refuses": (240, 12),
+    "webhook floods": (270, 12),
+    "clock wrong": (300, 6),
+    "webhook redirects": (330, 12),
+    "budget too small": (370, 12),
+    "model worse": (440, 48),
+    "scheduler left alone": (500, 144),
+    "machine off": (660, 20),
+}
+"""What is planted in a month: the first hour, and how many."""
 
 
-class Clock:
-    """A clock in memory that the processes share."""
+_SHORT = {"model 503": 2, "model refuses": 2, "clock wrong": 3, "budget too small": 2}
+_SHORT |= {"model worse": 6, "machine off": 2, "scheduler left alone": 0}
 
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, 8)
-        self.set(START - dt.timedelta(minutes=1))
 
-    def set(self, now: dt.datetime) -> None:
-        """Set the time."""
-        self._memory[:] = struct.pack("d", now.timestamp())
+def spells_of(hours: int) -> list[Spell]:
+    """Return what is planted; if there is less than a month, one thing after the other."""
+    if hours >= _MONTH:
+        return [Spell(what, *when) for what, when in _SPELLS.items()]
+    found, at = [], 3
+    for what in _SPELLS:
+        found.append(Spell(what, at, _SHORT.get(what, 1)))
+        at = found[-1].end + 1
+    return found
 
-    def __call__(self) -> dt.datetime:
-        """Return the time."""
-        return dt.datetime.fromtimestamp(struct.unpack("d", self._memory[:])[0], dt.UTC)
+
+# --- processes ------------------------------------------------------------------------------------
 
 
 class Forked:
@@ -121,9 +139,10 @@ class Forked:
 
     def __init__(self, root: Path, words: list[str]) -> None:
         self._code: int | None = None
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `error`
         self.pid = os.fork()
         if self.pid == 0:
-            _become(root, words)
+            _become(root, words, self._output.fileno())
 
     def poll(self) -> int | None:
         """Return its exit code; None while it runs."""
@@ -137,144 +156,237 @@ class Forked:
         os.kill(self.pid, signal.SIGKILL if kill else signal.SIGTERM)
 
     def error(self) -> str:
-        """Return nothing: the rows have it."""
+        """Return the message of the JSON document that a failed command prints."""
+        with self._output as output:
+            output.seek(0)
+            text = output.read().decode("utf-8", errors="replace")
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            return str(json.loads(text)["error"]["message"])
         return ""
 
 
-def _silence() -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-
-
-def _become(root: Path, words: list[str]) -> NoReturn:
-    os.setsid()
-    _silence()
+def _become(root: Path, words: list[str], output: int) -> NoReturn:
     code = 70
     try:
-        run(["--directory", str(root), "--quiet", *words])
+        os.setsid()
+        os.dup2(output, 1)
+        run(["--directory", str(root), "--quiet", "--json", *words])
     except SystemExit as ended:
         code = int(ended.code or 0)
     finally:
         os._exit(code)
 
 
-def _schedule(root: Path, clock: Clock, log: Path) -> NoReturn:
+def _schedule(root: Path, log: Path) -> NoReturn:
     """Be a scheduler until killed; note the memory of this process at each look."""
-    parent = os.getppid()
-    os.setsid()
-    _silence()
-    scheduler = Scheduler(root, clock=clock, launch=Forked)
+    scheduler = Scheduler(root, launch=Forked)
     page = os.sysconf("SC_PAGE_SIZE") // 1024
     with log.open("a", encoding="utf-8") as memory:
-        while os.getppid() == parent:  # it does not outlive a soak that is stopped
+        while True:
+            at = now()
             scheduler.look()
-            site = replace(open_site(root), clock=clock)
-            run_due(site, duties_of(site), clock())
+            site = open_site(root)
+            run_due(site, duties_of(site), site.clock())
             resident = int(Path("/proc/self/statm").read_text("utf-8").split()[1]) * page
-            memory.write(f"{resident}\n")
+            memory.write(f"{at.timestamp()} {os.getpid()} {resident}\n")
             memory.flush()
-            time.sleep(0.05)
-    os._exit(0)
+            SHARED["looked"] = at.timestamp()
+            time.sleep(0.1)
 
 
-class Hook(http.server.BaseHTTPRequestHandler):
-    """A webhook that answers 500 two times of three."""
+def _write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
-    asked = 0
-    refused = 0
 
-    def do_POST(self) -> None:
-        """Count a request, and refuse most."""
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        type(self).asked += 1
-        bad = type(self).asked % 3 != 0
-        type(self).refused += bad
-        self.send_response(500 if bad else 204)
-        self.end_headers()
+# --- the soak -------------------------------------------------------------------------------------
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+_AT_WORK = "select owner from run where status not in ('COMPLETED', 'PAUSED', 'FAILED')"
+_FIRES = "select due_at, last_due_at, fires, state, run_id, ended_at, reason from schedule_fire"
 
 
 class Soak:
     """One soak in a folder."""
 
     def __init__(self, root: Path, hours: int, seed: int) -> None:
-        self.root, self.random = root, random.Random(seed)
-        self.result, self.clock = SoakResult(hours), Clock()
-        self.results, self.log = root / ".edison/results.db", root / "memory.log"
-        self._process = 0
-        for name, text in FILES.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+        self.root, self.hours, self.random = root, hours, random.Random(seed)
+        self.spells = spells_of(hours)
+        self.seen = Seen(hours, CASES, self.spells, RETENTION_DAYS)
+        self.results, self.memory = root / ".edison/results.db", root / "memory.log"
+        self.hook_log = root / "hook.log"
+        self.hook_log.touch()
+        self.model = Endpoint(ModelHandler)
+        self.hook = Endpoint(type("Hook", (HookHandler,), {"log": self.hook_log}))
+        models = FILES["models.yaml"].replace("PORT", str(self.model.port))
+        _write(root, {**FILES, "models.yaml": models})
+        assert open_site(root).clock is now, "something was imported before the clock was set"
+        os.environ["SOAK_HOOK"] = f"http://127.0.0.1:{self.hook.port}/hook"
+        self._scheduler = 0
 
-    def go(self, progress: Callable[[str], None]) -> SoakResult:
-        """Let the hours pass; return what was found."""
-        began, result = time.monotonic(), self.result
+    def go(self, progress: Callable[[str], None]) -> Seen:
+        """Let the hours pass; return what was seen."""
+        began = time.monotonic()
+        set_clock(START - 2 * dt.timedelta(minutes=1))
+        self.model.start()
+        self.hook.start()
+        self._warm_up()
         self._start()
-        self._wait("the first look", lambda: self._rows("select 1 from schedule_watch"))
-        hour = 0
-        while hour < result.hours:
-            now = START + dt.timedelta(hours=hour, seconds=self.random.randint(0, 200))
-            self.clock.set(now)
-            dice = self.random.random()
-            if dice < 0.03:  # an outage of some hours
-                self._kill()
-                result.outages += 1
-                hour += self.random.randint(1, 4)
-                self._start()
-                continue
-            if dice < 0.2:  # a crash at any point of the hour
-                if self.random.random() < 0.5:
-                    self._catch_a_run()
-                else:
-                    time.sleep(self.random.random() * 1.5)
-                self._kill()
-                self._start()
-            self._wait(f"hour {hour}", partial(self._over, now))
-            if hour % max(result.hours // 4, 1) == 0:
-                result.megabytes.append(round(self.results.stat().st_size / 1e6, 2))
-                progress(f"hour {hour} of {result.hours}, {result.kills} kills")
-            hour += 1
-        self._kill()
-        result.kills -= 1
-        result.seconds = round(time.monotonic() - began, 1)
-        self._account()
-        return result
+        try:
+            self._wait("the first look", lambda: self._rows("select 1 from schedule_watch"))
+            hour = 0
+            while hour < self.hours:
+                self._set_spells(hour)
+                hour += self._pass(hour)
+                if hour % 24 == 0:
+                    self._measure_disk()
+                    took = time.monotonic() - began
+                    kills = sum(self.seen.kills.values())
+                    progress(f"hour {hour} of {self.hours}, {kills} kills, {took:.0f} s")
+            self._deliver_rest()
+        finally:
+            self._kill_scheduler()
+            self.model.stop()
+            self.hook.stop()
+        self.seen.seconds = time.monotonic() - began
+        self._look_back()
+        return self.seen
 
-    def _start(self) -> None:
-        self._process = os.fork()
-        if self._process == 0:
-            _schedule(self.root, self.clock, self.log)
+    def _warm_up(self) -> None:
+        """Import what runs and duties need, by doing each once in a project that is dropped."""
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(self.root, folder, dirs_exist_ok=True)
+            words = ["--directory", folder, "--quiet", "run", "hello", "--yes", "--no-cache"]
+            for _ in range(REFERENCE_RUNS + 2):  # then alerts look for falls
+                with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+                    run(words)
+            site = open_site(Path(folder))
+            run_due(site, duties_of(site), site.clock())
+        self.hook_log.write_text("", encoding="utf-8")
+
+    def on(self, what: str, hour: int) -> bool:
+        """Whether something is wrong in an hour."""
+        return any(spell.what == what and spell.covers(hour) for spell in self.spells)
+
+    def _set_spells(self, hour: int) -> None:
+        model, hook = Way.WELL, Way.WELL
+        for spell in self.spells:
+            if spell.covers(hour):
+                how = spell.what.rpartition(" ")[2]
+                way = {
+                    **{"503": Way.ERROR, "500": Way.ERROR, "hangs": Way.HANG},
+                    **{"refuses": Way.REFUSE, "floods": Way.FLOOD, "redirects": Way.REDIRECT},
+                }.get(how, Way.WELL)
+                if spell.what.startswith("model"):
+                    model = way
+                elif spell.what.startswith("webhook"):
+                    hook = way
+        SHARED["model"], SHARED["hook"] = model, hook
+        SHARED["wrong"] = FALLEN if self.on("model worse", hour) else WRONG
+        if model is Way.REFUSE:
+            self.model.stop()
+        else:
+            self.model.start()
+        few = self.on("budget too small", hour)
+        text = FILES["experiments/hello.yaml"]
+        _write(
+            self.root,
+            {"experiments/hello.yaml": text.replace(BUDGET, MIN_BUDGET) if few else text},
+        )
+
+    def _pass(self, hour: int) -> int:
+        """Let an hour pass, or several if no scheduler is there; return how many."""
+        machine_off = next((s for s in self.spells if s.what == "machine off"), None)
+        if machine_off is not None and machine_off.first == hour:
+            return self._outage(hour, machine_off.hours)
+        calm = not any(spell.covers(hour) for spell in self.spells)
+        at = START + hour * HOUR + dt.timedelta(seconds=self.random.randint(1, 200))
+        dice = self.random.random()
+        if calm and dice < 0.02:
+            room = min(
+                (s.first - hour for s in self.spells if s.first > hour), default=self.hours - hour
+            )
+            return self._outage(hour, min(self.random.randint(1, 4), room))
+        set_clock(at)
+        if self._begins("clock wrong", hour):
+            self._clock_goes_wrong(hour)
+        elif not self.on("scheduler left alone", hour) and dice > 0.86:
+            self._crash(scheduler=True)
+        elif 0.1 < dice < 0.22:
+            self._crash(scheduler=False)
+        self._settle(f"hour {hour}")
+        # Half past: alerts are looked at, and notifications sent again.
+        set_clock(max(now(), START + hour * HOUR + HOUR / 2))
+        self._settle("a look")
+        self._harvest()
+        return 1
+
+    def _begins(self, what: str, hour: int) -> bool:
+        return any(spell.what == what and spell.first == hour for spell in self.spells)
+
+    def _outage(self, hour: int, hours: int) -> int:
+        """Let hours pass without a scheduler."""
+        self._kill_scheduler()
+        self.seen.outages += 1
+        set_clock(START + (hour + hours) * HOUR - dt.timedelta(minutes=2))
+        self._start()
+        self._settle("a look")
+        self._harvest()
+        return hours
+
+    def _clock_goes_wrong(self, hour: int) -> None:
+        """Let the clock be some hours ahead for a while: times pass, and a run is started."""
+        ahead = next(s.hours for s in self.spells if s.what == "clock wrong")
+        self._settle(f"hour {hour}")
+        set_clock(START + (hour + ahead) * HOUR + dt.timedelta(minutes=1))
+        self._settle("the wrong hour")
+        set_clock(START + hour * HOUR + dt.timedelta(minutes=10))
+        self._settle("the clock to be right again")
+
+    def _crash(self, *, scheduler: bool) -> None:
+        """Kill at any point of the hour: the run, the scheduler, or both."""
+        if self.random.random() < 0.7:
+            self._catch_a_run()
+            time.sleep(self.random.random() * 0.25)
+        else:
+            time.sleep(self.random.random())
+        if scheduler:
+            self._kill_scheduler()
+            self.seen.kills["scheduler"] += 1
+        if not scheduler or self.random.random() < 0.5:
+            self._kill_run()
+        if scheduler:
+            self._start()
 
     def _catch_a_run(self) -> None:
-        """Wait for a moment at which a run is at work, or until the hour is over."""
-        deadline = time.monotonic() + 5
+        """Wait for a moment at which a run is at work, or a little while."""
+        deadline = time.monotonic() + 3
         while time.monotonic() < deadline and not self._rows(_AT_WORK):
             time.sleep(0.002)
 
-    def _kill(self) -> None:
-        """Kill the scheduler, and in half of the cases the run that it has started."""
-        os.kill(self._process, signal.SIGKILL)
-        os.waitpid(self._process, 0)
-        self.result.kills += 1
-        owners = self._rows(_AT_WORK) if self.results.exists() else []
-        if owners and self.random.random() < 0.5:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(str(owners[0][0]).partition("-")[0]), signal.SIGKILL)
-                self.result.kills_with_run += 1
+    def _kill_run(self) -> None:
+        for (owner,) in self._rows(_AT_WORK):
+            with contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(str(owner).partition("-")[0]), signal.SIGKILL)
+                self.seen.kills["run"] += 1
 
-    def _over(self, now: dt.datetime) -> bool:
-        due = now.replace(minute=0, second=0).strftime("%Y-%m-%dT%H:%M")
-        return bool(
-            self._rows(
-                "select 1 from schedule_fire where last_due_at >= ? and ended_at is not null "
-                "and not exists (select 1 from schedule_fire where ended_at is null)",
-                f"{due}:00.000Z",
-            )
-        )
+    def _start(self) -> None:
+        self._scheduler = fork_to(lambda: _schedule(self.root, self.memory))
+
+    def _kill_scheduler(self) -> None:
+        os.kill(self._scheduler, signal.SIGKILL)
+        os.waitpid(self._scheduler, 0)
+
+    def _settle(self, what: str) -> None:
+        """Wait until the scheduler has done everything that is due now, and no time is open.
+
+        A time that has no row then is lost, and counted so at the end.
+        """
+        at = now().timestamp()
+        SHARED["looked"] = 0
+        open_times = "select 1 from schedule_fire where ended_at is null"
+        self._wait(what, lambda: at <= SHARED["looked"] and not self._rows(open_times))
 
     def _wait(self, what: str, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -282,68 +394,87 @@ class Soak:
             with contextlib.suppress(sqlite3.Error):
                 if condition():
                     return
-            time.sleep(0.01)
-        raise SystemExit(f"in vain waited for {what}: {self._rows('select * from schedule_fire')}")
+            time.sleep(0.03)
+        raise SystemExit(f"in vain waited for {what}: {self._rows(_FIRES)[-5:]}")
 
-    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         place = f"file:{self.results}?mode=ro"  # never makes the file
         with contextlib.closing(sqlite3.connect(place, uri=True, timeout=30)) as connection:
             return connection.execute(query, values).fetchall()
 
-    def _account(self) -> None:
-        """Compare the hours that have passed with the rows that account for them."""
-        result = self.result
-        rows = self._rows("select due_at, last_due_at, state, run_id from schedule_fire")
-        count: dict[str, int] = {}
-        for due, last, _, _ in rows:
-            at = dt.datetime.fromisoformat(str(due))
-            while at <= dt.datetime.fromisoformat(str(last)):
-                count[at.isoformat()] = count.get(at.isoformat(), 0) + 1
-                at += dt.timedelta(hours=1)
-        hours = [(START + dt.timedelta(hours=h)).isoformat() for h in range(result.hours)]
-        result.lost = sum(hour not in count for hour in hours)
-        runs = [row[3] for row in rows if row[3] is not None]
-        stored = self._rows("select id, status from run")
-        result.runs, result.started, result.done = (
-            len(stored),
-            len(runs),
-            sum(row[2] == "done" for row in rows),
+    def _deliver_rest(self) -> None:
+        """Let some more hours pass, without runs, until every notification has arrived."""
+        end = START + self.hours * HOUR - dt.timedelta(minutes=5)
+        self._set_spells(-1)
+        text = FILES["experiments/hello.yaml"].rpartition("schedule")[0]
+        _write(self.root, {"experiments/hello.yaml": text})
+        for step in range(100):
+            set_clock(end + step * dt.timedelta(minutes=15))
+            self._settle("a look")
+            self._harvest()
+            if not self._rows("select 1 from notification where state = 'waiting'"):
+                return
+
+    # --- what is seen on the way ------------------------------------------------------------------
+
+    def _harvest(self) -> None:
+        """Note what is in the results file, before retention removes it."""
+        stored = {row[0]: Fire(*row) for row in self._rows(_FIRES)}
+        kept = utc.timestamp(now() - dt.timedelta(days=RETENTION_DAYS - 1))
+        for due, before in list(self.seen.fires.items()):
+            after = stored.get(due)
+            if after is None and (before.ended_at or "~") > kept:
+                del self.seen.fires[due]  # the scheduler took it back
+            elif after is not None and before.ended_at and after != before:
+                self.seen.changed.append(due)
+        self.seen.fires.update(stored)
+        query = "select id, state, occasion, digest from notification"
+        self.seen.told.update({row[0]: Told(*row[1:]) for row in self._rows(query)})
+
+    def _measure_disk(self) -> None:
+        self.seen.megabytes.append(self.results.stat().st_size / 1e6)
+        size = self._rows("select coalesce(sum(length(cast(text as blob))), 0) from answer_text")
+        self.seen.texts.append(size[0][0] / 1e6)
+        files = [path for path in (self.root / ".edison").rglob("*") if path.is_file()]
+        self.seen.folder.append(sum(path.stat().st_size for path in files) / 1e6)
+
+    def _look_back(self) -> None:
+        """Note what is kept."""
+        seen = self.seen
+        alerts = self._rows("select condition, level, opened_at, closed_at from alert order by id")
+        for condition, level, opened, closed in alerts:
+            end = None if closed is None else hour_of(closed)
+            seen.alerts.append(Alert(condition, level, hour_of(opened), end))
+        query = (
+            "select id, status, created_at, (select count(*) from cell where run_id = run.id) "
+            "from run"
         )
-        again = len(runs) - len(set(runs)) + len(stored) - len(set(runs))
-        result.doubled = sum(n - 1 for n in count.values()) + again
-        result.missed = len(hours) - result.done
-        cells = {row[0]: row[1] for row in self._rows(_CELLS)}
-        result.incomplete = sum(
-            status != "COMPLETED" or cells.get(run_id) != 5 for run_id, status in stored
-        )
-        result.undelivered = len(
-            self._rows(
-                "select 1 from notification where state = 'waiting' and due_at < ?",
-                (self.clock() - dt.timedelta(days=4)).isoformat(),
-            )
-        )
-        result.asked, result.refused = Hook.asked, Hook.refused
-        used = [int(line) for line in self.log.read_text("utf-8").splitlines()]
-        half = len(used) // 2
-        result.rss_first_kb, result.rss_last_kb = max(used[:half]), max(used[half:])
-        result.backups = len([*(self.root / ".edison/backups").glob("*")])
+        for run_id, status, created, cells in self._rows(query):
+            seen.runs.append(RunRow(run_id, status, hour_of(created), cells))
+        seen.backups = len([*(self.root / ".edison/backups").glob("results-*")])
+        seen.hook = [json.loads(line) for line in self.hook_log.read_text("utf-8").splitlines()]
+        for line in self.memory.read_text("utf-8").splitlines():
+            at, process, kilobytes = line.split()
+            hour = (float(at) - START.timestamp()) / HOUR.total_seconds()
+            seen.memory.append((hour, int(process), int(kilobytes)))
 
 
 def main() -> None:
-    """Soak, print what was found as JSON, and fail if a time was lost or doubled."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hours", type=int, default=720)
+    """Soak, print what was found as JSON, and fail if something is not as promised."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hours", type=int, default=_MONTH)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-    os.environ["SOAK_HOOK"] = f"http://127.0.0.1:{server.server_address[1]}/hook"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
     with tempfile.TemporaryDirectory() as folder:
         soak = Soak(Path(folder), given.hours, given.seed)
-        thread.start()
-        result = soak.go(lambda said: print(said, file=sys.stderr, flush=True))
-    print(json.dumps({**asdict(result), "ok": result.ok}, indent=2))
-    raise SystemExit(0 if result.ok else 1)
+        account = Account(soak.go(lambda said: print(said, file=sys.stderr, flush=True)))
+    print(as_json(account))
+    if given.write is not None:
+        command = f"`python -m benchmarks.soak --seed {given.seed}`"
+        text = f"# A month of hourly runs\n\nMeasured with {command}.\n\n{markdown(account)}"
+        given.write.write_text(text, encoding="utf-8")
+    raise SystemExit(1 if account.wrong else 0)
 
 
 if __name__ == "__main__":

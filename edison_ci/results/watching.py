@@ -252,6 +252,23 @@ def _called_runs(connection: sqlite3.Connection, experiment: str) -> list[tuple[
     return rows.fetchall()[::-1]
 
 
+_UNANSWERED = """
+select coalesce(k.cluster, char(0) || k.case_id, t.request_hash), 1,
+  substr(t.error, 1, instr(t.error || ':', ':') - 1), null
+from attempt t join run r on r.id = t.run_id
+left join cell k on k.request_hash = t.request_hash and k.run_id =
+  (select n.id from run n where n.experiment = r.experiment and n.complete = 1
+   and n.created_at < r.created_at order by n.created_at desc limit 1)
+where t.run_id = ?1 and r.status = 'FAILED' and t.phase = 'generate' and t.error is not null
+  and t.request_hash not in (select request_hash from cell where run_id = ?1)
+group by t.request_hash
+"""
+"""Calls of a run that was given up before their cells were done: nothing could be reached.
+
+Their cases and clusters are those of the complete run before, where it made the same calls.
+"""
+
+
 def _called(
     connection: sqlite3.Connection, run_id: str, created_at: str, limit_ms: int | None
 ) -> _CalledRun:
@@ -265,7 +282,8 @@ def _called(
         "and (c.status = 'error' or t.run_id = ?1) order by 1",
         (run_id,),
     )
-    for _, cells in groupby(rows.fetchall(), key=itemgetter(0)):
+    calls = sorted([*rows, *connection.execute(_UNANSWERED, (run_id,))], key=itemgetter(0))
+    for _, cells in groupby(calls, key=itemgetter(0)):
         kept = list(cells)
         found.calls += len(kept)
         found.failed.append(mean([float(cell[1]) for cell in kept]))

@@ -13,7 +13,7 @@ from edison_ci.store.database import open_database, transaction
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 DAY = dt.timedelta(days=1)
@@ -81,6 +81,19 @@ class History:
                 composite_n=len(scores), answers=len(scores), bought=len(scores), **zeros,
             )  # fmt: skip
         return run_id
+
+    def unanswered(self, cases: Sequence[str], error: str) -> None:
+        """Store a run that was given up before a cell was done: each call failed twice."""
+        run_id = self.add({}, status="FAILED")
+        now = utc.timestamp(self.at)
+        with closing(open_database(self.path)) as connection, transaction(connection):
+            for case in [*cases, *cases]:
+                _insert(
+                    connection, "attempt", request_hash=f"hash-{case}", run_id=run_id,
+                    model="small", phase="generate", state="released", est_microusd=0,
+                    cost_microusd=0, est_tokens=0, owner="1-x", sent_at=now, done_at=now,
+                    error=error,
+                )  # fmt: skip
 
     def _answer(
         self, connection: sqlite3.Connection, run_id: str, case: str, now: str, ms: int, served: str

@@ -155,6 +155,23 @@ def test_a_run_that_failed_for_its_errors_shows_them(history: History) -> None:
     assert found(history)[Condition.ERROR_RATE].level is Level.ALERT
 
 
+def test_calls_of_a_run_that_reached_nothing_are_errors(history: History) -> None:
+    failing(history, 0.0, 3)
+    history.unanswered([f"c{i:02}" for i in range(20)], "NETWORK: connection refused")
+    seen = found(history)[Condition.ERROR_RATE]
+    assert seen.level is Level.ALERT
+    assert seen.sentence == (
+        "20 of 20 calls failed in the newest run, 100% (limit 5%): 20 NETWORK."
+    )
+
+
+def test_unanswered_calls_of_one_cluster_count_once(history: History) -> None:
+    history.clusters = {f"c{i:02}": "d" for i in range(CASES)}
+    failing(history, 0.0, 3)
+    history.unanswered([f"c{i:02}" for i in range(20)], "NETWORK: connection refused")
+    assert found(history) == {}
+
+
 def test_errors_of_one_cluster_count_once(history: History) -> None:
     failing(history, 0.3)
     assert Condition.ERROR_RATE in found(history)
