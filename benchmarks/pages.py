@@ -1,6 +1,7 @@
 """How long does each page take on a million answers? (rows 16 and 17 of the targets)
 
     python -m benchmarks.pages [--outputs 1000000] [--database FOLDER] [--write FILE]
+    python -m benchmarks.pages --database FOLDER --scrape docs/operating.md
 
 Pages are asked for over HTTP, one after the other, on both lines of Datasette. Cold is the first
 visit to a page of a server that was just started, with the results out of the memory of the
@@ -8,7 +9,8 @@ operating system; warm is every further visit, once nothing is worked out aside 
 what the server itself used for a warm one, which a busy machine changes least. Row 17 follows a
 real run in its page's stream of events, while other pages are asked for: from the moment that an
 event was written to the moment it is received.
-`--database` names a folder that is filled the first time and used again afterwards.
+`--database` names a folder that is filled the first time and used again afterwards. `--scrape`
+measures the metrics alone, and replaces what stands between the marks in the file.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 import time
 import urllib.request
@@ -32,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 from benchmarks.large_results import LIVE, RARE, generate
+from benchmarks.measure import EDISON, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,6 +47,8 @@ COLD, WARM = 3, 20
 VISITS = 1_000
 """After which a server must not have grown."""
 TARGET_MS, STRETCH_MS, LIVE_TARGET_MS = 50, 15, 1_000
+SCRAPE_TARGET_MS = 100
+START, END = "<!-- scrape: python -m benchmarks.pages -->", "<!-- end of scrape -->"
 
 
 class Timing(NamedTuple):
@@ -364,19 +370,48 @@ def _section(root: Path, line: str) -> Iterator[str]:
     )
 
 
+def scrape(root: Path) -> str:
+    """Measure the metrics and return what they cost, in words."""
+    with closing(sqlite3.connect(root / ".edison" / "results.db")) as connection:
+        (cells,) = connection.execute("select count(*) from cell").fetchone()
+        (runs,) = connection.execute("select count(*) from run").fetchone()
+    with served(root, LINES[0]) as server:
+        server.visit("/metrics")
+        page = _warm(server, "metrics", "/metrics", 0.0)
+    whole = measure([*EDISON, "admin", "metrics"], cwd=root)
+    start = measure([*EDISON, "--version"], cwd=root)
+    if page.cpu > SCRAPE_TARGET_MS:
+        raise SystemExit(f"a scrape takes {page.cpu:.0f} ms, more than {SCRAPE_TARGET_MS}")
+    return (
+        f"With {cells:,} answers in {runs:,} runs, one takes {page.cpu:.0f} ms of processor time "
+        f"({page.warm:.0f} ms over HTTP while {os.getloadavg()[0]:.0f} processes share "
+        f"{os.cpu_count()} cores); "
+        f"`edison admin metrics` takes {1000 * (whole.cpu_s - start.cpu_s):.0f} ms more than "
+        f"`edison --version`, with what it imports."
+    )
+
+
 def main() -> None:
     """Measure, print and perhaps write the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--outputs", type=int, default=1_000_000)
     parser.add_argument("--database", type=Path, help="a folder to fill, or one that was filled")
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--scrape", type=Path, help="measure the metrics only; a file with marks")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         root = given.database or Path(folder)
         if not (root / ".edison" / "filled").exists():
             generate(root, given.outputs)
             (root / ".edison" / "filled").touch()
-        told = report(root.resolve())
+        if given.scrape is not None:
+            before, _, rest = given.scrape.read_text(encoding="utf-8").partition(START)
+            after = rest.partition(END)[2]
+            told = textwrap.fill(scrape(root.resolve()), 120)
+            text = f"{before}{START}\n{told}\n{END}{after}"
+            given.scrape.write_text(text, encoding="utf-8")
+        else:
+            told = report(root.resolve())
     print(told)
     if given.write:
         given.write.write_text(told, encoding="utf-8")
