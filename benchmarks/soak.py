@@ -195,10 +195,14 @@ def _schedule(root: Path, log: Path) -> NoReturn:
 
 
 def _write(root: Path, files: dict[str, str]) -> None:
+    """Write what changed, each file at once: a scheduler reads them meanwhile."""
     for name, text in files.items():
         path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f"{path.name}.new")
+            new.write_text(text, encoding="utf-8")
+            new.replace(path)
 
 
 # --- the soak -------------------------------------------------------------------------------------

@@ -165,6 +165,12 @@ def test_calls_of_a_run_that_reached_nothing_are_errors(history: History) -> Non
     )
 
 
+def test_calls_that_were_not_sent_are_no_errors(history: History) -> None:
+    failing(history, 0.0, 3)
+    history.unanswered([f"c{i:02}" for i in range(20)], "given up before it was sent")
+    assert found(history) == {}
+
+
 def test_unanswered_calls_of_one_cluster_count_once(history: History) -> None:
     history.clusters = {f"c{i:02}": "d" for i in range(CASES)}
     failing(history, 0.0, 3)
