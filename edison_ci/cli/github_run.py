@@ -18,6 +18,7 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli import sessions
+from edison_ci.cli.alert_notes import check_after_run
 from edison_ci.cli.github_comment import (
     CommentResult,
     Request,
@@ -579,8 +580,11 @@ class _Job:
         )
         if not terminal.json:
             show_ended(terminal, project, ended)
-        deliver_briefly(terminal, Site(project.root, project.file))
         ids = [end.run_id for end in ended]
+        if event.on_default:
+            # The runs of a proposal are no part of the history that alerts are about.
+            check_after_run(terminal, project, ids)
+        deliver_briefly(terminal, Site(project.root, project.file))
         found = outcome_of(terminal, project, ids, self.place, **about)
         codes = [int(ExitCode.UNCLEAR if waits(end) else end.exit_code) for end in ended]
         code = most_important([int(coverage.exit_code), *codes])

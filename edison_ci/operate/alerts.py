@@ -99,6 +99,7 @@ REMIND_DAYS = 7
 _OCCASIONS: dict[Condition, Occasion] = {
     Condition.SCHEDULE_MISSED: "schedule_missed",
     Condition.FIRE_SKIPPED: "schedule_missed",
+    Condition.BUDGET: "budget",
 }
 
 

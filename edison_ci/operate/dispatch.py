@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edison_ci.forge.host import RepositoryAddress
 
 WORKFLOW = FURTHER["run"]
-LIMIT_S = 30.0
+LIMIT_S = 15.0
 """Longest time for each of the two requests."""
 _WAIT_S = 5.0
 """Longest wait for a rate limit: a person waits for the page."""

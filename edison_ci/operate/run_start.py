@@ -46,7 +46,7 @@ from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from edison_ci.config.load import Project
     from edison_ci.forge.host import RepositoryAddress
@@ -67,7 +67,8 @@ class PlanChanged(UsageError):
 
 
 _dispatching = threading.Lock()
-"""Held while GitHub is asked: a repeated request waits for the answer to the first."""
+"""Held while GitHub is asked: a repeated request waits for the answer to the first, and a GitHub
+that hangs holds up one thread of the server and not all."""
 
 
 class StartPlan:
@@ -135,7 +136,7 @@ def start_run(site: Site, actor: Actor, start: Start, *, offline: bool = False) 
             if has_run(reader, known.run_id):
                 return known
     if known is not None and known.workflow_url is not None:
-        with _dispatching:
+        with _turn():
             return _dispatched(site, known.key)
     found = StartPlan(load_project(site.root), start.experiment, offline=offline)
     plan = found.plan
@@ -147,7 +148,10 @@ def start_run(site: Site, actor: Actor, start: Start, *, offline: bool = False) 
     if found.dispatch_to is not None and known is None:
         budget = start.budget_microusd
         start = replace(start, budget_microusd=found.limit_microusd if budget is None else budget)
-        with _dispatching:
+        with _turn() as free:
+            if not free:
+                hint = "try again later"
+                raise CannotStart("GitHub is slow: another start waits for its answer", hint=hint)
             return _dispatch_once(site, actor, start, found.dispatch_to)
     if plan.blockers:
         raise CannotStart("; ".join(plan.blockers), hint=found.hint)
@@ -179,6 +183,17 @@ def _new_id(site: Site) -> str:
 
 
 # --- on GitHub ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[bool]:
+    """Wait until no other start waits for GitHub; yields False if that takes too long."""
+    free = _dispatching.acquire(timeout=_PATIENCE_S)
+    try:
+        yield free
+    finally:
+        if free:
+            _dispatching.release()
 
 
 def _dispatch_once(

@@ -32,6 +32,7 @@ from tests.forge.fake_state import Grant
 from tests.forge.mirror import seed
 from tests.loopback.script import Rule, rule
 from tests.loopback.server import LoopbackServer
+from tests.operate.receiver import receiving
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -147,6 +148,41 @@ def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: 
     assert (done.code, done.outputs["verdict"]) == (0, "pass"), done.log
     assert len(bench.model.requests) == 3 * CASES, "a schedule buys everything anew"
     bench.assert_no_secret(done)
+
+
+TELLING = """\
+notifications:
+  - {name: ops, on: [budget], webhook_env: OPS_URL}
+  - {name: issues, on: [budget], github_issues: true}
+"""
+
+
+def test_a_scheduled_run_tells_people_and_a_pull_request_tells_nobody(bench: Bench) -> None:
+    repository, cron = bench.repository, "17 5 * * 1"
+    repository.write("edison.yaml", repository.read("edison.yaml") + TELLING)
+    scheduled = f'schedule: [{{name: weekly, cron: "{cron}"}}]\nstop: {{budget_usd: 0.01}}\n'
+    file = "experiments/hello.yaml"
+    repository.write(file, repository.read(file) + scheduled)
+    dear = "params: {max_tokens: 20}\n  price: {in: 40, out: 80}"
+    repository.edit("models.yaml", "price: {in: 1, out: 2}", dear)
+    assert repository.edison("schedule", "sync").code == 0
+    bench.base = bench.commit("tell people")
+    writes = {"contents": "write", "pull_requests": "write", "issues": "write"}
+    bench.github.grants[TOKEN] = Grant(permissions=writes)
+    with receiving() as server:
+        bench.secrets["OPS_URL"] = f"{server.url}/canary-of-the-webhook"
+        done = bench.act("edison-schedule.yml", "schedule", {"schedule": cron})
+        assert done.code == 1, done.log
+        assert "hello: stopped by a budget" in server.titles, done.log
+        (issue,) = bench.github.state.issues.values()
+        assert "stopped by a budget" in issue["body"]
+        bench.assert_no_secret(done)
+        told = len(server.requests)
+        bench.propose_prompt(f"{GOOD} Be brief.")
+        proposed = bench.act("edison.yml", "pull_request", bench.pull_request())
+        assert proposed.code == 1, "the same budget stops it"
+        assert (len(server.requests), len(bench.github.state.issues)) == (told, 1), proposed.log
+        bench.assert_no_secret(proposed)
 
 
 def test_a_merge_queue_is_measured_and_comments_nowhere(bench: Bench) -> None:

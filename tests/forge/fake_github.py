@@ -13,6 +13,7 @@ GitHub would not give, fails the test when the server stops.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -226,6 +227,10 @@ class _Connection(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = json.loads(raw) if raw else None
         status, more, data = self.github.answer(Arrived(self.command, self.path, headers, body))
+        with contextlib.suppress(ConnectionError):  # a client may have stopped waiting
+            self._send(status, more, data)
+
+    def _send(self, status: int, more: dict[str, str], data: bytes) -> None:
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **more}.items():
             self.send_header(name, value)

@@ -9,6 +9,7 @@ import pytest
 
 from edison_ci.operate.alerts import close_alert, raise_alert, tell_alerts
 from edison_ci.operate.notifications import Delivery, send_test
+from edison_ci.operate.site import open_site
 from edison_ci.store.alerts import Condition, Finding, Level
 from edison_ci.store.database import open_for_change
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
@@ -139,6 +140,21 @@ def test_a_test_opens_an_issue_and_closes_it(town: Town, github: FakeGitHub) -> 
 
 def test_what_has_no_condition_opens_no_issue(town: Town) -> None:
     assert town.tell("80% is used", occasion="budget") == 0
+
+
+def test_who_wants_issues_for_budgets_gets_one(
+    mini: Folder, town: Town, github: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini.edit("edison.yaml", "on: [alert, budget, schedule_missed]", "on: [budget]")
+    town.site = site = replace(open_site(mini.path), clock=town.clock)
+    for name, value in town.environ.items():
+        monkeypatch.setenv(name, value)
+    for condition in (Condition.DROP, Condition.BUDGET):
+        with open_for_change(site.results) as connection:
+            raise_alert(connection, site, Finding(condition, Level.ALERT, f"{condition}.", "hello"))
+            tell_alerts(connection, site)
+    assert town.deliver() == Delivery(sent=1)
+    assert [issue["title"] for issue in issues(github)] == ["ALERT hello: budget"]
 
 
 def test_an_alert_is_an_issue_from_its_first_sign_to_its_end(
