@@ -42,6 +42,7 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
     sentences = [found.sentence]
     failed = [row for row in result.gates if row.verdict == Verdict.FAIL]
     sentences += [row.sentence for row in failed[:_GATES]]
+    sentences += [used.sentence for used in result.fallbacks]
     if told:
         sentences.append(f"It cost {dollars(result.cost_microusd)}.")
     if run.trigger == SCHEDULE and run.status is RunStatus.COMPLETED and recipients(site):

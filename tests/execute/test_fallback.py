@@ -13,12 +13,14 @@ import pytest
 from edison_ci.operate.scheduler import Scheduler
 from edison_ci.operate.schedules import read_schedules
 from edison_ci.operate.site import open_site
+from edison_ci.store.import_check import problems_in
+from edison_ci.store.retention import Retention, collect
 from tests.conftest import Result
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
 from tests.operate.test_scheduler import Ended
-from tests.timing import poll
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -318,6 +320,39 @@ def test_a_killed_run_goes_on_with_its_fallback_and_buys_nothing_twice(outage: O
     assert len(bought) == len(set(bought)) == len(NAMES)
 
 
+def test_a_fallback_at_work_can_be_steered(outage: Outage) -> None:
+    held = rule(model="backup-1", contains="to N5 ", held=True, text="Go away.")
+    outage.serve(DOWN, held, STANDING_IN)
+    steered: list[Result] = []
+
+    def while_it_runs(root: Path, words: list[str]) -> Ended:
+        command = [sys.executable, "-P", "-m", "edison_ci", "--quiet", *words]
+        with subprocess.Popen(command, cwd=root, stderr=subprocess.DEVNULL) as process:
+            try:
+                poll("the fallback is asked", lambda: held.applied > 0)
+                steered.append(outage("runs", "steer", "--concurrency", "backup=1"))
+            finally:
+                outage.server.release()
+                process.wait(PATIENCE_S)
+        return Ended(process.returncode)
+
+    outage.scheduled(while_it_runs)
+    assert steered[0].code == 0, steered[0].all
+    assert outage.rows("select done from steering") == [(1,)]
+
+
+def test_retention_leaves_its_grade_and_takes_its_texts(outage: Outage) -> None:
+    outage.folder.write("experiments/hello.yaml", f"{EXPERIMENT}safety: {{pii: block}}\n")
+    outage.serve(DOWN, rule(model="backup-1", text="Ask ada@example.org."))
+    outage.scheduled()
+    with opened(outage.folder.path / ".edison/results.db") as connection:
+        collect(connection, Retention("2999-01-01"))
+    assert outage.rows("select distinct status, passed, reason from fallback_answer") == [
+        ("blocked", 0, "")
+    ]
+    assert outage.rows("select count(*) from answer_text") == [(0,)]
+
+
 # --- what people see ------------------------------------------------------------------------------
 
 
@@ -350,6 +385,15 @@ def test_every_report_says_who_answered_and_that_it_does_not_count(outage: Outag
         assert said in path.read_text(encoding="utf-8"), kind
     junit = (outage.folder.path / "report.junit").read_text(encoding="utf-8")
     assert "backup answered in its place, which does not count" in junit
+
+
+def test_who_is_told_of_the_run_is_told_of_its_fallback(outage: Outage) -> None:
+    few(outage, "N3")
+    told = "notifications: [{name: ops, on: [run_completed], webhook_env: NOT_SET_HERE}]\n"
+    outage.folder.write("edison.yaml", f"version: 1\nproject: mini\n{told}")
+    outage.scheduled()
+    ((message,),) = outage.rows("select message from notification where occasion = 'run_completed'")
+    assert "1 cell of main was answered by its fallback backup" in message
 
 
 def test_a_cell_shows_the_answer_in_its_place(outage: Outage) -> None:
@@ -398,3 +442,7 @@ def test_a_bundle_takes_it_along(outage: Outage, tmp_path: Path) -> None:
     assert done.code == 0, done.all
     assert outage.rows(query) == before
     assert outage("admin", "db", "check").code == 0
+    with opened(outage.folder.path / ".edison/results.db") as connection:
+        assert "a score is not between 0 and 1" not in problems_in(connection)
+        connection.execute("update fallback_answer set composite = 7.5")
+        assert "a score is not between 0 and 1" in problems_in(connection)
