@@ -95,9 +95,11 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> RetentionRe
     )
     connection.execute(f"delete from event where {_OLD_EVENTS}", values)
     connection.execute("delete from schedule_fire where ended_at < :cutoff", values)
-    connection.execute("delete from notification where created_at < :cutoff", values)
-    table, _, old = _OLD_QUESTIONS.partition(" where ")
-    connection.execute(f"update {table} set reason = '' where {old}", values)
+    # What waits is still to be told; it is sent or given up within days.
+    old = "created_at < :cutoff and state <> 'waiting'"
+    connection.execute(f"delete from notification where {old}", values)
+    table, _, where = _OLD_QUESTIONS.partition(" where ")
+    connection.execute(f"update {table} set reason = '' where {where}", values)
     return found
 
 

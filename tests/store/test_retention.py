@@ -64,6 +64,19 @@ def test_old_texts_go_and_numbers_stay(db: sqlite3.Connection) -> None:
     assert all(found.ok for found in check_database(db))
 
 
+def test_notifications_go_unless_they_are_still_to_be_told(db: sqlite3.Connection) -> None:
+    states = [("sent", OLD), ("failed", OLD), ("waiting", OLD), ("sent", YOUNG)]
+    for number, (state, at) in enumerate(states):
+        db.execute(
+            "insert into notification (id, recipient, occasion, message, state, created_at, due_at)"
+            " values (?, 'chat', 'alert', '{}', ?, ?, ?)",
+            (str(number), state, at, at),
+        )
+    collect(db, RETENTION)
+    left = db.execute("select state, created_at from notification order by id").fetchall()
+    assert left == [("waiting", OLD), ("sent", YOUNG)]
+
+
 def test_reasons_quote_answers_and_go_with_them(db: sqlite3.Connection) -> None:
     gone = collect(db, RETENTION)
     left = "select count(*) from component p join cell c on c.id = p.cell_id "
