@@ -161,7 +161,7 @@ def _last_json(status: ScheduleStatus) -> dict[str, Any] | None:
 @schedule.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option(
-    "--every", type=click.Choice([*PRESETS]), metavar="PRESET", help="A preset, see below."
+    "--every", type=click.Choice([*PRESETS]), metavar="PRESET", help="One of the presets."
 )
 @click.option("--at", metavar="HH:MM", help="Time of day in UTC; default: 09:00.")
 @click.option("--cron", metavar="CRON", help="Five fields, UTC: minute hour day month weekday.")

@@ -34,9 +34,9 @@ def program(folder: Folder) -> Folder:
 
 
 @pytest.fixture
-def ran(mini: Folder) -> Folder:
+def ran(edison: Edison, mini: Folder) -> Folder:
     """A project with one run."""
-    assert mini.edison("run", "-q").code == 0
+    assert edison(mini, "run", "-q").code == 0
     return mini
 
 

@@ -292,27 +292,25 @@ def test_a_token_is_needed_and_its_role_counts(site: Site) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "said"),
-    [
-        (b"{", 400, "the body is not JSON"),
-        (b"[]", 400, "not a JSON object"),
-        (b"{}", 400, "'plan_hash' is missing"),
-        ({"plan_hash": "0" * 64}, 409, "the plan of hello has changed since it was shown"),
-        ({"plan_hash": "x", "more": 1}, 400, "unknown field 'more'"),
-        ({"plan_hash": "x", "budget_usd": -1}, 400, "budget_usd is more than 0"),
-        ({"plan_hash": "x", "budget_usd": True}, 400, "budget_usd is more than 0"),
-        (b'{"plan_hash": "' + b"x" * MOST_BYTES + b'"}', 413, "more than 65,536 bytes"),
-    ],
-)
-def test_a_wrong_start_is_refused_and_starts_nothing(
-    site: Site, body: Any, status: int, said: str
-) -> None:
-    reply = site.send("ed", "POST", "/experiments/hello/runs", body, idempotency_key="k")
-    assert reply.status_code == status
-    assert said in reply.json()["error"]["message"]
-    assert site.rows("select count(*) from run") == [(0,)]
-    assert site.models.chats == 0
+WRONG_STARTS: list[tuple[Any, int, str]] = [
+    (b"{", 400, "the body is not JSON"),
+    (b"[]", 400, "not a JSON object"),
+    (b"{}", 400, "'plan_hash' is missing"),
+    ({"plan_hash": "0" * 64}, 409, "the plan of hello has changed since it was shown"),
+    ({"plan_hash": "x", "more": 1}, 400, "unknown field 'more'"),
+    ({"plan_hash": "x", "budget_usd": -1}, 400, "budget_usd is more than 0"),
+    ({"plan_hash": "x", "budget_usd": True}, 400, "budget_usd is more than 0"),
+    (b'{"plan_hash": "' + b"x" * MOST_BYTES + b'"}', 413, "more than 65,536 bytes"),
+]
+
+
+def test_a_wrong_start_is_refused_and_starts_nothing(site: Site) -> None:
+    for body, status, said in WRONG_STARTS:
+        reply = site.send("ed", "POST", "/experiments/hello/runs", body, idempotency_key="k")
+        assert reply.status_code == status, body
+        assert said in reply.json()["error"]["message"]
+        assert site.rows("select count(*) from run") == [(0,)]
+        assert site.models.chats == 0
 
 
 def test_an_unknown_address_method_or_key_is_told(site: Site) -> None:
