@@ -73,8 +73,9 @@ class CallError(Exception):
         self.retry_after_s = retry_after_s
         self.charged = charged
         """False only if the provider certainly did not charge for it."""
-        self.cut_off = False
-        """Whether a reply was cut off in transit, in which case the call is retried."""
+        self.garbled = False
+        """Whether a reply of success was damaged in transit, or is a page of a proxy: such a call
+        is retried once."""
 
     @property
     def unreached(self) -> bool:
@@ -89,7 +90,7 @@ class CallError(Exception):
     @property
     def retried(self) -> bool:
         """Whether the call may be retried."""
-        return self.kind in RETRIED or self.cut_off
+        return self.kind in RETRIED or self.garbled
 
 
 class Provider(Protocol):

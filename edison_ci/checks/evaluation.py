@@ -11,6 +11,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.extras import install_command
+from edison_ci.records import FinishReason
 from edison_ci.templating.templates import MissingValueError, RenderError, as_text
 
 if TYPE_CHECKING:
@@ -99,11 +100,19 @@ class ParsedAnswer:
             try:
                 self._parsed.append(parse_json(strip_fence(self.text)))
             except Fault as fault:
-                self._parsed.append(fault)
+                message = cut_off_note(fault.message, self.completion)
+                self._parsed.append(Fault(fault.code, message, fault.hint, at=fault.at))
         found = self._parsed[0]
         if isinstance(found, Fault):
             raise found
         return found
+
+
+def cut_off_note(reason: str, completion: Completion) -> str:
+    """Return why an answer does not parse; an answer that was cut off says so first."""
+    if completion.finish_reason is FinishReason.LENGTH:
+        return f"the answer was cut off at max_tokens: {reason}"
+    return reason
 
 
 def strip_fence(text: str) -> str:

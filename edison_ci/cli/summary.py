@@ -602,6 +602,10 @@ def _counts(terminal: Terminal, summary: RunResult) -> None:
     terminal.result(f"  {cells}: {counts or 'none done'}{errors}")
     for used in summary.fallbacks:
         terminal.result("  ", StyledText(used.sentence, ODD))
+    if cut := summary.cut_off_count:
+        # Their texts end in the middle, which is why checks and judges may have failed them.
+        said = f"  {counted(cut, 'answer')} cut off at max_tokens: raise it, or ask for less"
+        terminal.result(StyledText(said, ODD))
     calls = summary.calls
     retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
     unknown = f", {calls['unknown']:,} lost" if calls["unknown"] else ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import sandbox_fault
-from edison_ci.checks.evaluation import EvaluationError, ParsedAnswer
+from edison_ci.checks.evaluation import EvaluationError, ParsedAnswer, cut_off_note
 from edison_ci.checks.structure import JsonSchema
 from edison_ci.checks.time_limit import run_limited
 from edison_ci.contracts import CallError, ErrorKind
@@ -231,8 +231,9 @@ class CellGrader:
                 CellStatus.BLOCKED, None, False, tuple(found), reason, tuple(judgments)
             )
         if output.malformed:
+            reason = cut_off_note(output.malformed, answer.completion)
             return CellGrade(
-                CellStatus.MALFORMED, 0.0, False, tuple(found), output.malformed, tuple(judgments)
+                CellStatus.MALFORMED, 0.0, False, tuple(found), reason, tuple(judgments)
             )
         found += await self.checks.components(case, output, answer)
         judge_scores: tuple[JudgeScoreRow, ...] = ()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.application import SHOWN, asked, read_answer
-from edison_ci.providers.openai_compatible import storable
+from edison_ci.providers.openai_compatible import parse_body, storable
 from edison_ci.templating.templates import MissingValueError, RenderError, compile_template
 
 if TYPE_CHECKING:
@@ -35,10 +35,7 @@ class HttpService:
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
         reply = await self._transport.post(self._body(request))
-        try:
-            value = json.loads(reply.body)
-        except (ValueError, RecursionError):
-            raise CallError(ErrorKind.BAD_RESPONSE, "the reply is not JSON", status=200) from None
+        value = parse_body(reply.body)
         options, usage = self._options, self._options.usage
         if error := at(value, options.error):
             said = self._transport.scrub(storable(str(error)))[:SHOWN]

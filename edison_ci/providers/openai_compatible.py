@@ -6,6 +6,7 @@ the headers (`adapters.py`) and the name of one parameter differ.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import math
@@ -31,8 +32,8 @@ MOST_TOKENS = 100_000_000
 """Larger counts are not plausible."""
 _LONGEST_NAME = 200
 _DEEPEST = 50
-_NEAR_THE_END = 6
-"""The longest rest of a literal or an escape when a text is cut inside of it."""
+_EVENTS = re.compile(r"(?:data|event|id|retry)?:")
+"""How a line of an event stream begins."""
 
 
 class Usage(NamedTuple):
@@ -47,17 +48,21 @@ class Usage(NamedTuple):
 
 def parse_reply(body: bytes, scrub: Scrubber) -> dict[str, Any]:
     """Return the JSON object of a reply; raises CallError for any other reply."""
+    value = parse_body(body)
+    if not isinstance(value, dict):
+        raise bad_reply("is not a JSON object")
+    if value.get("error"):
+        raise error_in_reply(value["error"], scrub)
+    return value
+
+
+def parse_body(body: bytes) -> Any:
+    """Return the JSON of a reply; raises CallError that says what is there in its place."""
     text = body.decode("utf-8", errors="replace")
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        failure = _parse_error(text, error)
-    else:
-        if isinstance(value, dict):
-            if value.get("error"):
-                raise error_in_reply(value["error"], scrub)
-            return value
-        failure = bad_reply("is not a JSON object")
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        failure = _parse_error(body, text)
     raise failure
 
 
@@ -66,18 +71,21 @@ def bad_reply(what: str) -> CallError:
     return CallError(ErrorKind.BAD_RESPONSE, f"the reply {what}", status=200)
 
 
-def _parse_error(text: str, error: Exception) -> CallError:
+def _parse_error(body: bytes, text: str) -> CallError:
+    if body.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return bad_reply("begins with a byte order mark, which JSON must not have")
     stripped = text.strip()
-    if not stripped:
-        return bad_reply("is empty")
-    if stripped.startswith("<"):
-        return bad_reply("is a web page")
-    failure = bad_reply("is not JSON")
-    if isinstance(error, json.JSONDecodeError):
-        # JSON that is valid up to its last characters was truncated in transport.
-        failure.cut_off = stripped.startswith("{") and (
-            error.pos >= len(stripped) - _NEAR_THE_END or "Unterminated string" in error.msg
-        )
+    if _EVENTS.match(stripped):
+        return bad_reply("is an event stream in place of JSON, though none was asked for")
+    # Anything else is more likely the fault of the way than of the service, which said 200.
+    failure = bad_reply(
+        "is empty"
+        if not stripped
+        else "is a web page, perhaps of a proxy"
+        if stripped.startswith("<")
+        else "is not JSON"
+    )
+    failure.garbled = True
     return failure
 
 

@@ -147,8 +147,9 @@ class Breaker:
                 self._close(error, str(error))
         elif error.kind is ErrorKind.RATE_LIMIT:
             self._count_refusal(error)
-        elif error.retried and (probe or self._open_until is None):
-            # Calls that were in flight when the breaker opened do not count.
+        elif error.retried and (probe or (self._open_until is None and not error.garbled)):
+            # Calls that were in flight when the breaker opened do not count. A service that always
+            # answers with a web page is at a wrong address: to wait for it would not help.
             self._count(error)
 
     def _count_refusal(self, error: CallError) -> None:
@@ -208,22 +209,24 @@ def retry_loop(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> 
     """Return the retry loop: full jitter, and never sooner than the provider asks.
 
     No attempt begins after the deadline, and none is waited for that would. A rate limit does not
-    count as an attempt: only the deadline and the breaker end these.
+    count as an attempt: only the deadline and the breaker end these. A garbled reply may have been
+    paid for, so that it is asked for once more and no oftener.
     """
     from tenacity import AsyncRetrying, retry_if_exception  # slow to load, and few runs need it
 
-    start, refusals = clock.monotonic(), 0
+    start, refusals, garbled = clock.monotonic(), 0, 0
 
     def stop(state: RetryCallState) -> bool:
-        nonlocal refusals
+        nonlocal refusals, garbled
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, CallError) and error.kind is ErrorKind.RATE_LIMIT:
             if retry_after_too_long(error):
                 return True
             refusals += 1
+        garbled += isinstance(error, CallError) and error.garbled
         tried = state.attempt_number - refusals
         elapsed = clock.monotonic() - start + state.upcoming_sleep
-        return tried >= attempts or elapsed > deadline_s
+        return tried >= attempts or garbled > 1 or elapsed > deadline_s
 
     def pause(state: RetryCallState) -> float:
         outcome = state.outcome.exception() if state.outcome else None

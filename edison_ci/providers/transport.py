@@ -306,7 +306,7 @@ class Transport:
             cut = CallError(
                 ErrorKind.BAD_RESPONSE, f"the reply of {host} was truncated or corrupted"
             )
-            cut.cut_off = True
+            cut.garbled = True
             return cut
         if isinstance(error, aiohttp.InvalidURL):
             return CallError(ErrorKind.BAD_REQUEST, f"{host} is not a valid address", charged=False)

@@ -248,8 +248,10 @@ def _cards(view: RunResult) -> Iterator[Card]:
         late = "" if overall.p95_ms is None else f"p95 {milliseconds(overall.p95_ms)}"
         yield Card("Median latency", milliseconds(overall.p50_ms), note=late)
     cells = view.cells
-    odd = (f"{cells[word]:,} {word}" for word in ("malformed", "error", "blocked", "skipped")
-           if cells[word])  # fmt: skip
+    odd = [f"{cells[word]:,} {word}" for word in ("malformed", "error", "blocked", "skipped")
+           if cells[word]]  # fmt: skip
+    if view.cut_off_count:
+        odd.append(f"{view.cut_off_count:,} cut off at max_tokens")
     yield Card("Answers", f"{cells['ok']:,}", f"of {cells['total']:,}", ", ".join(odd))
 
 

@@ -161,6 +161,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
 def as_json(result: RunResult) -> dict[str, Any]:
     """Return a run as it appears in a list, without its breakdown."""
     run = result.run
+    cuts = {(one.prompt, one.model): one.cut_off for one in result.cut_off if one.side == Side.HEAD}
     return {
         "run_id": run.id,
         "experiment": run.experiment,
@@ -187,13 +188,17 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "cells": result.cells,
         "errors": result.error_kinds,
         "fallbacks": [used.as_json() for used in result.fallbacks],
+        "cut_off": result.cut_off_count,
         "calls": result.calls,
         "cost_microusd": result.cost_microusd,
         "tokens": {"in": result.tokens_in, "out": result.tokens_out},
         "wall_s": result.wall_s,
         "created_at": run.created_at,
         "finished_at": run.finished_at,
-        "models": [_scored(scored) for scored in result.models],
+        "models": [
+            {**_scored(scored), "cut_off": cuts.get((scored.prompt, scored.model), 0)}
+            for scored in result.models
+        ],
         "components": [
             {
                 "name": component.name,

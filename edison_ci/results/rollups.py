@@ -41,7 +41,7 @@ _TOTALS_COLUMNS = (
     "composite_n, composite_method, pass_rate, pass_low, pass_high, pass_n, pass_method, answers, "
     "bought, cost_microusd, saved_microusd, tokens_in, tokens_out, latency_p50_ms, latency_p95_ms, "
     "missing, composite_worst, composite_best, cost_low, cost_high, latency_p50_low, "
-    "latency_p50_high"
+    "latency_p50_high, cut_off"
 )
 
 
@@ -78,6 +78,8 @@ class Totals:
     cost_high: float | None = None
     p50_low: int | None = None
     p50_high: int | None = None
+    cut_off: int = 0
+    """Of the answers, those that ended at max_tokens."""
 
     @property
     def answer_cost(self) -> EstimateWithInterval:
@@ -420,18 +422,18 @@ from cell where run_id = ? group by side, prompt, model
 _SCORES = "avg(composite), count(composite), avg(passed), count(passed)"
 _ANSWERS = (
     "count(*), sum(bought), sum(bought * cost_microusd), sum((1 - bought) * cost_microusd), "
-    "sum(tokens_in), sum(tokens_out)"
+    "sum(tokens_in), sum(tokens_out), sum(cut_off)"
 )
 _SQUARES = "sum(1.0 * cost_microusd * cost_microusd)"
 _COLUMNS = (
     "cells, ok, malformed, error, blocked, skipped, composite, composite_n, pass_rate, pass_n, "
-    "answers, bought, cost_microusd, saved_microusd, tokens_in, tokens_out, latency_p50_ms, "
-    "latency_p95_ms, cost_low, cost_high, latency_p50_low, latency_p50_high"
+    "answers, bought, cost_microusd, saved_microusd, tokens_in, tokens_out, cut_off, "
+    "latency_p50_ms, latency_p95_ms, cost_low, cost_high, latency_p50_low, latency_p50_high"
 )
 
 
 _NO_SCORES = (None, 0, None, 0)
-_NO_ANSWERS = (0, 0, 0, 0, 0, 0, *(None,) * 6)
+_NO_ANSWERS = (0, 0, 0, 0, 0, 0, 0, *(None,) * 6)
 
 
 def write_sides(connection: sqlite3.Connection, run_id: str) -> None:
@@ -493,8 +495,8 @@ def _answers(
     if len(keys) == 1:
         return {**found, (side,): found[keys[0]]}
     once = (
-        "(select distinct attempt, latency_ms, cost_microusd, tokens_in, tokens_out, bought "
-        "from temp.used where side = ?)"
+        "(select distinct attempt, latency_ms, cost_microusd, tokens_in, tokens_out, bought, "
+        "cut_off from temp.used where side = ?)"
     )
     return {**found, (side,): _summed(connection, once, (side,), cases.get((side,), 0))}
 
@@ -666,7 +668,7 @@ _USED = """
 create temp table used (
   side text, prompt text, model text, attempt integer, answer_no integer, latency_ms integer,
   cost_microusd integer, tokens_in integer, tokens_out integer, bought integer, own integer,
-  paid integer, primary key (side, prompt, model, attempt)
+  paid integer, cut_off integer, primary key (side, prompt, model, attempt)
 ) without rowid
 """
 _USE = f"""
@@ -676,7 +678,7 @@ select c.side, c.prompt, c.model, a.attempt, a.answer_no, iif({TIMED}, a.latency
   coalesce(a.tokens_in, 0), coalesce(a.tokens_out, 0), t.run_id = :run,
   t.run_id = :run and t.state = 'settled' and t.phase <> 'replay',
   case when t.run_id = :run and t.state <> 'released' and t.phase in ('generate', 'replay')
-    then coalesce(t.cost_microusd, t.est_microusd) end
+    then coalesce(t.cost_microusd, t.est_microusd) end, a.finish_reason = 'length'
 from cell c join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no
 join attempt t on t.id = a.attempt
 where c.run_id = :run

@@ -94,7 +94,7 @@ _REPORTED = (
     "prompts", "eval_suite", "files", "overall", "components", "breakdown", "variants", "against",
     "changes", "weak_prompts", "gates", "judges", "human_grades", "findings", "calls", "wall_s",
     "cost_microusd",
-    "missing", "batches", "steered", "fallbacks", "headline",
+    "cut_off", "missing", "batches", "steered", "fallbacks", "headline",
 )  # fmt: skip
 
 
@@ -118,6 +118,16 @@ class Finding(NamedTuple):
     prompt: str
     model: str
     case: str
+
+
+class CutOff(NamedTuple):
+    """Answers of a prompt with a model that ended at max_tokens."""
+
+    side: str
+    prompt: str
+    model: str
+    cut_off: int
+    answers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,6 +474,18 @@ class RunResult:
         return fallbacks_of(self.connection, self.run.id) if self.cells["error"] else ()
 
     @cached_property
+    def cut_off(self) -> tuple[CutOff, ...]:
+        """Which answers were cut off at max_tokens, head before base; empty if none was."""
+        query = _STORED_CUTS if self.ended else _LIVE_CUTS
+        rows = self.connection.execute(f"{query} order by side desc, prompt, model", (self.run.id,))
+        return tuple(CutOff(*row) for row in rows.fetchall())
+
+    @property
+    def cut_off_count(self) -> int:
+        """How many answers of head were cut off at max_tokens."""
+        return sum(one.cut_off for one in self.cut_off if one.side == Side.HEAD)
+
+    @cached_property
     def skips(self) -> tuple[tuple[str, str], ...]:
         """The first cells that were left out, as CASE@MODEL, and why."""
         if not self.cells["skipped"]:
@@ -585,6 +607,18 @@ def _worked_s(connection: sqlite3.Connection, run_id: str) -> float | None:
     return None if row[0] is None else float(row[0])
 
 
+_STORED_CUTS = (
+    "select side, prompt, model, cut_off, answers from rollup_model "
+    "where run_id = ? and cut_off > 0"
+)
+_LIVE_CUTS = (
+    "select side, prompt, model, count(distinct iif(a.finish_reason = 'length', a.attempt, null)) "
+    "as cut_off, count(distinct a.attempt) from cell c join answer a "
+    "on a.request_hash = c.request_hash and a.answer_no = c.answer_no where c.run_id = ? "
+    "group by side, prompt, model having cut_off > 0"
+)
+
+
 # --- files and gates of then ----------------------------------------------------------------------
 
 
@@ -630,6 +664,7 @@ def _missing(result: RunResult) -> Iterator[str]:
         yield f"{cells['error']:,} of {cells['total']:,} cells ended in an error ({kinds})."
     yield from (used.sentence for used in result.fallbacks)
     yield from result.bounds
+    yield from _cuts(result.cut_off)
     for component in result.components:
         if component.errors:
             ungraded = counted(component.errors, "answer")
@@ -650,6 +685,15 @@ def _missing(result: RunResult) -> Iterator[str]:
         yield f"Of unknown fate, and counted at the most they can cost: {lost}."
     if run.status == RunStatus.COMPLETED and not result.gates and run.shard is None:
         yield "The experiment has no gates, so nothing was decided."
+
+
+def _cuts(found: Iterable[CutOff]) -> Iterator[str]:
+    for one in found:
+        side = f"{one.side}, " if one.side != Side.HEAD else ""
+        yield (
+            f"Cut off at max_tokens: {one.cut_off:,} of {counted(one.answers, 'answer')} of "
+            f"{side}{one.prompt} with {one.model}. Raise max_tokens, or ask for less."
+        )
 
 
 def _case_ids(result: RunResult) -> list[str]:

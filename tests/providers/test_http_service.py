@@ -111,7 +111,7 @@ def test_a_key_is_sent_as_bearer_or_where_a_header_has_it(endpoint: Endpoint) ->
     [
         ({"error": "out of credit"}, "the service says: out of credit"),
         ({"answer": 5}, "the reply has no text at text"),
-        (b"<html>", "the reply is not JSON"),
+        (b"<html>", "the reply is a web page, perhaps of a proxy"),
         ([], "the reply has no text at text"),
         (b"[" * 100_000, "the reply is not JSON"),
     ],

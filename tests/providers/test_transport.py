@@ -79,10 +79,10 @@ FAULTS = [
     ("truncate", ErrorKind.BAD_RESPONSE, True, "not JSON"),
     ("short", ErrorKind.BAD_RESPONSE, True, "truncated"),
     ("bad_chunk", ErrorKind.BAD_RESPONSE, True, "truncated"),
-    ("html", ErrorKind.BAD_RESPONSE, False, "web page"),
-    ("empty", ErrorKind.BAD_RESPONSE, False, "empty"),
+    ("html", ErrorKind.BAD_RESPONSE, True, "web page, perhaps of a proxy"),
+    ("empty", ErrorKind.BAD_RESPONSE, True, "empty"),
     ("error_in_200", ErrorKind.BAD_RESPONSE, False, "the server had an error"),
-    ("invalid_json", ErrorKind.BAD_RESPONSE, False, "not JSON"),
+    ("invalid_json", ErrorKind.BAD_RESPONSE, True, "not JSON"),
     ("wrong_schema", ErrorKind.BAD_RESPONSE, False, "no answer"),
     ("garbage", ErrorKind.BAD_RESPONSE, True, "corrupted"),
 ]
@@ -105,20 +105,32 @@ async def test_every_success_is_one(loopback: LoopbackServer, asking: Asking) ->
     assert (await asking(loopback)).text.startswith("The answer is ")
 
 
-async def test_a_cut_reply_says_so(loopback: LoopbackServer, asking: Asking) -> None:
-    for deed, cut in [("truncate", True), ("short", True), ("html", False)]:
-        loopback.script = [rule(do=deed)]
-        assert (await asking(loopback)).cut_off is cut
+IN_PLACE_OF_JSON = [
+    ("\ufeff{}", "begins with a byte order mark, which JSON must not have"),
+    ('data: {"choices": []}\n\ndata: [DONE]\n\n', "is an event stream in place of JSON"),
+    ("event: message_start\ndata: {}\n\n", "is an event stream in place of JSON"),
+    (": keep-alive\n\ndata: {}\n\n", "is an event stream in place of JSON"),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), IN_PLACE_OF_JSON)
+async def test_what_stands_in_place_of_json_is_named_and_not_asked_for_again(
+    loopback: LoopbackServer, asking: Asking, body: str, said: str
+) -> None:
+    loopback.script = [rule(body=body)]
+    error = await asking(loopback)
+    assert f"the reply {said}" in error.message
+    assert (error.kind, error.retried) == (ErrorKind.BAD_RESPONSE, False)
 
 
 @pytest.mark.parametrize("at", range(1, 60))
-async def test_a_reply_cut_anywhere_is_cut_off(
+async def test_a_reply_cut_anywhere_is_garbled(
     loopback: LoopbackServer, asking: Asking, at: int
 ) -> None:
     text = '{"choices": [{"message": {"content": "a\\u00e9b", "n": [1, -2.5e3, true, null]}}]}'
     place = 1 + at * (len(text) - 2) // 60
     loopback.script = [rule(body=text[:place])]
-    assert (await asking(loopback)).cut_off
+    assert (await asking(loopback)).garbled
 
 
 async def test_a_connection_that_is_refused_was_not_charged(asking: Asking) -> None:

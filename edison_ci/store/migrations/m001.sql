@@ -578,6 +578,7 @@ create table rollup_run (                   -- a side of a run, over all prompts
   composite_best   real,                    -- if each of them were worth 1
   pass_worst       real,                    -- if none of them passed
   pass_best        real,                    -- if all of them passed
+  cut_off          integer not null default 0, -- of the answers, cut off at max_tokens
   primary key (run_id, side)
 ) strict, without rowid;
 
@@ -620,6 +621,7 @@ create table rollup_model (                 -- a prompt with a model
   composite_best   real,
   pass_worst       real,
   pass_best        real,
+  cut_off          integer not null default 0,
   primary key (run_id, side, prompt, model)
 ) strict, without rowid;
 

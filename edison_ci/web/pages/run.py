@@ -285,7 +285,10 @@ def _counts(result: RunResult) -> str:
     if result.totals is None:
         return ""
     counts = ((name, count) for name, count in result.cells.items() if name != "total" and count)
-    return ", ".join(f"{count:,} {name}" for name, count in counts)
+    said = [f"{count:,} {name}" for name, count in counts]
+    if result.cut_off_count:
+        said.append(f"{result.cut_off_count:,} cut off at max_tokens")
+    return ", ".join(said)
 
 
 def _amount(query: CaseQuery, box: Box) -> str:
