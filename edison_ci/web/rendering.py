@@ -41,7 +41,9 @@ def asset_address(links: Links, name: str) -> str:
     return links.to("static", name, v=digest)
 
 
-_TITLES = {400: "Invalid request", 403: "Not allowed", 404: "Not found", 409: "Conflict"}
+_TITLES = {400: "Invalid request", 403: "Not allowed", 404: "Not found", 409: "Not possible now"}
+_NOT_NOW = ("cannot_start", "plan_changed")
+"""Codes of errors with the status 409, as over HTTP."""
 
 
 async def render_page(
@@ -87,6 +89,6 @@ def status_of(error: EdisonError, otherwise: int) -> int:
     """Return the HTTP status of an error."""
     if isinstance(error, RoleError):
         return 403
-    if isinstance(error, BusyError | DecidedAlready):
+    if isinstance(error, BusyError | DecidedAlready) or error.code in _NOT_NOW:
         return 409
     return 503 if error.exit_code == ExitCode.NOT_MEASURED else otherwise
