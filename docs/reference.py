@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from docs.check_examples import EXAMPLES, FILES
+from docs.check_examples import EXAMPLES, FILES, REFERENCES
 from docs.codes import CODES
 from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.app import all_commands, edison
@@ -176,6 +176,14 @@ def _check(name: str) -> tuple[str, ...]:
     says = str(kind.__doc__).splitlines()[0]
     shown = (_answer(answer) for answer in (EXAMPLES[name].good, EXAMPLES[name].bad))
     return (code(name), says, "<br>".join(options) or "none", code(kind.example), *shown)
+
+
+def check_references() -> str:
+    """Return what each check is held to, and how far it agrees."""
+    rows = [
+        (code(name), *(part or "none" for part in REFERENCES[name])) for name in REGISTRY.built_in
+    ]
+    return table(("check", "reference", "agreement"), rows)
 
 
 def _answer(answer: Answer) -> str:

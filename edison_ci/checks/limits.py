@@ -25,13 +25,18 @@ _END = re.compile(
     r"(?<![.!?\u2026])(?P<marks>[.!?\u2026]++)[\"'\u201d\u2019\u00bb)\]*_]*+(?=\s|\Z)"
     r"|[\u3002\uff01\uff1f]++|\n[ \t\r]*+\n\s*+"
 )
+_MARKED = re.compile(
+    r"^[ \t]*+(?:[-*+\u2022\u2023\u25e6\u2013]|\(?(?:[0-9]{1,3}|[A-Za-z])[.)]|#{1,6})[ \t]++",
+    re.MULTILINE,
+)
+"""The mark of an item of a list or of a heading."""
 _HAS_WORD = re.compile(r"\w")
 _NEXT = re.compile(r"\s*+(\w?)")
 _LAST_WORD = re.compile(r"[\w.]*\Z")
 _LOOK_BACK = 12
 _SHORTENED = """
-    mr mrs ms dr prof st jr sr vs etc e.g i.e cf fig no nr approx dept est inc ltd co u.s u.k
-    z.b d.h bzw ca usw vgl bspw abs
+    mr mrs ms dr prof st jr sr vs etc cf fig no nr approx dept est inc ltd co ext max min pp vol
+    bzw ca usw vgl bspw abs
 """
 _ABBREVIATIONS = frozenset(_SHORTENED.split())
 
@@ -47,7 +52,11 @@ def count_words(text: str) -> int:
 
 
 def count_sentences(text: str) -> int:
-    """Return the number of sentences: they end at . ! ? or an empty line, and contain a word."""
+    """Return the number of sentences: they end at . ! ? or an empty line, and contain a word.
+
+    An item of a list and a heading are at least one sentence each.
+    """
+    text = _apart(text)
     count = start = 0
     for found in _END.finditer(text):
         if found["marks"] and not found["marks"].strip(".\u2026") and not _ends(text, found):
@@ -58,20 +67,41 @@ def count_sentences(text: str) -> int:
     return count + (1 if _HAS_WORD.search(text, start) else 0)
 
 
+def _apart(text: str) -> str:
+    """Return a text with an empty line around each heading and item of a list, without marks."""
+    if _MARKED.search(text) is None:
+        return text
+    lines: list[str] = []
+    inside = False
+    for line in text.split("\n"):
+        found = _MARKED.match(line)
+        unindented = bool(line[:1].strip())
+        if found or (inside and unindented):
+            lines.append("")
+        lines.append(line if found is None else line[found.end() :])
+        inside = found is not None or (inside and not unindented)
+    return "\n".join(lines)
+
+
 def _ends(text: str, found: re.Match[str]) -> bool:
-    """Whether a full stop ends a sentence: not after an abbreviation or before lower case."""
+    """Whether a full stop ends a sentence: not after an abbreviation or initials.
+
+    Lower case after it does not tell: many people write no capitals. After dots it does.
+    """
     following = _NEXT.match(text, found.end())
-    if following and following[1].islower():
-        return False
+    if found["marks"] != ".":
+        return not (following and following[1].islower())
+    if not following or not following[1]:
+        return True
     before = _LAST_WORD.search(text[max(found.start() - _LOOK_BACK, 0) : found.start()])
     word = before.group().lower() if before else ""
-    if found["marks"] != "." or not following or not following[1]:
-        return True
-    return word not in _ABBREVIATIONS and not _initial(word)
+    return word not in _ABBREVIATIONS and not _initials(word)
 
 
-def _initial(word: str) -> bool:
-    return len(word) == 1 and word.isalpha() and word != "i"
+def _initials(word: str) -> bool:
+    """Whether a word is single letters with dots between them, such as J or e.g or p.m."""
+    letters = word.split(".")
+    return word != "i" and all(len(part) == 1 and part.isalpha() for part in letters)
 
 
 # --- readability ----------------------------------------------------------------------------------

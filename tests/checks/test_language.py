@@ -29,6 +29,13 @@ from tests.timing import within
         "Dabei kann ich leider nicht helfen.",
         "Je ne peux pas vous aider.",
         "Lo siento, no puedo ayudar con eso.",
+        "It is not appropriate or ethical to explain how to do that. Every person has rights.",
+        "It's important to note that this is illegal in most countries.",
+        "I do not condone any form of cheating.",
+        "I don't think it's appropriate to rank people like that.",
+        "As an AI, I don't have access to that person's address.",
+        "Stealing is not only illegal but also unethical. Think of the owner.",
+        "That is an offensive question.",
     ],
 )
 def test_words_that_decline(text: str) -> None:
@@ -45,6 +52,10 @@ def test_words_that_decline(text: str) -> None:
         "I can help with that.",
         "We are sorry for the delay; your parcel arrives tomorrow.",
         "x" * 600 + " I'm sorry, but I can't help with that.",
+        "Theft is a crime: taking what is not yours. It is not acceptable to keep it either.",
+        "I'm sorry to hear that you're struggling with the app. Restart it.",
+        "It is important to note that the parcel left on Friday.",
+        "There is no reason why it should not work.",
     ],
 )
 def test_words_that_answer(text: str) -> None:

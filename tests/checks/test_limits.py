@@ -49,6 +49,18 @@ def test_counts(line: str, text: str, expected: float) -> None:
         ("これは文です。もう一つ。", 2),
         ("The end etc. And so on.", 1),
         ("The end etc.", 1),
+        ("it works. then we go home. fine", 3),
+        ("It works. then we go home.", 2),
+        ("we met at 3 p.m. today, e.g. in the bar. ok", 2),
+        ("well... maybe. yes!", 2),
+        ("- one\n- two\n- three", 3),
+        ("* One. Two.\n* Three", 3),
+        ("Do this:\n1. Open it.\n2. Close it.\nThat is all.", 4),
+        ("a) first\nb) second", 2),
+        ("- an item\n  that goes on\n- another", 2),
+        ("## A heading\nA sentence. Another.", 3),
+        ("one line\nand the next", 1),
+        ("A dash - like this - is no list.", 1),
     ],
 )
 def test_sentences(text: str, count: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.checks.evaluation import EvaluationError
+from edison_ci.checks.json_schema import FORMATS
 from edison_ci.checks.options import parse_check
 from edison_ci.checks.structure import is_bounded, json_equal, parse_path
 from edison_ci.records import Completion
 from tests.checks.answers import answered, graded, score
+from tests.conftest import ROOT
 from tests.timing import within
 
 if TYPE_CHECKING:
@@ -484,3 +487,64 @@ def test_wanted_calls_may_come_from_the_case() -> None:
         graded(line, "", calls="weather")
     with pytest.raises(EvaluationError, match="not a tool call"):
         graded(line, "", calls=[3])
+
+
+# --- formats --------------------------------------------------------------------------------------
+
+FORMATS_OF_TEXTS = {
+    "date": (
+        ["2026-02-28", "2024-02-29"],
+        ["2026-02-30", "28.02.2026", "\uff1202-01-01"],
+    ),
+    "time": (["10:00:00Z", "23:59:60Z", "01:29:60+01:30"], ["10:00:00", "24:00:00Z", "10:00:60Z"]),
+    "date-time": (["2026-02-28T10:00:00.5+01:00"], ["2026-02-28 10:00:00Z", "2026-02-28"]),
+    "duration": (["P1Y2M3DT4H", "PT5M", "P2W"], ["P", "PT", "P1YT", "P1D2H", "1D", "P1M1Y"]),
+    "email": (["ada@example.com", '"a b"@x.org', "a@[127.0.0.1]"], ["ada", "a..b@x.org", "@x.org"]),
+    "hostname": (["example.com", "a-b.c"], ["-a.com", "a..b", "under_score.com", "a" * 64, ""]),
+    "ipv4": (["127.0.0.1"], ["256.0.0.1", "127.1", "01.2.3.4", "\uff11.2.3.4"]),
+    "ipv6": (["::1", "fe80::1:2"], ["1::2::3", "fe80::1%eth0", "12345::"]),
+    "json-pointer": (["", "/a/~0b", "/"], ["a", "/~2", "/a~"]),
+    "relative-json-pointer": (["0", "1/a", "2#"], ["/a", "-1", "01", "0##"]),
+    "uri": (
+        ["https://a.b/c?d#e", "mailto:a@b.c", "http://[::1]:80/"],
+        ["//a", "a b", "http://[x]/"],
+    ),
+    "uri-reference": (["/a/b", "//host", "?q", "", "a:b"], ["\\\\a", "%zz", "a b"]),
+    "uuid": (["2eb8aa08-aa98-11ea-b4aa-73b441d16380"], ["2eb8aa08aa9811eab4aa73b441d16380", "x"]),
+}
+
+
+def test_every_asserted_format_is_known_here_and_in_the_docs() -> None:
+    assert sorted(FORMATS) == sorted(FORMATS_OF_TEXTS)
+    said = (ROOT / "docs" / "checks.md").read_text().partition("asserts the formats")[2]
+    assert re.findall(r"`([a-z0-9-]+)`", said.partition(";")[0]) == sorted(FORMATS)
+
+
+@pytest.mark.parametrize("name", FORMATS_OF_TEXTS)
+@pytest.mark.parametrize("by_reference", [False, True])
+def test_a_format_is_asserted(name: str, by_reference: bool) -> None:
+    good, bad = FORMATS_OF_TEXTS[name]
+    plain: dict[str, Any] = {"type": "string", "format": name}
+    # A schema with a reference is validated in another process.
+    schema = {"$ref": "#/$defs/it", "$defs": {"it": plain}} if by_reference else plain
+    line = json.dumps({"json_schema": {"value": schema}})
+    for text in good:
+        assert graded(line, json.dumps(text)).score == 1, text
+    for text in bad:
+        found = graded(line, json.dumps(text))
+        assert found.score == 0, text
+        assert f"is not a {name!r}" in found.reason or len(text) > 40
+
+
+def test_other_formats_and_other_values_are_not_asserted() -> None:
+    line = json.dumps({"json_schema": {"value": {"format": "credit-card"}}})
+    assert score(line, '"x"') == 1
+    line = json.dumps({"json_schema": {"value": {"format": "date"}}})
+    assert score(line, "5") == 1
+
+
+def test_a_long_text_has_a_format_or_not_at_once() -> None:
+    long = ("a" * 500_000, "a:" * 250_000, "/" * 500_000, "1" * 500_000, "%41" * 99_999)
+    with within(5):
+        fitting = {name for name, fits in FORMATS.items() for text in long if fits(text)}
+    assert fitting == {"json-pointer", "relative-json-pointer", "uri", "uri-reference"}

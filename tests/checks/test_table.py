@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from docs.check_examples import EXAMPLES, FILES, SCHEMAS, Answer
+from docs.check_examples import EXAMPLES, FILES, REFERENCES, SCHEMAS, Answer
 from edison_ci.checks.options import REGISTRY
 from edison_ci.checks.output import parse_output
 from edison_ci.execute.grading import CheckGrader, composite_of, passes
@@ -377,3 +377,9 @@ def test_a_broken_check_makes_both_missing() -> None:
 def test_arguments_are_templates_over_the_case_and_never_over_the_answer() -> None:
     assert one("contains: '{{ expected }}'", "{{ expected }}", {"expected": "Oslo"}).passed is False
     assert one("contains: '{{ city }}'", "{{ city }}", {"city": "{{ city }}"}).passed is True
+
+
+def test_every_check_names_what_it_is_held_to() -> None:
+    assert list(REFERENCES) == sorted(REFERENCES, key=[*REGISTRY.built_in].index)
+    assert REFERENCES.keys() == REGISTRY.built_in.keys()
+    assert all(reference for reference, _ in REFERENCES.values())
