@@ -124,6 +124,10 @@ CODES: dict[str, tuple[str, str]] = {
         "a grader stands where a generator belongs, or the other way round",
         "set `type` in its front matter, or list it in the other place",
     ),
+    "proof": (
+        "`validate --prove`: an expected output fails a check, or a wrong answer passes all",
+        "mend the expected output, or make the check stricter",
+    ),
     "python": ("a `python` check does not name a function", "write `file.py:function`"),
     "ragged-row": ("a CSV row has more or fewer cells than the header", "quote cells with commas"),
     "range": ("a number is out of its range", "the range is in the message"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, StyledText, Terminal, as_json
 from edison_ci.config.load import Project, find_root
+from edison_ci.config.proof import Proof, prove_checks
 from edison_ci.config.validation import Inspection, inspect
-from edison_ci.errors import ExitCode, Problem, Severity, UsageError
+from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
 from edison_ci.numeric import counted
 
 _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
@@ -21,27 +23,38 @@ _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
 @click.command(cls=EdisonCommand)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--prove", is_flag=True, help="Also try the checks on the expected outputs.")
 @click.pass_obj
-def validate(state: CliState, paths: tuple[Path, ...], strict: bool) -> None:
+def validate(state: CliState, paths: tuple[Path, ...], strict: bool, prove: bool) -> None:
     """Check every file of the project.
 
     Checks everything that needs no call: syntax, keys, ranges, references between files, templates,
     datasets, models, prices and trust. With PATHS it reports only problems that concern those
     files, which may be in several projects.
 
+    --prove tests the tests, without a model: the expected output of each case must pass every check
+    that refers to it, and an empty answer and the expected output of another case must fail one.
+
     Examples:
       edison validate
       edison validate prompts/support-reply.md
+      edison validate --prove
       edison validate --json
     """
     terminal = Terminal(state)
     reports = [_inspect(root, names) for root, names in _projects(state, paths).items()]
+    proofs: list[Proof] = []
+    if prove:
+        reports = [_proved(report, proofs) for report in reports]
     problems = _all_problems(reports, state)
     failed = [p for p in problems if strict or p.severity is Severity.ERROR]
     if terminal.json:
-        terminal.document({"ok": not failed, "problems": [as_json(p) for p in problems]})
+        proved = {"proofs": [_proof_json(proof) for proof in proofs]} if prove else {}
+        problems_json = [as_json(p) for p in problems]
+        terminal.document({"ok": not failed, "problems": problems_json, **proved})
     else:
         terminal.problems(problems)
+        _proof_lines(terminal, proofs)
         _summary(terminal, reports, problems)
     terminal.annotate(problems)
     if failed:
@@ -69,6 +82,40 @@ def _projects(state: CliState, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
 def _inspect(root: Path, names: set[str]) -> Inspection:
     found = inspect(root)
     return dataclasses.replace(found, problems=_selected(found.problems, found.project, names))
+
+
+def _proved(report: Inspection, proofs: list[Proof]) -> Inspection:
+    """Return a report with what its data show of the checks; wrong files are mended first."""
+    if report.project is None or any(p.severity is Severity.ERROR for p in report.problems):
+        return report
+    found = [prove_checks(report.project, each) for each in report.project.experiments.values()]
+    proofs += found
+    findings = [problem for proof in found for problem in proof.findings]
+    return dataclasses.replace(
+        report, problems=list(sorted_problems([*report.problems, *findings]))
+    )
+
+
+def _proof_lines(terminal: Terminal, proofs: list[Proof]) -> None:
+    for proof in proofs:
+        if proof.checks:
+            tried = f"{counted(len(proof.checks), 'check')} on {counted(proof.cases, 'case')}"
+            terminal.note(f"{proof.experiment}: tried {tried}")
+        if proof.not_tried:
+            terminal.note(
+                f"{proof.experiment}: not tried, for they run code, ask a model or lack a library: "
+                f"{', '.join(proof.not_tried)}"
+            )
+
+
+def _proof_json(proof: Proof) -> dict[str, Any]:
+    return {
+        "experiment": proof.experiment,
+        "cases": proof.cases,
+        "checks": [*proof.checks],
+        "not_tried": [*proof.not_tried],
+        "findings": [as_json(problem) for problem in proof.findings],
+    }
 
 
 def _selected(problems: list[Problem], project: Project | None, names: set[str]) -> list[Problem]:
