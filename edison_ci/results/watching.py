@@ -261,12 +261,14 @@ left join cell k on k.request_hash = t.request_hash and k.run_id =
    and n.created_at < r.created_at order by n.created_at desc limit 1)
 where t.run_id = ?1 and r.status = 'FAILED' and t.phase = 'generate'
   and t.error glob '[A-Z][A-Z]*'
+  and t.model in (select m.key from json_each(r.models, '$.answers') m)
   and t.request_hash not in (select request_hash from cell where run_id = ?1)
 group by t.request_hash
 """
 """Calls of a run that was given up before their cells were done: nothing could be reached.
 
 The error of one that was not sent, or whose process died, does not begin with a kind of error.
+Calls to fallback models are left out: the experiment is not about them.
 Their cases and clusters are those of the complete run before, where it made the same calls.
 """
 

@@ -183,7 +183,9 @@ def test_a_run_that_only_its_fallback_answers_is_not_measured(outage: Outage) ->
     assert outage.asked("backup-1") == len(NAMES), "every cell, after the model was given up"
     assert outage.rows("select distinct model, status from fallback_answer") == [("backup", "ok")]
     assert outage.rows("select count(*) from cell where status = 'error'") == [(len(NAMES),)]
-    assert outage.rows("select condition from alert") == [("error_rate",)]
+    ((condition, sentence),) = outage.rows("select condition, sentence from alert")
+    assert condition == "error_rate"
+    assert sentence.startswith("8 of 8 calls failed in the newest run, 100%"), "not of the spare"
 
 
 def closed_port() -> str:

@@ -52,6 +52,7 @@ class History:
                 trigger="regrade" if regrade else "schedule", status=status, plan_hash="p",
                 snapshot=json.dumps({"command line": kept}), cells_planned=len(scores),
                 complete=int(status == "COMPLETED"), created_at=now, finished_at=now,
+                models=json.dumps({"answers": {"small": False}}),
             )  # fmt: skip
             for case in {**scores, **(errors or {})}:
                 error = (errors or {}).get(case)
