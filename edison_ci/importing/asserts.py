@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import re
@@ -10,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.patterns import analyse_pattern
 from edison_ci.config.user_schemas import schema_faults
 from edison_ci.documents.marks import Fault
 from edison_ci.importing.drafts import (
@@ -18,9 +16,17 @@ from edison_ci.importing.drafts import (
     ConversionResult,
     GradeComponent,
     GraderText,
-    file_name,
+    model_name,
+)
+from edison_ci.importing.expressions import (
+    CONDITIONS,
+    HOLE_KEY,
+    Part,
+    shift_holes,
+    transformed_text,
 )
 from edison_ci.importing.fidelity import Status
+from edison_ci.importing.patterns import javascript_pattern
 from edison_ci.importing.prompts import (
     HOLE,
     KINDS,
@@ -84,12 +90,17 @@ def _text(given: AssertionNode) -> ConversionResult:
         if given.kind != "equals":
             raise ConversionError("its value is not a string")
         wanted = Argument(json.dumps(value, ensure_ascii=False))
-        return check_component("json_path", {"path": "$", "value": hole()}, wanted)
+        return check_component("json_path", {"path": "$", "value": hole(), "exact": True}, wanted)
     wanted, note = text_argument(value), ""
+    options: dict[str, Json] = {"value": hole()}
+    if given.kind in ("equals", "starts-with"):
+        options["exact"] = True
     if given.kind == "regex" and wanted.template is None:
-        pattern, note = python_pattern(str(wanted.value))
+        pattern, note = javascript_pattern(str(wanted.value))
         wanted = Argument(pattern)
-    result = check_component(_NAMES[given.kind], {"value": hole()}, wanted)
+    elif given.kind == "regex":
+        note = "the pattern may mean something else in Python than in JavaScript"
+    result = check_component(_NAMES[given.kind], options, wanted)
     return approximate(result, note) if note else result
 
 
@@ -100,24 +111,39 @@ def _list(given: AssertionNode) -> ConversionResult:
     return check_component(_NAMES[given.kind], options, list_argument(given.value(), given.kind))
 
 
+_WHOLE_NOTES = {
+    "is-html": "read by other rules",
+    "is-refusal": "found by other words",
+    "is-sql": "parsed as SQLite does it, not as MySQL",
+    "is-xml": "",
+}
+
+
 def _whole(given: AssertionNode) -> ConversionResult:
-    result = check_component(_NAMES[given.kind], {})
-    if not given.has("value"):
-        return result
-    return approximate(result, "its value (required elements, tables, dialect) is not checked")
+    options: dict[str, Json] = {} if given.kind == "is-refusal" else {"exact": True}
+    result = check_component(_NAMES[given.kind], options)
+    note = _WHOLE_NOTES[given.kind]
+    if given.has("value"):
+        note = "its value (required elements, tables, dialect) is not checked"
+    return approximate(result, note) if note else result
 
 
-def _is_json(given: AssertionNode) -> ConversionResult:
+_DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+"""The draft by which promptfoo reads a schema that names none."""
+
+
+def _is_json(given: AssertionNode, option: str = "exact") -> ConversionResult:
     if not given.has("value"):
-        return check_component("is_json", {})
+        return check_component("is_json", {option: True})
     schema = given.value()
     if isinstance(schema, str):  # a schema may be written as a text of JSON
         schema = _parse_json(schema)
     if not isinstance(schema, dict):
         raise ConversionError("its schema is not a map")
+    schema = {"$schema": _DRAFT_7, **schema}
     for fault in schema_faults(schema, "the schema"):
         raise ConversionError(fault.message)
-    return check_component("json_schema", {"value": schema})
+    return check_component("json_schema", {"value": schema, option: True})
 
 
 def _parse_json(text: str) -> Json:
@@ -129,11 +155,8 @@ def _parse_json(text: str) -> Json:
 
 
 def _contains_json(given: AssertionNode) -> ConversionResult:
-    if given.has("value"):
-        note = "json_schema requires the whole answer, or one code fence, to be JSON"
-        return approximate(_is_json(given), note)
-    result = check_component("regex", {"value": r"\{[\s\S]*\}|\[[\s\S]*\]"})
-    return approximate(result, "it matches brackets, not only valid JSON")
+    note = "promptfoo also takes what is nearly JSON, such as keys without quotes"
+    return approximate(_is_json(given, "anywhere"), note)
 
 
 def _contains_markup(_: AssertionNode) -> ConversionResult:
@@ -186,13 +209,36 @@ def _measure(given: AssertionNode) -> ConversionResult:
 
 
 def _levenshtein(given: AssertionNode) -> ConversionResult:
-    """Return a distance in edits as a share of the characters of the reference."""
-    wanted, most = text_argument(given.value()), given.number()
-    most = 5.0 if most is None else most
-    length = max(len(str(wanted.value)), 1)
-    share = max(0.0, round(1 - most / length, 2)) if wanted.template is None else 0.8
-    result = with_threshold(check_component("levenshtein", {"value": hole()}, wanted), share)
-    return approximate(result, f"at most {most:g} edits became a similarity of at least {share:g}")
+    most = given.number()
+    edits = 5 if most is None else math.floor(most)
+    if edits < 0:
+        raise ConversionError("no answer has fewer than 0 edits")
+    options: dict[str, Json] = {"value": hole(), "max_edits": edits, "exact": True}
+    return check_component("levenshtein", options, text_argument(given.value()))
+
+
+def _code(given: AssertionNode) -> ConversionResult:
+    """Return the checks of a simple expression; raises ConversionError for other code."""
+    child = given.node.get("value")
+    code = child.value if child is not None else None
+    if not isinstance(code, str) or code.startswith("file://"):
+        raise ConversionError(CODE_NOTE)
+    condition = CONDITIONS[given.kind](code)
+    if isinstance(condition, bool):
+        always: dict[str, Json] = {"chars": {"min": 0}}
+        entry = always if condition else {"not": {"value": always}}
+        said = "true" if condition else "false"
+        return approximate(_as_result(Part(entry)), f"it is {said} of every answer of text")
+    if given.negated and given.kind == "javascript" and "&&" in code:
+        raise ConversionError("what it returns for an empty answer is not known")
+    return _as_result(condition)
+
+
+def _as_result(part: Part) -> ConversionResult:
+    (name,) = part.entry
+    component = GradeComponent("check", "", part.entry, part.arguments)
+    result = ConversionResult(component, Status.MAPPED, "", f"@experiments checks {name}")
+    return approximate(result, "; ".join(sorted(part.notes))) if part.notes else result
 
 
 def _tools_f1(given: AssertionNode) -> ConversionResult:
@@ -226,6 +272,8 @@ CHECKS: dict[str, Callable[[AssertionNode], ConversionResult]] = {
         _measure,
     ),
     "levenshtein": _levenshtein,
+    "javascript": _code,
+    "python": _code,
     "tool-call-f1": _tools_f1,
     **dict.fromkeys(
         (
@@ -256,10 +304,19 @@ UNSUPPORTED_TYPES = {
 
 
 _KNOWN = frozenset(
-    {"type", "value", "threshold", "weight", "metric", "provider", "rubricPrompt", "config"}
+    {
+        "type",
+        "value",
+        "threshold",
+        "weight",
+        "metric",
+        "provider",
+        "rubricPrompt",
+        "config",
+        "transform",
+    }
 )
-_CODE = frozenset({"javascript", "python", "ruby"})
-_TRANSFORMS = frozenset({"transform", "contextTransform"})
+_REMARKS = frozenset({"reason", "description"})
 _OUTPUT = re.compile(r"\{\{-?\s*(?:output|completion)\s*-?\}\}")
 _RUBRIC = re.compile(r"\{\{-?\s*(?:rubric|criteria|ideal)\s*(?:\|[^}]*)?-?\}\}")
 _LONGEST = 10_000
@@ -274,6 +331,22 @@ class Scope(NamedTuple):
     provider: Node | None = None
     """The grading model, from the options."""
     rubric_prompt: Node | None = None
+    transform: Node | None = None
+    """How the answer is changed before its assertions see it."""
+
+
+def _transformed(given: AssertionNode, code: str) -> ConversionResult:
+    """Return an assertion on a changed answer; raises ConversionError."""
+    how = {"equals": "equals", "contains": "contains", "starts-with": "starts_with"}.get(given.kind)
+    if how is None:
+        raise ConversionError(f"its transform has no counterpart here: {CODE_NOTE}")
+    value = given.value()
+    if isinstance(value, dict | list):
+        raise ConversionError("its value is not a string")
+    condition = transformed_text(code, how, as_text(value))
+    if isinstance(condition, bool):
+        raise ConversionError("it is the same for every answer")
+    return _as_result(condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,9 +383,11 @@ class AssertionReader:
 
     def _one(self, given: AssertionNode, scope: Scope) -> ConversionResult:
         for child in given.node.children():
-            if child.name in _TRANSFORMS:
+            if child.name == "contextTransform":
                 return ConversionResult(None, Status.UNSUPPORTED, f"{child.name}: {CODE_NOTE}")
-            if child.name not in _KNOWN:
+            if child.name in _REMARKS:
+                self._fidelity.add_mapped(child, "", "a remark, without effect")
+            elif child.name not in _KNOWN:
                 self._fidelity.add_unsupported(child, "unknown option of an assertion")
         try:
             return with_settings(self._of_kind(given, scope), given)
@@ -325,11 +400,17 @@ class AssertionReader:
 
     def _of_kind(self, given: AssertionNode, scope: Scope) -> ConversionResult:
         kind = given.kind
-        if kind in _CODE:
+        if kind == "ruby":
             return ConversionResult(None, Status.UNSUPPORTED, CODE_NOTE)
+        if (code := given.transform(scope)) is not None:
+            return _transformed(given, code)
         if kind in CHECKS:
             if (provider := given.node.get("provider")) is not None:
-                self._fidelity.add_unsupported(provider, "this check uses no model")
+                if kind.startswith("similar"):
+                    note = "compared with local embeddings; `by` names a model of models.yaml"
+                    self._fidelity.add_approximated(provider, "", note)
+                else:
+                    self._fidelity.add_mapped(provider, "", "without effect: it uses no model")
             if (config := given.node.get("config")) is not None:
                 self._fidelity.add_unsupported(config, "this check has no such options")
             return CHECKS[kind](given)
@@ -415,6 +496,8 @@ class AssertionReader:
         node = given.node.get("provider") or scope.provider
         if node is None:
             return None
+        if (embedding := node.get("embedding")) is not None:
+            self._fidelity.add_approximated(embedding, "", "`similar` uses local embeddings")
         inner = node.get("text")
         if inner is not None and isinstance(node.value, dict) and "id" not in node.value:
             self._fidelity.mark_visited(node)
@@ -450,25 +533,19 @@ class AssertionReader:
             self._fidelity.add_unsupported(kind, refusal.note)
             return components
         settings.pop("threshold", None)
-        entry, exact = combine_checks(checks, threshold)
-        note = "its score is that of the worst or best member, not their mean"
-        if not exact:
-            note = f"a threshold of {threshold:g} is not supported here; every member must pass"
+        whole = mean_of(checks, threshold, settings)
         if others:
-            note += "; members graded by a model are separate components"
-        self._fidelity.add_approximated(kind, f"@experiments checks {next(iter(entry))}", note)
-        arguments = tuple(wanted for component in checks for wanted in component.arguments)
-        ordered = tuple(sorted(settings.items()))
-        key = component_key(["set", entry, ordered])
-        return [GradeComponent("check", key, entry, arguments, settings=ordered), *others]
+            note = "members graded by a model are separate components"
+            self._fidelity.add_approximated(kind, "@experiments checks mean_of", note)
+        else:
+            self._fidelity.add_mapped(kind, "@experiments checks mean_of")
+        return [replace(whole, node=node), *others]
 
 
-HOLE_KEY = "<hole>"
 REFERENCES = frozenset(
     ["equals", "contains", "icontains", "starts_with", "similar", "levenshtein", "rouge_n", "bleu"]
 )
 """Checks whose argument can be the expected output of a case."""
-_LONGEST_SET = 6
 _GRADED = frozenset(["similar", "levenshtein", "rouge_n", "bleu", "tool_call_f1"])
 
 
@@ -490,6 +567,11 @@ class AssertionNode:
         """Whether its type starts with not-."""
         assert isinstance(self.node.value, dict)
         return str(self.node.value["type"]).startswith("not-")
+
+    def transform(self, scope: Scope) -> str | None:
+        """Return the code that changes the answer before; None if there is none."""
+        node = self.node.get("transform") or scope.transform
+        return str(node.value) if node is not None else None
 
     def has(self, name: str) -> bool:
         """Whether it has this key."""
@@ -587,19 +669,6 @@ def _comma_separated(text: str) -> list[str]:
     return [(quoted or plain).strip().replace('""', '"') for quoted, plain in pieces]
 
 
-def python_pattern(pattern: str) -> tuple[str, str]:
-    """Return a JavaScript pattern as Python's, and a note if its meaning may differ."""
-    converted = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern).replace(r"\/", "/")
-    converted = re.sub(r"\\k<(\w+)>", r"(?P=\1)", converted)
-    try:
-        analyse_pattern(converted)
-    except Exception as error:
-        raise ConversionError(f"the pattern is not valid in Python: {error}") from None
-    odd = re.search(r"\\[pPu]\{|\[\^?\]|\$(?!$|\))", converted)
-    note = "the pattern may mean something else in Python than in JavaScript" if odd else ""
-    return converted, note
-
-
 # --- settings -------------------------------------------------------------------------------------
 
 
@@ -608,7 +677,7 @@ def read_settings(given: AssertionNode) -> dict[str, Json]:
     settings: dict[str, Json] = {}
     metric = given.node.get("metric")
     if metric is not None and isinstance(metric.value, str) and "{{" not in metric.value:
-        settings["name"] = file_name(metric.value, "metric")
+        settings["name"] = model_name(metric.value)
     weight, threshold = given.number("weight"), given.number("threshold")
     if weight is not None:
         settings["weight"] = min(max(weight, 0.0), 100.0)
@@ -623,8 +692,9 @@ def with_settings(result: ConversionResult, given: AssertionNode) -> ConversionR
         return result
     component, settings = result.component, read_settings(given)
     own = dict(component.settings)
-    if given.kind in ("latency", "cost", "levenshtein"):
-        settings.pop("threshold", None)  # the limit itself, not a score
+    scored = {next(iter(component.check))} & _GRADED if component.check is not None else True
+    if not scored or given.kind == "levenshtein":
+        settings.pop("threshold", None)  # a limit, or without effect
     settings = {**own, **settings}
     entry = component.check
     if entry is not None and given.negated:
@@ -645,39 +715,22 @@ def with_settings(result: ConversionResult, given: AssertionNode) -> ConversionR
 # --- sets -----------------------------------------------------------------------------------------
 
 
-def combine_checks(
-    components: list[GradeComponent], threshold: float | None
-) -> tuple[dict[str, Json], bool]:
-    """Return one check for a set of checks, and whether it requires exactly `threshold`."""
-    entries: list[dict[str, Json]] = []
-    start = 0
+def mean_of(
+    components: list[GradeComponent], threshold: float | None, settings: dict[str, Json]
+) -> GradeComponent:
+    """Return one check for several: all must pass, or their weighted mean reach a threshold."""
+    entries: list[Json] = []
+    arguments: list[Argument] = []
     for component in components:
         assert component.check is not None
-        entries.append(_shift_holes(component.check, start))
-        start += len(component.arguments)
-    needed = len(entries) if threshold is None else max(1, _needed(threshold, len(entries)))
-    weights = {dict(component.settings).get("weight", 1) for component in components}
-    exact = threshold is None or (len(entries) <= _LONGEST_SET and len(weights) == 1)
-    if len(entries) == 1:
-        return entries[0], exact
-    if not exact or needed >= len(entries):
-        return {"all_of": {"value": list(entries)}}, exact
-    if needed == 1:
-        return {"any_of": {"value": list(entries)}}, exact
-    groups: list[Json] = [
-        {"all_of": {"value": list(group)}} for group in itertools.combinations(entries, needed)
-    ]
-    return {"any_of": {"value": groups}}, exact
-
-
-def _needed(threshold: float, members: int) -> int:
-    return next(n for n in range(members + 1) if n == members or n / members >= threshold - 1e-9)
-
-
-def _shift_holes(value: Any, start: int) -> Any:
-    """Return an entry whose placeholders are numbered from `start`."""
-    if isinstance(value, dict):
-        if HOLE_KEY in value:
-            return {HOLE_KEY: value[HOLE_KEY] + start}
-        return {key: _shift_holes(item, start) for key, item in value.items()}
-    return [_shift_holes(item, start) for item in value] if isinstance(value, list) else value
+        ((name, options),) = shift_holes(component.check, len(arguments)).items()
+        inner = {key: value for key, value in component.settings if key != "name"}
+        entries.append({name: {**options, **inner}})
+        arguments += component.arguments
+    given: dict[str, Json] = {"value": entries}
+    if threshold is not None:
+        given["threshold"] = min(max(threshold, 0.0), 1.0)
+    entry: dict[str, Json] = {"mean_of": given}
+    ordered = tuple(sorted(settings.items()))
+    key = component_key(["set", entry, ordered])
+    return GradeComponent("check", key, entry, tuple(arguments), settings=ordered)

@@ -145,7 +145,8 @@ class CaseDraft:
     """Names of the models that answer it."""
     prompts: tuple[str, ...] | None = None
     """Ids of the prompts to run it with; all if None."""
-    threshold: float | None = None
+    dropped: bool = False
+    """Whether it had assertions, and none of them is left."""
     expected: Json = None
     number: int = 1
     """Number of the test that it comes from."""

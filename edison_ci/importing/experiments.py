@@ -8,14 +8,14 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.importing.asserts import HOLE_KEY
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
+from edison_ci.importing.expressions import HOLE_KEY
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.prompts import HOLE
 from edison_ci.importing.templates import convert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.documents.marks import Json
     from edison_ci.importing.drafts import (
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_GRADERS, MOST_CHECKS, MOST_ROWS, MOST_BYTES = 10, 100, 1_000, 10_000_000
 _MAX_ID = 60
+_GROUPS = frozenset({"not", "any_of", "all_of", "mean_of"})
+"""Checks that are made of others."""
 
 Slot = tuple[str, int]
 """Key of a component, and how many of this key precede it in the case."""
@@ -46,6 +48,8 @@ class ImportSettings:
     repeats: int = 1
     datasets: str = "datasets"
     prompts: str = "prompts"
+    all_must_pass: bool = False
+    """Whether a single failure fails a run."""
 
 
 @dataclass(slots=True)
@@ -258,8 +262,9 @@ class Builder:
             file["dataset"] = path
         if self.frame.repeats > 1:
             file["repeats"] = self.frame.repeats
-        if not checks and not graders and "pairwise" not in other:
-            checks = [{"chars": {"min": 1, "name": "not-empty"}}]
+        graded_at_all = bool(checks or graders)
+        if not graded_at_all and "pairwise" not in other:
+            checks = [self._nothing(group, result)]
         if checks and not graders and all(_weight(check) == 0 for check in checks):
             checks = [
                 _without_weight(check) for check in checks
@@ -273,11 +278,22 @@ class Builder:
             file["judges"] = judges
         if "screen" in other:
             file["safety"] = {"moderation": {"by": self.frame.judge, "action": "block"}}
-        levels = {draft.threshold for draft in group.drafts}
-        level = levels.pop() if len(levels) == 1 else None
-        if level is not None and (checks or graders):
-            file["gates"] = [{"metric": "composite", "at_least": min(max(level, 0.0), 1.0)}]
+        if self.frame.all_must_pass and graded_at_all:
+            file["gates"] = [{"metric": "pass_rate", "at_least": "100%"}]
         return file
+
+    def _nothing(self, group: CaseGroup, result: ExperimentDraft) -> dict[str, Json]:
+        """Return the check of cases without assertions, or without any that is left.
+
+        The first have an answer or not. The others must not pass: their check is skipped, because
+        the text that it wants is empty.
+        """
+        if not any(draft.dropped for draft in group.drafts):
+            return {"chars": {"min": 1, "name": "not-empty"}}
+        name = self._names.free("ungraded", separator="_")
+        for row in result.rows:
+            _inputs(row)[name] = ""
+        return {"contains": {"value": f"{{{{ {name} }}}}", "name": "ungraded"}}
 
 
 def _limits(rows: list[dict[str, Json]]) -> dict[str, Json]:
@@ -365,7 +381,7 @@ def compact_check(entry: Any, *, weight: bool = False, outer: bool = True) -> An
     if weight and outer:
         options.setdefault("weight", 1)
     inner: Any = options.get("value")
-    if name in ("not", "any_of", "all_of"):
+    if name in _GROUPS:
         listed = isinstance(inner, list)
         options["value"] = (
             [compact_check(each, outer=False) for each in inner]
@@ -425,7 +441,31 @@ def group_cases(
 
 
 def _signature(draft: CaseDraft) -> tuple[str, ...]:
-    return tuple(component.key for component in draft.components if not component.arguments)
+    return tuple(component.key for component in draft.components if not _is_by_case(component))
+
+
+def _is_by_case(component: GradeComponent) -> bool:
+    """Whether a case without its arguments skips it: each of its checks has one."""
+    if component.check is None:
+        return bool(component.arguments)
+    return all(map(_has_hole, _leaves(component.check)))
+
+
+def _leaves(entry: Any) -> Iterator[Any]:
+    """Yield the checks in a check that are not made of others."""
+    ((name, options),) = entry.items()
+    if name not in _GROUPS:
+        yield entry
+        return
+    inner = options["value"]
+    for each in inner if isinstance(inner, list) else [inner]:
+        yield from _leaves(each)
+
+
+def _has_hole(value: Any) -> bool:
+    if isinstance(value, dict):
+        return HOLE_KEY in value or any(map(_has_hole, value.values()))
+    return isinstance(value, list) and any(map(_has_hole, value))
 
 
 def _common_signatures(drafts: Sequence[CaseDraft]) -> set[tuple[str, ...]]:
@@ -435,7 +475,7 @@ def _common_signatures(drafts: Sequence[CaseDraft]) -> set[tuple[str, ...]]:
 
 
 def _reject_component(component: GradeComponent, fidelity: Fidelity) -> bool:
-    if component.arguments:
+    if _is_by_case(component):
         return False
     if component.node is not None:
         note = f"there are more than {MOST_GROUPS} combinations of assertions without a value"

@@ -21,7 +21,7 @@ from edison_ci.config.trust import TrustFile
 from edison_ci.config.validation import DataCheck
 from edison_ci.documents.files import WorkingTree, inside
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.importing.drafts import file_name
+from edison_ci.importing.drafts import Message, file_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.resources import resource_folder
 
@@ -219,11 +219,14 @@ def schema_line(folder: str, kind: str) -> str:
 
 
 def apply_shared_options(prompts: Iterable[PromptDraft], models: Iterable[ModelDraft]) -> None:
-    """Add the schemas and tools of models to the headers of prompts."""
+    """Add the schemas and tools of models to the headers of prompts, and their instructions."""
     for model in models:
         for prompt in prompts:
             for name, value in model.shared.items():
-                prompt.header.setdefault(name, value)
+                if name != "system":
+                    prompt.header.setdefault(name, value)
+                elif prompt.messages[0].role != "system":
+                    prompt.messages.insert(0, Message("system", str(value)))
 
 
 _INDEX = re.compile(r"\[\d+\]")

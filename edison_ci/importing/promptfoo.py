@@ -24,6 +24,7 @@ from edison_ci.importing.providers import Providers
 from edison_ci.importing.source import CODE_NOTE, Source
 from edison_ci.importing.suite import PREFIX, SUFFIX, Suite
 from edison_ci.importing.templates import convert
+from edison_ci.numeric import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,16 +36,20 @@ if TYPE_CHECKING:
 
 _NOT_OURS = {
     "env": "values of variables are not copied; set them in the environment",
-    "outputPath": "results are in .edison/results.db; see `edison status` and `edison report`",
-    "sharing": "results are not shared; they stay on this machine",
     "extensions": CODE_NOTE,
     "nunjucksFilters": CODE_NOTE,
     "derivedMetrics": "derived metrics are not supported; query the database instead",
     "commandLineOptions": "use options of the command line or EDISON_ variables",
-    "redteam": "attacks are not generated; add them as cases of kind adversarial",
-    "tracing": "traces of agents are not supported",
+}
+_NO_MATTER = {
+    "outputPath": "results are in .edison/results.db; see `edison status` and `edison report`",
+    "sharing": "results are not shared; they stay on this machine",
+    "redteam": "no part of an evaluation; attacks are not generated: add them as cases of kind "
+    "adversarial",
+    "tracing": "traces are not recorded; only assertions on traces use them",
     "writeLatestResults": "all results are stored",
 }
+"""Keys that change no grade of an evaluation."""
 _UNKNOWN = "unknown key of promptfoo"
 
 
@@ -155,6 +160,10 @@ class _Conversion:
             node = self.root.get(key)
             if node is not None:
                 self.fidelity.add_unsupported(node, note)
+        for key, note in _NO_MATTER.items():
+            node = self.root.get(key)
+            if node is not None:
+                self.fidelity.add_approximated(node, "", note)
         return found
 
     def _evaluate_options(self) -> None:
@@ -247,7 +256,7 @@ class _Conversion:
             suite.add_default_case(self.root)
         for node in suite.for_graders:
             if not self.fidelity.is_reported(node):
-                self.fidelity.add_unsupported(node, "no supported assertion uses it")
+                self.fidelity.add_mapped(node, "", "no imported assertion uses it")
         if not suite.drafts:
             raise self._stop("none of its tests is supported")
         return suite.drafts
@@ -261,7 +270,13 @@ class _Conversion:
     ) -> tuple[list[ExperimentDraft], list[PromptDraft]]:
         paths = self.setting.paths
         frame = ImportSettings(
-            self.name, about, judge, self.options.repeats, paths.datasets, paths.prompts
+            self.name,
+            about,
+            judge,
+            self.options.repeats,
+            paths.datasets,
+            paths.prompts,
+            all_must_pass=True,
         )
         graders, names = Graders(self.name), Names()
         groups = group_cases(drafts, prompts, list(self.providers.models.values()), self.fidelity)
@@ -271,10 +286,14 @@ class _Conversion:
             experiments.append(builder.build(group, names.free(self.name)))
         if not experiments:
             raise self._stop("no test has both a prompt and a model")
-        if any(not draft.components for draft in drafts):
+        if any(not draft.components and not draft.dropped for draft in drafts):
             note = "a test without assertions checks only that there is an answer"
             where = self.root.where
             self.fidelity.add_at(Status.APPROXIMATED, where, "(no assertions)", note)
+        lost = sum(draft.dropped for draft in drafts)
+        if lost:
+            note = f"no assertion of {counted(lost, 'case')} is supported: they are not graded"
+            self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(not graded)", note)
         return experiments, list(graders.drafts.values())
 
     # --- the judge --------------------------------------------------------------------------------

@@ -115,10 +115,14 @@ class Prompts:
                 node, "a prompt must be a string, a file or a list of messages"
             )
             return
+        known = len(self.drafts)
         for other in (node.get("id"), node.get("file")):
             if other is not None and other.path != source.path:
                 self._fidelity.add_mapped(other, self.folder)
         self._one(source, source.value, name)
+        if (id := node.get("id")) is not None and id.path != source.path:
+            for draft in self.drafts[known:]:
+                draft.labels = (*draft.labels, str(id.value))
 
     def _one(self, node: Node, text: str, label: str) -> None:
         if text.startswith("exec:") or _SCRIPT.match(text):

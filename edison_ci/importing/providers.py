@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import Params, extra_taken, params_refused, takes
 from edison_ci.config.prices import load_prices
+from edison_ci.config.prompt import MAX_SYSTEM
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.user_schemas import schema_faults, tool_faults
 from edison_ci.config.vendors import VENDORS
@@ -20,7 +21,7 @@ from edison_ci.documents.marks import Fault
 from edison_ci.importing.drafts import ModelDraft, Names, model_name
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.source import CODE_NOTE
-from edison_ci.importing.templates import env_name
+from edison_ci.importing.templates import convert, env_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +161,10 @@ def _fields_of(name: str, model: str) -> tuple[dict[str, Json], str]:
         entry = {"provider": "openai_compatible", "model": model, "base_url_env": address}
         entry |= {"key_env": key} if key else {}
         return entry, f"the address is read from {address}"
+    if name == "meta":  # the name of its key is not its own, so no host is trusted with it
+        entry = {"provider": "openai_compatible", "model": model}
+        note = "key_env was left out: MODEL_API_KEY is sent only if .edison/trust.yaml allows it"
+        return {**entry, "base_url": "https://api.meta.ai/v1"}, note
     vendor = VENDORS.get(_NAMES.get(name, name))
     if vendor is None:
         raise UnusableProvider(f"unknown provider {name!r}; try openai_compatible or litellm")
@@ -317,7 +322,8 @@ def _is_address(text: str) -> bool:
 
 _PLACE = re.compile(
     r"\s*(?:\(?\s*(?:json|data)\s*(?:,\s*\w+\s*)*\)?\s*=>\s*)?(?:json|data|response)"
-    r"(?P<place>(?:\??\.\w+|(?:\?\.)?\[(?:\d+|'[^'.\]]+'|\"[^\".\]]+\")\])+)\s*;?\s*\Z"
+    r"(?P<place>(?:\??\.\w+|(?:\?\.)?\[(?:\d+|'[^'.\]]+'|\"[^\".\]]+\")\])+)"
+    r"(?P<otherwise>\s*\|\|[\w\s.?|'\"]+)?\s*;?\s*\Z"
 )
 """A place in a reply: json.choices[0].message.content."""
 _STEP = re.compile(r"\w[^.\[\]'\"?]*")
@@ -402,7 +408,10 @@ def _read_reply(node: Node | None, settings: dict[str, Json], fidelity: Fidelity
         return "set options.text: the place of the answer in the reply"
     assert node is not None
     settings["text"] = place
-    fidelity.add_mapped(node, "options.text")
+    if "||" in str(node.value):
+        fidelity.add_approximated(node, "options.text", "only the first place is read")
+    else:
+        fidelity.add_mapped(node, "options.text")
     return ""
 
 
@@ -458,6 +467,7 @@ _PARAMS = {
     "stop_sequences": "stop",
     "stopSequences": "stop",
 }
+_SYSTEM = frozenset({"instructions", "systemInstruction", "systemPrompt", "system"})
 _NESTED = frozenset({"generationConfig", "inferenceConfig", "passthrough", "options"})
 """Options that contain others."""
 _SECRET = re.compile(r"(?i)key|token|secret|password|credential|authorization")
@@ -630,8 +640,12 @@ class Providers:
                 self._option(inner, draft, target)
         elif name in ("tools", "functions"):
             self._shared(child, draft, "tools")
-        elif name == "response_format":
+        elif name in ("response_format", "output_format", "responseSchema"):
             self._shared(child, draft, "output")
+        elif name in _SYSTEM and (text := _system_of(value)):
+            draft.shared["system"] = text
+            note = "it belongs to the prompts, so it applies to all models"
+            self._fidelity.add_approximated(child, "prompts, system", note)
         elif name in ("apiVersion", "region", "location", "projectId", "deployment"):
             self._place(child, draft, target)
         elif not self._setting(child, draft, target):
@@ -646,10 +660,17 @@ class Providers:
         elif name in ("timeoutMs", "timeout") and type(value) is int and value >= 1:
             _map(draft.entry, "limits")["timeout_s"] = min(max(value / 1000, 1.0), 3_600.0)
             self._fidelity.add_mapped(child, f"{target} limits")
-        elif name == "omitDefaults":
+        elif name in ("omitDefaults", "isReasoningModel"):
             draft.omit_defaults = value is True
             self._fidelity.add_mapped(child, f"{target} params")
-        elif name in ("showThinking", "stream"):
+        elif name == "effort" and draft.entry["provider"] == "anthropic":
+            _map(_map(draft.entry, "params"), "extra")["output_config"] = {"effort": value}
+            self._fidelity.add_mapped(child, f"{target} params.extra.output_config")
+        elif name == "apiKeyRequired":
+            self._fidelity.add_mapped(child, "", "a key is sent only if key_env names one")
+        elif name == "inferenceModelType" and draft.entry["provider"] == "bedrock":
+            self._fidelity.add_mapped(child, "", "the name of the model says it")
+        elif name in ("showThinking", "stream", "include_reasoning"):
             if value is False:
                 self._fidelity.add_mapped(child, "", "always so here")
             else:
@@ -744,6 +765,18 @@ def _map(holder: dict[str, Json], key: str) -> dict[str, Json]:
     return inner
 
 
+def _system_of(value: Json) -> str:
+    """Return a system message that is a plain text, or Google's parts; empty if it is not."""
+    if isinstance(value, dict):
+        parts = value.get("parts")
+        listed = parts if isinstance(parts, list) else [parts]
+        texts = [part.get("text") for part in listed if isinstance(part, dict)]
+        value = "\n".join(map(str, texts)) if texts and all(texts) else None
+    if not isinstance(value, str) or value.startswith("file://") or len(value) > MAX_SYSTEM:
+        return ""
+    return "" if convert(value).text_is_template else value.strip()
+
+
 def _type_of(value: Json) -> Json:
     return value.get("type") if isinstance(value, dict) else None
 
@@ -753,7 +786,9 @@ def _schema_of(value: Json) -> Json:
     if not isinstance(value, dict):
         return None
     inner = value.get("json_schema", value)
-    return inner.get("schema") if isinstance(inner, dict) else None
+    if not isinstance(inner, dict):
+        return None
+    return inner.get("schema", inner if "properties" in inner else None)
 
 
 def _tools_of(value: Json) -> Json:

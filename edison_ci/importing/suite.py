@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Document, Fault, Mark
-from edison_ci.importing.asserts import CHECKS, UNSUPPORTED_TYPES, Scope
+from edison_ci.importing.asserts import CHECKS, UNSUPPORTED_TYPES, Scope, mean_of
 from edison_ci.importing.drafts import CaseDraft
 from edison_ci.importing.fidelity import Node
 from edison_ci.importing.prompts import KINDS
@@ -152,11 +152,13 @@ def parse_assertion(text: str) -> dict[str, Json]:
 PREFIX, SUFFIX = "prompt_prefix", "prompt_suffix"
 """Variables with the text that a test puts before and after the prompt."""
 
+_ONLY_SESSION = re.compile(
+    r"\s*(?:return\s+)?\{\s*\.\.\.vars,\s*sessionId:\s*context\.uuid\s*,?\s*\};?\s*"
+)
 _KEYS = frozenset(
     {"description", "vars", "assert", "options", "threshold", "metadata", "provider", "providers",
      "prompts", "config", "tests"}
 )  # fmt: skip
-_CODE_OPTIONS = frozenset({"transform", "transformVars", "postprocess"})
 _NO_MATTER = {
     "disableConversationMemory": "cases are always independent",
     "runSerially": "calls are independent; limits: {concurrency: 1} of a model runs them in turn",
@@ -173,6 +175,8 @@ class _Test:
     description: str = ""
     metadata: dict[str, Json] = field(default_factory=dict)
     threshold: float | None = None
+    threshold_node: Node | None = None
+    transform: Node | None = None
     provider: Node | None = None
     providers: Node | None = None
     prompts: Node | None = None
@@ -193,6 +197,8 @@ class _Test:
             description=self.description or other.description,
             metadata={**other.metadata, **self.metadata},
             threshold=other.threshold if self.threshold is None else self.threshold,
+            threshold_node=self.threshold_node or other.threshold_node,
+            transform=self.transform or other.transform,
             provider=self.provider or other.provider,
             providers=self.providers or other.providers,
             prompts=self.prompts or other.prompts,
@@ -344,8 +350,8 @@ class Suite:
         threshold = node.get("threshold")
         if threshold is not None and isinstance(threshold.value, int | float):
             test.threshold = float(threshold.value)
-            note = "it became a gate on the mean score; a case passes if all its checks pass"
-            self._fidelity.add_approximated(threshold, "@experiments gates composite", note)
+            test.threshold_node = threshold
+            self._fidelity.mark_visited(threshold)
         test.provider, test.providers = node.get("provider"), node.get("providers")
         test.prompts = node.get("prompts")
         if (options := node.get("options")) is not None:
@@ -359,9 +365,15 @@ class Suite:
         self._fidelity.mark_visited(node)
         for child in node.children():
             name, value = child.name, child.value
-            if name in _CODE_OPTIONS:
-                note = f"checks see the original answer: {CODE_NOTE}"
-                self._fidelity.add_unsupported(child, note)
+            if name == "transformVars" and _ONLY_SESSION.fullmatch(str(value)):
+                note = "no conversation goes on: each case is one of its own"
+                self._fidelity.add_approximated(child, "", note)
+            elif name == "transformVars":
+                self._fidelity.add_unsupported(child, f"variables stay as they are: {CODE_NOTE}")
+            elif name in ("transform", "postprocess"):
+                test.transform = child
+                note = "see the assertions of the test"
+                self._fidelity.add_approximated(child, "@experiments checks", note)
             elif name == "provider":
                 test.grader = child
                 self.for_graders.append(child)
@@ -395,12 +407,15 @@ class Suite:
         self._number += 1
         for values in combinations(whole.values, expand=whole.expand):
             if components is None:
-                scope = Scope(values.keys(), whole.grader, whole.rubric_prompt)
-                components = [
-                    component
-                    for node in whole.asserts
-                    for component in self.asserts.read(node, scope)
-                ]
+                scope = Scope(values.keys(), whole.grader, whole.rubric_prompt, whole.transform)
+                components = self._with_threshold(
+                    whole,
+                    [
+                        component
+                        for node in whole.asserts
+                        for component in self.asserts.read(node, scope)
+                    ],
+                )
             for name, text in ((PREFIX, whole.prefix), (SUFFIX, whole.suffix)):
                 if text:
                     values[name] = render_text(text, values)
@@ -414,10 +429,29 @@ class Suite:
                     components,
                     models,
                     prompts,
-                    whole.threshold,
+                    bool(whole.asserts) and not components,
                     number=self._number,
                 )
             )
+
+    def _with_threshold(
+        self, test: _Test, components: list[GradeComponent]
+    ) -> list[GradeComponent]:
+        """Return components of which the weighted mean must reach the threshold of the test."""
+        node = test.threshold_node
+        if test.threshold is None:
+            return components
+        if any(component.kind != "check" for component in components):
+            if node is not None:
+                note = "each check and grader must pass: a mean of both is not supported"
+                self._fidelity.add_approximated(node, "", note)
+            return components
+        if node is not None:
+            self._fidelity.add_mapped(node, "@experiments checks mean_of")
+        if not components:
+            return components
+        whole = mean_of(components, test.threshold, {})
+        return [replace(whole, node=components[0].node)]
 
     def _chosen_models(self, test: _Test) -> tuple[str, ...]:
         everything = tuple(model.name for model in self.models)

@@ -25,7 +25,7 @@ tests:
   - vars: {name: Ada}
     assert: [{type: contains, value: Ada}]
   - vars: {name: Bo}
-    assert: [{type: contains, value: Bo}, {type: javascript, value: "1"}]
+    assert: [{type: contains, value: Bo}, {type: javascript, value: "f(1)"}]
 """
 PROMPT = """\
 name: Wish
@@ -59,7 +59,7 @@ def test_a_configuration_becomes_a_project_that_runs(edison: Edison, source: Fol
     assert done.code == 0
     assert "mapped (7)" in done.out
     assert (
-        "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: javascript: code is not imported"
+        "  evals/promptfooconfig.yaml:8:43  tests[1].assert[1]: javascript: only simple expressions"
         in done.out
     )
     assert "wrote experiments/evals.yaml" in done.out
