@@ -16,8 +16,8 @@ START = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
 DAY_HOURS = 24
 FALLS = frozenset({"drop", "slow_fall"})
-PATIENCE_HOURS = 6
-"""An alert closes this long after its cause is over, at the latest: outages may lie between."""
+PATIENCE_HOURS = 1.6
+"""An alert closes this long after the first complete run without its cause, at the latest."""
 PER_HOUR = 10
 """Messages for one recipient, as promised."""
 _WARNS = 2
@@ -226,7 +226,7 @@ class Account:
     def _one_each(
         self, condition: str, alerts: list[Alert], groups: list[tuple[float, float]]
     ) -> None:
-        """Expect one alert for each cause, closed some hours after it at the latest."""
+        """Expect one alert for each cause, closed by a complete run after it."""
         said = f"{condition}: {len(groups)} causes {groups}, {len(alerts)} alerts {alerts}"
         if len(alerts) != len(groups):
             self.expect(False, said)
@@ -234,7 +234,14 @@ class Account:
         for alert, (first, last) in zip(alerts, groups, strict=True):
             closed = alert.closed if alert.closed is not None else float("inf")
             good = first - 0.5 <= alert.opened <= last + 0.5
-            self.expect(good and last <= closed + 0.1 <= last + PATIENCE_HOURS, said)
+            limit = self._next_done(last) + PATIENCE_HOURS
+            self.expect(good and last <= closed + 0.1 <= limit, said)
+
+    def _next_done(self, hour: float) -> float:
+        """Return when the first complete run after an hour ended."""
+        fires = self.seen.fires.values()
+        ends = (hour_of(fire.ended_at) for fire in fires if fire.ended_at and fire.state == "done")
+        return min((end for end in ends if end > hour), default=hour)
 
     def _falls(self, alerts: list[Alert]) -> None:
         worse = self.seen.spell("model worse")

@@ -60,6 +60,7 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
     Unless it is thorough, the pages of the results file are not read, and of experiments only those
     are looked at that had a run in the last hour: each run is followed by a check of its own.
     """
+    site = _at_one_time(site)
     project, _ = inspect_project(WorkingTree(site.root), root=site.root)
     with open_for_reading(site.results) as connection:
         found = [*_disk(site), *_stuck(site, connection)]
@@ -89,6 +90,16 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
     return _write(site, found, looked_for)
 
 
+def _at_one_time(site: Site) -> Site:
+    """Return the site with its clock stopped.
+
+    What is found is written as seen before the results were read: a run that ends meanwhile is
+    later, and may close it.
+    """
+    now = site.clock()
+    return replace(site, clock=lambda: now)
+
+
 def _ended_since(connection: sqlite3.Connection, name: str, since: str) -> bool:
     run = newest_run(connection, name)
     return run is not None and (run.finished_at or "") >= since
@@ -96,7 +107,7 @@ def _ended_since(connection: sqlite3.Connection, name: str, since: str) -> bool:
 
 def check_experiments(project: Project, names: Collection[str]) -> CheckResult:
     """Look for the conditions of some experiments, after a run of them has ended."""
-    site = Site(project.root, project.file)
+    site = _at_one_time(Site(project.root, project.file))
     with open_for_reading(site.results) as connection:
         known = project.experiments.keys() & set(names)
         names = {name for name in known if _has_news(connection, name)}

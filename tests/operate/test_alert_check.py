@@ -204,6 +204,25 @@ def test_an_alert_is_open_until_a_complete_run_does_not_show_it(
     assert past.alert.closed_why == "a complete run does not show it"
 
 
+def test_a_run_that_ends_during_a_check_closes_what_the_check_still_found(
+    watched: tuple[Site, History], clock: Clock
+) -> None:
+    site, history = watched
+    failing(history, 0.3)
+    clock.now = history.at
+
+    def slow() -> dt.datetime:
+        before = clock.now
+        clock.move(2 * DAY)
+        return before
+
+    check_alerts(replace(site, clock=slow))
+    assert conditions(site) == {"error_rate": "alert"}
+    failing(history, 0.0)  # a day after the check began, and before it wrote what it found
+    assert history.at < clock.now
+    assert check_alerts(site).closed == (1,)
+
+
 def test_a_run_that_failed_does_not_close_an_alert(
     watched: tuple[Site, History], clock: Clock
 ) -> None:
