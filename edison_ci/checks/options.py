@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 _FAMILIES = {
     "text": (
-        "equals contains contains_any contains_all icontains starts_with ends_with regex one_of"
+        "equals contains contains_any contains_all icontains starts_with ends_with regex one_of "
+        "count quotes"
     ),
     "limits": "words chars sentences tokens latency cost finish_reason",
     "structure": (
-        "is_json json_schema json_path is_xml is_html is_sql is_yaml number tool_call tool_call_f1"
+        "is_json json_schema json_path is_xml is_html is_sql is_yaml number tool_call tool_call_f1 "
+        "calls json_diff"
     ),
     "similarity": "levenshtein rouge_l rouge_n bleu chrf token_f1 similar overlap",
     "language": "refusal language readability",

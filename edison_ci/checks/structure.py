@@ -6,7 +6,7 @@ import json
 import re
 from decimal import Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NoReturn
 from xml.parsers import expat
 
 from pydantic import (
@@ -32,6 +32,7 @@ from edison_ci.checks.options import (
     ScalarText,
     SomeText,
     TemplateData,
+    TemplateText,
     TrimmedCheck,
     expected_output,
     one_variable,
@@ -805,14 +806,103 @@ class ToolCallF1(Check):
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 2 x matching calls / (expected calls + calls made)."""
-        if isinstance(self.value, Template):
-            name = str(self.value.single)
-            wanted = parse_expected_calls(self.value.value(answered.case.variables), name)
-        else:
-            wanted = [expected_call(answered, call.tool, call.arguments) for call in self.value]
+        wanted = _wanted_calls(self.value, answered)
         made = parse_calls(answered.completion.tool_calls)
         if not wanted and not made:
             return Grade(1.0, "no tool was wanted and none was called")
         common = count_matches(wanted, made)
         said = f"{common} of {len(wanted)} calls wanted were made, of {len(made)} in all"
         return Grade(2 * common / (len(wanted) + len(made)), said)
+
+
+class Calls(Check):
+    """The model called these tools, in this order."""
+
+    check: ClassVar[str] = "calls"
+    example: ClassVar[str] = "calls: [{tool: search}, {tool: book}]"
+    value: Annotated[
+        tuple[ExpectedCall, ...],
+        items(1, 100),
+        WrapValidator(_listed_or_variable),
+        Or(ONE_VARIABLE),
+    ] = Field(description="The calls, or one variable of the case that holds them.")
+    match: Literal["exact", "in_order", "any_order"] = Field(
+        "exact",
+        description="exact: these and no others; in_order: others may stand between; any_order: "
+        "all of them, in any order.",
+    )
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the calls that were made match those wanted."""
+        wanted = _wanted_calls(self.value, answered)
+        made = parse_calls(answered.completion.tool_calls)
+        if self.match == "exact":
+            good = len(wanted) == len(made) and all(map(Call.fits, wanted, made))
+        elif self.match == "in_order":
+            left = iter(made)
+            good = all(any(call.fits(one) for one in left) for call in wanted)
+        else:
+            good = count_matches(wanted, made) == len(wanted)
+        called = ", ".join(quote(call.tool, 40) for call in made[:_MOST_SHOWN]) or "nothing"
+        more = f" and {len(made) - _MOST_SHOWN} more" if len(made) > _MOST_SHOWN else ""
+        return Grade(float(good), f"called: {called}{more}")
+
+
+_MOST_SHOWN = 5
+
+
+def _wanted_calls(value: Any, answered: ParsedAnswer) -> list[Call]:
+    if isinstance(value, Template):
+        return parse_expected_calls(value.value(answered.case.variables), str(value.single))
+    return [expected_call(answered, call.tool, call.arguments) for call in value]
+
+
+class JsonDiff(Check):
+    """Share of the values that the answer, as JSON, has in common with the reference."""
+
+    check: ClassVar[str] = "json_diff"
+    graded: ClassVar[bool] = True
+    example: ClassVar[str] = "json_diff: {threshold: 0.9}"
+    value: TemplateText = expected_output("The reference, JSON; the expected output by default.")
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the mean over keys and positions of both, recursively; other values 1 or 0."""
+        try:
+            found = answered.json()
+        except Fault as fault:
+            return _no_data(fault)
+        wanted = self.value.value(answered.case.variables)
+        if isinstance(wanted, str):
+            try:
+                wanted = parse_json(wanted.strip())
+            except Fault as fault:
+                raise EvaluationError(f"the reference is not JSON: {fault.message}") from None
+        differing: list[str] = []
+        score = _likeness(wanted, found, "$", differing)
+        said = f"{differing[0]} differs" if differing else "both are equal"
+        return Grade(score, shorten(said))
+
+
+def _likeness(wanted: Json, found: Json, at: str, differing: list[str]) -> float:
+    """Return how much of two values is equal; paths that differ are added to the list."""
+    parts: list[float] = []
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in dict.fromkeys([*wanted, *found]):
+            path = f"{at}.{key}"
+            if key in wanted and key in found:
+                parts.append(_likeness(wanted[key], found[key], path, differing))
+            else:
+                differing.append(path)
+                parts.append(0.0)
+    elif isinstance(wanted, list) and isinstance(found, list):
+        for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
+            parts.append(_likeness(one, other, f"{at}[{index}]", differing))
+        if missing := abs(len(wanted) - len(found)):
+            differing.append(f"{at}[{len(parts)}]")
+            parts += [0.0] * missing
+    if parts:
+        return sum(parts) / len(parts)
+    same = json_equal(wanted, found)
+    if not same:
+        differing.append(at)
+    return float(same)

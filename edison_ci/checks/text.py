@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from pydantic import AfterValidator, Field
 
 from edison_ci.checks.evaluation import Grade, quote
+from edison_ci.checks.limits import Count as Times
+from edison_ci.checks.limits import Range
 from edison_ci.checks.options import (
     Check,
     SomeText,
@@ -213,3 +215,81 @@ class OneOf(Check):
         if folded[0] in folded[1:]:
             return Grade(1.0, f"the answer is {quote(found)}")
         return Grade(0.0, f"the answer is {quote(found)}, not one of {_listed(wanted)}")
+
+
+class Count(Range):
+    """The answer contains this text a number of times in this range."""
+
+    check: ClassVar[str] = "count"
+    example: ClassVar[str] = 'count: {value: "?", max: 1}'
+    value: SomeText = Field(description="The text.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
+    min: Times | None = Field(None, description="Fewest allowed.")
+    max: Times | None = Field(None, description="Most allowed.")
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the number of times, without overlap, is in the range."""
+        wanted = answered.render_required(self.value)
+        text, part = _fold([answered.text, wanted], ignore_case=self.ignore_case)
+        number = text.count(part)
+        times = "once" if number == 1 else f"{number:,} times"
+        return self._within(number, f"{quote(wanted)} is in the answer {times}")
+
+
+_QUOTATION = re.compile(
+    "\u201c([^\u201c\u201d]{1,2000})\u201d|\u201e([^\u201e\u201c]{1,2000})\u201c"
+    '|\u00ab([^\u00ab\u00bb]{1,2000})\u00bb|"([^"\n]{1,2000})"'
+)
+_OMISSION = re.compile(r"\s*\[?(?:\.\.\.|\u2026)\]?\s*")
+_FINAL_MARKS = ".,;:!?"
+
+
+class Quotes(Check):
+    """Every quotation in the answer is in this source, word for word."""
+
+    check: ClassVar[str] = "quotes"
+    example: ClassVar[str] = 'quotes: "{{ document }}"'
+    value: SomeText = Field(description="The source.")
+    words: Annotated[int, Field(ge=1, le=100)] = Field(
+        3, description="Fewest words of a quotation; shorter ones may be names or irony."
+    )
+    min: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        0, description="Fewest quotations that the answer must have."
+    )
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the share of quotations that are in the source; 1 if there is none to check."""
+        source = _plain(answered.render_required(self.value))
+        quoted = ["".join(found.groups("")) for found in _QUOTATION.finditer(answered.text)]
+        checked = [text for text in quoted if len(text.split()) >= self.words]
+        if len(checked) < self.min:
+            return Grade(
+                0.0, f"{len(checked)} quotations in the answer; at least {self.min} wanted"
+            )
+        if not checked:
+            return Grade(1.0, "the answer quotes nothing")
+        wrong = [text for text in checked if not _is_quoted(text, source)]
+        if wrong:
+            said = f"not in the source: {_listed(wrong)}"
+            return Grade(1 - len(wrong) / len(checked), said)
+        return Grade(1.0, f"{len(checked)} quotations are in the source")
+
+
+def _plain(text: str) -> str:
+    """Return a text with one kind of quotes and single spaces."""
+    for curly, straight in (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"')):
+        text = text.replace(curly, straight)
+    return " ".join(text.split())
+
+
+def _is_quoted(text: str, source: str) -> bool:
+    """Whether all parts between omissions are in the source, in this order."""
+    at = 0
+    for part in _OMISSION.split(_plain(text)):
+        # A mark at the end may belong to the sentence that quotes.
+        wanted = part.strip().rstrip(_FINAL_MARKS)
+        found = source.find(wanted, at)
+        if found < 0:
+            return False
+        at = found + len(wanted)
+    return True

@@ -31,7 +31,7 @@ from tests.timing import within
 CODE = {"python", "command"}
 EVERY = sorted(name for name in REGISTRY.names() if name not in CODE)
 SCHEMAS = {"schemas/reply.json": {"type": "object", "required": ["total"]}}
-EXPECTED = {"json_path": {"total": 3}, "number": 42}
+EXPECTED = {"json_path": {"total": 3}, "json_diff": [1, {"a": 2}], "number": 42}
 
 
 def example(name: str) -> Check:
@@ -43,7 +43,11 @@ def example(name: str) -> Check:
 def outcome(name: str, text: str) -> Grade | None:
     """Return the grade of a text by a check's example, or None if the check cannot say."""
     case = answered(
-        text, expected=EXPECTED.get(name, "forty-two"), must_include=["x"], schemas=SCHEMAS
+        text,
+        expected=EXPECTED.get(name, "forty-two"),
+        must_include=["x"],
+        document="x y z",
+        schemas=SCHEMAS,
     )
     try:
         return example(name).evaluate(case)

@@ -20,12 +20,13 @@ CONTRACT = [
     "command",
 ]  # fmt: skip
 """The list of SPEC.md, section 6, word by word."""
+ADDED = ["count", "quotes", "calls", "json_diff"]
 
 COMBINATORS = ["not", "any_of", "all_of", "mean_of"]
 
 GRADED = [
     "levenshtein", "rouge_l", "rouge_n", "bleu", "chrf", "token_f1", "similar", "overlap",
-    "tool_call_f1", "python", "command",
+    "tool_call_f1", "json_diff", "python", "command",
 ]  # fmt: skip
 """Checks whose score has values between 0 and 1, so that half of it passes."""
 
@@ -55,6 +56,9 @@ ARGUMENT: dict[str, Any] = {
     "finish_reason": "length",
     "tool_call": "search",
     "tool_call_f1": [{"tool": "search"}],
+    "calls": [{"tool": "search"}],
+    "json_diff": "[1]",
+    "quotes": "{{ document }}",
     "language": "de",
     "python": "checks/tone.py:check",
     "command": ["node", "checks/grade.js"],
@@ -65,6 +69,7 @@ ARGUMENT: dict[str, Any] = {
 """A main argument for each check that takes one."""
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "count": {"value": "a", "max": 3},
     "words": {"max": 3},
     "chars": {"min": 1, "max": 3},
     "sentences": {"min": 1},
@@ -82,7 +87,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 MAY_BE_EMPTY = [
     "equals", "contains", "icontains", "is_json", "is_xml", "is_html", "is_sql", "is_yaml",
     "number", "levenshtein", "rouge_l", "rouge_n", "bleu", "chrf", "token_f1", "similar",
-    "overlap", "finish_reason", "refusal",
+    "overlap", "finish_reason", "refusal", "json_diff",
 ]  # fmt: skip
 """Checks that mean something without any argument: usually the expected output."""
 
@@ -95,7 +100,7 @@ def kind(name: str) -> type[Check]:
 
 
 def test_the_checks_are_those_of_the_contract() -> None:
-    assert sorted([*CONTRACT, *COMBINATORS]) == EVERY
+    assert sorted([*CONTRACT, *ADDED, *COMBINATORS]) == EVERY
     assert len(CONTRACT) == 39
 
 

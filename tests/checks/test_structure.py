@@ -548,3 +548,64 @@ def test_a_long_text_has_a_format_or_not_at_once() -> None:
     with within(5):
         fitting = {name for name, fits in FORMATS.items() for text in long if fits(text)}
     assert fitting == {"json-pointer", "relative-json-pointer", "uri", "uri-reference"}
+
+
+# --- sequences of calls, differences of JSON ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "exact", "in_order", "any_order"),
+    [
+        ("search book", 1, 1, 1),
+        ("search pay book", 0, 1, 1),
+        ("book search", 0, 0, 1),
+        ("search", 0, 0, 0),
+        ("", 0, 0, 0),
+        ("search search book", 0, 1, 1),
+    ],
+)
+def test_calls(made: str, exact: int, in_order: int, any_order: int) -> None:
+    calls: Any = [{"name": name, "arguments": {}} for name in made.split()]
+    done = Completion("", tool_calls=calls)
+    for match, expected in (("exact", exact), ("in_order", in_order), ("any_order", any_order)):
+        line = f"calls: {{value: [{{tool: search}}, {{tool: book}}], match: {match}}}"
+        assert score(line, "", completion=done) == expected, match
+
+
+def test_calls_compare_arguments_and_take_a_variable() -> None:
+    calls: Any = [{"name": "a", "arguments": {"x": 1, "y": 2}}]
+    done = Completion("", tool_calls=calls)
+    assert score("calls: [{tool: a, arguments: {x: 1}}]", "", completion=done) == 1
+    wrong = graded("calls: [{tool: a, arguments: {x: 2}}]", "", completion=done)
+    assert (wrong.score, wrong.reason) == (0, "called: 'a'")
+    assert score("calls: '{{ wanted }}'", "", completion=done, wanted=["a"]) == 1
+    assert score("calls: '{{ wanted }}'", "", completion=done, wanted=["b"]) == 0
+    assert graded("calls: [{tool: a}]", "").reason == "called: nothing"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "expected"),
+    [
+        ({"a": 1, "b": 2}, '{"a": 1, "b": 2.0}', 1),
+        ({"a": 1, "b": 2}, '{"b": 2}', 1 / 2),
+        ({"a": 1}, '{"a": 1, "b": 2}', 1 / 2),
+        ({"a": {"x": 1, "y": 2}, "b": 3}, '{"a": {"x": 1, "y": 0}, "b": 3}', 3 / 4),
+        ([1, 2, 3], "[1, 2]", 2 / 3),
+        ([1, 2], "[2, 1]", 0),
+        ([], "[]", 1),
+        ({}, "[]", 0),
+        ({"a": None}, "{}", 0),
+        ("[1, 2]", "[1, 2]", 1),
+        (True, "1", 0),
+        ({"a": 1}, "no JSON", 0),
+    ],
+)
+def test_json_diff(wanted: Any, text: str, expected: float) -> None:
+    assert score("json_diff:", text, expected=wanted) == pytest.approx(expected)
+
+
+def test_json_diff_names_the_first_difference() -> None:
+    found = graded("json_diff:", '{"a": [1, 5]}', expected={"a": [1, 2]})
+    assert (found.score, found.reason) == (0.5, "$.a[1] differs")
+    with pytest.raises(EvaluationError, match="the reference is not JSON"):
+        graded("json_diff:", "{}", expected="words")

@@ -79,3 +79,50 @@ def test_the_argument_may_come_from_the_case() -> None:
 )
 def test_the_reason_says_what_to_look_at(line: str, text: str, reason: str) -> None:
     assert graded(line, text).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "expected"),
+    [
+        ("count: {value: ab, min: 2, max: 2}", "ab cab", 1),
+        ("count: {value: aa, max: 1}", "aaa", 1),
+        ("count: {value: AB, min: 1}", "ab", 0),
+        ("count: {value: AB, min: 1, ignore_case: true}", "ab", 1),
+        ("count: {value: x, min: 1}", "", 0),
+        ("count: {value: '{{ name }}', max: 1}", "Ada and Ada", 0),
+    ],
+)
+def test_count(line: str, text: str, expected: float) -> None:
+    assert score(line, text, name="Ada") == expected
+
+
+def test_count_says_how_often() -> None:
+    found = graded("count: {value: a, max: 1}", "banana")
+    assert found.reason == "'a' is in the answer 3 times; at most 1 allowed"
+
+
+SOURCE = "The parcel left Oslo on\nFriday. It\u2019s late, and nobody knows why."
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It says \u201cThe parcel left Oslo on Friday.\u201d", 1),
+        ('It says "It\'s late, and nobody knows," at least.', 1),
+        ("It says \u00abThe parcel left ... nobody knows why\u00bb", 1),
+        ("It says \u201enobody knows ... The parcel left Oslo\u201c", 0),
+        ("It says \u201cthe parcel left Rome on Friday\u201d", 0),
+        ('One "parcel left Oslo" and one "parcel left Rome"', 0.5),
+        ('The "so called" parcel', 1),
+        ("No quotation at all.", 1),
+    ],
+)
+def test_quotes(text: str, expected: float) -> None:
+    assert score("quotes: '{{ source }}'", text, source=SOURCE) == expected
+
+
+def test_quotes_may_be_required_and_may_be_short() -> None:
+    assert score("quotes: {value: '{{ source }}', min: 1}", "None.", source=SOURCE) == 0
+    assert score("quotes: {value: '{{ source }}', words: 1}", 'It is "early".', source=SOURCE) == 0
+    wrong = graded("quotes: '{{ source }}'", 'It "came back from Rome".', source=SOURCE)
+    assert wrong.reason == "not in the source: 'came back from Rome'"
