@@ -139,11 +139,13 @@ class StartsWith(TrimmedCheck):
     check: ClassVar[str] = "starts_with"
     example: ClassVar[str] = "starts_with: Dear"
     value: SomeText = Field(description="The text.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer starts with the text, ignoring white space before it."""
         wanted, text = answered.render_required(self.value), answered.text
-        if text.startswith(wanted) or (not self.exact and text.lstrip().startswith(wanted)):
+        start, given = _fold([wanted, text], ignore_case=self.ignore_case)
+        if given.startswith(start) or (not self.exact and given.lstrip().startswith(start)):
             return Grade(1.0, f"the answer starts with {quote(wanted)}")
         start = quote((text if self.exact else text.lstrip())[:_SHOWN], _SHOWN)
         return Grade(0.0, f"the answer starts with {start}, not with {quote(wanted)}")
@@ -155,11 +157,13 @@ class EndsWith(TrimmedCheck):
     check: ClassVar[str] = "ends_with"
     example: ClassVar[str] = "ends_with: Kind regards"
     value: SomeText = Field(description="The text.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer ends with the text, ignoring white space after it."""
         wanted, text = answered.render_required(self.value), answered.text
-        if text.endswith(wanted) or (not self.exact and text.rstrip().endswith(wanted)):
+        end, given = _fold([wanted, text], ignore_case=self.ignore_case)
+        if given.endswith(end) or (not self.exact and given.rstrip().endswith(end)):
             return Grade(1.0, f"the answer ends with {quote(wanted)}")
         end = quote((text if self.exact else text.rstrip())[-_SHOWN:], _SHOWN)
         return Grade(0.0, f"the answer ends with {end}, not with {quote(wanted)}")

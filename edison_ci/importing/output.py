@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.load import inspect_project
+from edison_ci.config.model_entry import OFFLINE
+from edison_ci.config.prices import load_prices
 from edison_ci.config.project import Paths, slug
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
 from edison_ci.config.prompt import read_prompt
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.validation import DataCheck
+from edison_ci.config.vendors import vendor_at
 from edison_ci.documents.files import WorkingTree, inside
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.importing.drafts import Message, file_name
@@ -430,11 +433,22 @@ def _project(imports: Sequence[ImportResult]) -> dict[str, Json]:
     judge = next((each.judge for each in imports if each.judge is not None), None)
     if judge is not None:
         defaults["judge"] = judge
-    defaults["budget_usd"] = 5
+    if all(_has_price(entry) for each in imports for entry in each.models.values()):
+        defaults["budget_usd"] = 5
     project: dict[str, Json] = {"version": 1, "project": slug(first.name) or "imported"}
     if first.description:
         project["description"] = first.description[:1_000]
     return {**project, "defaults": defaults}
+
+
+def _has_price(entry: Mapping[str, Json]) -> bool:
+    """Whether the price of a model is known, so that a budget can be kept."""
+    provider = str(entry["provider"])
+    if provider in OFFLINE or provider == "ollama" or "price" in entry:
+        return True
+    vendor = vendor_at(str(entry.get("base_url", ""))) if provider == "openai_compatible" else None
+    start = vendor.prices if vendor is not None and vendor.prices else provider
+    return f"{start}/{entry.get('model')}" in load_prices().models
 
 
 # --- checking -------------------------------------------------------------------------------------

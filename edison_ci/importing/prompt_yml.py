@@ -47,10 +47,11 @@ if TYPE_CHECKING:
 
 _STRINGS = {
     "equals": "equals",
-    "contains": "contains",
+    "contains": "icontains",
     "startsWith": "starts_with",
     "endsWith": "ends_with",
 }
+"""Checks of string evaluators: the first of these keys counts, and only `equals` minds case."""
 _BUILT_IN = frozenset({"similarity", "relevance", "groundedness", "coherence", "fluency"})
 _JUDGE = "openai/gpt-4o"
 _KEPT = frozenset({"expected", "output"})
@@ -139,7 +140,9 @@ class Evaluators:
     def _one(self, node: Node, name: str, prompt: PromptDraft) -> list[GradeComponent]:
         if node.name == "string":
             self._fidelity.mark_visited(node)
-            result = [(child, self._string(child, name)) for child in node.children()]
+            given = {child.name: child for child in node.children() if str(child.value)}
+            first = next((key for key in _STRINGS if key in given), "")
+            result = [(child, self._string(child, name, first)) for child in node.children()]
         elif node.name == "llm":
             result = [(node, self._llm(node, name))]
         else:
@@ -163,15 +166,20 @@ class Evaluators:
             None, Status.UNSUPPORTED, "no row of testData has an expected output"
         )
 
-    def _string(self, node: Node, name: str) -> ConversionResult:
+    def _string(self, node: Node, name: str, first: str) -> ConversionResult:
         ours = _STRINGS.get(node.name)
+        if first and ours is not None and node.name != first:
+            return ConversionResult(None, Status.MAPPED, f"without effect beside {first}")
         converted = convert(str(node.value), keep=_KEPT)
         if ours is None or converted.faults or not str(node.value):
             return ConversionResult(
                 None, Status.UNSUPPORTED, "allowed: equals, contains, startsWith, endsWith"
             )
         template = converted if converted.text_is_template else None
-        result = check_component(ours, {"value": hole()}, Argument(converted.text, template))
+        options: dict[str, Json] = {"value": hole()}
+        if ours in ("starts_with", "ends_with"):
+            options["ignore_case"] = True
+        result = check_component(ours, options, Argument(converted.text, template))
         assert result.component is not None
         component = replace(
             result.component,
@@ -185,15 +193,16 @@ class Evaluators:
 
     def _llm(self, node: Node, name: str) -> ConversionResult:
         try:
-            messages = self._grader_messages(node)
+            messages, passes_at = self._grader_messages(node)
         except ConversionError as refusal:
             return ConversionResult(None, Status.UNSUPPORTED, refusal.note)
         model = node.get("modelId")
         by = self.model(model, str(model.value)) if model is not None else None
         note = "the grader replies with a score instead of a choice"
-        return self._grader_result(GraderText(name, messages, by), name, note)
+        return self._grader_result(GraderText(name, messages, by), name, note, passes_at)
 
-    def _grader_messages(self, node: Node) -> tuple[Message, ...]:
+    def _grader_messages(self, node: Node) -> tuple[tuple[Message, ...], float]:
+        """Return the prompt of a grader, and the lowest score above 0, which passes."""
         prompt, system, choices = node.get("prompt"), node.get("systemPrompt"), node.get("choices")
         if prompt is None:
             raise ConversionError("it has no prompt")
@@ -217,7 +226,7 @@ class Evaluators:
             found.append(Message(role, converted.text))
         last = found[-1]
         found[-1] = Message("user", f"{last.text.rstrip()}\n\n{choices_message(listed)}")
-        return tuple(found)
+        return tuple(found), min((score for _, score in listed if score > 0), default=1.0)
 
     def _built_in(self, node: Node, name: str, prompt: PromptDraft) -> ConversionResult:
         kind = str(node.value).removeprefix("github/")
@@ -234,8 +243,10 @@ class Evaluators:
             GraderText(kind, messages, None), name, "a grader prompt of this tool"
         )
 
-    def _grader_result(self, grader: GraderText, name: str, note: str) -> ConversionResult:
-        settings: tuple[tuple[str, Json], ...] = (("name", name), ("threshold", 0.5))
+    def _grader_result(
+        self, grader: GraderText, name: str, note: str, passes_at: float = 0.25
+    ) -> ConversionResult:
+        settings: tuple[tuple[str, Json], ...] = (("name", name), ("threshold", passes_at))
         key = component_key([grader.kind, grader.by, [list(m) for m in grader.messages], name])
         component = GradeComponent("grader", key, None, (), grader, settings)
         return ConversionResult(component, Status.APPROXIMATED, note, "@experiment judges.graders")
@@ -336,8 +347,9 @@ class _Conversion:
         node = self.root.get("messages")
         if node is None or not isinstance(node.value, list):
             raise NothingImportedError("it has no messages", self.fidelity)
+        listed = [each for each in node.value if not _is_empty_system(each)]
         try:
-            messages = chat_messages(node.value)
+            messages = chat_messages(listed)
         except ConversionError as refusal:
             self.fidelity.add_unsupported(node, refusal.note)
             raise NothingImportedError("its messages are not supported", self.fidelity) from None
@@ -348,7 +360,8 @@ class _Conversion:
                 node, "read back from a prompt file, its messages would differ"
             )
             raise NothingImportedError("its messages are not supported", self.fidelity)
-        self.fidelity.add_mapped(node, f"{self.setting.paths.prompts}/{self.name}.md")
+        note = "" if len(listed) == len(node.value) else "an empty system message was dropped"
+        self.fidelity.add_mapped(node, f"{self.setting.paths.prompts}/{self.name}.md", note)
         return draft
 
     def _params(self, prompt: PromptDraft) -> None:
@@ -438,6 +451,13 @@ class _Conversion:
                 "@experiment": f"{paths.experiments}/{self.name}.yaml",
             }
         )
+
+
+def _is_empty_system(message: Json) -> bool:
+    if not isinstance(message, dict) or message.get("role") != "system":
+        return False
+    content = message.get("content")
+    return content is None or (isinstance(content, str) and not content.strip())
 
 
 def import_stem(path: Path) -> str:
