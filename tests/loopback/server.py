@@ -191,6 +191,8 @@ class LoopbackServer:
         self._ready.set()
         await stopping.wait()
         server.close()
+        for _ in range(5):
+            await asyncio.sleep(0)  # a connection that was just accepted becomes an open one
         for task in list(open_ones):
             task.cancel()
         await asyncio.gather(*open_ones, return_exceptions=True)
