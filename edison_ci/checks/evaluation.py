@@ -94,7 +94,7 @@ class ParsedAnswer:
         A code fence around it is removed, unless it is taken exactly as it is.
         """
         if exact and self.text.strip() != strip_fence(self.text):
-            raise Fault("json", "there is a code fence around it", "leave out exact")
+            raise Fault("syntax", "there is a code fence around it", "leave out exact")
         if not self._parsed:
             refuse_long(self, "JSON", _LONGEST_JSON)
             try:

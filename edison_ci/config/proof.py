@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case, Json
 
-_CODE = "proof"
 _OF_THE_CALL = (Cost, FinishReason, Latency, Tokens)
 """Checks of how an answer came, which say nothing of its text."""
 _EXPECTED = "expected"
@@ -98,7 +97,7 @@ class _Prover:
         if self.more:
             message = f"{counted(self.more, 'more finding')} of {self.experiment.id}"
             self.findings.append(
-                Problem(Location(self.experiment.path), _CODE, message, "mend the first ones")
+                Problem(Location(self.experiment.path), "proof", message, "mend the first ones")
             )
         return Proof(
             self.experiment.id,
@@ -169,7 +168,7 @@ class _Prover:
 
     def _add(self, row: _Row, message: str, hint: str) -> None:
         if len(self.findings) < MOST_LISTED:
-            self.findings.append(Problem(row.where, _CODE, message, hint))
+            self.findings.append(Problem(row.where, "proof", message, hint))
         else:
             self.more += 1
 
@@ -177,7 +176,7 @@ class _Prover:
         message = "no check refers to the expected output, so there is nothing to prove"
         hint = 'add one, such as contains: "{{ expected }}"'
         where = Location(self.experiment.path)
-        self.findings.append(Problem(where, _CODE, message, hint, Severity.WARNING))
+        self.findings.append(Problem(where, "proof", message, hint, Severity.WARNING))
 
 
 def _refers(check: Check) -> bool:
