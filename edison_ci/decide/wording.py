@@ -233,9 +233,14 @@ def every_pass(decision: GateDecision, failed: int) -> str:
     if decision.verdict is Verdict.FAIL:
         said = f"{failed:,} of {cases(decision.n)} failed; all must pass."
     elif decision.verdict is Verdict.PASS:
-        said = f"All {cases(decision.n)} passed, as they must."
+        many = decision.n > 1
+        said = (
+            f"All {cases(decision.n)} passed, as they must."
+            if many
+            else "The only graded case passed."
+        )
     else:
-        said = f"All {cases(decision.n)} that were graded passed, but others were not."
+        said = f"None of the {cases(decision.n)} that were graded failed, but others are missing."
     return _with_notes(said, decision)
 
 

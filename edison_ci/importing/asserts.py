@@ -715,6 +715,11 @@ def with_settings(result: ConversionResult, given: AssertionNode) -> ConversionR
 # --- sets -----------------------------------------------------------------------------------------
 
 
+def tidy(value: Json) -> Json:
+    """Return a number without a fraction of 0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def mean_of(
     components: list[GradeComponent], threshold: float | None, settings: dict[str, Json]
 ) -> GradeComponent:
@@ -724,7 +729,7 @@ def mean_of(
     for component in components:
         assert component.check is not None
         ((name, options),) = shift_holes(component.check, len(arguments)).items()
-        inner = {key: value for key, value in component.settings if key != "name"}
+        inner = {key: tidy(value) for key, value in component.settings if key != "name"}
         entries.append({name: {**options, **inner}})
         arguments += component.arguments
     given: dict[str, Json] = {"value": entries}

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.importing.asserts import tidy
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
 from edison_ci.importing.expressions import HOLE_KEY
 from edison_ci.importing.fidelity import Status
@@ -166,7 +167,7 @@ class Builder:
         ]
         ((name, options),) = _with(component.check, texts).items()
         assert isinstance(options, dict)
-        settings = {name: _tidy(value) for name, value in component.settings}
+        settings = {name: tidy(value) for name, value in component.settings}
         if isinstance(written := settings.get("name"), str):
             settings["name"] = self._checks.free(written)
         return {name: {**options, **settings}}
@@ -187,7 +188,7 @@ class Builder:
         texts = [message.text.replace(HOLE, "") for message in component.grader.messages]
         self._fill({n for text in texts for n in convert(text, keep=_SEEN).required}, result)
         entry: dict[str, Json] = {"prompt": path, "by": component.grader.by or self.frame.judge}
-        settings = {name: _tidy(value) for name, value in component.settings}
+        settings = {name: tidy(value) for name, value in component.settings}
         wanted = settings.get("name") or path.rpartition("/")[2].removesuffix(".md")
         name = self._graders.free(str(wanted))
         if name != wanted or "name" in settings:
@@ -324,10 +325,6 @@ def _about(component: GradeComponent) -> str:
     ((name, options),) = (component.check or {"check": {}}).items()
     inner = options.get("value") if name == "not" and isinstance(options, dict) else None
     return f"not_{next(iter(inner))}" if isinstance(inner, dict) and inner else name
-
-
-def _tidy(value: Json) -> Json:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _inputs(row: dict[str, Json]) -> dict[str, Json]:

@@ -369,3 +369,39 @@ def test_after_an_early_stop_the_rest_was_not_reached(edison: Edison, source: Fo
     assert done.code == 2
     assert "tests: not reached: none of its providers is supported" in done.out
     assert "unknown key" not in done.out
+
+
+UNGRADED = """\
+prompts: ["Say hello to {{name}}, who is a guest of ours, in a sentence."]
+providers: [echo]
+tests:
+  - {vars: {name: Ada}, assert: [{type: contains, value: Ada}]}
+  - {vars: {name: Bo}, assert: [{type: webhook, value: "https://hook.test"}]}
+"""
+
+
+def test_a_test_without_a_supported_assertion_is_not_graded(edison: Edison, source: Folder) -> None:
+    source.write("x/promptfooconfig.yaml", UNGRADED)
+    done = edison(source, "import", "promptfoo", "x/promptfooconfig.yaml", "--into", "new")
+    assert "no assertion of 1 case is supported: they are not graded" in done.out
+    (run,) = json.loads(edison(source, "-C", "new", "run", "--json").out)["runs"]
+    assert (run["verdict"], run["cells"]["ok"], run["pass_rate"]["n"]) == ("pass", 2, 1)
+
+
+def test_a_suite_without_supported_assertions_does_not_pass(edison: Edison, source: Folder) -> None:
+    text = UNGRADED.replace("{type: contains, value: Ada}", "{type: ruby, value: x}")
+    source.write("x/promptfooconfig.yaml", text)
+    done = edison(source, "import", "promptfoo", "x/promptfooconfig.yaml", "--into", "new")
+    assert done.code == 0, done.all
+    (run,) = json.loads(edison(source, "-C", "new", "run", "--json").out)["runs"]
+    assert (run["cells"]["ok"], run["pass_rate"], run["composite"]) == (2, None, None)
+
+
+def test_one_failure_fails_the_run(edison: Edison, source: Folder) -> None:
+    source.write("x/promptfooconfig.yaml", CONFIG.replace("value: Bo}", "value: Cy}"))
+    assert (
+        edison(source, "import", "promptfoo", "x/promptfooconfig.yaml", "--into", "new").code == 0
+    )
+    done = edison(source, "-C", "new", "run")
+    assert done.code == 1
+    assert "1 of 2 cases failed; all must pass." in done.out
