@@ -242,9 +242,10 @@ class Soak:
             hour = 0
             while hour < self.hours:
                 self._set_spells(hour)
+                before = hour
                 hour += self._pass(hour)
-                if hour % 24 == 0:
-                    self._measure_disk()
+                if hour // 24 > before // 24:
+                    self._measure_disk(hour // 24)
                     took = time.monotonic() - began
                     kills = sum(self.seen.kills.values())
                     progress(f"hour {hour} of {self.hours}, {kills} kills, {took:.0f} s")
@@ -435,7 +436,8 @@ class Soak:
         query = "select id, state, occasion, digest from notification"
         self.seen.told.update({row[0]: Told(*row[1:]) for row in self._rows(query)})
 
-    def _measure_disk(self) -> None:
+    def _measure_disk(self, day: int) -> None:
+        self.seen.days.append(day)
         self.seen.megabytes.append(self.results.stat().st_size / 1e6)
         size = self._rows("select coalesce(sum(length(cast(text as blob))), 0) from answer_text")
         self.seen.texts.append(size[0][0] / 1e6)

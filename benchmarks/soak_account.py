@@ -93,6 +93,8 @@ class Seen:
     changed: list[str] = field(default_factory=list)
     """Times that were over and became something else."""
     told: dict[str, Told] = field(default_factory=dict)
+    days: list[int] = field(default_factory=list)
+    """Days at the end of which the disk was measured."""
     megabytes: list[float] = field(default_factory=list)
     """Of the results file at the end of each day."""
     texts: list[float] = field(default_factory=list)
@@ -332,11 +334,13 @@ class Account:
         if len(after) < 3:
             return
         answers = DAY_HOURS * seen.cases
-        before_slope, slope = slope_of(seen.megabytes[:kept]), slope_of(after)
+        early, late = seen.days[:kept], seen.days[kept:]
+        before_slope = slope_of(early, seen.megabytes[:kept])
+        slope = slope_of(late, after)
         self.figures |= {
             "mb_a_day_before_retention": round(before_slope, 2),
             "mb_a_day_after": round(slope, 2),
-            "texts_mb_a_day_after": round(slope_of(seen.texts[kept:]), 3),
+            "texts_mb_a_day_after": round(slope_of(late, seen.texts[kept:]), 3),
             "bytes_an_answer_after": round(1e6 * slope / answers),
         }
         level = seen.texts[kept - 1]
@@ -344,9 +348,9 @@ class Account:
         self.expect(1e6 * slope / answers <= _NUMBERS_BYTES, f"the file grows by {slope:.2f} MB")
 
 
-def slope_of(values: Sequence[float]) -> float:
-    """Return by how much values rise from one to the next, by least squares."""
-    return statistics.linear_regression(range(len(values)), values).slope
+def slope_of(days: Sequence[int], values: Sequence[float]) -> float:
+    """Return by how much values rise a day, by least squares."""
+    return statistics.linear_regression(days, values).slope
 
 
 def _most_in_an_hour(notes: Iterable[dict[str, object]]) -> int:
@@ -376,9 +380,9 @@ def markdown(account: Account) -> str:
     ]
     memory = account.memory_by_day()
     days = [
-        f"| {day + 1} | {size:.1f} | {seen.texts[day]:.2f} | {seen.folder[day]:.0f} "
-        f"| {memory[day]:.0f} |"
-        for day, size in enumerate(seen.megabytes)
+        f"| {day} | {seen.megabytes[row]:.1f} | {seen.texts[row]:.2f} | {seen.folder[row]:.0f} "
+        f"| {memory[day - 1]:.0f} |"
+        for row, day in enumerate(seen.days)
     ]
     alerts = [f"| {c} | {n} |" for c, n in sorted(dict(f["alerts"]).items())]  # type: ignore[call-overload]
     result = "Everything was as promised." if not account.wrong else "\n".join(account.wrong)
