@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
@@ -9,7 +10,7 @@ from edison_ci.decide.conclusion import decide_again, with_stored_base
 from edison_ci.decide.verdict import VerdictContext, decide, with_doubts
 from edison_ci.errors import UsageError
 from edison_ci.judges.approval import JudgeApproval
-from edison_ci.records import RunStatus, Side
+from edison_ci.records import RunStatus, Side, Verdict
 from edison_ci.results.comparison import (
     compare_choices,
     comparison_settings,
@@ -19,14 +20,21 @@ from edison_ci.results.comparison import (
 from edison_ci.results.comparison_sample import Operands, comparison_sample
 from edison_ci.results.samples import TwoSidedSample
 from edison_ci.results.snapshot import doubts_of, outside_models_of
+from edison_ci.stats.scores import pass_interval
 from edison_ci.store.database import open_for_reading
 from edison_ci.store.runs import find_run
+from edison_ci.store.split import split_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from edison_ci.config.load import Project
     from edison_ci.decide.verdict import RunDecision
+    from edison_ci.records import Json
     from edison_ci.results.comparison import ComparisonEstimate
     from edison_ci.results.comparison_sample import CellChoice
+    from edison_ci.results.decisions import GateRow
+    from edison_ci.stats.scores import Interval
     from edison_ci.store.runs import Run
 
 
@@ -87,6 +95,81 @@ def _decided(
         return decide(cells, gates, background)
     known = with_stored_base(cells.connection, project, run, gates, background)
     return with_doubts(decide_again(cells.connection, gates, run, known), doubts_of(run))
+
+
+SPLITS = 200
+"""How often the answers of a run are split to see what its gates say when nothing changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateFlips:
+    """What a gate says of halves of the same answers."""
+
+    gate: str
+    """Metric and rule, with prompt and model where there are several; empty for all gates."""
+    passes: int
+    unclear: int
+    fails: int
+
+    @property
+    def fail_rate(self) -> Interval | None:
+        """Share of splits that fail, with the interval of so many splits; None without any."""
+        return pass_interval(self.fails, self.passes + self.unclear + self.fails)
+
+    def as_json(self) -> dict[str, Json]:
+        """Return it as commands print it."""
+        rate = self.fail_rate
+        return {
+            "gate": self.gate,
+            "pass": self.passes,
+            "inconclusive": self.unclear,
+            "fail": self.fails,
+            "fail_rate": None if rate is None else [rate.estimate, rate.low, rate.high],
+        }
+
+
+def gate_flips(project: Project, run_id: str) -> tuple[GateFlips, ...]:
+    """Return how often each gate passes and fails on identical input; all gates together last.
+
+    The answers of the run to each case are split at random into a base and a head, again and again,
+    and the gates decide as they would decide a change. Gates that compare with a fixed version are
+    left out; those of judges without an approval take part.
+    """
+    results = project.root / project.file.results
+    with open_for_reading(results) as reader:
+        run = find_run(reader, run_id)
+        _require_ended(run)
+        setting = comparison_settings(project, reader, run)
+    gates = [gate for gate in project.experiment(run.experiment).file.gates if gate.fixed is None]
+    known = VerdictContext(
+        setting.clusters or {}, setting.quarantined, has_base=True, outside=outside_models_of(run)
+    )
+    said: dict[tuple[int, str], Counter[Verdict]] = {}
+    with split_run(results, run_id) as split:
+        for _ in range(SPLITS):
+            split.deal()
+            decision = decide(TwoSidedSample.of_run(split.connection, run_id), gates, known)
+            verdicts = [*_named(decision.rows), ("", decision.verdict)]
+            for place, (name, verdict) in enumerate(verdicts):
+                said.setdefault((place, name), Counter())[verdict] += 1
+    order = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
+    return tuple(
+        GateFlips(name, *(counts[each] for each in order)) for (_, name), counts in said.items()
+    )
+
+
+def _named(rows: Sequence[GateRow]) -> Iterator[tuple[str, Verdict]]:
+    """Yield what each gate is called, and its verdict."""
+    prompts = len({row.prompt for row in rows}) > 1
+    models = len({row.model for row in rows}) > 1
+    for row in rows:
+        rule = next((f" {key} {row.gate[key]}" for key in _RULES if row.gate.get(key)), "")
+        about = f" of {row.prompt}" if prompts and row.prompt else ""
+        about += f" with {row.model}" if models and row.model else ""
+        yield f"{row.metric}{rule}{about}", row.verdict
+
+
+_RULES = ("no_worse_than", "at_least", "at_most")
 
 
 def _require_ended(run: Run) -> None:

@@ -13,7 +13,7 @@ from edison_ci.cli.coverage import coverage_of_job
 from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.reporting import requested_reports
-from edison_ci.cli.run import finish
+from edison_ci.cli.run import Surroundings, finish
 from edison_ci.cli.terminal import Terminal
 from edison_ci.decide.verdict import RunDecision
 from edison_ci.errors import EdisonError, ExitCode, Location, Problem, UsageError
@@ -76,7 +76,7 @@ def merge(state: CliState, /, shards: tuple[Path, ...], into: Path | None, **giv
         problem = Problem(error.where or Location(""), error.code, error.message, error.hint)
         code = terminal.failure(problem, error.exit_code, verdict="error")
         raise click.exceptions.Exit(code) from None
-    finish(terminal, project, ended, wanted, coverage_of_job(project, state.folder))
+    finish(terminal, project, ended, Surroundings(wanted, coverage_of_job(project, state.folder)))
 
 
 def _project(state: CliState, into: Path | None) -> Project:

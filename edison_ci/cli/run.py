@@ -6,11 +6,12 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.api.decisions import gate_flips
 from edison_ci.api.evaluation import (
     RunRequest,
     evaluate,
@@ -20,6 +21,7 @@ from edison_ci.api.evaluation import (
 from edison_ci.cli import sessions
 from edison_ci.cli.alert_notes import check_after_run
 from edison_ci.cli.coverage import Coverage, coverage_since
+from edison_ci.cli.flips import show_flips, twice_the_repeats
 from edison_ci.cli.lookup import (
     find_run_or_newest,
     open_project,
@@ -47,8 +49,9 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.runs import SCHEDULE, FireTime, find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from edison_ci.api.decisions import GateFlips
     from edison_ci.cli.reporting import RequestedReports
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.project import ProjectFile
@@ -91,6 +94,7 @@ def _wait_for_change(root: Path, file: ProjectFile, seen: Stamps) -> None:
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+_DECIDED = (ExitCode.DONE, ExitCode.GATE_FAILED, ExitCode.UNCLEAR)
 _PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
 
 
@@ -148,6 +152,9 @@ class _FireType(click.ParamType[FireTime]):
 @click.option("--no-cache", is_flag=True, help="Request new answers even where some are stored.")
 @click.option("--record", type=_FILE, metavar="FILE", help="Write the answers to a recording.")
 @click.option("--replay", type=_FILE, metavar="FILE", help="Take all answers from a recording.")
+@click.option(
+    "--aa", is_flag=True, help="Measure how often the gates flip when nothing has changed."
+)
 @sessions.budget
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write a JUnit report.")
 @click.option("--markdown", type=_FILE, metavar="FILE", help="Write a Markdown report.")
@@ -179,6 +186,10 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     --model may name any model of models.yaml. One that the experiment does not list is shown like
     the others, and gates do not count it.
 
+    --aa asks for twice the answers of each case, splits them at random into a base and a head,
+    again and again, and shows how often each gate passes and fails. Both are the version at
+    --against, so that every fail of a comparison is a false alarm.
+
     --batch submits the requests for answers in batches, which take up to 24 hours and cost about
     half. The run is then PAUSED and its verdict inconclusive; `edison resume` collects the answers,
     grades them and decides. Models without a price for batches are called as usual.
@@ -189,6 +200,7 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
       edison run --limit 10 --model small
       edison run support-reply --batch
       edison run --against main
+      edison run --against HEAD --aa
       edison run --changed-since origin/main --json
       edison run --against main --junit junit.xml --markdown report.md
       edison run support-reply --record answers.jsonl
@@ -255,6 +267,8 @@ def _evaluate(
         )
         coverage = coverage_of(state, terminal, project, experiments, given)
         picked = affected_experiments(state, terminal, project, experiments, given["changed_since"])
+        if given["aa"]:
+            given = twice_the_repeats(project, picked, given, offline=state.offline)
         recording = open_recording(given["replay"]) if given["replay"] else None
         require_editor(project, "run")
         files = [given["replay"]] if given["replay"] else []
@@ -266,7 +280,9 @@ def _evaluate(
         if asked is not None:
             asked.write_failure(terminal, error)
         raise
-    finish(terminal, project, ended, asked, coverage)
+    decided = given["aa"] and ended[-1].exit_code in _DECIDED
+    flips = gate_flips(project, ended[-1].run_id) if decided else ()
+    finish(terminal, project, ended, Surroundings(asked, coverage, flips))
 
 
 def _sample_production(
@@ -439,26 +455,37 @@ def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> No
     terminal.note(f"{counted(count, 'answer')} recorded in {path}")
 
 
+class Surroundings(NamedTuple):
+    """What a command was asked and found out beside its runs."""
+
+    asked: RequestedReports | None = None
+    coverage: Coverage = Coverage()
+    flips: Sequence[GateFlips] = ()
+
+
 def finish(
     terminal: Terminal,
     project: Project,
     ended: list[RunOutcome],
-    asked: RequestedReports | None = None,
-    coverage: Coverage | None = None,
+    around: Surroundings | None = None,
 ) -> None:
     """Show the outcome of runs, write their reports and exit with the most important code."""
-    coverage = coverage or Coverage()
+    asked, coverage, flips = around or Surroundings()
     code = most_important(int(code) for code in (coverage.exit_code, *(e.exit_code for e in ended)))
     ids, dropped = [end.run_id for end in ended], coverage.dropped
     if not terminal.json:
         show_ended(terminal, project, ended)
+        if flips:
+            show_flips(terminal, flips)
     check_after_run(terminal, project, ids)
     with results_of(project) if ended else contextlib.nullcontext() as reader:
         if asked is not None and not asked.write(terminal, project, ids, dropped):
             code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
         if terminal.json:
             found = [] if reader is None else [RunResult(reader, find_run(reader, i)) for i in ids]
-            terminal.document(document(found, code, [end.progress for end in ended], dropped))
+            told = document(found, code, [end.progress for end in ended], dropped)
+            told |= {"aa": [each.as_json() for each in flips]} if flips else {}
+            terminal.document(told)
     deliver_briefly(terminal, Site(project.root, project.file))
     if code:
         raise click.exceptions.Exit(code)
