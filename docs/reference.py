@@ -144,7 +144,8 @@ _FOREIGN = ("EDISON_", "GITHUB_", "NO_COLOR", "FORCE_COLOR", "PYTHONPATH")
 _FAMILIES = {
     "text": "What the answer says",
     "limits": "Limits",
-    "structure": "Data and tools",
+    "structure": "Data",
+    "tool_calls": "Tools",
     "similarity": "Nearness to a reference",
     "language": "Kind of text",
     "code": "Code of the repository",

@@ -30,10 +30,8 @@ _FAMILIES = {
         "count quotes"
     ),
     "limits": "words chars sentences tokens latency cost finish_reason",
-    "structure": (
-        "is_json json_schema json_path is_xml is_html is_sql is_yaml number tool_call tool_call_f1 "
-        "calls json_diff"
-    ),
+    "structure": "is_json json_schema json_path is_xml is_html is_sql is_yaml number json_diff",
+    "tool_calls": "tool_call tool_call_f1 calls",
     "similarity": "levenshtein rouge_l rouge_n bleu chrf token_f1 similar overlap",
     "language": "refusal language readability",
     "code": "python command",

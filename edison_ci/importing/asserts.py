@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.user_schemas import schema_faults
 from edison_ci.documents.marks import Fault
+from edison_ci.importing.conditions import HOLE_KEY, Part, shift_holes
 from edison_ci.importing.drafts import (
     Argument,
     ConversionResult,
@@ -18,14 +19,8 @@ from edison_ci.importing.drafts import (
     GraderText,
     model_name,
 )
-from edison_ci.importing.expressions import (
-    CONDITIONS,
-    HOLE_KEY,
-    Part,
-    shift_holes,
-    transformed_text,
-)
 from edison_ci.importing.fidelity import Status
+from edison_ci.importing.javascript import javascript_condition, transformed_text
 from edison_ci.importing.patterns import javascript_pattern
 from edison_ci.importing.prompts import (
     HOLE,
@@ -37,6 +32,7 @@ from edison_ci.importing.prompts import (
     has_hole,
     read_messages,
 )
+from edison_ci.importing.python_code import python_condition
 from edison_ci.importing.source import CODE_NOTE, UnusableReference
 from edison_ci.importing.templates import convert
 from edison_ci.records import canonical_json
@@ -217,13 +213,16 @@ def _levenshtein(given: AssertionNode) -> ConversionResult:
     return check_component("levenshtein", options, text_argument(given.value()))
 
 
+_CONDITIONS = {"javascript": javascript_condition, "python": python_condition}
+
+
 def _code(given: AssertionNode) -> ConversionResult:
     """Return the checks of a simple expression; raises ConversionError for other code."""
     child = given.node.get("value")
     code = child.value if child is not None else None
     if not isinstance(code, str) or code.startswith("file://"):
         raise ConversionError(CODE_NOTE)
-    condition = CONDITIONS[given.kind](code)
+    condition = _CONDITIONS[given.kind](code)
     if isinstance(condition, bool):
         always: dict[str, Json] = {"chars": {"min": 0}}
         entry = always if condition else {"not": {"value": always}}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.importing.asserts import tidy
+from edison_ci.importing.conditions import HOLE_KEY
 from edison_ci.importing.drafts import Message, Names, PromptDraft, file_name
-from edison_ci.importing.expressions import HOLE_KEY
 from edison_ci.importing.fidelity import Status
 from edison_ci.importing.prompts import HOLE
 from edison_ci.importing.templates import convert

@@ -87,6 +87,13 @@ class Driver(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
+        try:
+            self._drive()
+        except BaseException as error:
+            self.failure = f"{self._experiment}: {error!r} after {self.kills} kills"
+            raise
+
+    def _drive(self) -> None:
         how = "run"
         while not self.failure:
             code = self._session(how)
