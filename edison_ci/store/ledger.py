@@ -181,7 +181,7 @@ class BudgetRefusal:
     cap: SpendingCap
     booked: int
     in_flight: tuple[str, ...] = ()
-    """Processes whose calls are on their way, and may turn out cheaper than booked."""
+    """Processes whose calls are on their way, and may make room by costing less than booked."""
     reserves_microusd: int = field(default=0, compare=False)
     """What the call would reserve."""
 
@@ -207,7 +207,8 @@ def reserve(booking: Booking) -> OnTotals[Outcome]:
             if known is not None:
                 return known
             if refused is not None:
-                return replace(refused, in_flight=_in_flight(connection, booking, refused.cap))
+                owners = _in_flight(connection, totals, booking, refused.cap)
+                return replace(refused, in_flight=owners)
             attempt = _book(connection, booking)
         _adjust(totals, booking, booking.est_microusd, booking.est_tokens)
         return Reservation(attempt)
@@ -383,14 +384,23 @@ def _known(connection: sqlite3.Connection, booking: Booking) -> CachedAnswer | I
 
 
 def _in_flight(
-    connection: sqlite3.Connection, booking: Booking, cap: SpendingCap
+    connection: sqlite3.Connection, totals: Totals, booking: Booking, cap: SpendingCap
 ) -> tuple[str, ...]:
+    """Return whose calls may make room by costing less; none if even all of them cannot."""
     own = cap.scope == f"run:{booking.run_id}"
     rows = connection.execute(
-        "select distinct owner from attempt where state = 'reserved' and (run_id = ? or not ?)",
+        "select owner, sum(est_microusd), sum(est_tokens) from attempt "
+        "where state = 'reserved' and (run_id = ? or not ?) group by owner",
         (booking.run_id, own),
-    )
-    return tuple(owner for (owner,) in rows)
+    ).fetchall()
+    spent, tokens = totals.since(cap.scope, _first_day(cap.days, booking.now[:10]))
+    spent += booking.est_microusd - sum(microusd for _, microusd, _ in rows)
+    tokens += booking.est_tokens - sum(count for _, _, count in rows)
+    if cap.microusd is not None and spent > cap.microusd:
+        return ()
+    if cap.tokens is not None and tokens > cap.tokens:
+        return ()
+    return tuple(owner for owner, _, _ in rows)
 
 
 _COLUMNS = (

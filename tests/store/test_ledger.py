@@ -116,6 +116,21 @@ def test_a_call_that_does_not_fit_the_budget_is_refused(db: sqlite3.Connection) 
     assert spent(db) == (800, 200)
 
 
+def test_calls_on_their_way_are_waited_for_only_if_they_can_make_room(
+    db: sqlite3.Connection,
+) -> None:
+    lose(reserved(db), now=NOW, error="connection reset")(db)
+    reserved(db, replace(CALL, request_hash="b" * 64, owner="other"))
+    third = replace(CALL, request_hash="c" * 64)
+    fits = reserve(replace(third, est_microusd=600))(db)
+    assert fits == BudgetRefusal(BUDGET, 800, ("other",))
+    assert reserve(replace(third, est_microusd=601))(db) == BudgetRefusal(BUDGET, 800, ())
+    limit = SpendingCap("run:r1", None, tokens=299, name="stop.max_total_tokens")
+    for tokens, waits_for in ((199, ("other",)), (200, ())):
+        asked = reserve(replace(third, caps=(limit,), est_tokens=tokens))(db)
+        assert asked == BudgetRefusal(limit, 200, waits_for)
+
+
 def test_a_token_limit_refuses_too(db: sqlite3.Connection) -> None:
     limit = SpendingCap("run:r1", None, tokens=150, name="stop.max_total_tokens")
     reserved(db, replace(CALL, caps=(limit,)))
