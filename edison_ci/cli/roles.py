@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.roles_check import check, sync
 from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
@@ -38,7 +39,13 @@ def roles() -> None:
       edison roles passwd ada
       edison roles token ada --name ci --expires 90
       edison roles revoke 1f2e3d4c
+      edison roles check
+      edison roles sync
     """
+
+
+roles.add_command(check)
+roles.add_command(sync)
 
 
 @roles.command("list", cls=EdisonCommand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -137,6 +138,31 @@ class Member(Shape):
                 "member", "a member has neither github nor email", "add github: LOGIN or email: ..."
             )
         return self
+
+
+NO_REPLY = re.compile(r"(?:\d+\+)?([^@+]+)@users\.noreply\.github\.com\Z", re.IGNORECASE)
+"""An address that GitHub gives to the commits of an account; it contains the login."""
+
+
+def identity_keys(kind: str, name: str) -> list[str]:
+    """Return by what a person is recognised: a login, an address, or a login in an address."""
+    # NFKC: the same characters can be encoded in several ways, and look alike.
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    login = NO_REPLY.fullmatch(folded) if kind == "email" else None
+    return [f"{kind} {folded}", *([f"github {login[1]}"] if login else [])]
+
+
+def _same_person(first: Member, place: int, key: str, name: str) -> tuple[str, str]:
+    """Return what is wrong with a second entry of a person, and what to do."""
+    entry, hint = f"entry {place + 1}", "keep the one with the correct role"
+    if key == "email":
+        known = identity_keys("email", first.email)[0] if first.email else ""
+        if known != identity_keys("email", name)[0]:
+            return f"{short(name)} is the account {short(first.github)} of {entry}", hint
+        if first.github:
+            hint = "people are told apart by it: give each their own, or only github"
+            return f"{short(name)} is the address of two members, first of {entry}", hint
+    return f"{short(name)} is listed twice, first in {entry}", hint
 
 
 class Smtp(Shape):
@@ -275,16 +301,14 @@ class ProjectFile(Shape):
     def _each_member_once(self) -> Self:
         seen: dict[str, int] = {}
         for index, member in enumerate(self.members):
-            for key in ("github", "email"):
-                name = getattr(member, key)
-                first = seen.setdefault(f"{key} {name}".casefold(), index) if name else index
+            for key, name in (("github", member.github), ("email", member.email)):
+                if name is None:
+                    continue
+                found = [seen.setdefault(each, index) for each in identity_keys(key, name)]
+                first = min(found)
                 if first != index:
-                    raise wrong(
-                        "duplicate",
-                        f"{short(name)} is listed twice, first in entry {first + 1}",
-                        "keep the one with the correct role",
-                        at=("members", index, key),
-                    )
+                    said, hint = _same_person(self.members[first], first, key, name)
+                    raise wrong("duplicate", said, hint, at=("members", index, key))
         return self
 
     @property

@@ -26,6 +26,7 @@ from edison_ci.forge.models import (
     SuggestedLines,
 )
 from edison_ci.forge.proposal import propose_on_github, put_branch, refuse_unfit
+from edison_ci.forge.protection import read_protection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from edison_ci.forge.host import RepositoryAddress
     from edison_ci.forge.models import Change, ProposalAction, ProposalResult
     from edison_ci.forge.proposal import PutBranch
+    from edison_ci.forge.protection import BranchProtection
 
 BATCH = 20
 """Suggestions in one review; GitHub has timed out on more."""
@@ -273,12 +275,16 @@ class GitHub:
         """Put a change on its branch and open a pull request, or update both."""
         return await propose_on_github(self, change, put=put)
 
-    # --- workflows --------------------------------------------------------------------------------
+    # --- branches and workflows -------------------------------------------------------------------
 
     async def default_branch(self) -> str:
         """Return the name of the default branch."""
         found = await self._api.get("read the repository")
         return read_field(found, str, "default_branch")
+
+    async def protection(self, branch: str) -> BranchProtection:
+        """Return the protection of a branch, as far as the token may read it."""
+        return await read_protection(self._api, branch)
 
     async def dispatch_workflow(self, file: str, branch: str, inputs: Mapping[str, str]) -> None:
         """Start a workflow on a branch; not retried when the reply is lost."""

@@ -151,6 +151,12 @@ class Repository:
         lines = decode(self._git("cat-file", "commit", _full_id(commit))).split("\n\n", 1)[0]
         return tuple(re.findall(r"(?m)^parent ([0-9a-f]+)$", lines))
 
+    def authors(self, *, most: int) -> list[tuple[str, str]]:
+        """Return name and e-mail address of the authors of the last commits, each pair once."""
+        log = self._ask("log", f"--max-count={most}", "--format=%aN%x00%aE%x00", "HEAD", "--")
+        parts = [part.strip() for part in decode(log.out).split("\0")]
+        return [*dict.fromkeys(zip(parts[::2], parts[1::2], strict=False))]
+
     # --- files ------------------------------------------------------------------------------
 
     def changed_paths(self, base: str) -> frozenset[str]:

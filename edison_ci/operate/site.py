@@ -11,12 +11,12 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
-import re
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
+from edison_ci.config.project import identity_keys
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, EdisonError, RoleError, UsageError
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 KnownBy = Literal["web", "github", "git", "settings", "nobody"]
-
-_NO_REPLY = re.compile(r"(?:\d+\+)?([^@]+)@users\.noreply\.github\.com\Z", re.IGNORECASE)
 
 
 class Role(IntEnum):
@@ -116,13 +114,15 @@ def find_role(identity: Identity, members: Sequence[Member]) -> Role | None:
 
 def find_member(identity: Identity, members: Sequence[Member]) -> Member | None:
     """Return the member with this identity; None if there is none."""
-    emails, logins = {identity.email.casefold()}, {identity.login.casefold()}
-    if found := _NO_REPLY.match(identity.email):
-        logins.add(found[1].casefold())
+    known = {
+        key
+        for kind, name in (("github", identity.login), ("email", identity.email))
+        if name
+        for key in identity_keys(kind, name)
+    }
     for member in members:
-        by_login = member.github is not None and member.github.casefold() in logins
-        by_email = member.email is not None and member.email.casefold() in emails
-        if by_login or by_email:
+        names = (("github", member.github), ("email", member.email))
+        if known & {key for kind, name in names if name for key in identity_keys(kind, name)}:
             return member
     return None
 

@@ -269,5 +269,6 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "sign out": lambda entry: "signed out",
     "roles passwd": _text("set the password of"),
     "roles token": _text("made a token for"),
+    "roles sync": _text("wrote the code owners in"),
     "roles revoke": _text("revoked the access of"),
 }

@@ -23,6 +23,7 @@ from tests.forge.fake_state import (
     LINE_COMMENTS,
     MATCHING_REFS,
     MERGE,
+    PROTECTION,
     PULL,
     PULLS,
     REF,
@@ -30,6 +31,7 @@ from tests.forge.fake_state import (
     REFS,
     REPO,
     REVIEWS,
+    RULES,
     TREES,
     Grant,
     Pull,
@@ -94,7 +96,8 @@ def refuse_below(who: Grant, method: str, template: str) -> None:
     about = "pull_requests" if "/pulls" in template or "/issues" in template else "contents"
     about = "issues" if template in (ISSUES, ISSUE) else about
     about = "actions" if "/actions" in template else about
-    about = "metadata" if template == REPO else about
+    about = "metadata" if template in (REPO, RULES) else about
+    about = "administration" if template == PROTECTION else about
     needed = "read" if method == "GET" else "write"
     # Every token may read what a repository is called.
     have = "read" if about == "metadata" else who.permissions.get(about, "none")
@@ -308,6 +311,23 @@ def _repository(call: Call) -> Result:
     return 200, {"language": None, **made, "default_branch": call.state.default_branch}
 
 
+def _rules(call: Call) -> Result:
+    (made, *_) = call.state.github.example("GET", RULES, 200)
+    if call.found["branch"] != call.state.default_branch:
+        return 200, []
+    made.pop("parameters")
+    return 200, [{**made, **rule} for rule in call.state.rules]
+
+
+def _protection(call: Call) -> Result:
+    if call.found["branch"] != call.state.default_branch or call.state.classic is None:
+        raise RefusedError(404, "Branch not protected")
+    made = call.state.github.example("GET", PROTECTION, 200)
+    for key in ("required_status_checks", "required_pull_request_reviews", "restrictions"):
+        made.pop(key)
+    return 200, {**made, **call.state.classic}
+
+
 def _dispatch(call: Call) -> Result:
     inputs = call.body.get("inputs", {})
     call.state.dispatch(call.found["workflow_id"], call.body["ref"], inputs)
@@ -344,4 +364,6 @@ ROUTES: dict[tuple[str, str], Callable[[Call], Result]] = {
     ("GET", APPROVALS): _approvals,
     ("GET", REPO): _repository,
     ("POST", DISPATCHES): _dispatch,
+    ("GET", RULES): _rules,
+    ("GET", PROTECTION): _protection,
 }

@@ -23,7 +23,7 @@ BOT = "github-actions[bot]"
 (
     ISSUE_COMMENTS, COMMENT, PULLS, PULL, FILES, MERGE, REVIEWS, LINE_COMMENTS,
     BLOBS, BLOB, TREES, COMMITS, COMMIT, REFS, REF_CHANGE, REF, MATCHING_REFS, CONTENTS,
-    APPROVALS, ISSUES, ISSUE, REPO, DISPATCHES,
+    APPROVALS, ISSUES, ISSUE, REPO, DISPATCHES, RULES, PROTECTION,
 ) = PATHS  # fmt: skip
 
 
@@ -80,6 +80,10 @@ class State:
         self.approved: dict[str, str] = {}
         """Environments that were reviewed for the workflow run, and how."""
         self.default_branch = "main"
+        self.rules: list[dict[str, Any]] = []
+        """Rules of the default branch: type and parameters."""
+        self.classic: dict[str, Any] | None = None
+        """Classic protection of the default branch."""
         self.workflows: dict[str, dict[str, Any]] = {}
         """Workflows of the default branch that take a dispatch: their inputs, by file."""
         self.dispatched: list[dict[str, Any]] = []

@@ -43,6 +43,8 @@ PATHS = tuple(
         "/issues/{issue_number}",
         "",
         "/actions/workflows/{workflow_id}/dispatches",
+        "/rules/branches/{branch}",
+        "/branches/{branch}/protection",
     )
 )
 
