@@ -204,7 +204,7 @@ IMPORTED_IN_FUNCTIONS = {
     "providers/adapters.py": {"edison_ci.simulator.provider"},
     "report/reporters.py": {"edison_ci.report.html"},
     "safety/redaction.py": {"edison_ci.safety.pii"},
-    "safety/screen.py": {"edison_ci.safety.pii"},
+    "safety/screen.py": {"edison_ci.safety.jailbreaks", "edison_ci.safety.pii"},
     "templating/templates.py": {"edison_ci.templating.syntax"},
     "web/__init__.py": {
         "edison_ci.web.identity",

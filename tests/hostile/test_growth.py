@@ -39,8 +39,8 @@ from edison_ci.report.components import diff_view
 from edison_ci.report.junit import legal
 from edison_ci.report.markup import escape
 from edison_ci.report.spreadsheet import disarm_cell
+from edison_ci.safety.jailbreaks import find_jailbreaks
 from edison_ci.safety.pii import redact_pii
-from edison_ci.safety.screen import find_jailbreaks
 from edison_ci.sanitize import clean, json_text, line, lines, without_commands, without_pieces
 from edison_ci.templating.templates import MissingValueError, RenderError
 from edison_ci.web.pages.answers import word_diff
