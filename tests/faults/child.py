@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime as dt
+import faulthandler
 import importlib.readers  # noqa: F401  # after giving up its rights a process cannot load it
 import json
 import os
@@ -332,6 +333,7 @@ def work(job: dict[str, Any]) -> NoReturn:
         os.dup2(writing, 1)
         os.close(writing)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.enable(2)
     prepare(plan)
     if plan.without_rights and os.getuid() == 0:
         os.setgroups([])

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from tests.loopback.server import LoopbackServer
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Iterator
 
 _UNDISTURBED: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
@@ -63,9 +63,11 @@ class Stable:
             self._process.stdin.write((json.dumps(told) + "\n").encode())
             self._process.stdin.flush()
 
-    def wait(self, pid: int) -> int:
+    def wait(self, pid: int, patience_s: float = PATIENCE_S) -> int | None:
+        """Return how a process ended; None if it does not."""
         with self._news:
-            assert self._news.wait_for(lambda: pid in self._ended, PATIENCE_S), "it did not end"
+            if not self._news.wait_for(lambda: pid in self._ended, patience_s):
+                return None
             return self._ended[pid]
 
     def has_ended(self, pid: int) -> bool:
@@ -105,8 +107,13 @@ class Running:
     def send(self, number: signal.Signals) -> None:
         self.stable.send(self.pid, number)
 
-    def wait(self) -> Result:
-        code = self.stable.wait(self.pid)
+    def wait(self, patience_s: float = PATIENCE_S) -> Result:
+        """Wait until it ends. One that does not is made to say what it waits for."""
+        code = self.stable.wait(self.pid, patience_s)
+        if code is None:
+            self.send(signal.SIGABRT)
+            self.stable.wait(self.pid)
+            raise AssertionError(f"it did not end: {self.err.read_text('utf-8')}")
         return Result(code, self.out.read_text("utf-8"), self.err.read_text("utf-8"))
 
     @property

@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.stage import Stage, figure
 from tests.loopback.script import rule
-from tests.timing import poll
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
@@ -25,6 +25,8 @@ KILLS = 200 if LONG else 20
 CASES = 200 if LONG else 40
 STEP_MICROUSD = 100_000 if LONG else 15_000
 """By how much the budget is raised when it stops a run."""
+_MONEY_S = 5 * PATIENCE_S
+"""A run may wait for the money of the others, which are killed and started all the time."""
 LOOK_S = 0.2 if LONG else 0.02
 
 
@@ -116,7 +118,7 @@ class Driver(threading.Thread):
         if outside is not None:
             time.sleep(outside)
             running.send(signal.SIGKILL)
-        done = running.wait()
+        done = running.wait(_MONEY_S)
         if done.code == -signal.SIGKILL:
             self.kills += 1
         elif done.code == 4:
