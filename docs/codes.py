@@ -11,6 +11,10 @@ CODES: dict[str, tuple[str, str]] = {
         "`base_url` is not an address, or the provider takes none",
         "write `https://host:port/path`, without user, query or fragment",
     ),
+    "approvals": (
+        "more people have to approve than the members allow",
+        "add reviewers to `members`, or lower `settings.approvals`",
+    ),
     "alias": ("a YAML alias names an anchor that is not there", "define `&name` above `*name`"),
     "alias-budget": (
         "YAML aliases would expand to far more than the file holds",

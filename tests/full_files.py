@@ -16,6 +16,7 @@ defaults: {model: small, judge: judge, refiner: small, budget_usd: 5, max_iterat
 settings:
   allow_synthetic_datasets: true
   require_review_approval: true
+  approvals: 1
   retention_days: 0
   backups: 0
   reuse_days: 0

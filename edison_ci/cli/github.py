@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from edison_ci.cli.github_approvals import approvals
 from edison_ci.cli.github_comment import comment, print_markdown
 from edison_ci.cli.github_run import append, output_values, run_job, write_outputs
 from edison_ci.cli.lookup import open_project
@@ -104,9 +105,11 @@ def github() -> None:
       edison github summary
       edison github annotations
       edison github comment
+      edison github approvals
     """
 
 
+github.add_command(approvals)
 github.add_command(comment)
 github.add_command(event)
 github.add_command(run_job)

@@ -85,7 +85,8 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
     `push` keeps the answers of the default branch for later pull requests, `schedule` evaluates
     everything once a week, `refine` opens pull requests with better prompts when started by hand,
     `fork-comment` comments on pull requests from forks, `by-hand` evaluates those after a review,
-    `run` runs one experiment on request, also for `edison serve` where that has no keys.
+    `run` runs one experiment on request, also for `edison serve` where that has no keys,
+    `approvals` waits until settings.approvals people have approved a pull request.
 
     Examples:
       edison init

@@ -17,6 +17,7 @@ from edison_ci.forge import events
 from edison_ci.forge.models import ProposalAction
 from edison_ci.numeric import change, counted
 from edison_ci.plan.versions import short
+from edison_ci.review.approvals import stored_approvals
 from edison_ci.review.context import ReviewContext
 from edison_ci.review.decision import approve as approve_suggestion
 from edison_ci.review.decision import comment as comment_on_suggestion
@@ -139,11 +140,15 @@ def show(state: CliState, suggestion: str) -> None:
     review = ReviewContext.of(open_readable_project(state, terminal), offline=True)
     one = review.find(suggestion)
     comments = review.read(lambda connection: comments_of(connection, one))
+    count = stored_approvals(review, one)
     if terminal.json:
         listed = [comment._asdict() for comment in comments]
-        terminal.document({"suggestions": [{**one.as_json(), "comments": listed}]})
+        more = {"comments": listed, "approvals": {"needed": count.needed, "by": [*count.by]}}
+        terminal.document({"suggestions": [{**one.as_json(), **more}]})
         return
     show_suggestion(terminal, one)
+    if count.needed > 1 and one.pull_request is None:
+        terminal.result(f"  {count.words}")
     _show_status(terminal, one, comments)
 
 
@@ -184,7 +189,8 @@ def approve(state: CliState, suggestion: str, merge: bool) -> None:
 
     With a pull request it adds an approving review with your account, and merges only with --merge.
     Without one it commits the change to the current branch; the prompt file must have no
-    uncommitted changes. Needs the role reviewer.
+    uncommitted changes. If settings.approvals is more than 1, the change is made with the last
+    approval; one's own edit does not count. Needs the role reviewer.
 
     Examples:
       edison review approve 3f9a41

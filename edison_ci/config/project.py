@@ -90,6 +90,9 @@ class Settings(Shape):
     require_review_approval: bool = Field(
         True, description="Whether every refinement needs a review (disables --auto-approve)."
     )
+    approvals: int = Field(
+        1, ge=1, le=10, description="People who have to approve a refinement, without its author."
+    )
     retention_days: int = Field(
         90, ge=0, le=36_500, description="Days that texts are kept; 0 for forever."
     )
@@ -295,6 +298,21 @@ class ProjectFile(Shape):
                 said = "settings.private keeps texts on this machine"
                 at = ("notifications", index, "texts")
                 raise wrong("notification", said, "remove texts: true", at=at)
+        return self
+
+    @model_validator(mode="after")
+    def _enough_reviewers(self) -> Self:
+        needed, at = self.settings.approvals, ("settings", "approvals")
+        if needed == 1:
+            return self
+        if not self.settings.require_review_approval:
+            said = f"{needed} people approve a refinement, and require_review_approval is false"
+            raise wrong("approvals", said, "remove one of the two", at=at)
+        able = sum(member.role != "viewer" for member in self.members)
+        if able < needed:
+            said = f"{needed} people have to approve, but {able} of the members may"
+            hint = "add members with the role reviewer or above, or lower it"
+            raise wrong("approvals", said, hint, at=at)
         return self
 
     @model_validator(mode="after")

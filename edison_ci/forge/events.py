@@ -135,7 +135,7 @@ def read_event(environment: Mapping[str, str]) -> Event:
 def parse_event(name: str, payload: Mapping[str, Any], environment: Mapping[str, str]) -> Event:
     """Return the event of a name and a payload."""
     about = _EventSource(payload, environment)
-    if name in {"pull_request", "pull_request_target"}:
+    if name in {"pull_request", "pull_request_target", "pull_request_review"}:
         return _pull_request(name, about)
     if name == "merge_group":
         return _merge_group(name, about)
@@ -330,7 +330,7 @@ def find_base(event: Event, repository: Repository) -> BaseCommit:
         raise UsageError(
             "the repository has no commit", hint="check it out first, with actions/checkout"
         )
-    if event.name in {"pull_request", "pull_request_target"}:
+    if event.name in {"pull_request", "pull_request_target", "pull_request_review"}:
         return _pull_request_base(event, repository, head)
     if event.situation is Situation.MERGE_GROUP and event.base_sha:
         base = repository.base_for(event.base_sha)

@@ -26,7 +26,7 @@ from edison_ci.operate.code_owners import (
     with_section,
 )
 from edison_ci.operate.site import Identity, Role, find_member
-from edison_ci.operate.workflows import WORKFLOWS
+from edison_ci.operate.workflows import FURTHER, WORKFLOWS
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from edison_ci.operate.code_owners import OwnedPath
     from edison_ci.operate.site import Site
 
-CHECK = "evaluate"
-"""The check of the workflow for pull requests."""
+_CHECKS = {"edison.yml": "evaluate", FURTHER["approvals"]: "approvals"}
+"""The checks of workflows, which have to be required if the workflow is there."""
 _COMMITS = 2_000
 """Commits whose authors are looked at."""
 _MOST_FILES = 10_000
@@ -302,37 +302,37 @@ def missing_protection(
     """Return the requirements that the roles promise and the branch does not have."""
     met = {
         "pull-request": found.pull_request,
-        "approvals": found.approvals >= needed_approvals(site),
+        "approvals": found.approvals >= site.file.settings.approvals,
         "code-owner-review": found.code_owners,
         "stale-approvals": found.dismiss_stale,
         "last-push": found.last_push,
-        "checks": CHECK in found.checks or not _has_workflow(repository),
+        "checks": found.checks >= {*_checks(repository)},
         "force-push": found.no_force_push,
         "deletion": found.no_deletion,
     }
     return [
         RoleFinding("protection", f"{branch}: {said}", f"set: {setting}")
-        for (code, said, setting) in _promises(site)
+        for (code, said, setting) in _promises(site, _checks(repository))
         if not met[code]
     ]
 
 
-def needed_approvals(site: Site) -> int:
-    """Return how many approvals a pull request needs."""
-    return 1
-
-
-def _has_workflow(repository: Repository | None) -> bool:
-    return repository is not None and (repository.root / WORKFLOWS / "edison.yml").is_file()
+def _checks(repository: Repository | None) -> list[str]:
+    """Return the checks of the workflows that the repository has."""
+    if repository is None:
+        return []
+    folder = repository.root / WORKFLOWS
+    return [check for file, check in _CHECKS.items() if (folder / file).is_file()]
 
 
 def protection_advice(site: Site) -> list[str]:
     """Return the settings of the default branch that make the host keep the roles."""
-    return [setting for _, _, setting in _promises(site)]
+    checks = _checks(Repository.find(site.root)) or [_CHECKS["edison.yml"]]
+    return [setting for _, _, setting in _promises(site, checks)]
 
 
-def _promises(site: Site) -> list[tuple[str, str, str]]:
-    count = needed_approvals(site)
+def _promises(site: Site, checks: Sequence[str]) -> list[tuple[str, str, str]]:
+    count = site.file.settings.approvals
     few = f"a pull request is merged with fewer approvals than {count}"
     return [
         (
@@ -358,8 +358,8 @@ def _promises(site: Site) -> list[tuple[str, str, str]]:
         ),
         (
             "checks",
-            f"the check {CHECK} is not required",
-            f"Require status checks to pass: {CHECK}",
+            f"not required: {', '.join(checks)}",
+            f"Require status checks to pass: {', '.join(checks)}",
         ),
         ("force-push", "force pushes can rewrite it", "Block force pushes"),
         ("deletion", "it can be deleted", "Restrict deletions"),

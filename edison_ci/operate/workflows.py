@@ -37,6 +37,7 @@ FURTHER = {
     "fork-comment": "edison-fork-comment.yml",
     "by-hand": "edison-by-hand.yml",
     "run": "edison-run.yml",
+    "approvals": "edison-approvals.yml",
 }
 """Workflows beside that for pull requests, by the names that select them."""
 _KEYS = re.compile(

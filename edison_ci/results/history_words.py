@@ -209,6 +209,9 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "promote": _promoted,
     "calibrate": _text("calibrated"),
     "review approve": _text("approved"),
+    "review approval": lambda entry: (
+        f"approved {entry.entity}, as one of {entry.after['needed']} people"
+    ),
     "review reject": _with_reason("rejected"),
     "review comment": _with_reason("commented on"),
     "review edit": lambda entry: f"edited {entry.entity} as suggestion {entry.after['as']}",

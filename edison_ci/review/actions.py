@@ -22,9 +22,10 @@ from edison_ci.errors import EdisonError, RoleError, UsageError
 from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import task_of_cell
 from edison_ci.operate.gradebook import GradeBook
-from edison_ci.operate.site import Role, require_role
+from edison_ci.operate.site import Role, find_member, require_role
 from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.refine.patch import diff_of
+from edison_ci.review.approvals import is_author, stored_approvals
 from edison_ci.review.context import ReviewContext
 from edison_ci.review.counterexamples import CaseEntry, add_counterexample, origin_of
 from edison_ci.review.decision import approve, approve_on_branch, comment, reject
@@ -174,6 +175,7 @@ class ReviewActions:
         return Permissions(
             approve=blocker
             or _foreign_pull_request(actor, one)
+            or _several_people(review, actor, one)
             or _approve_option(self._proposing(project, actor), one),
             reject=reject,
             edit=_not_allowed(review, actor, Role.EDITOR, "review edit") or blocker or _EDIT_OPTION,
@@ -409,6 +411,24 @@ def _blocker(review: ReviewContext, actor: Actor, one: Suggestion) -> Option | N
         review.refuse_while_running(one)
     except EdisonError as busy:
         return Option(False, f"{busy.message}.")
+    return None
+
+
+def _several_people(review: ReviewContext, actor: Actor, one: Suggestion) -> Option | None:
+    """Return what an approval means while others have to approve as well; None for the last."""
+    file = review.project.file
+    if file.settings.approvals == 1 or one.status is not SuggestionStatus.PROPOSED:
+        return None
+    if is_author(review, actor, one):
+        return Option(False, "You edited it, so other reviewers have to approve it.")
+    if one.pull_request is not None and one.branch is not None:
+        return None  # GitHub counts
+    count = stored_approvals(review, one)
+    member = find_member(actor.identity, file.members)
+    if member is not None and str(member.github or member.email) in count.by and not count.enough:
+        return Option(False, f"You approved it: {count.words}. Another reviewer has to as well.")
+    if len(count.by) + 1 < count.needed:
+        return Option(True, f"Stores your approval: {count.words} so far.")
     return None
 
 

@@ -20,6 +20,12 @@ from edison_ci.git.command import run_git
 from edison_ci.operate.site import Role
 from edison_ci.report.markdown import fenced
 from edison_ci.report.proposal import message_of, title_of
+from edison_ci.review.approvals import (
+    count_approvals,
+    refuse_author,
+    review_approvers,
+    store_approval,
+)
 from edison_ci.review.context import entity_of
 from edison_ci.review.drafts import next_steps
 from edison_ci.review.prompt_file import apply_suggestion, is_base, is_result
@@ -151,11 +157,17 @@ class DecisionResult:
 async def approve(
     review: ReviewContext, one: Suggestion, *, merge: bool = False, timing: Timing | None = None
 ) -> DecisionResult:
-    """Approve a suggestion: on its pull request, or with a commit in the repository."""
+    """Approve a suggestion: on its pull request, or with a commit in the repository.
+
+    If several people have to approve it, all but the last approval are only stored.
+    """
     actor = review.require(Role.REVIEWER, "review approve", one)
     _refuse_undecidable(one, merge=merge)
     review.refuse_while_running(one)
+    refuse_author(review, actor, one)
     if one.pull_request is None:
+        if not merge and (waiting := _awaited(review, actor, one)):
+            return waiting
         return _approve_here(review, actor, one, merge=merge)
     async with _github(review, one, timing) as github:
         pull = await _pull_request(github, one, one.pull_request)
@@ -166,10 +178,14 @@ async def approve(
                 hint="run edison review sync",
             )
         if one.branch is None:
+            if waiting := _awaited(review, actor, one):
+                return waiting
             note = f"accept the suggested lines in pull request {pull.number}"
             return _record_approval(review, actor, one, note)
         _refuse_changed(one, pull)
         refused = await _approving_review(github, pull)
+        if waiting := await _awaited_on_github(review, one, github, pull, refused):
+            return waiting
         done = _record_approval(review, actor, one, *refused)
         return await _merge(review, actor, done, github, pull) if merge else done
 
@@ -181,6 +197,9 @@ async def approve_on_branch(
     actor = review.require(Role.REVIEWER, "review approve", one)
     _refuse_undecidable(one, merge=False)
     review.refuse_while_running(one)
+    refuse_author(review, actor, one)
+    if waiting := _awaited(review, actor, one):
+        return waiting
     done = await propose_as(review, actor, one, ProposeOptions(open_pr=True), timing=timing)
     proposed = done.suggestion
     if proposed.pull_request is not None:
@@ -190,6 +209,35 @@ async def approve_on_branch(
         result = ProposalResult(proposed.branch or "", proposed.commit_id or "", done.action)
         notes = next_steps(review, done.base, result)
     return _record_approval(review, actor, proposed, *filter(None, notes))
+
+
+def _awaited(review: ReviewContext, actor: Actor, one: Suggestion) -> DecisionResult | None:
+    """Store an approval; return the result if others have to approve as well."""
+    if review.project.file.settings.approvals == 1 or one.status is SuggestionStatus.APPROVED:
+        return None
+    count = store_approval(review, actor, one)
+    if count.enough:
+        return None
+    return DecisionResult(one, (f"{count.words}: another reviewer has to approve it",))
+
+
+async def _awaited_on_github(
+    review: ReviewContext,
+    one: Suggestion,
+    github: GitHub,
+    pull: PullRequest,
+    refused: tuple[str, ...],
+) -> DecisionResult | None:
+    """Count the reviews on GitHub; return the result if others have to approve as well."""
+    file = review.project.file
+    if file.settings.approvals == 1:
+        return None
+    names = review_approvers(pull, await github.reviews.of(pull.number))
+    count = count_approvals(file, names, [pull.author.login, one.author])
+    if count.enough:
+        return None
+    note = f"{count.words} on pull request {pull.number}: another reviewer has to approve it"
+    return DecisionResult(one, (*refused, note))
 
 
 def _refuse_undecidable(one: Suggestion, *, merge: bool) -> None:

@@ -151,7 +151,7 @@ def edit_suggestion(review: ReviewContext, actor: Actor, one: Suggestion, text: 
         broken = "; ".join(f"{rail.rule}: {rail.detail}" for rail in candidate.guardrails
                            if not rail.ok)  # fmt: skip
         raise GuardrailsBroken(f"the edited prompt breaks guardrails: {broken}")
-    new = _suggestion(review, one, candidate)
+    new = dataclasses.replace(_suggestion(review, one, candidate), author=actor.name)
     if new.hash == one.hash:
         raise UsageError("nothing was changed", hint=f"approve it: edison review approve {one.id}")
     with open_for_change(review.site.results) as connection:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.branches import merged_changes
 from edison_ci.operate.site import Role
+from edison_ci.review.approvals import count_approvals, review_approvers
 from edison_ci.review.decision import MAX_REASON_CHARS, supersede_others
 from edison_ci.review.prompt_file import is_result
 from edison_ci.store.suggestions import MOVES, Suggestion, SuggestionStatus, list_suggestions
@@ -75,7 +76,23 @@ async def sync(review: ReviewContext, *, timing: Timing | None = None) -> SyncRe
                 continue
             if news is not None and _is_news(one, news):
                 changed.append(_record(review, actor, one, news))
+                if github is not None and number is not None:
+                    problems += await _too_few(review, github, changed[-1], pulls[number])
     return SyncResult(changed, len(watched), problems)
+
+
+async def _too_few(
+    review: ReviewContext, github: GitHub, one: Suggestion, pull: PullRequest
+) -> list[str]:
+    """Return a problem if a pull request was merged with too few approvals."""
+    file = review.project.file
+    if file.settings.approvals == 1 or one.status is not SuggestionStatus.APPLIED:
+        return []
+    names = review_approvers(pull, await github.reviews.of(pull.number))
+    count = count_approvals(file, names, [pull.author.login, one.author])
+    if count.enough:
+        return []
+    return [f"suggestion {one.id}: pull request {pull.number} was merged with {count.words}"]
 
 
 async def _forge_change(

@@ -248,6 +248,8 @@ class Suggestion:
     reason: str | None = None
     edited_from: str | None = None
     """Id of the suggestion that it was edited from."""
+    author: str | None = None
+    """The person who edited it; None if a model wrote it."""
     simulated: bool = False
     cost_microusd: int = 0
     """Cost of making and trying it."""
@@ -295,6 +297,13 @@ class SuggestionComment(NamedTuple):
 
     actor: str
     text: str
+    made_at: str
+
+
+class SuggestionApproval(NamedTuple):
+    """The approval of a suggestion by one person."""
+
+    actor: str
     made_at: str
 
 
@@ -362,6 +371,15 @@ def add_comment(
         "insert into suggestion_comment (suggestion, actor, text, made_at) values (?, ?, ?, ?)",
         (suggestion.id, _storable(comment.actor), _storable(comment.text), comment.made_at),
     )
+
+
+def add_approval(
+    connection: sqlite3.Connection, suggestion: Suggestion, actor: str, now: str
+) -> bool:
+    """Store the approval of a person; return whether it is their first one."""
+    row = (suggestion.id, _storable(actor), now)
+    sql = "insert or ignore into suggestion_approval (suggestion, actor, made_at) values (?, ?, ?)"
+    return connection.execute(sql, row).rowcount == 1
 
 
 def _write(connection: sqlite3.Connection, suggestion: Suggestion) -> None:
@@ -440,6 +458,17 @@ def comments_of(connection: sqlite3.Connection, suggestion: Suggestion) -> list[
         (suggestion.id,),
     )
     return [SuggestionComment(*row) for row in rows]
+
+
+def approvals_of(
+    connection: sqlite3.Connection, suggestion: Suggestion
+) -> list[SuggestionApproval]:
+    """Return the approvals of a suggestion, oldest first."""
+    rows = connection.execute(
+        "select actor, made_at from suggestion_approval where suggestion = ? order by id",
+        (suggestion.id,),
+    )
+    return [SuggestionApproval(*row) for row in rows]
 
 
 def rejections(

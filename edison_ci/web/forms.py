@@ -260,6 +260,8 @@ def edit(sent: FormRequest) -> str:
 
 
 def _approval_text(one: Suggestion) -> str:
+    if one.status is SuggestionStatus.PROPOSED:
+        return "Your approval is stored."
     if one.status is not SuggestionStatus.APPLIED:
         where = "its branch" if one.pull_request is None else "its pull request"
         return f"Approved. It is applied when {where} is merged."

@@ -175,6 +175,7 @@ def test_nothing_but_the_workflow_for_pull_requests_is_written_unasked(
     assert workflows_in(folder) == ["edison-schedule.yml", "edison.yml"]
     assert edison(folder, "init", "--github", "--workflow", "all").code == 0
     assert workflows_in(folder) == [
+        "edison-approvals.yml",
         "edison-by-hand.yml",
         "edison-fork-comment.yml",
         "edison-push.yml",
@@ -226,4 +227,4 @@ def test_options_of_workflows_need_workflows(
 def test_an_unknown_workflow_is_refused_with_the_known_ones(edison: Edison, folder: Folder) -> None:
     done = edison(folder, "init", "--github", "--workflow", "nightly")
     assert done.code == 2
-    assert "'push', 'schedule', 'refine', 'fork-comment', 'by-hand', 'run', 'all'" in done.err
+    assert "'push', 'schedule', 'refine', 'fork-comment', 'by-hand', 'run', 'approvals'" in done.err

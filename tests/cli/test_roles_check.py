@@ -127,14 +127,14 @@ def test_the_protection_of_the_branch_is_compared(
         "main: CODEOWNERS is not enforced",
         "main: an approval counts for commits that came after it",
         "main: an approver can push the last commit themselves",
-        "main: the check evaluate is not required",
+        "main: not required: evaluate",
         "main: force pushes can rewrite it",
         "main: it can be deleted",
     ]
     assert "administration: read" in json.loads(found.out)["not_looked_at"][0]
     github.state.rules = STRICT
     found = edison(people, "roles", "check", "--json")
-    assert messages(found, "protection") == ["main: the check evaluate is not required"]
+    assert messages(found, "protection") == ["main: not required: evaluate"]
     github.grants[TOKEN].permissions["administration"] = "read"
     github.state.classic = {
         "required_status_checks": {"contexts": ["evaluate"], "url": "u", "contexts_url": "u",

@@ -211,6 +211,7 @@ CONTRACT = [
     Promise(Defaults, "max_iterations", between(1, 100), 10),
     Promise(Settings, "allow_synthetic_datasets", {}, True),
     Promise(Settings, "require_review_approval", {}, True),
+    Promise(Settings, "approvals", between(1, 10), 1),
     Promise(Settings, "retention_days", {"ge": 0}, 90),
     Promise(Settings, "backups", between(0, 10_000), 30),
     Promise(Settings, "reuse_days", {}, 30),

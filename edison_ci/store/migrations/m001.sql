@@ -464,6 +464,7 @@ create table suggestion (                   -- a change of a prompt that was sug
   decided_at       text,
   reason           text,                    -- why it was refused, rejected or superseded
   edited_from      text references suggestion (id), -- suggestion that it was edited from
+  author           text,                    -- person who edited it; null if a model wrote it
   simulated        integer not null check (simulated in (0, 1)),
   cost_microusd    integer not null,        -- of asking for it and trying it
   runs             text not null default '[]', -- JSON: ids of the runs that tried it
@@ -472,6 +473,14 @@ create table suggestion (                   -- a change of a prompt that was sug
   created_at       text not null
 ) strict;
 create index suggestion_by_experiment on suggestion (experiment, created_at);
+
+create table suggestion_approval (          -- people who approved a suggestion; append-only
+  id         integer primary key,
+  suggestion text not null references suggestion (id),
+  actor      text not null,                 -- login or e-mail address
+  made_at    text not null,
+  unique (suggestion, actor)
+) strict;
 
 create table suggestion_comment (           -- comments on a suggestion; append-only
   id         integer primary key,

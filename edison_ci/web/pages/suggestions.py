@@ -14,6 +14,7 @@ from edison_ci.results.explanation import CellExplanation, explain, unchanged_ca
 from edison_ci.results.run_lists import experiments
 from edison_ci.results.spending import booked
 from edison_ci.results.triage import ChangedCase, changed_case
+from edison_ci.review.approvals import count_approvals
 from edison_ci.review.background import find_job
 from edison_ci.review.hunk_blame import BlameJob
 from edison_ci.stats.convergence import verified
@@ -34,6 +35,7 @@ from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import (
     OPEN,
     SuggestionStatus,
+    approvals_of,
     comments_of,
     find_suggestion,
     list_suggestions,
@@ -127,6 +129,7 @@ def suggestion(context: PageContext) -> Page:
             "loops": loops_waiting_for(context.connection, found.id),
             "diff": diff,
             "comments": comments_of(context.connection, found),
+            "approvals": _approvals(context, found),
             "examples": _examples(context, found),
             "changed": changed,
             "blame": blame,
@@ -142,6 +145,17 @@ def suggestion(context: PageContext) -> Page:
         area="suggestions",
         refresh_s=2 if blame is not None and not blame.ended else None,
     )
+
+
+def _approvals(context: PageContext, found: Suggestion) -> str:
+    """Return how many people have approved, in words; empty where one is enough."""
+    project = project_of(context)
+    if project is None or project.file.settings.approvals == 1:
+        return ""
+    if found.pull_request is not None and found.branch is not None:
+        return f"{project.file.settings.approvals} needed, counted on GitHub"
+    names = [each.actor for each in approvals_of(context.connection, found)]
+    return count_approvals(project.file, names, [found.author]).words
 
 
 def _blame(context: PageContext, found: Suggestion) -> BlameJob | None:

@@ -1,0 +1,138 @@
+"""edison github approvals: whether enough people have approved a pull request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
+from edison_ci.config.load import find_root
+from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
+from edison_ci.errors import ConfigError, ExitCode, UsageError
+from edison_ci.forge.events import policy_commit, read_event
+from edison_ci.forge.github import GitHub
+from edison_ci.forge.host import repository_address
+from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.repository import Repository
+from edison_ci.numeric import counted
+from edison_ci.operate.code_owners import owned_paths
+from edison_ci.operate.site import Role
+from edison_ci.review.approvals import count_approvals, person, review_approvers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.config.project import ProjectFile
+    from edison_ci.forge.host import RepositoryAddress
+    from edison_ci.operate.code_owners import OwnedPath
+    from edison_ci.review.approvals import ApprovalCount
+
+
+class _PullRequestApprovals(NamedTuple):
+    number: int
+    files: int
+    """Changed files that need the approval of a member."""
+    approvals: ApprovalCount
+    role: Role
+    """The role that at least one of the approvers must have."""
+    has_role: bool
+
+    @property
+    def ok(self) -> bool:
+        return not self.files or (self.approvals.enough and self.has_role)
+
+
+@click.command(cls=EdisonCommand)
+@click.pass_obj
+def approvals(state: CliState) -> None:
+    """Check that enough people have approved a pull request.
+
+    For a job with the event pull_request or pull_request_review. Counts the members whose last
+    review approves the newest commit, each once, without the author of the pull request; at least
+    one of them must have the role that CODEOWNERS asks for. Members and settings.approvals are
+    those of the default branch, so that a pull request cannot change them for itself. Other files
+    than those of the project need no approval here. The exit code is 1 until there are enough.
+
+    Examples:
+      edison github approvals
+      edison github approvals --json
+    """
+    terminal, event = Terminal(state), read_event(os.environ)
+    if event.number is None:
+        raise UsageError(
+            f"the event {event.name!r} has no pull request",
+            hint="use on: pull_request and on: pull_request_review",
+        )
+    root = state.enter_project(find_root(state.folder))
+    repository = Repository.find(root)
+    commit = policy_commit(event, repository) if repository is not None else None
+    if repository is None or commit is None:
+        raise UsageError(
+            "the commit of the default branch cannot be read",
+            hint="check out with actions/checkout and fetch-depth: 2",
+        )
+    folder = root.resolve().relative_to(repository.root.resolve()).as_posix()
+    prefix = "" if folder == "." else f"{folder}/"
+    file = _project_file(repository, commit, "" if folder == "." else folder)
+    address = repository_address(os.environ)
+    found = asyncio.run(_read(address, event.number, file, owned_paths(file, prefix)))
+    if terminal.json:
+        terminal.document(
+            {
+                "ok": found.ok,
+                "pull_request": found.number,
+                "files": found.files,
+                "needed": found.approvals.needed,
+                "by": [*found.approvals.by],
+                "role": found.role.word if found.files else None,
+            }
+        )
+    _show(terminal, found)
+    if not found.ok:
+        raise click.exceptions.Exit(ExitCode.GATE_FAILED)
+
+
+def _project_file(repository: Repository, commit: str, folder: str) -> ProjectFile:
+    files = ProjectFiles(CommitTree(repository, commit, folder))
+    if not files.tree.exists(PROJECT):
+        raise UsageError(
+            f"the default branch has no {PROJECT}", hint="merge the project first, without members"
+        )
+    file = files.project()
+    if file is None:
+        raise ConfigError(only_errors(files.problems))
+    return file
+
+
+async def _read(
+    address: RepositoryAddress, number: int, file: ProjectFile, paths: Sequence[OwnedPath]
+) -> _PullRequestApprovals:
+    async with GitHub(address) as github:
+        pull = await github.pull_request(number)
+        changed = await github.changed_files(number)
+        reviews = await github.reviews.of(number)
+    names = {name for each in changed for name in (each.path, each.previous) if name}
+    needed = {name: [each.role for each in paths if each.covers(name)] for name in names}
+    roles = [max(each) for each in needed.values() if each]
+    count = count_approvals(file, review_approvers(pull, reviews), [pull.author.login])
+    role = max(roles, default=Role.REVIEWER)
+    members = [person(name, file.members) for name in count.by]
+    has_role = any(each is not None and Role[each.role.upper()] >= role for each in members)
+    return _PullRequestApprovals(number, len(roles), count, role, has_role)
+
+
+def _show(terminal: Terminal, found: _PullRequestApprovals) -> None:
+    where = f"pull request {found.number}"
+    if not found.files:
+        terminal.result(f"{where} changes no file of the project: no approval is needed here")
+        return
+    mark = StyledText("ok", GOOD) if found.ok else StyledText("waiting", BAD)
+    files = counted(found.files, "file")
+    terminal.result(mark, f"  {where}: {found.approvals.words} for {files}")
+    if not found.has_role:
+        words = "an admin or owner" if found.role is Role.ADMIN else f"a {found.role.word}"
+        terminal.result(f"  one of the approvals has to be by {words}")
