@@ -17,6 +17,7 @@ KINDS = (
     "labels",
     "judge_approvals",
     "trust",
+    "secrets",
 )
 """The kinds of project files, each with a schema."""
 MESSAGES = ("notification",)

@@ -38,6 +38,7 @@ PLACES = {
     "labels": "labels/tone.jsonl",
     "judge_approvals": "judge_approvals.yaml",
     "trust": ".edison/trust.yaml",
+    "secrets": ".edison/secrets.yaml",
 }
 """Where in a project a file of each kind stands."""
 

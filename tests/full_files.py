@@ -204,4 +204,10 @@ keys: [{env: KEY, hosts: ["https://h.example:443", "http://[::1]:8080"]}]
 code: {allow: true, paths: [checks]}
 budget_usd_max: 20
 """,
+    "secrets": f"""
+version: 1
+public_key: {"A" * 43}=
+keys:
+  - {{name: OPENAI_API_KEY, since: 2026-11-17, box: {"A" * 116}}}
+""",
 }

@@ -69,6 +69,7 @@ ONLY_IN = {
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "sqlite_utils": {"store/merge.py"},
     "cryptography": {"operate/own_results.py"},
+    "nacl": {"operate/sealed_keys.py"},
     "tenacity": {"providers/resilience.py"},
     "opentelemetry": {"telemetry/export.py"},
     "phonenumbers": {"safety/pii.py"},

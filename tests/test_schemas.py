@@ -44,8 +44,8 @@ def test_the_published_schema_is_the_generated_one(kind: str) -> None:
     assert published == text_of(kind), "run: python -m edison_ci.config.schema schemas"
 
 
-def test_there_is_a_schema_for_each_of_the_ten_kinds_and_no_other(tmp_path: Path) -> None:
-    assert len(KINDS) == 11
+def test_there_is_a_schema_for_each_kind_and_no_other(tmp_path: Path) -> None:
+    assert len(KINDS) == 12
     write_schemas(tmp_path / "new")
     written = {path.name for path in (tmp_path / "new").iterdir()}
     published = {path.name for path in PUBLISHED.iterdir()}
@@ -170,7 +170,13 @@ def test_every_example_is_accepted(path: Path, kind: str) -> None:
 
 def test_the_examples_are_of_every_kind_a_template_has() -> None:
     kinds = [kind for _, kind in EXAMPLE_FILES]
-    assert set(kinds) == set(KINDS) - {"about", "quarantine", "labels", "judge_approvals"}
+    assert set(kinds) == set(KINDS) - {
+        "about",
+        "quarantine",
+        "labels",
+        "judge_approvals",
+        "secrets",
+    }
     assert all(kinds.count(kind) >= 4 for kind in set(kinds))
 
 
@@ -182,7 +188,7 @@ def test_a_file_with_every_key_is_accepted(kind: str) -> None:
 
 def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path) -> None:
     folder = minimal(tmp_path)
-    for kind in ("about", "edison", "quarantine", "judge_approvals", "trust"):
+    for kind in ("about", "edison", "quarantine", "judge_approvals", "trust", "secrets"):
         folder.write(PLACES[kind], FULL[kind])
     folder.write(PLACES["labels"], FULL["labels"].lstrip())
     folder.write("models.yaml", FULL["models"])
@@ -194,6 +200,7 @@ def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path)
     assert files.project() is not None
     assert set(files.models("models.yaml")) == {"small", "big", "bigger", "aws", "old"}
     assert files.trust().budget_usd_max == 20
+    assert files.secrets().of("OPENAI_API_KEY") is not None
     assert files.quarantine().cases
     assert files.abouts("datasets", ())["datasets/names.jsonl"].owner == "ann@example.com"
     assert files.experiment("experiments/full.yaml") is not None

@@ -1,6 +1,6 @@
 """Models that can be reached here and may be proposed: of models.yaml, of vendors, and local ones.
 
-A model is reachable if its key is in the environment, its library is installed, or it needs
+A model is reachable if its key is set or sealed, its library is installed, or it needs
 neither. What costs more than a cent per 1,000 tokens is not proposed.
 """
 
@@ -118,7 +118,7 @@ def reachable_models(
     for model in project.models.values():
         if model.name in refused or not _can(model, what):
             continue
-        if not _has_keys(model, environ):
+        if not all(project.has_key(name, environ) for name in model.variables):
             keyless.append(model.name)
             continue
         price = project.prices.price_of(model)
@@ -161,11 +161,6 @@ def _can(model: Model, what: str) -> bool:
     return not [*missing_for_models([model])]
 
 
-def _has_keys(model: Model, environ: Mapping[str, str]) -> bool:
-    names = [*model.keys.values(), *([model.base_url_env] if model.base_url_env else [])]
-    return all(environ.get(name) for name in names)
-
-
 def _per_1k(price: Price) -> float:
     return (price.tokens_in + price.tokens_out) / 2_000
 
@@ -176,7 +171,7 @@ def _unlisted(project: Project, what: str, environ: Mapping[str, str]) -> Iterat
     The local one is too small to judge.
     """
     for name, vendor in VENDORS.items():
-        if not vendor.key_env or vendor.options or not environ.get(vendor.key_env):
+        if not vendor.key_env or vendor.options or not project.has_key(vendor.key_env, environ):
             continue
         service = vendor_model(name)
         address = service_of(service) or ""

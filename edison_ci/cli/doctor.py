@@ -224,10 +224,8 @@ def _missing(project: Project) -> Iterator[Finding]:
 
 def _keys(project: Project) -> Iterator[Finding]:
     for env in sorted({env for model in project.models.values() for env in model.keys.values()}):
-        present = bool(os.environ.get(env))
-        yield Finding(
-            "ok" if present else "warn", "key", f"{env} is {'set' if present else 'not set'}"
-        )
+        source = "set" if os.environ.get(env) else "sealed" if project.has_key(env) else "not set"
+        yield Finding("warn" if source == "not set" else "ok", "key", f"{env} is {source}")
 
 
 def _prices(project: Project) -> Finding:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from edison_ci.config.sealed import PRIVATE_KEY
 from edison_ci.errors import UsageError
 from edison_ci.forge.workflow_step import step_of
 from edison_ci.git.repository import Repository
+from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.workflows import Variables
 
 if TYPE_CHECKING:
@@ -18,17 +20,24 @@ if TYPE_CHECKING:
 
 
 def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
-    """Raise UsageError if a model of the experiments has no key in the environment of this job.
+    """Raise UsageError if a model of the experiments has no key in this job, set or sealed.
 
     GitHub passes a secret that does not exist on as an empty text, so an empty variable is one that
     the workflow names and the repository lacks.
     """
     models = _models(project, experiments)
-    variables = Variables.of(models)
+    known = key_environment(project)
+    variables = Variables.of(models, known.secrets)
     lines = variables.lines
-    missing = [name for name in lines if not os.environ.get(name, "").strip()]
-    if not missing:
+    named = [name for name in lines if name != PRIVATE_KEY]
+    missing = [name for name in named if not known.has(name)]
+    sealed = [name for name in named if not known.is_set(name)]
+    if not missing and (not sealed or known.is_set(PRIVATE_KEY)):
+        for name in sealed:
+            known.get(name)  # raises if it cannot be opened
         return
+    users = {*missing} if missing else {*sealed}
+    missing = missing or [PRIVATE_KEY]
     repository = Repository.find(project.root)
     step = step_of(os.environ, project.root if repository is None else repository.root)
     unknown = [name for name in missing if name not in os.environ]
@@ -36,7 +45,7 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
     plural = len(chosen) > 1
     kind = "secret" if chosen[0] in variables.secrets else "variable"
     names = ", ".join(chosen)
-    needed = ", ".join(model.name for model in models if {*chosen} & {*_names(model)})
+    needed = ", ".join(m.name for m in models if users & {*m.variables})
     needs = f"{'models' if ',' in needed else 'model'} {needed}"
     if unknown:
         raise UsageError(
@@ -61,7 +70,3 @@ def _models(project: Project, experiments: Iterable[Experiment]) -> list[Model]:
         judging = sorted(project.judging_models_of(experiment))
         found |= {name: project.models[name] for name in judging}
     return [*found.values()]
-
-
-def _names(model: Model) -> list[str]:
-    return [*model.keys.values(), *([model.base_url_env] if model.base_url_env else [])]

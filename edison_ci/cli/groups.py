@@ -79,10 +79,13 @@ COMMANDS = {
         "Set up", "github:github", "Report on a pull request from a GitHub Actions job."
     ),
     "roles": Entry("Set up", "roles:roles", "Manage who may sign in to the pages."),
-    "schedule": Entry("Set up", "schedule:schedule", "List, edit and carry out schedules of runs."),
+    "secrets": Entry(
+        "Set up", "secret_keys:secrets", "Seal keys in the repository, list and test them."
+    ),
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, steer, pause, cancel and merge runs."),
+    "schedule": Entry("Runs", "schedule:schedule", "List, edit and carry out schedules of runs."),
     "regrade": Entry(
         "Grades", "regrade:regrade", "Grade the stored answers of a run again.", "runs"
     ),

@@ -30,9 +30,6 @@ from edison_ci.operate.workflows import (
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from edison_ci.config.models import Model
     from edison_ci.config.project import Notification
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
@@ -116,7 +113,7 @@ def init(ctx: click.Context, /, folder: Path | None, template: str, **given: Any
     if github:
         names = tuple(FURTHER) if "all" in further else further
         told = _notifications(target) if "schedule" in names else ()
-        variables = Variables.of(_models(target))
+        variables = _variables(target)
         choice = WorkflowChoice(names, batch, variables=variables, notifications=told)
         _write_workflows(target, laid, choice)
     if terminal.json:
@@ -224,11 +221,12 @@ def _create(wizard: Wizard, target: Path) -> _WrittenFiles:
     return laid
 
 
-def _models(target: Path) -> Iterable[Model]:
-    """Return the valid models of the project, whatever else is wrong with its files."""
+def _variables(target: Path) -> Variables:
+    """Return what the valid models of the project need, whatever else is wrong with its files."""
     files = ProjectFiles(WorkingTree(target))
     header = files.project() or files.valid_project()
-    return files.models(header.paths.models).values() if header is not None else ()
+    models = files.models(header.paths.models).values() if header is not None else ()
+    return Variables.of(models, files.secrets())
 
 
 def _notifications(target: Path) -> tuple[Notification, ...]:

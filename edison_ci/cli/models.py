@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from edison_ci.execute.standalone import ProbeResult, probe
 from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.operate.model_edits import ModelRequest, prepare_model, vendor_model, write_model
 from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.sessions import require_editor, run_context
 from edison_ci.operate.site import Site
 from edison_ci.plan.plan import bare_plan
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.config.trust import TrustFile
     from edison_ci.operate.model_edits import ModelEdit
+    from edison_ci.operate.sealed_keys import KeyEnvironment
     from edison_ci.plan.estimate import CostRange
     from edison_ci.providers.model_lists import ListedModel
 
@@ -167,8 +168,7 @@ def _option(text: str) -> tuple[str, str]:
 
 def _test_added(project: Project, model: Model, *, offline: bool) -> ProbeResult | None:
     """Return the result of one short call; None if a key is not set, or without a network."""
-    variables = [*model.keys.values(), *([model.base_url_env] if model.base_url_env else [])]
-    if offline or not all(os.environ.get(name) for name in variables):
+    if offline or not all(map(project.has_key, model.variables)):
         return None
     (found,) = probe(project, [model], run_context(project, offline=offline))
     return found
@@ -273,7 +273,10 @@ def fetch_models(state: CliState, names: tuple[str, ...]) -> None:
         raise UsageError(
             "no key of a known vendor is set", hint="set one, such as OPENAI_API_KEY, or name one"
         )
-    fetched = {name: _fetch(model, trust, offline=state.offline) for name, model in chosen.items()}
+    environ = key_environment(project)
+    fetched = {
+        name: _fetch(model, environ, trust, offline=state.offline) for name, model in chosen.items()
+    }
     if terminal.json:
         terminal.document(
             {
@@ -307,16 +310,18 @@ def _service(project: Project, name: str) -> Model:
 
 
 def _with_keys(project: Project) -> dict[str, Model]:
-    """Return the vendors whose key is set."""
+    """Return the vendors whose key is set or sealed."""
     return {
         name: _service(project, name)
         for name, vendor in VENDORS.items()
-        if vendor.key_env and not vendor.options and os.environ.get(vendor.key_env)
+        if vendor.key_env and not vendor.options and project.has_key(vendor.key_env)
     }
 
 
-def _fetch(model: Model, trust: TrustFile, *, offline: bool) -> list[ListedModel] | CallError:
-    lister = lister_for(model, environ=os.environ, offline=offline, trust=trust)
+def _fetch(
+    model: Model, environ: KeyEnvironment, trust: TrustFile, *, offline: bool
+) -> list[ListedModel] | CallError:
+    lister = lister_for(model, environ=environ, offline=offline, trust=trust)
 
     async def ask() -> list[ListedModel]:
         async with asyncio.timeout(_FETCH_S):
@@ -439,7 +444,7 @@ def _row(project: Project, model: Model) -> tuple[str, str, str, str, str, str, 
     shown = "unknown" if price is None else f"${price.tokens_in:g}/{price.tokens_out:g}"
     if price is not None and price.tokens_in == price.tokens_out == 0:
         shown = "free"
-    keys = [f"{env}{'' if os.environ.get(env) else ' (not set)'}" for env in model.keys.values()]
+    keys = [f"{env}{'' if project.has_key(env) else ' (not set)'}" for env in model.keys.values()]
     return (
         model.name,
         model.provider + (" (simulated)" if model.simulated else ""),
@@ -475,7 +480,7 @@ def _as_json(project: Project, model: Model) -> dict[str, Any]:
         "model": model.model,
         "simulated": model.simulated,
         "endpoint": model.address or None,
-        "keys": {env: bool(os.environ.get(env)) for env in model.keys.values()},
+        "keys": {env: project.has_key(env) for env in model.keys.values()},
         "params": dict(model.params),
         "price": price.as_json() if price else None,
         "takes": _abilities(model.capabilities),

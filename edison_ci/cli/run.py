@@ -69,7 +69,7 @@ def _file_stamps(root: Path, file: ProjectFile) -> Stamps:
     paths = file.paths
     folders = (paths.experiments, paths.prompts, paths.rubrics, paths.datasets, "judges", "checks")
     files = [root / n for n in ("edison.yaml", paths.models, "quarantine.yaml")]
-    files.append(root / ".edison" / "trust.yaml")
+    files += [root / ".edison" / n for n in ("trust.yaml", "secrets.yaml")]
     for folder in folders:
         files += (root / folder).rglob("*")
     found: Stamps = {}

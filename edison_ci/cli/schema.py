@@ -19,9 +19,9 @@ def schema(state: CliState, kind: str | None) -> None:
     """Print the JSON Schema of a file kind.
 
     KIND is edison, models, experiment, prompt, rubric, dataset, about, quarantine, labels,
-    judge_approvals or trust, or notification for what is posted to a webhook; without it the kinds
-    are listed. The schemas are draft-07, which most editors support. The schema of experiments
-    includes the checks of installed plugins.
+    judge_approvals, trust or secrets, or notification for what is posted to a webhook; without it
+    the kinds are listed. The schemas are draft-07, which most editors support. The schema of
+    experiments includes the checks of installed plugins.
 
     Examples:
       edison admin schema experiment

@@ -17,7 +17,7 @@ from edison_ci.config.validation import Inspection, inspect
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
 from edison_ci.numeric import counted
 
-_SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/prices.json"}
+_SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/secrets.yaml", ".edison/prices.json"}
 
 
 @click.command(cls=EdisonCommand)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import os
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
     from edison_ci.config.quarantine import QuarantineFile
     from edison_ci.config.rubric import RubricFile
+    from edison_ci.config.sealed import SecretsFile
     from edison_ci.config.trust import TrustFile
     from edison_ci.documents.marks import Document, Json
     from edison_ci.templating.templates import Template
@@ -130,6 +132,7 @@ class Project:
     prompts: Mapping[str, Prompt]
     rubrics: Mapping[str, RubricFile]
     trust: TrustFile
+    secrets: SecretsFile
     quarantine: QuarantineFile
     prices: PriceTable
     approvals: JudgeApprovalsFile = field(default_factory=JudgeApprovalsFile.model_construct)
@@ -140,8 +143,8 @@ class Project:
     warnings: tuple[Problem, ...] = ()
     root: Path = field(default=Path())
     proposed: bool = False
-    """Whether the files belong to a pull request: then `trust` is that of the base, and code comes
-    from `code_root` only."""
+    """Whether the files belong to a pull request: then `trust` and `secrets` are those of the base,
+    and code comes from `code_root` only."""
     code_root: Path | None = None
     base_models: Mapping[str, Model] = field(default_factory=dict)
     """The models of the base, in a job for a pull request."""
@@ -155,6 +158,10 @@ class Project:
             hint = did_you_mean(name, self.experiments, label="experiments")
             raise UsageError(f"there is no experiment {name!r}", hint=hint)
         return found
+
+    def has_key(self, name: str, environ: Mapping[str, str] = os.environ) -> bool:
+        """Whether a key is in the environment, or sealed in the repository."""
+        return bool(environ.get(name, "").strip()) or self.secrets.of(name) is not None
 
     def judging_models_of(self, experiment: Experiment) -> set[str]:
         """Return the names of the models that judge, grade, screen or embed."""
@@ -268,6 +275,7 @@ def inspect_project(
         prompts=files.known_prompts(),
         rubrics=files.known_rubrics(),
         trust=trust,
+        secrets=files.secrets(),
         quarantine=quarantine,
         prices=prices,
         approvals=approvals,

@@ -117,6 +117,11 @@ class Model:
         return self.base_url or ""
 
     @property
+    def variables(self) -> list[str]:
+        """The names of the variables that a call needs: of keys, and of the address."""
+        return [*self.keys.values(), *([self.base_url_env] if self.base_url_env else [])]
+
+    @property
     def endpoint(self) -> str:
         """What answers a call beside the model's name, part of the identity of the call.
 

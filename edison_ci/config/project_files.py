@@ -25,6 +25,7 @@ from edison_ci.config.project import ProjectFile
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.config.quarantine import QuarantineFile
 from edison_ci.config.rubric import RubricFile
+from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import Tree, read
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 PROJECT = "edison.yaml"
 TRUST = ".edison/trust.yaml"
+SECRETS = ".edison/secrets.yaml"
 QUARANTINE = "quarantine.yaml"
 
 SHARED_FILES = (PROJECT, TRUST, QUARANTINE, JUDGE_APPROVALS)
@@ -119,6 +121,11 @@ class ProjectFiles:
         """Return trust.yaml; without it only the built-in pairs are trusted."""
         found = self._shape(TRUST, TrustFile) if self.tree.exists(TRUST) else None
         return found or TrustFile.model_construct()
+
+    def secrets(self) -> SecretsFile:
+        """Return secrets.yaml, empty if there is none."""
+        found = self._shape(SECRETS, SecretsFile) if self.tree.exists(SECRETS) else None
+        return found or SecretsFile.model_construct()
 
     def quarantine(self) -> QuarantineFile:
         """Return quarantine.yaml, empty if there is none."""

@@ -34,6 +34,7 @@ from edison_ci.config.project import Occasion, ProjectFile
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.quarantine import QuarantineFile
 from edison_ci.config.rubric import RubricFile
+from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
 from edison_ci.resources import KINDS, MESSAGES
 from edison_ci.shape import NAME_PATTERN, Shape
@@ -117,6 +118,7 @@ _SHAPES: dict[str, type[Shape]] = {
     "labels": Label,
     "judge_approvals": JudgeApprovalsFile,
     "trust": TrustFile,
+    "secrets": SecretsFile,
 }
 
 _DESCRIPTIONS = {

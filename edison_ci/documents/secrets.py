@@ -179,6 +179,7 @@ _KINDS = (
     _Kind("a Hugging Face token", ("hf_",), r"\bhf_[A-Za-z0-9]{30,}"),
     _Kind("a GitLab token", ("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,}"),
     _Kind("a Groq key", ("gsk_",), r"\bgsk_[A-Za-z0-9]{40,}"),
+    _Kind("a private key of edison", ("edison_key_",), r"\bedison_key_[A-Za-z0-9_-]{43}"),
     _Kind("a token of edison", ("edison_token_",), r"\bedison_token_[A-Za-z0-9_-]{43}"),
     _Kind(
         "a JSON web token",

@@ -7,7 +7,6 @@ the host is its vendor's own, which the built-in pairs say, or if the person nam
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -23,14 +22,13 @@ from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_edit import scalar, with_entry
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import UsageError
-from edison_ci.git.repository import Repository
 from edison_ci.operate.site import Role, Site
-from edison_ci.operate.workflows import WORKFLOWS, Variables, with_variables
+from edison_ci.operate.workflows import Variables, with_variables, workflow_files
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.audit import write_audit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from edison_ci.config.load import Project
@@ -97,9 +95,9 @@ def prepare_model(
     trust, trusted, built_in = _trust(project, model, named=request.base_url is not None)
     files = {**trust, path: changed}
     without_place = []
-    for file, found in _workflows(project.root):
+    for file, found in workflow_files(project.root):
         before = known.get(file, found)
-        after = with_variables(before, Variables.of([model]))
+        after = with_variables(before, Variables.of([model], project.secrets))
         missing = [env for env in model.keys.values() if f"{env}:" not in after]
         if after != before:
             files[file] = after
@@ -273,12 +271,3 @@ def _with_pair(text: str, env: str, host: str) -> str:
     if new != {**old, "keys": keys}:
         raise _not_editable(TRUST)
     return changed
-
-
-def _workflows(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the workflows of the repository, by path from the project."""
-    repository = Repository.find(root)
-    top = repository.root if repository is not None else root
-    for path in sorted((top / WORKFLOWS).glob("*.y*ml")):
-        if path.is_file() and not path.is_symlink():
-            yield os.path.relpath(path, root).replace(os.sep, "/"), path.read_text("utf-8")

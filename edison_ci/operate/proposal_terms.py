@@ -1,10 +1,11 @@
 """Terms of a proposal: keys, code and budgets are decided by its base.
 
-The author of a pull request writes its files, so in a job for one `.edison/trust.yaml` is read from
-the base commit: which key may be sent to which host, which code of the base may run, and how much
-may be spent. Prices, on which budgets depend, are not below those of the base. Changes of these by
-the pull request take effect after its merge. Nor may it contain files that only a run writes:
-results in it would count as answers of models.
+The author of a pull request writes its files, so in a job for one `.edison/trust.yaml` and
+`.edison/secrets.yaml` are read from the base commit: which key may be sent to which host, which
+code of the base may run, how much may be spent, and the sealed keys. Prices, on which budgets
+depend, are not below those of the base. Changes of these by the pull request take effect after its
+merge. Nor may it contain files that only a run writes: results in it would count as answers of
+models.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from edison_ci.config.base_limits import BaseLimits, limits_of, with_minimum_pri
 from edison_ci.config.prices import load_prices
 from edison_ci.config.program_files import with_code
 from edison_ci.config.project_files import ProjectFiles
+from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 # commit are read: a link could lead to files of earlier steps of the job, such as credentials.
 _OWN = ".edison"
 _MAY_COME = re.compile(
-    r"\.edison/(?:trust\.yaml|prices\.json|\.gitignore|schemas/[a-z]+\.schema\.json)"
+    r"\.edison/(?:trust\.yaml|secrets\.yaml|prices\.json|\.gitignore|schemas/[a-z]+\.schema\.json)"
 )
 """Files below `.edison` that may be committed."""
 _BESIDE = ("", "-wal", "-shm", "-journal")
@@ -124,6 +126,7 @@ def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) 
     return replace(
         project,
         trust=terms.trust,
+        secrets=terms.secrets,
         code_root=terms.code,
         prices=prices,
         proposed=True,
@@ -163,6 +166,7 @@ class BaseTerms(NamedTuple):
     prices: PriceTable | None = None
     limits: BaseLimits | None = None
     notifications: tuple[Notification, ...] = ()
+    secrets: SecretsFile = SecretsFile.model_construct()
 
 
 @cache
@@ -180,11 +184,11 @@ def _terms(root: Path, event: Event) -> BaseTerms:
     prefix = root.resolve().relative_to(repository.root.resolve()).as_posix()
     tree = CommitTree(repository, commit, "" if prefix == "." else prefix)
     files = ProjectFiles(tree)
-    trust = files.trust()
+    trust, secrets = files.trust(), files.secrets()
     if files.problems:
         raise ConfigError(files.problems)
     code = _code_of(tree, trust) if trust.code.allow else None
-    return _with_budgets(BaseTerms(trust, code), tree)
+    return _with_budgets(BaseTerms(trust, code, secrets=secrets), tree)
 
 
 def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:

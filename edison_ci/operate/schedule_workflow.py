@@ -182,11 +182,12 @@ def _install_files(top: Path) -> Iterator[str]:
 def _choice(site: Site, top: Path) -> WorkflowChoice:
     """Return the terms of the workflow that `edison init` writes."""
     folder = site.root.resolve().relative_to(top.resolve()).as_posix()
-    models = ProjectFiles(WorkingTree(site.root)).models(site.file.paths.models)
+    files = ProjectFiles(WorkingTree(site.root))
+    models = files.models(site.file.paths.models)
     return WorkflowChoice(
         ("schedule",),
         project=folder,
-        variables=Variables.of(models.values()),
+        variables=Variables.of(models.values(), files.secrets()),
         notifications=site.file.notifications,
     )
 

@@ -19,6 +19,7 @@ from edison_ci.operate.own_results import claim_new_results
 from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.run_notices import note_budget, note_end
+from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
 from edison_ci.sanitize import in_actions
@@ -52,10 +53,11 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
     """Return the context of a run: providers with keys from the environment, and graders."""
     terms = apply_base_terms(project)
     claim_new_results(project)
+    environ = key_environment(terms)
     called = partial(
-        provider_for, environ=os.environ, offline=offline, tree=project.tree, trust=terms.trust
+        provider_for, environ=environ, offline=offline, tree=project.tree, trust=terms.trust
     )
-    programs = ProgramRules(terms, offline=offline)
+    programs = ProgramRules(terms, environ, offline=offline)
 
     def provider(model: Model) -> Provider:
         return programs.provider(model) if model.provider == "command" else called(model)

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import io
 import json
+import os
 import re
 import zipfile
 from pathlib import Path
@@ -18,7 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import edison_ci
 from edison_ci._dataclass import dataclass
+from edison_ci.config.sealed import PRIVATE_KEY
 from edison_ci.errors import UsageError
+from edison_ci.git.repository import Repository
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Model
     from edison_ci.config.project import Notification
+    from edison_ci.config.sealed import SecretsFile
 
 FOLDER = ".github/edison"
 WORKFLOWS = ".github/workflows"
@@ -67,10 +71,12 @@ class Variables(NamedTuple):
     """Names of addresses, which are variables of the repository and no secrets."""
 
     @classmethod
-    def of(cls, models: Iterable[Model]) -> Variables:
-        """Return the variables that models name, each once."""
+    def of(cls, models: Iterable[Model], secrets: SecretsFile) -> Variables:
+        """Return the variables that models name, each once, and that of the private key."""
         models = list(models)
         keys = dict.fromkeys(name for model in models for name in model.keys.values())
+        if secrets.public_key is not None:
+            keys[PRIVATE_KEY] = None
         plain = dict.fromkeys(m.base_url_env for m in models if m.base_url_env is not None)
         return cls(tuple(keys), tuple(name for name in plain if name not in keys))
 
@@ -93,6 +99,15 @@ def with_variables(text: str, variables: Variables) -> str:
         return f"{indent}{comment}{there}" + "".join(f"{indent}{line}" for line in more)
 
     return _KEYS.sub(added, text)
+
+
+def workflow_files(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield the workflows of the repository of a project, by path from the project."""
+    repository = Repository.find(root)
+    top = repository.root if repository is not None else root
+    for path in sorted((top / WORKFLOWS).glob("*.y*ml")):
+        if path.is_file() and not path.is_symlink():
+            yield os.path.relpath(path, root).replace(os.sep, "/"), path.read_text("utf-8")
 
 
 def notification_secrets(notifications: Iterable[Notification]) -> tuple[str, ...]:

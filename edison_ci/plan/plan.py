@@ -617,7 +617,7 @@ def bare_plan(
             *(["tokens are estimated from those of earlier answers"] if past else []),
         ],
         unready=_unready(project, made),
-        unset=_unset(made),
+        unset=_unset(project, made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
         interims=interim_kind(experiment.file.gates, experiment.file.stop),
@@ -707,7 +707,7 @@ def without_generating(project: Project, plan: Plan) -> Plan:
     """Return the plan of grading answers that are there already."""
     loads = [load for load in plan.loads if load.phase != "generate"]
     return dataclasses.replace(
-        plan, loads=loads, unready=_unready(project, loads), unset=_unset(loads)
+        plan, loads=loads, unready=_unready(project, loads), unset=_unset(project, loads)
     )
 
 
@@ -743,7 +743,7 @@ def _idle(experiment: Experiment, of: str) -> list[str]:
 
 
 def _unready(project: Project, loads: list[Load]) -> list[str]:
-    found = _unset(loads)
+    found = _unset(project, loads)
     for model in _models(loads):
         if project.prices.price_of(model) is None:
             found.append(f"the price of {model.name} is unknown: add price to models.yaml")
@@ -754,12 +754,12 @@ def _unready(project: Project, loads: list[Load]) -> list[str]:
     return found
 
 
-def _unset(loads: list[Load]) -> list[str]:
-    """Return the keys and addresses that are not in the environment."""
+def _unset(project: Project, loads: list[Load]) -> list[str]:
+    """Return the keys that are neither in the environment nor sealed, and missing addresses."""
     found: list[str] = []
     for model in _models(loads):
         for env in model.keys.values():
-            if not os.environ.get(env):
+            if not project.has_key(env):
                 found.append(f"{env} is not set ({model.name} needs it)")
         if model.base_url_env and not os.environ.get(model.base_url_env):
             found.append(f"{model.base_url_env} is not set (the address of {model.name})")

@@ -228,7 +228,7 @@ class _EnvironmentReader:
         if not value.strip():
             raise UsageError(
                 f"model {self.model.name!r} needs {what} in {name}, which is not set",
-                hint=f"set the environment variable {name}, or use another model",
+                hint=f"set the environment variable {name}, or seal it: edison secrets seal {name}",
             )
         return value
 

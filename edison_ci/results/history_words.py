@@ -225,6 +225,12 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "dataset fill": _text("filled gaps of"),
     "dataset adversarial": _text("added adversarial cases to"),
     "models add": _text("added the model"),
+    "secrets keygen": _text("created the private key"),
+    "secrets seal": _text("sealed the key"),
+    "secrets remove": _text("removed the sealed key"),
+    "secrets rotate": lambda entry: (
+        f"rotated the private key from {entry.before} to {entry.entity}"
+    ),
     "schedule add": _text("added the schedule"),
     "schedule run": _text("started the schedule"),
     "schedule sync": lambda entry: f"{'wrote' if entry.after else 'removed'} {entry.entity}",

@@ -183,6 +183,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
         "owner": "ada",
     },
     "Schedule": {"name": "daily", "cron": "0 9 * * *"},
+    "SealedKey": {"name": "KEY", "since": "2026-01-01", "box": "A" * 116},
     "TrustedProgram": {"model": "m"},
     "TrustedKey": {"env": "KEY", "hosts": ["https://example.com"]},
 }
@@ -281,4 +282,5 @@ _ROOTS = {
     "judge_approvals": "JudgeApprovalsFile",
     "about": "DatasetAbout",
     "trust": "TrustFile",
+    "secrets": "SecretsFile",
 }

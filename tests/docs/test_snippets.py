@@ -298,6 +298,7 @@ KIND_OF_FILE = {
     r"quarantine\.yaml": "quarantine",
     r"judge_approvals\.yaml": "judge_approvals",
     r"\.edison/trust\.yaml": "trust",
+    r"\.edison/secrets\.yaml": "secrets",
     r"datasets/.*\.about\.yaml": "about",
     r"datasets/.*\.yaml": "dataset",
     r"\.github/workflows/.*\.yml": "workflow",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -118,12 +117,12 @@ def _duties(context: PageContext, site: Site) -> dict[str, Any]:
 
 
 def _keys(context: PageContext) -> dict[str, bool]:
-    """Return which environment variables with keys are set, without their values."""
+    """Return which keys are set or sealed, without their values."""
     project = project_of(context)
     if project is None:
         return {}
     named = {name for model in project.models.values() for name in model.keys.values()}
-    return {name: bool(os.environ.get(name)) for name in sorted(named)}
+    return {name: project.has_key(name) for name in sorted(named)}
 
 
 def metrics(context: PageContext) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
@@ -79,7 +78,7 @@ def _line(
         price=_price(project.prices.price_of(model)),
         price_source=_source(project, model),
         limits=tuple(_limits(model)),
-        keys=tuple(Key(name, bool(os.environ.get(name))) for name in model.keys.values()),
+        keys=tuple(Key(name, project.has_key(name)) for name in model.keys.values()),
         retires=project.prices.retires(model),
         test=test,
         advice="" if test is None or test.ok else WHAT_TO_CHECK.get(test.error, ""),

@@ -1,0 +1,250 @@
+"""edison secrets: keys of models, sealed in the repository."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
+from edison_ci.config.sealed import PRIVATE_KEY
+from edison_ci.errors import UsageError
+from edison_ci.numeric import counted
+from edison_ci.operate.key_edits import (
+    create_pair,
+    pass_to_workflows,
+    refuse_name,
+    remove_key,
+    require_public_key,
+    rotate_pair,
+    seal_key,
+)
+from edison_ci.operate.key_overview import key_states
+from edison_ci.operate.sealed_keys import (
+    LOCAL,
+    LONGEST,
+    fingerprint,
+    key_environment,
+    repository_name,
+)
+from edison_ci.operate.site import Site
+
+if TYPE_CHECKING:
+    from edison_ci.operate.key_edits import Kept
+    from edison_ci.operate.key_overview import KeyState
+
+
+@click.group(cls=EdisonGroup)
+def secrets() -> None:
+    """Seal keys in the repository, list and test them.
+
+    Sealed keys are committed in .edison/secrets.yaml. One private key opens them: on this machine
+    it is a file that only you can read, in CI the secret EDISON_PRIVATE_KEY. A sealed key is used
+    as if its variable were set; a variable that is set counts more.
+
+    Examples:
+      edison secrets keygen
+      edison secrets seal OPENAI_API_KEY
+      edison secrets list
+    """
+
+
+@secrets.command(cls=EdisonCommand)
+@click.pass_obj
+def keygen(state: CliState) -> None:
+    """Create the private key of the project.
+
+    It is stored in your configuration folder, readable by you only, and is not printed. Its public
+    key is written to .edison/secrets.yaml, for everyone who seals a key.
+
+    Examples:
+      edison secrets keygen
+      edison secrets keygen --json
+    """
+    terminal, project = Terminal(state), open_project(state)
+    kept = create_pair(Site(project.root, project.file), project.secrets)
+    changed, without_place = pass_to_workflows(project.root)
+    if terminal.json:
+        more = {"workflows": changed, "without_place": without_place}
+        terminal.document({**_kept_json(kept), **more})
+        return
+    _show_kept(terminal, kept)
+    for path in changed:
+        terminal.result(StyledText("wrote", GOOD), f" {path}, which passes it on")
+    for path in without_place:
+        terminal.result(f"  add {PRIVATE_KEY} to env of the step that runs edison in {path}")
+    terminal.note("Give it to CI, then seal the first key:")
+    terminal.note(f"  gh secret set {PRIVATE_KEY} < {kept.path}")
+    terminal.note("  edison secrets seal OPENAI_API_KEY")
+
+
+def _kept_json(kept: Kept) -> dict[str, Any]:
+    public = kept.key.public
+    return {
+        "public_key": public,
+        "fingerprint": fingerprint(public),
+        "private_key_file": str(kept.path),
+    }
+
+
+def _show_kept(terminal: Terminal, kept: Kept) -> None:
+    wrote = StyledText("wrote", GOOD)
+    terminal.result(wrote, f" {kept.path}, the private key; keep a backup")
+    terminal.result(wrote, " .edison/secrets.yaml, with its public key; commit it")
+
+
+@secrets.command("seal", cls=EdisonCommand)
+@click.argument("name")
+@click.pass_obj
+def seal_one(state: CliState, name: str) -> None:
+    """Seal a key and write it to .edison/secrets.yaml.
+
+    NAME is the variable that a model names in models.yaml. The key is asked for, without showing
+    it, or read from stdin. A key of this name that is sealed already is replaced.
+
+    Examples:
+      edison secrets seal OPENAI_API_KEY
+    """
+    terminal, project = Terminal(state), open_project(state)
+    refuse_name(name)
+    public = require_public_key(project.secrets)
+    replaced = project.secrets.of(name) is not None
+    sealed = seal_key(Site(project.root, project.file), project.secrets, name, _ask(name))
+    repository = repository_name(project.root)
+    if terminal.json:
+        about = {"name": name, "since": sealed.since, "replaced": replaced}
+        terminal.document({**about, "repository": repository, "fingerprint": fingerprint(public)})
+        return
+    verb = "replaced" if replaced else "sealed"
+    terminal.result(
+        StyledText(verb, GOOD),
+        f" {name} for {repository}, to be opened by the private key {fingerprint(public)}",
+    )
+    terminal.note("commit .edison/secrets.yaml")
+    if repository == LOCAL:
+        terminal.note("  once it has a remote, seal it again: edison secrets rotate --was none")
+    if not any(name in model.variables for model in project.models.values()):
+        terminal.note(f"  no model names {name} yet: key_env in {project.file.paths.models}")
+
+
+def _ask(name: str) -> str:
+    if sys.stdin.isatty():
+        return str(click.prompt(f"Key {name} (not shown)", hide_input=True, err=True))
+    try:
+        return sys.stdin.read(LONGEST + 10)
+    except UnicodeDecodeError:
+        raise UsageError("the key is not UTF-8", hint="pipe it as text") from None
+
+
+@secrets.command("list", cls=EdisonCommand)
+@click.pass_obj
+def list_keys(state: CliState) -> None:
+    """List the keys that models name, and the sealed ones.
+
+    Of a key only the last 4 characters are shown, and of one below 12 characters nothing. `taken
+    from` tells what a run uses: a variable that is set counts more than a sealed key.
+
+    Examples:
+      edison secrets list
+      edison secrets list --json
+    """
+    terminal, project = Terminal(state), open_project(state)
+    site = Site(project.root, project.file)
+    states = key_states(project, key_environment(project), site.clock().date())
+    if terminal.json:
+        terminal.document({"keys": [_state_json(each) for each in states]})
+        return
+    if not states:
+        terminal.note("no model needs a key, and none is sealed")
+        return
+    head = ("key", "ends in", "taken from", "sealed", "used by", "default of")
+    terminal.table([head, *map(_row, states)])
+    for each in states:
+        if each.fault:
+            terminal.note(StyledText(each.name, BAD), f": {each.fault}")
+        elif each.sealed and each.since and each.age_days is None:
+            terminal.note(StyledText(each.name, ODD), f": sealed on {each.since}, in the future")
+
+
+def _row(state: KeyState) -> tuple[str, ...]:
+    source = str(state.source)
+    if state.sealed and state.source == "environment":
+        source = "environment, over the sealed one"
+    age = "" if state.age_days is None else f"{counted(state.age_days, 'day')} ago"
+    return (
+        state.name,
+        f"...{state.ending}" if state.ending else "",
+        "cannot be opened" if state.fault and state.source == "sealed" else source,
+        (age if state.age_days else "today") if state.age_days is not None else state.since,
+        ", ".join(state.models) or "no model",
+        ", ".join(state.vendors),
+    )
+
+
+def _state_json(state: KeyState) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "source": state.source,
+        "sealed": state.sealed,
+        "ending": state.ending or None,
+        "since": state.since or None,
+        "age_days": state.age_days,
+        "models": [*state.models],
+        "default_of": [*state.vendors],
+        "fault": state.fault or None,
+    }
+
+
+@secrets.command(cls=EdisonCommand)
+@click.argument("name")
+@click.pass_obj
+def remove(state: CliState, name: str) -> None:
+    """Remove a sealed key that no model names.
+
+    The box stays in the history of Git: revoke the key at its vendor as well.
+
+    Examples:
+      edison secrets remove OLD_API_KEY
+    """
+    terminal, project = Terminal(state), open_project(state)
+    removed = remove_key(Site(project.root, project.file), project, name)
+    if terminal.json:
+        terminal.document({"name": removed.name, "since": removed.since})
+        return
+    terminal.result(StyledText("removed", GOOD), f" {name}; commit .edison/secrets.yaml")
+    terminal.note("it stays in the history of Git: revoke it at its vendor")
+
+
+@secrets.command(cls=EdisonCommand)
+@click.option(
+    "--was",
+    metavar="HOST/OWNER/NAME",
+    help="Former name of a renamed repository; none if it had no remote.",
+)
+@click.pass_obj
+def rotate(state: CliState, was: str | None) -> None:
+    """Seal all keys for a new private key.
+
+    Nothing is written if one of them cannot be opened. Until the new .edison/secrets.yaml is
+    merged, CI needs both private keys, the new one for its branch and the former one for others.
+    Whoever had the former one may know the keys: revoke them at their vendors as well.
+
+    Examples:
+      edison secrets rotate
+      edison secrets rotate --was github.com/acme/old-name
+    """
+    terminal, project = Terminal(state), open_project(state)
+    kept, former = rotate_pair(Site(project.root, project.file), project.secrets, was=was)
+    if terminal.json:
+        names = [key.name for key in project.secrets.keys]
+        terminal.document({**_kept_json(kept), "former_file": str(former), "sealed": names})
+        return
+    _show_kept(terminal, kept)
+    terminal.result(f"  {counted(len(project.secrets.keys), 'key')} sealed for it")
+    terminal.note("Now give CI both private keys, until the new secrets.yaml is merged:")
+    terminal.note(f"  cat {kept.path} {former} | gh secret set {PRIVATE_KEY}")
+    terminal.note("and then the new one only:")
+    terminal.note(f"  gh secret set {PRIVATE_KEY} < {kept.path}")

@@ -1,0 +1,97 @@
+"""The models of .edison/secrets.yaml: keys of models, sealed so that they can be committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Self
+
+from pydantic import Field, model_validator
+
+from edison_ci.config.project import Version
+from edison_ci.config.quarantine import Date
+from edison_ci.shape import EnvName, Shape, TextPattern, items, report, wrong
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRIVATE_KEY = "EDISON_PRIVATE_KEY"
+"""Environment variable of the private key, for CI; during a rotation it may hold two."""
+_HEAD = (
+    "# yaml-language-server: $schema=schemas/secrets.schema.json\n"
+    "# Written by `edison secrets`; commit it. Only the private key opens what is in it.\n"
+    "# In a pull request the base commit's copy counts.\n"
+    "version: 1\n"
+)
+
+PublicKey = Annotated[
+    str,
+    TextPattern(
+        r"[A-Za-z0-9+/]{43}=",
+        "a public key for sealed keys",
+        "restore the line from Git; edison secrets keygen writes it",
+        "key",
+    ),
+]
+Box = Annotated[
+    str,
+    Field(max_length=200_000),
+    TextPattern(
+        r"(?:[A-Za-z0-9+/]{4}){28,}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
+        "a sealed box",
+        "it was cut or edited: restore it from Git, or seal the key again",
+    ),
+]
+
+
+class SealedKey(Shape):
+    """A key that only the private key opens."""
+
+    name: EnvName = Field(description="Variable that a model names, such as OPENAI_API_KEY.")
+    since: Date = Field(description="Day on which it was sealed.")
+    box: Box = Field(description="The sealed box, with name and repository inside.")
+
+
+class SecretsFile(Shape):
+    """.edison/secrets.yaml: keys of models, sealed for one private key."""
+
+    version: Version = 1
+    public_key: PublicKey | None = Field(None, description="Key that new boxes are sealed for.")
+    keys: Annotated[tuple[SealedKey, ...], items(0, 200)] = Field((), description="Sealed keys.")
+
+    @model_validator(mode="after")
+    def _each_key_once(self) -> Self:
+        report(self._wrong())
+        return self
+
+    def _wrong(self) -> Iterator[Exception]:
+        seen: dict[str, int] = {}
+        for index, key in enumerate(self.keys):
+            first = seen.setdefault(key.name, index)
+            if first != index:
+                said = f"{key.name} is listed twice, first in entry {first + 1}"
+                yield wrong("duplicate", said, "remove one of them", at=("keys", index, "name"))
+        if self.keys and self.public_key is None:
+            said = "there are sealed keys, and no public_key"
+            yield wrong("missing", said, "restore the line from Git", at=("keys",))
+
+    def of(self, name: str) -> SealedKey | None:
+        """Return the sealed key of a variable; None if there is none."""
+        return next((key for key in self.keys if key.name == name), None)
+
+    def with_key(self, key: SealedKey) -> SecretsFile:
+        """Return the file with a key, in the place of the former one of this name."""
+        kept = [known for known in self.keys if known.name != key.name]
+        both = sorted([*kept, key], key=lambda each: each.name)
+        return self.model_copy(update={"keys": tuple(both)})
+
+    def without_key(self, name: str) -> SecretsFile:
+        """Return the file without a key."""
+        return self.model_copy(update={"keys": tuple(k for k in self.keys if k.name != name)})
+
+    def text(self) -> str:
+        """Return the text of the file; the same entries give the same bytes."""
+        lines = [_HEAD, f"public_key: {self.public_key}\n"]
+        lines += ["keys:\n"] if self.keys else []
+        for key in self.keys:
+            lines += [f"  - name: {key.name}\n", f"    since: {key.since}\n"]
+            lines.append(f"    box: {key.box}\n")
+        return "".join(lines)

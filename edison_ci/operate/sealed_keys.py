@@ -1,0 +1,321 @@
+"""Keys that are sealed in the repository: sealing, opening, and where the private key lies.
+
+`.edison/secrets.yaml` holds sealed boxes of libsodium (X25519, XSalsa20 and Poly1305). Whoever has
+the file can seal a key; only the private key opens one. In CI it is the variable
+EDISON_PRIVATE_KEY, on a laptop a file that only its owner can read. In each box are the name of the
+variable and the repository, so that a box is of no use under another name or elsewhere: whoever
+copies it into a repository of theirs, whose jobs may have the same private key, cannot use it.
+
+A sealed key is used as if its variable were set; a variable that is set counts more.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
+from edison_ci.documents.secrets import remember
+from edison_ci.errors import UsageError
+from edison_ci.git.command import remote_of, run_git
+from edison_ci.git.repository import Repository
+from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.providers.litellm_bridge import ENVIRONMENT
+from edison_ci.records import canonical_json
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Iterator
+
+    from edison_ci.config.load import Project
+
+LOCAL = "a repository without a remote"
+"""What stands in a box for a repository that no host knows."""
+LONGEST = 50_000
+_PREFIX = "edison_key_"
+_KEY_BYTES = 32
+_BLOCK = 256
+"""Boxes are padded to this, so that they do not tell how long a key is."""
+_ABOUT = "edison-ci sealed key 1"
+_OPEN_TO_OTHERS = 0o077
+_SCP = re.compile(r"(?:[^@/:]+@)?([A-Za-z0-9.-]+):(?!//)([^:]+)")
+
+
+class PrivateKey(NamedTuple):
+    """A private key with its public key."""
+
+    text: str
+    """As it is stored."""
+    public: str
+
+    def __repr__(self) -> str:
+        return f"PrivateKey(public={self.public!r})"
+
+
+# --- key pairs ------------------------------------------------------------------------------------
+
+
+def generate_key() -> PrivateKey:
+    """Return a new private key."""
+    from nacl.public import PrivateKey as Secret
+
+    return _private(bytes(Secret.generate()))
+
+
+def _private(raw: bytes) -> PrivateKey:
+    from nacl.public import PrivateKey as Secret
+
+    text = f"{_PREFIX}{base64.urlsafe_b64encode(raw).decode().rstrip('=')}"
+    remember([text])
+    return PrivateKey(text, base64.b64encode(bytes(Secret(raw).public_key)).decode())
+
+
+def read_private_key(text: str, where: str) -> PrivateKey:
+    """Return a private key from its text; raises UsageError, which does not show it."""
+    remember([text])
+    try:
+        raw = base64.urlsafe_b64decode(f"{text.removeprefix(_PREFIX)}=")
+    except (binascii.Error, ValueError):
+        raw = b""
+    if not text.startswith(_PREFIX) or len(raw) != _KEY_BYTES:
+        raise UsageError(
+            f"{where} is not a private key of edison",
+            hint=f"it starts with {_PREFIX}; edison secrets keygen creates one",
+        )
+    return _private(raw)
+
+
+def fingerprint(public: str) -> str:
+    """Return a short name of a public key."""
+    return hashlib.sha256(public.encode()).hexdigest()[:16]
+
+
+def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of private keys on this machine."""
+    config = environ.get("XDG_CONFIG_HOME", "")
+    home = Path(config) if Path(config).is_absolute() else Path.home() / ".config"
+    return home / "edison" / "keys"
+
+
+def key_path(public: str) -> Path:
+    """Return the file of the private key for a public key on this machine."""
+    return key_folder() / f"{fingerprint(public)}.key"
+
+
+def store_private_key(key: PrivateKey) -> Path:
+    """Write a private key to its file, which only this person can read; return the path."""
+    path = key_path(key.public)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(f"{key.text}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise UsageError(
+            f"the private key cannot be stored in {path}: {error.strerror}",
+            hint="check the folder, or set XDG_CONFIG_HOME to another one",
+        ) from None
+    return path
+
+
+def find_private_key(public: str, environ: Mapping[str, str] = os.environ) -> PrivateKey:
+    """Return the private key for a public key; raises UsageError if it is not here."""
+    given = _variable(PRIVATE_KEY, environ).split()
+    known = [read_private_key(text, f"the value of {PRIVATE_KEY}") for text in given]
+    for key in known:
+        if key.public == public:
+            return key
+    path = key_path(public)
+    if path.is_file():
+        return _stored(path, public)
+    if known:
+        raise UsageError(
+            f"{PRIVATE_KEY} is another private key than that of .edison/secrets.yaml "
+            f"({fingerprint(public)})",
+            hint="was it rotated? set the secret to the new one, or merge the new secrets.yaml",
+        )
+    raise UsageError(
+        f"the private key {fingerprint(public)} of .edison/secrets.yaml is not here",
+        hint=f"set {PRIVATE_KEY}, or copy the file from a colleague to {path}",
+    )
+
+
+def _stored(path: Path, public: str) -> PrivateKey:
+    mode = path.stat().st_mode & 0o777
+    if mode & _OPEN_TO_OTHERS:
+        raise UsageError(
+            f"others can read the private key {path} (mode {mode:04o})", hint=f"chmod 600 {path}"
+        )
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"the private key {path} cannot be read: {error}", hint="restore it from a backup"
+        ) from None
+    key = read_private_key(text, str(path))
+    if key.public != public:
+        raise UsageError(
+            f"the private key {path} belongs to another public key", hint="restore the file"
+        )
+    return key
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    """Return a variable, also while it is hidden from litellm; empty if it is not set."""
+    value = environ.get(name, "")
+    if not value.strip() and environ is os.environ:
+        value = ENVIRONMENT.hidden.get(name, "")
+    return value if value.strip() else ""
+
+
+# --- boxes ----------------------------------------------------------------------------------------
+
+
+def repository_name(root: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Return host, owner and name of the repository: as GitHub says, else of its remote."""
+    named = environ.get("GITHUB_REPOSITORY", "")
+    if environ.get("GITHUB_ACTIONS") == "true" and named:
+        host = urlsplit(environ.get("GITHUB_SERVER_URL") or "https://github.com").hostname
+        return f"{host}/{named}".casefold()
+    repository = Repository.find(root)
+    remote = None if repository is None else remote_of(repository.root)
+    if repository is None or remote is None:
+        return LOCAL
+    return _name_of(run_git("config", "--get", f"remote.{remote}.url", cwd=repository.root).line)
+
+
+def _name_of(url: str) -> str:
+    """Return host and path of the URL of a remote; of a folder, that no host knows it."""
+    parts = urlsplit(url)
+    host, path = parts.hostname or "", parts.path
+    if not host and (found := _SCP.fullmatch(url)):
+        host, path = found[1], found[2]
+    path = path.strip("/").removesuffix(".git")
+    return f"{host}/{path}".casefold() if host and path and parts.scheme != "file" else LOCAL
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What is in a box."""
+
+    name: str
+    repository: str
+    value: str = field(repr=False)
+
+    def box(self, public: str) -> str:
+        """Return the sealed box."""
+        from nacl.public import PublicKey, SealedBox
+
+        told = {"about": _ABOUT, "name": self.name, "repository": self.repository}
+        data = canonical_json({**told, "value": self.value}).encode()
+        data += b" " * (-len(data) % _BLOCK)
+        sealed = SealedBox(PublicKey(base64.b64decode(public))).encrypt(data)
+        return base64.b64encode(sealed).decode()
+
+
+def seal(
+    name: str, value: str, *, secrets: SecretsFile, repository: str, day: dt.date
+) -> SealedKey:
+    """Return a key sealed for the public key of a file."""
+    remember([value])
+    assert secrets.public_key is not None, "there is a public key to seal for"
+    box = Sealed(name, repository, value).box(secrets.public_key)
+    return SealedKey(name=name, since=day.isoformat(), box=box)
+
+
+def open_box(key: SealedKey, private: PrivateKey, repository: str) -> str:
+    """Return the value of a sealed key; raises UsageError if it is not meant for this place."""
+    from nacl.exceptions import CryptoError
+    from nacl.public import PrivateKey as Secret
+    from nacl.public import SealedBox
+
+    raw = base64.urlsafe_b64decode(f"{private.text.removeprefix(_PREFIX)}=")
+    try:
+        told = json.loads(SealedBox(Secret(raw)).decrypt(base64.b64decode(key.box)))
+    except (CryptoError, ValueError):
+        told = None
+    if not _is_whole(told):
+        raise UsageError(
+            f"the sealed key {key.name} cannot be opened: it was damaged, or sealed for another "
+            "private key",
+            hint=f"seal it again: edison secrets seal {key.name}",
+        )
+    remember([told["value"]])
+    if told["name"] != key.name:
+        raise UsageError(
+            f"the sealed key {key.name} was sealed as {told['name']!r}, and renamed",
+            hint=f"seal it again: edison secrets seal {key.name}",
+        )
+    if told["repository"] != repository:
+        raise UsageError(
+            f"the sealed key {key.name} was sealed for {told['repository']}, and this is "
+            f"{repository}",
+            hint="if the repository was renamed: edison secrets rotate --was "
+            f"{told['repository'] if told['repository'] != LOCAL else 'none'}",
+        )
+    return str(told["value"])
+
+
+def _is_whole(told: Any) -> bool:
+    return (
+        isinstance(told, dict)
+        and told.get("about") == _ABOUT
+        and all(isinstance(told.get(part), str) for part in ("name", "repository", "value"))
+    )
+
+
+# --- use ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyEnvironment(Mapping[str, str]):
+    """The variables of this process, and the sealed keys for those that are not set."""
+
+    secrets: SecretsFile
+    """That of the base, in a job for a pull request."""
+    root: Path
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+
+    def __getitem__(self, name: str) -> str:
+        """Return a variable, or the sealed key of this name; raises UsageError."""
+        if value := _variable(name, self.environ):
+            return value
+        if (key := self.secrets.of(name)) is None:
+            return self.environ[name]
+        assert self.secrets.public_key is not None, "a file with keys has a public key"
+        private = find_private_key(self.secrets.public_key, self.environ)
+        return open_box(key, private, repository_name(self.root, self.environ))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from {
+            **dict.fromkeys(self.environ),
+            **dict.fromkeys(k.name for k in self.secrets.keys),
+        }
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def is_set(self, name: str) -> bool:
+        """Whether a variable is set, so that a sealed key of its name is not used."""
+        return bool(_variable(name, self.environ))
+
+    def has(self, name: str) -> bool:
+        """Whether a variable is set, or sealed; what is sealed is not opened."""
+        return self.is_set(name) or self.secrets.of(name) is not None
+
+
+def key_environment(project: Project) -> KeyEnvironment:
+    """Return the variables and sealed keys of a project, on the terms of its base."""
+    return KeyEnvironment(apply_base_terms(project).secrets, project.root)

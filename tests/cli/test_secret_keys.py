@@ -1,0 +1,316 @@
+"""edison secrets: keys that are committed, and that one private key opens."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.config.sealed import PRIVATE_KEY
+from edison_ci.documents.secrets import learn
+from edison_ci.operate.sealed_keys import key_folder
+from tests.loopback.server import LoopbackServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.conftest import Edison, Folder, Result
+
+VALUE = "vendor-key-0123456789-wxyz"
+SECRETS = ".edison/secrets.yaml"
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    learn({})
+
+
+@pytest.fixture
+def server() -> Iterator[LoopbackServer]:
+    with LoopbackServer() as running:
+        yield running
+
+
+@pytest.fixture
+def project(mini: Folder, server: LoopbackServer) -> Folder:
+    """A project whose model needs VENDOR_KEY, in a repository on GitHub."""
+    mini.write(
+        "models.yaml",
+        f"small: {{provider: openai_compatible, model: m, base_url: '{server.openai_url}', "
+        "key_env: VENDOR_KEY, price: {in: 1, out: 2}}\n"
+        "judge: {provider: sim, model: judge}\n",
+    )
+    host = server.url
+    mini.write(".edison/trust.yaml", f"keys:\n  - {{env: VENDOR_KEY, hosts: ['{host}']}}\n")
+    mini.git("init", "--quiet", "--initial-branch=main")
+    mini.git("remote", "add", "origin", "https://github.com/acme/prompts.git")
+    return mini
+
+
+@pytest.fixture
+def seal(edison: Edison, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run(folder: Folder, name: str = "VENDOR_KEY", value: str = VALUE, *more: str) -> Result:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{value}\n"))
+        return edison(folder, "secrets", "seal", name, *more)
+
+    return run
+
+
+def value_of(done: Result) -> Any:
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def test_a_run_uses_a_sealed_key_and_shows_it_nowhere(
+    edison: Edison, project: Folder, seal: Any, server: LoopbackServer
+) -> None:
+    made = edison(project, "secrets", "keygen")
+    assert made.code == 0
+    (kept,) = key_folder().iterdir()
+    assert f"gh secret set {PRIVATE_KEY} < {kept}" in made.err
+    assert kept.read_text().strip() not in made.all + project.read(SECRETS)
+    done = seal(project)
+    assert done.code == 0
+    assert "sealed VENDOR_KEY for github.com/acme/prompts" in done.out
+    ran = edison(project, "run", "hello", "--yes")
+    assert ran.code in (0, 5), ran.err
+    told = [seen.headers["authorization"] for seen in server.requests]
+    assert told and {*told} == {f"Bearer {VALUE}"}
+    written = b"".join(path.read_bytes() for path in project.path.rglob("*") if path.is_file())
+    assert VALUE.encode() not in written
+    assert VALUE not in done.all + ran.all
+
+
+def test_a_key_that_is_typed_is_not_shown(project: Folder, edison: Edison) -> None:
+    edison(project, "secrets", "keygen")
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(project.path)
+        argv = [sys.executable, "-P", "-m", "edison_ci", "secrets", "seal", "VENDOR_KEY"]
+        os.execv(argv[0], argv)
+    shown = b""
+    while b"(not shown):" not in shown:
+        shown += os.read(terminal, 1024)
+    os.write(terminal, f"{VALUE}\n".encode())
+    try:
+        while told := os.read(terminal, 1024):
+            shown += told
+    except OSError:  # the other end is closed
+        pass
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, shown
+    assert b"sealed" in shown and VALUE.encode() not in shown
+    assert value_of(edison(project, "secrets", "list", "--json"))["keys"][0]["ending"] == "wxyz"
+
+
+def test_the_list_tells_source_age_and_users_and_no_value(
+    edison: Edison, project: Folder, seal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (missing,) = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+    assert (missing["source"], missing["models"]) == ("missing", ["small"])
+    edison(project, "secrets", "keygen")
+    seal(project)
+    seal(project, "OPENAI_API_KEY", "short-key")
+    listed = edison(project, "secrets", "list")
+    rows = [line.split("  ") for line in listed.out.splitlines()]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert cells[1:] == [
+        ["OPENAI_API_KEY", "sealed", "today", "no model", "openai"],
+        ["VENDOR_KEY", "...wxyz", "sealed", "today", "small"],
+    ]
+    assert VALUE not in listed.all and "-key" not in listed.all
+    monkeypatch.setenv("VENDOR_KEY", "another-key-of-the-machine")
+    above = edison(project, "secrets", "list")
+    assert "...hine" in above.out and "environment, over the sealed one" in above.out
+
+
+def test_a_key_of_tomorrow_is_listed_as_such(edison: Edison, project: Folder, seal: Any) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    text = project.read(SECRETS)
+    day = next(line for line in text.splitlines() if "since" in line)
+    project.write(SECRETS, text.replace(day, "    since: 2999-01-01"))
+    listed = edison(project, "secrets", "list")
+    assert "VENDOR_KEY: sealed on 2999-01-01, in the future" in listed.err
+    (key,) = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+    assert (key["age_days"], key["fault"]) == (None, None)
+
+
+def test_a_key_that_cannot_be_opened_is_told_before_a_call(
+    edison: Edison, project: Folder, seal: Any, server: LoopbackServer
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    (kept,) = key_folder().iterdir()
+    kept.unlink()
+    listed = edison(project, "secrets", "list")
+    assert "cannot be opened" in listed.out and "is not here" in listed.err
+    ran = edison(project, "run", "hello", "--yes")
+    assert ran.code != 0 and f"set {PRIVATE_KEY}" in ran.err
+    assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("sk-ant-0123456789", VALUE, "this is not the name of a variable"),
+        ("GITHUB_TOKEN", VALUE, "GITHUB_TOKEN is not the key of a model"),
+        ("VENDOR_KEY", "  ", "the key VENDOR_KEY is empty"),
+        ("VENDOR_KEY", "abc\x1b[2Jdefghijk", "the key VENDOR_KEY contains control characters"),
+    ],
+)
+def test_what_is_no_key_is_not_sealed(
+    edison: Edison, project: Folder, seal: Any, name: str, value: str, said: str
+) -> None:
+    edison(project, "secrets", "keygen")
+    before = project.read(SECRETS)
+    done = seal(project, name, value)
+    assert done.code == 2 and said in done.err
+    assert "sk-ant-0123" not in done.all
+    assert project.read(SECRETS) == before
+
+
+def test_without_a_private_key_nothing_is_asked_for(project: Folder, seal: Any) -> None:
+    done = seal(project)
+    assert done.code == 2 and "create it: edison secrets keygen" in done.err
+
+
+def test_a_second_keygen_is_refused(edison: Edison, project: Folder) -> None:
+    edison(project, "secrets", "keygen")
+    before = project.read(SECRETS)
+    again = edison(project, "secrets", "keygen")
+    assert again.code == 2 and "replace it with: edison secrets rotate" in again.err
+    assert project.read(SECRETS) == before and len([*key_folder().iterdir()]) == 1
+
+
+def test_keygen_lets_workflows_pass_the_private_key_on(edison: Edison, project: Folder) -> None:
+    edison(project, "init", "--github", "--workflow", "push")
+    made = value_of(edison(project, "secrets", "keygen", "--json"))
+    assert made["workflows"] == [
+        ".github/workflows/edison-push.yml",
+        ".github/workflows/edison.yml",
+    ]
+    line = f"{PRIVATE_KEY}: ${{{{ secrets.{PRIVATE_KEY} }}}}"
+    for path in made["workflows"]:
+        assert line in project.read(path)
+
+
+def test_a_key_that_a_model_names_is_not_removed(
+    edison: Edison, project: Folder, seal: Any
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    seal(project, "OLD_KEY")
+    refused = edison(project, "secrets", "remove", "VENDOR_KEY")
+    assert refused.code == 2 and "would lose the key VENDOR_KEY: small" in refused.err
+    near = edison(project, "secrets", "remove", "OLD_KEYS")
+    assert near.code == 2 and "OLD_KEY" in near.err
+    assert edison(project, "secrets", "remove", "OLD_KEY").code == 0
+    assert "OLD_KEY" not in project.read(SECRETS) and "VENDOR_KEY" in project.read(SECRETS)
+
+
+# --- rotation -------------------------------------------------------------------------------------
+
+
+def test_a_rotation_seals_all_for_a_new_private_key(
+    edison: Edison, project: Folder, seal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    seal(project, "OTHER_KEY", "another-vendor-key-abcd")
+    (former,) = key_folder().iterdir()
+    old = project.read(SECRETS)
+    done = value_of(edison(project, "secrets", "rotate", "--json"))
+    assert done["sealed"] == ["OTHER_KEY", "VENDOR_KEY"] and done["former_file"] == str(former)
+    keys = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+    assert [key["ending"] for key in keys] == ["abcd", "wxyz"]
+    # CI has the new one, and the base still the old file.
+    new = key_folder() / f"{done['fingerprint']}.key"
+    monkeypatch.setenv(PRIVATE_KEY, new.read_text())
+    project.write(SECRETS, old)
+    former.rename(former.with_suffix(".aside"))
+    faults = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+    assert all("another private key" in key["fault"] for key in faults)
+    both = new.read_text() + former.with_suffix(".aside").read_text()
+    monkeypatch.setenv(PRIVATE_KEY, both)
+    keys = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+    assert [key["ending"] for key in keys] == ["abcd", "wxyz"]
+
+
+def test_a_rotation_that_cannot_open_a_key_changes_nothing(
+    edison: Edison, project: Folder, seal: Any
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    seal(project, "OTHER_KEY")
+    text = project.read(SECRETS)
+    renamed = text.replace("name: OTHER_KEY", "name: THIRD_KEY")
+    project.write(SECRETS, renamed)
+    done = edison(project, "secrets", "rotate")
+    assert done.code == 2 and "nothing was rotated: the sealed key THIRD_KEY" in done.err
+    assert project.read(SECRETS) == renamed and len([*key_folder().iterdir()]) == 1
+
+
+def test_a_renamed_repository_needs_its_former_name(
+    edison: Edison, project: Folder, seal: Any
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    project.git("remote", "set-url", "origin", "git@github.com:acme/renamed.git")
+    (key,) = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+    assert "sealed for github.com/acme/prompts, and this is github.com/acme/renamed" in key["fault"]
+    assert edison(project, "secrets", "rotate").code == 2
+    assert edison(project, "secrets", "rotate", "--was", "github.com/Acme/prompts").code == 0
+    (key,) = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+    assert key["ending"] == "wxyz"
+
+
+def test_only_admins_change_keys_and_every_change_is_audited(
+    edison: Edison, project: Folder, seal: Any
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    seal(project, "OLD_KEY")
+    edison(project, "secrets", "remove", "OLD_KEY")
+    edison(project, "secrets", "rotate")
+    rows = value_of(edison(project, "admin", "audit", "--json"))["rows"]
+    assert [(row["action"], row["entity"]) for row in rows[1:]] == [
+        ("secrets remove", "OLD_KEY"),
+        ("secrets seal", "OLD_KEY"),
+        ("secrets seal", "VENDOR_KEY"),
+        ("secrets keygen", rows[-1]["entity"]),
+    ]
+    assert (rows[0]["action"], rows[0]["before"]) == ("secrets rotate", rows[-1]["entity"])
+    assert VALUE not in json.dumps(rows)
+    project.write("edison.yaml", "version: 1\nproject: mini\nmembers:\n"
+                  "  - {email: ed@example.com, role: editor}\n"
+                  "  - {email: ann@example.com, role: owner}\n")  # fmt: skip
+    project.git("config", "user.email", "ed@example.com")
+    before = project.read(SECRETS)
+    for words in (("rotate",), ("remove", "VENDOR_KEY")):
+        assert edison(project, "secrets", *words).code == 2
+    assert seal(project).code == 2
+    assert project.read(SECRETS) == before
+    newest = value_of(edison(project, "admin", "audit", "--json"))["rows"][0]
+    assert newest["action"] == "refused: secrets seal"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("public_key: ", "public_key"),
+        ("keys: [", "secrets.yaml:"),
+        ("version: 1\npublic_key: AAAA\n", "is not a public key for sealed keys"),
+    ],
+)
+def test_a_broken_file_is_told_with_its_line(
+    edison: Edison, project: Folder, text: str, said: str
+) -> None:
+    project.write(SECRETS, text)
+    done = edison(project, "validate")
+    assert done.code == 2 and said in done.all
