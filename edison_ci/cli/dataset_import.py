@@ -17,9 +17,11 @@ from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.importing.exports import FORMATS
 from edison_ci.importing.tables import (
     DELIMITERS,
     SUFFIXES,
+    TABLE,
     CaseShape,
     ImportRules,
     check_name,
@@ -67,6 +69,12 @@ _ENDINGS = (".jsonl", ".csv", ".yaml", ".yml")
     "--delimiter", type=click.Choice(list(DELIMITERS)), help="Separator of a CSV file, if unclear."
 )
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice([TABLE, *FORMATS]),
+    help="Tool that wrote the file, or table; recognised by default.",
+)
+@click.option(
     "--kind",
     type=click.Choice([kind.value for kind in CaseKind]),
     help="Kind of the cases of a new dataset file.",
@@ -77,6 +85,9 @@ _ENDINGS = (".jsonl", ".csv", ".yaml", ".yml")
 def import_cases(state: CliState, /, file: Path, **given: Any) -> None:
     """Import rows of a CSV, JSON, JSONL or YAML file as cases.
 
+    Also results of promptfoo, goldens of DeepEval, logs of Inspect, specifications of Vally, and
+    exports of Langfuse and LangSmith.
+
     A column is the input of the same name; on a terminal you are asked for inputs that no column
     has, and --map says it elsewhere. Ids come from a column `id`, from --prefix, or from a hash of
     the content. The first 10 cases are shown before anything is written, and a file is written
@@ -86,6 +97,7 @@ def import_cases(state: CliState, /, file: Path, **given: Any) -> None:
       edison dataset import cases.csv
       edison dataset import faq.json --map question=message --map answer=expected
       edison dataset import old.tsv --dataset datasets/old.jsonl --tag old --yes
+      edison dataset import results.json --format promptfoo
     """
     terminal, project = Terminal(state), open_project(state)
     experiment = find_experiment(project, given["experiment"])
@@ -100,8 +112,8 @@ def import_cases(state: CliState, /, file: Path, **given: Any) -> None:
              for each in dict.fromkeys(entry.path for entry in experiment.file.data)]  # fmt: skip
     shape = _shape(experiment, files)
     tree, source = file_to_import(state, file, SUFFIXES)
-    table = read_table(tree, source, given["delimiter"])
-    names = guessed_names(table.columns, shape, dict(map(_pair, given["given"])))
+    table = read_table(tree, source, given["delimiter"], given["form"])
+    names = guessed_names(table, shape, dict(map(_pair, given["given"])))
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not (terminal.json or given["yes"])
     names = _asked(terminal, names, table, shape) if asks else names
     if missing := missing_inputs(names, shape):
@@ -174,9 +186,7 @@ def _asked(
         if not free:
             break
         for number, column in enumerate(free, 1):
-            sample = next(
-                (row.columns[column] for row in table.rows if row.columns.get(column)), ""
-            )
+            sample = next((row.fields[column] for row in table.rows if row.fields.get(column)), "")
             terminal.result(
                 f"  {number}  {column}  ", StyledText(cut(as_entered(sample), _WIDE), ODD)
             )
@@ -269,11 +279,15 @@ class _Import:
 
     def _preview(self, edited: Sequence[EditedFile]) -> None:
         terminal, rows = self.terminal, self.found.rows
-        about = f", separated by a {self.table.delimiter}" if self.table.delimiter else ""
+        table = self.table
+        about = f", separated by a {table.delimiter}" if table.delimiter else ""
+        if table.format != TABLE:
+            about = f", in the format of {FORMATS[table.format].title}"
         terminal.result(
-            StyledText(str(self.file), bold=True),
-            f"  {counted(len(self.table.rows), 'row')}{about}",
+            StyledText(str(self.file), bold=True), f"  {counted(len(table.rows), 'row')}{about}"
         )
+        for note in table.notes:
+            terminal.note(note)
         terminal.table(
             [(column, name or "left out") for column, name in self.rules.names.items()], indent=2
         )
@@ -313,7 +327,9 @@ class _Import:
             "file": str(self.file),
             "dataset": self.path,
             "paths": [each.path for each in edited],
+            "format": self.table.format,
             "rows": len(self.table.rows),
+            "notes": self.table.notes,
             "cases": len(self.found.rows),
             "map": dict(self.rules.names),
             "preview": self.found.rows[:_SHOWN],

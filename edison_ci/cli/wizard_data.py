@@ -184,7 +184,7 @@ class CaseSource:
             table = read_table(tree, source)
             names = self.draft.inputs or ["message"]
             shape = CaseShape(dict.fromkeys(names, ""), tuple(names))
-            found = guessed_names(table.columns, shape, {})
+            found = guessed_names(table, shape, {})
             rules = ImportRules(self._mapped(found, table, shape))
             rows = imported_cases(table, rules, shape, ()).rows
         except ConfigError as error:

@@ -58,10 +58,22 @@ _decoder = json.JSONDecoder(
 )
 
 
-def parse_json(text: str, *, first_line: int = 1) -> Json:
-    """Return the value of a JSON text; raises Fault with its position."""
+# Python and others write these where a number is missing or has no bounds.
+_lenient_decoder = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_constant=lambda name: None,
+    parse_float=_float,
+    parse_int=_integer,
+)
+
+
+def parse_json(text: str, *, first_line: int = 1, constants: bool = False) -> Json:
+    """Return the value of a JSON text; raises Fault with its position.
+
+    With `constants`, NaN and Infinity are read as null, for files of other tools.
+    """
     try:
-        value: Json = _decoder.decode(text)
+        value: Json = (_lenient_decoder if constants else _decoder).decode(text)
     except json.JSONDecodeError as error:
         raise _syntax(text, error) from None
     except _DuplicateKeyError:

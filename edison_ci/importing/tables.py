@@ -1,8 +1,9 @@
 """Rows of any CSV, JSON, JSONL or YAML file, mapped to the cases of an experiment.
 
 The file may be hostile: it is read by the strict readers of datasets, within limits, and nothing of
-it is used unless all of it can be read. Columns get the names of inputs and of the keys of a case;
-what has no name is left out, and said.
+it is used unless all of it can be read. A file of another tool becomes the columns of its cases
+(`exports`). Columns get the names of inputs and of the keys of a case; what has no name is left
+out, and said.
 """
 
 from __future__ import annotations
@@ -21,19 +22,31 @@ from edison_ci.config.slices import content_hash
 from edison_ci.documents.decoding import decode, text_lines
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault, Json
+from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.secrets import secrets_in
+from edison_ci.documents.yaml_text import YamlLimits, read_yaml
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
+from edison_ci.importing.exports import (
+    FORMATS,
+    TEXT,
+    SourceRow,
+    format_of,
+    objects_of,
+    read_export,
+)
+from edison_ci.importing.inspect_logs import read_samples
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from edison_ci.documents.files import Tree
     from edison_ci.records import Case
 
-SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml")
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".eval")
+TABLE = "table"
+"""Name of the format that no tool has: each row is a case."""
 MAX_BYTES = 100_000_000
 MAX_ROWS = 1_000_000
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t", "pipe": "|"}
@@ -45,40 +58,48 @@ _PLAIN = tuple(name for name in RESERVED if name not in ("input", "metadata"))
 _ALIASES = {"expected": ("expected_output", "expected_answer")}
 _MOST_PROBLEMS = 20
 _MOST_COLUMNS = 1_000
-
-
-class TableRow(NamedTuple):
-    """A row of the file, with its columns and the place where it begins."""
-
-    where: Location
-    columns: dict[str, Json]
+_YAML_BYTES = 10_000_000
+_YAML = YamlLimits(nodes=1_000_000, repeated=10_000_000, merge=True)
+_NOWHERE = Mark(0, 0, 0, 0, None)
 
 
 @dataclass(slots=True)
 class Table:
     """The rows of a file."""
 
-    rows: list[TableRow] = field(default_factory=list)
+    rows: list[SourceRow] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     delimiter: str = ""
     """Name of what separates the fields of a CSV file."""
+    format: str = TABLE
+    kept: frozenset[str] = frozenset()
+    """Columns that become metadata where no input has their name."""
+    notes: list[str] = field(default_factory=list)
+    """What of the file is in no column."""
 
 
-def read_table(tree: Tree, path: str, delimiter: str | None = None) -> Table:
-    """Return the rows of a file; raises ConfigError with all its problems, or UsageError."""
+def read_table(
+    tree: Tree, path: str, delimiter: str | None = None, wanted: str | None = None
+) -> Table:
+    """Return the rows of a file; raises ConfigError with all its problems, or UsageError.
+
+    `wanted` is the name of the format; without it the format is recognised.
+    """
     suffix = path[path.rindex(".") :]
     form = _FORMS.get(suffix, suffix)
     try:
-        if form == ".json":
-            table = _json_table(tree, path)
-        else:
-            table = _streamed_table(tree, path, form, delimiter)
+        table = _document_table(tree, path, form, wanted) or (
+            _json_table(tree, path)
+            if form == ".json"
+            else _streamed_table(tree, path, form, delimiter)
+        )
+        _read_format(table, path, form, wanted)
     except Fault as fault:
         where = Location(path, fault.at[0] + 1, fault.at[1] + 1)
         raise ConfigError([Problem(where, fault.code, fault.message, fault.hint)]) from None
     if not table.rows:
         raise UsageError(f"{path} has no rows", hint="each row is one case")
-    table.columns = [*dict.fromkeys(name for row in table.rows for name in row.columns)]
+    table.columns = [*dict.fromkeys(name for row in table.rows for name in row.fields)]
     if len(table.columns) > _MOST_COLUMNS:
         raise UsageError(
             f"{path} has {len(table.columns):,} columns; at most {_MOST_COLUMNS:,}",
@@ -97,7 +118,8 @@ def _streamed_table(tree: Tree, path: str, form: str, delimiter: str | None) -> 
     between = DELIMITERS.get(table.delimiter, ",")
     reader = RowReader(tree, entry, {}, [], form, between)
     for row in reader:
-        table.rows.append(TableRow(Location(path, reader.line), _flat(row)))
+        fields = _flat(row) if form == ".csv" else row
+        table.rows.append(SourceRow(Location(path, reader.line), fields))
     if reader.problems:
         raise ConfigError([_about_import(problem) for problem in reader.problems])
     return table
@@ -155,8 +177,60 @@ def _json_table(tree: Tree, path: str) -> Table:
         if size > MAX_ROW_BYTES:
             message = f"row {number} is longer than {MAX_ROW_BYTES:,} bytes"
             raise Fault("size", message, "shorten it")
-        table.rows.append(TableRow(Location(path), _flat(row)))
+        table.rows.append(SourceRow(Location(path), row))
     return table
+
+
+def _document_table(tree: Tree, path: str, form: str, wanted: str | None) -> Table | None:
+    """Return the objects in a document of another tool; None if it is none."""
+    if wanted == TABLE:
+        return None
+    if form == ".eval":
+        with tree.open(path, max_bytes=MAX_BYTES) as stream:
+            return Table(read_samples(stream, Location(path)), format="inspect")
+    if form == ".json":
+        text = decode(read(tree, path, max_bytes=MAX_BYTES))
+        found = objects_of(parse_json(text, constants=True), Document(path, None, _NOWHERE))
+    elif form in (".yaml", ".yml") and not _is_list(tree, path):
+        document = read_yaml(read(tree, path, max_bytes=_YAML_BYTES), path, limits=_YAML)
+        if document.problems:
+            raise ConfigError(document.problems)
+        found = objects_of(document.value, document)
+    else:
+        return None
+    return None if found is None else Table(found.rows, format=found.name, notes=found.notes)
+
+
+def _is_list(tree: Tree, path: str) -> bool:
+    """Whether a YAML file is a list, by its first line that says something."""
+    with tree.open(path) as stream:
+        for line in text_lines(stream, longest=MAX_ROW_BYTES):
+            if isinstance(line, Fault):
+                return True  # the reader of lists reports it
+            if (text := line.strip()) and not text.startswith(("#", "---", "%")):
+                return text.startswith(("-", "["))
+    return True
+
+
+def _read_format(table: Table, path: str, form: str, wanted: str | None) -> None:
+    """Make columns of the rows: those of a case in the files of other tools."""
+    name = table.format if table.format != TABLE else ""
+    if wanted != TABLE:
+        name = name or format_of(table.rows)
+    if wanted not in (None, TABLE, name):
+        about = f"it is one of {FORMATS[name].title}" if name else FORMATS[str(wanted)].hint
+        raise Fault("type", f"this is not a file of {FORMATS[str(wanted)].title}", about)
+    if name:
+        made = read_export(name, table.rows)
+        table.rows, table.format, table.kept = made.rows, name, made.kept
+        table.notes += made.notes
+    elif form != ".csv":
+        table.rows = [SourceRow(row.where, _flat(row.fields)) for row in table.rows]
+    for number, row in enumerate(table.rows if name else (), 1):
+        size = len(json.dumps(row.fields, ensure_ascii=False).encode("utf-8"))
+        if size > MAX_ROW_BYTES:
+            message = f"case {number} is longer than {MAX_ROW_BYTES:,} bytes"
+            raise Fault("size", message, "shorten it")
 
 
 def _flat(row: Mapping[str, Json]) -> dict[str, Json]:
@@ -189,13 +263,13 @@ class CaseShape:
         return [*self.inputs, *_PLAIN]
 
 
-def guessed_names(
-    columns: Sequence[str], shape: CaseShape, given: Mapping[str, str]
-) -> dict[str, str]:
+def guessed_names(table: Table, shape: CaseShape, given: Mapping[str, str]) -> dict[str, str]:
     """Return the name of each column; '' for one that is left out.
 
-    A column that is not given gets the name that it has itself, in any spelling.
+    A column that is not given gets the name that it has itself, in any spelling. In the file of
+    another tool, the one text of a case becomes the one input that no column is named after.
     """
+    columns = table.columns
     for column, name in given.items():
         if column not in columns:
             hint = did_you_mean(column, columns, label="columns")
@@ -212,12 +286,30 @@ def guessed_names(
         elif name and name not in taken:
             found[column] = name
             taken.add(name)
+    if table.format != TABLE:
+        _place_rest(found, table, shape, given)
     names = [name for name in found.values() if name]
     for name in names:
         if names.count(name) > 1:
             both = ", ".join(repr(column) for column in columns if found[column] == name)
             raise UsageError(f"{both} are both {name!r}", hint=f"leave one out: --map {column}=")
     return found
+
+
+def _place_rest(
+    found: dict[str, str], table: Table, shape: CaseShape, given: Mapping[str, str]
+) -> None:
+    """Give names to the columns of another tool's cases that have none."""
+    free = [column for column, name in found.items() if not name and column not in given]
+    missing = missing_inputs(found, shape)
+    texts = [column for column in free if column in (TEXT, "prompt")] or [
+        column for column in free if column not in table.kept and "." not in column
+    ]
+    if len(missing) == len(texts) == 1:
+        found[texts[0]] = missing[0]
+    for column in free:
+        if not found[column] and column in table.kept:
+            found[column] = f"{_METADATA}{column}"
 
 
 def check_name(name: str, shape: CaseShape) -> None:
@@ -284,7 +376,7 @@ def imported_cases(
     numbers = _numbers(rules.prefix, ids)
     for number, row in enumerate(table.rows, 1):
         try:
-            made = _case_row(row.columns, rules, shape)
+            made = _case_row(row.fields, rules, shape)
             case = case_of(made, "golden", shape.inputs)
             content = content_hash(case)
             if made.get("id") in ids or content in contents:

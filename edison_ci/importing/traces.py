@@ -278,8 +278,8 @@ def _input(call: _Call) -> list[Message]:
     every = [call.attributes, *(values for _, values in call.events)]
     for key in ("gen_ai.input.messages", "gen_ai.prompt"):
         for values in every:
-            if found := _messages(values.get(key), "user"):
-                start = _messages(values.get("gen_ai.system_instructions"), "system")
+            if found := messages_of(values.get(key), "user"):
+                start = messages_of(values.get("gen_ai.system_instructions"), "system")
                 return [*start, *found]
         if key == "gen_ai.input.messages" and (indexed := _indexed(call, "prompt")):
             return indexed
@@ -287,7 +287,7 @@ def _input(call: _Call) -> list[Message]:
         message
         for name, values in call.events
         if (named := _EVENT.fullmatch(name))
-        for message in _messages([{"role": named[1], **_content(values)}], named[1])
+        for message in messages_of([{"role": named[1], **_content(values)}], named[1])
     ]
 
 
@@ -296,7 +296,7 @@ def _answer(call: _Call) -> str:
     every = [call.attributes, *(values for _, values in call.events)]
     for key in ("gen_ai.output.messages", "gen_ai.completion"):
         for values in every:
-            if found := _messages(values.get(key), "assistant", marks=False):
+            if found := messages_of(values.get(key), "assistant", marks=False):
                 return found[0].text
         if key == "gen_ai.output.messages" and (indexed := _indexed(call, "completion")):
             return indexed[0].text
@@ -304,7 +304,7 @@ def _answer(call: _Call) -> str:
         if name == "gen_ai.choice":
             told = _content(values)
             message = _parsed(told.get("message", told))
-            if found := _messages([message], "assistant", marks=False):
+            if found := messages_of([message], "assistant", marks=False):
                 return found[0].text
     return ""
 
@@ -322,10 +322,10 @@ def _indexed(call: _Call, what: str) -> list[Message]:
         if (named := _INDEXED.fullmatch(key)) and named[1] == what:
             found.setdefault(int(named[2]), {})[named[3]] = _parsed(value)
     role = "user" if what == "prompt" else "assistant"
-    return _messages([found[index] for index in sorted(found)], role)
+    return messages_of([found[index] for index in sorted(found)], role)
 
 
-def _messages(value: Json, role: str, *, marks: bool = True) -> list[Message]:
+def messages_of(value: Json, role: str, *, marks: bool = True) -> list[Message]:
     """Return a list of messages, or of the parts of one; a text is one message.
 
     With `marks`, parts without a text are named, such as `[tool_call]`.
@@ -343,6 +343,25 @@ def _messages(value: Json, role: str, *, marks: bool = True) -> list[Message]:
         if known and text.strip():
             found.append(Message(known, text))
     return found
+
+
+class Conversation(NamedTuple):
+    """The messages of a call, as inputs of a case."""
+
+    message: str
+    """The last one of the user; what follows it is left out."""
+    system: str
+    history: list[Message]
+
+
+def conversation(messages: list[Message]) -> Conversation | None:
+    """Return the last message of the user with what came before; None if there is none."""
+    asked = max((i for i, one in enumerate(messages) if one.role == "user"), default=None)
+    if asked is None:
+        return None
+    system = "\n\n".join(one.text for one in messages if one.role == "system")
+    history = [one for one in messages[:asked] if one.role != "system"]
+    return Conversation(messages[asked].text, system, history)
 
 
 def _parsed(value: Json) -> Json:
@@ -379,22 +398,20 @@ def _add_case(found: TracedCases, call: _Call, options: TraceOptions) -> None:
     if not messages and not any(key.startswith("gen_ai.") for key in call.attributes):
         return
     found.calls += 1
-    asked = max((i for i, one in enumerate(messages) if one.role == "user"), default=None)
-    if asked is None:
+    spoken = conversation(messages)
+    if spoken is None:
         found.empty += 1
         return
     if sum(len(one.text) for one in messages) + len(answer) > _MOST_CHARACTERS:
         found.too_large += 1
         return
     screen = _Screen(options)
-    inputs: dict[str, Json] = {options.name: screen.clean(messages[asked].text)}
-    system = "\n\n".join(one.text for one in messages if one.role == "system")
-    history = [one for one in messages[:asked] if one.role != "system"]
-    if system:
-        inputs["system"] = screen.clean(system)
-    if history:
+    inputs: dict[str, Json] = {options.name: screen.clean(spoken.message)}
+    if spoken.system:
+        inputs["system"] = screen.clean(spoken.system)
+    if spoken.history:
         inputs["history"] = [
-            {"role": one.role, "content": screen.clean(one.text)} for one in history
+            {"role": one.role, "content": screen.clean(one.text)} for one in spoken.history
         ]
     key = input_id(inputs)
     row: dict[str, Any] = {"id": key, "input": inputs, "metadata": _metadata(call)}

@@ -258,3 +258,24 @@ def test_an_import_that_is_stopped_leaves_everything_as_it_was(mini: Folder, key
         assert tty.end() == (0 if keys == b"n\n" else 130)
     assert mini.read(FILE) == before
     assert [path.name for path in folder.iterdir()] == ["names.jsonl"]
+
+
+def test_files_of_other_tools_are_recognised(edison: Edison, mini: Folder) -> None:
+    golden = {"input": "Cy", "expected_output": "Hi Cy", "actual_output": "Ho", "context": ["c"],
+              "additional_metadata": {"area": "x"}, "custom_column_key_values": None}  # fmt: skip
+    mini.write("goldens.json", json.dumps([golden]))
+    done = edison(mini, "dataset", "import", "goldens.json", "--yes")
+    assert done.code == 0, done.err
+    assert "1 row, in the format of DeepEval" in done.out
+    assert "answers, called tools and costs of 1 golden are not imported" in done.err
+    assert "  context        metadata.context\n" in done.out
+    (case,) = added(mini)
+    del case["id"]
+    assert case == {
+        "input": {"name": "Cy"}, "expected": "Hi Cy", "metadata": {"context": ["c"], "area": "x"}
+    }  # fmt: skip
+    found = told(edison, mini, "goldens.json", "--skip-duplicates")
+    assert (found["format"], len(found["notes"])) == ("deepeval", 1)
+    done = edison(mini, "dataset", "import", "goldens.json", "--format", "vally")
+    assert (done.code, "not a file of Vally" in done.err) == (2, True)
+    assert "it is one of DeepEval" in done.err
