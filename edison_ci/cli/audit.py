@@ -1,28 +1,73 @@
-"""edison admin audit: the audit log and its verification."""
+"""edison admin audit: the audit log, its verification, its anchors and its export."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.cli.github_comment import origin_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
-from edison_ci.errors import StoreError
+from edison_ci.errors import StoreError, UsageError
+from edison_ci.forge import sticky_comment
+from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
+from edison_ci.forge.host import repository_address
 from edison_ci.numeric import counted
-from edison_ci.operate.site import open_site
-from edison_ci.store.audit import AuditRow, Chain, read_audit, verify_audit
-from edison_ci.store.database import open_reader
+from edison_ci.operate.anchors import (
+    PROBLEMS,
+    Anchor,
+    AnchorResult,
+    AnchorState,
+    anchor_in_comment,
+    compare_anchors,
+    make_anchor,
+    parse_anchor,
+    read_anchors,
+    rows_of,
+)
+from edison_ci.operate.site import Role, open_site
+from edison_ci.records import canonical_json
+from edison_ci.store.audit import FORM, AuditRow, Chain, all_audit, read_audit, verify_audit
+from edison_ci.store.database import open_for_reading, open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from edison_ci.operate.site import Site
+
+_MOST_JUMPS = 5
+
 
 @click.command(cls=EdisonCommand)
 @click.option("--verify", is_flag=True, help="Verify the hash chain; exit code 3 if it is broken.")
+@click.option(
+    "--head",
+    "heads",
+    multiple=True,
+    metavar="ROW:HASH",
+    help="With --verify: a row that you noted before; repeatable.",
+)
+@click.option(
+    "--pr",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="With --verify: compare with the comment on this pull request.",
+)
+@click.option(
+    "--author",
+    default=WORKFLOW_BOT,
+    show_default=True,
+    metavar="LOGIN",
+    help="With --pr: the account that commented.",
+)
+@click.option("--anchor", is_flag=True, help="Sign a Git tag that holds the newest row.")
+@click.option("--jsonl", is_flag=True, help="Print every row, oldest first, as JSON lines.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1_000_000),
@@ -32,34 +77,133 @@ if TYPE_CHECKING:
     help="Number of rows to show.",
 )
 @click.pass_obj
-def audit(state: CliState, verify: bool, limit: int) -> None:
+def audit(state: CliState, /, **given: Any) -> None:
     """Show the audit log, newest first.
 
-    Every change to the results and every refusal has a row. Rows are only added, and each has a
-    hash over the row before it; --verify names the first row that was changed. Keep the newest hash
-    elsewhere to detect that the whole chain was rewritten.
+    Every change to the results, every refusal, export and sign-in has a row. Rows are only added,
+    and each has a hash over the row before it; --verify names the first row that was changed.
+
+    A person who can write the file could write the whole log anew, or cut off its end. Anchors show
+    that: --anchor signs a Git tag with the number and the hash of the newest row, as Git is set up
+    to sign. Push it, so that it is kept elsewhere. Comments on pull requests hold the same; --pr
+    reads one, with a token in GITHUB_TOKEN. --verify compares with all tags and with what it is
+    given.
+
+    --jsonl prints every field; docs/database.md shows how to verify such a file without edison.
 
     Examples:
       edison admin audit
       edison admin audit --verify
-      edison admin audit --limit 100 --json
+      edison admin audit --anchor
+      edison admin audit --verify --head 12:3f9a0c51d2e7
+      edison admin audit --jsonl > audit.jsonl
     """
     terminal = Terminal(state)
+    if sum(map(bool, (given["verify"], given["anchor"], given["jsonl"]))) > 1:
+        raise UsageError("--verify, --anchor and --jsonl cannot be combined", hint="give one")
+    if (given["heads"] or given["pr"]) and not given["verify"]:
+        raise UsageError("--head and --pr need --verify", hint="add --verify")
     site = open_site(state.enter_project(find_root(state.folder)))
+    if given["anchor"]:
+        _anchor(terminal, site)
+    elif given["jsonl"]:
+        _export(terminal, site)
+    else:
+        known = [parse_anchor(text) for text in given["heads"]]
+        if given["pr"]:
+            known.append(_of_pull_request(state, site, given["pr"], Author(given["author"])))
+        _show_log(terminal, site, known if given["verify"] else None, given["limit"])
+
+
+def _show_log(terminal: Terminal, site: Site, known: Sequence[Anchor] | None, limit: int) -> None:
+    chain, results = None, []
     with closing(open_reader(site.results)) as connection:
         rows = read_audit(connection, limit=limit)
-        chain = verify_audit(connection) if verify else None
+        if known is not None:
+            anchors = [*known, *read_anchors(site)]
+            chain = verify_audit(connection, rows_of(anchors))
     if chain is not None and chain.broken is not None:
+        before = counted(chain.broken - 1, "row")
         raise StoreError(
             f"the audit log is broken: {chain.problem}",
-            hint=f"{counted(chain.rows, 'row')} before it are intact; compare with a backup",
+            hint=f"{before} before it are intact; compare with a backup",
         )
+    if chain is not None:
+        results = compare_anchors(site, chain, anchors)
+        _refuse(results)
     if terminal.json:
-        terminal.document({"rows": [_as_json(row) for row in rows], "chain": _chain(chain)})
+        told = None if chain is None else _chain(chain, results)
+        terminal.document({"rows": [_as_json(row) for row in rows], "chain": told})
         return
     _show(terminal, rows)
     if chain is not None:
-        terminal.result(f"{counted(chain.rows, 'row')}, none changed; newest hash {chain.newest}")
+        _tell(terminal, chain, results)
+
+
+def _refuse(results: Sequence[AnchorResult]) -> None:
+    wrong = [one for one in results if one.state in PROBLEMS]
+    if not wrong:
+        return
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    if wrong[0].state is AnchorState.UNSIGNED:
+        hint = "see who pushed it: git show; delete the tag if it is not yours"
+    else:
+        hint = "compare with a backup; if the results were begun anew on purpose, delete the tag"
+    raise StoreError(f"the audit log does not agree: {wrong[0].sentence}{more}", hint=hint)
+
+
+def _tell(terminal: Terminal, chain: Chain, results: Sequence[AnchorResult]) -> None:
+    terminal.result(f"{counted(chain.rows, 'row')}, none changed; newest hash {chain.newest}")
+    if chain.forgotten:
+        terminal.result(f"{counted(chain.forgotten, 'row')} without details: they were forgotten")
+    for jump in chain.jumps[:_MOST_JUMPS]:
+        terminal.result(f"the clock went back at row {jump.seq}, from {jump.before} to {jump.time}")
+    if len(chain.jumps) > _MOST_JUMPS:
+        terminal.result(f"and {len(chain.jumps) - _MOST_JUMPS} more times")
+    for one in results:
+        unsure = "; whose signature it is, is not known here"
+        terminal.result(one.sentence + (unsure if one.anchor.signature == "unknown" else ""))
+    if not any(one.state is AnchorState.HELD for one in results):
+        terminal.note("no anchor holds a row of this log; make one: edison admin audit --anchor")
+
+
+def _anchor(terminal: Terminal, site: Site) -> None:
+    made = make_anchor(site)
+    if terminal.json:
+        terminal.document({"tag": made.name, "rows": made.rows, "head": made.head})
+        return
+    terminal.result(f"{made.name}: {counted(made.rows, 'row')}, newest hash {made.head}")
+    terminal.note(f"keep it elsewhere too: git push origin {made.name}")
+
+
+def _export(terminal: Terminal, site: Site) -> None:
+    actor = site.require(Role.VIEWER, "export audit", site.file.results)
+    site.note(site.entry(actor, "export audit", site.file.results))
+    with open_for_reading(site.results) as connection:
+        terminal.raw(canonical_json({"edison_audit": FORM}))
+        for row in all_audit(connection):
+            terminal.raw(canonical_json(_as_json(row)))
+
+
+def _of_pull_request(state: CliState, site: Site, number: int, author: Author) -> Anchor:
+    if state.offline:
+        raise UsageError("network access is disabled by --offline", hint="use --head instead")
+    address = repository_address(os.environ, remote=origin_of(site.root))
+
+    async def read() -> Anchor | None:
+        async with GitHub(address, author=author) as github:
+            for data in await sticky_comment.read_data(github, number, "edison"):
+                if (found := anchor_in_comment(number, data)) is not None:
+                    return found
+        return None
+
+    found = asyncio.run(read())
+    if found is None:
+        raise UsageError(
+            f"pull request {number} has no comment by {author.login} with the head of a log",
+            hint="name the account that comments: --author",
+        )
+    return found
 
 
 def _show(terminal: Terminal, rows: Sequence[AuditRow]) -> None:
@@ -69,13 +213,15 @@ def _show(terminal: Terminal, rows: Sequence[AuditRow]) -> None:
     table = [("no", "time", "actor", "known by", "action", "entity", "after")]
     for row in rows:
         entry = row.entry
-        after = "" if entry.after is None else _short(entry.after)
+        after = "(forgotten)" if row.nonce is None else _short(entry.after)
         who = (entry.actor, entry.known_by, entry.action, entry.entity)
         table.append((str(row.seq), entry.time, *who, after))
     terminal.table(table, right=(0,))
 
 
 def _short(value: Any) -> str:
+    if value is None:
+        return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -93,9 +239,27 @@ def _as_json(row: AuditRow) -> dict[str, Any]:
         "after": entry.after,
         "run_id": entry.run_id,
         "host": entry.host,
+        "nonce": row.nonce,
+        "detail": row.detail,
         "sha256": row.sha256,
     }
 
 
-def _chain(chain: Chain | None) -> dict[str, Any] | None:
-    return None if chain is None else {"ok": True, "rows": chain.rows, "newest": chain.newest}
+def _chain(chain: Chain, results: Sequence[AnchorResult]) -> dict[str, Any]:
+    return {
+        "ok": True,
+        "rows": chain.rows,
+        "newest": chain.newest,
+        "forgotten": chain.forgotten,
+        "clock_jumps": [jump._asdict() for jump in chain.jumps],
+        "anchors": [
+            {
+                "name": one.anchor.name,
+                "rows": one.anchor.rows,
+                "head": one.anchor.head,
+                "state": str(one.state),
+                "signature": str(one.anchor.signature),
+            }
+            for one in results
+        ],
+    }

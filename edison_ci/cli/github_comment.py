@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +42,8 @@ from edison_ci.report.change_details import ChangeDetails
 from edison_ci.report.comment import CommentOrigin, comment_body, read_foreign_report
 from edison_ci.results.report import Report
 from edison_ci.sanitize import in_actions
-from edison_ci.store.audit import write_audit
+from edison_ci.store.audit import AuditHead, audit_head, write_audit
+from edison_ci.store.database import open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from edison_ci.forge.sticky_comment import StickyResult
 
 MAX_BODY_BYTES = 10_000_000
+_ACTION = "github comment"
 VERDICTS = ("pass", "fail", "inconclusive", "error", "skipped")
 
 
@@ -64,6 +67,8 @@ class Request(NamedTuple):
     quiet: bool = False
     """Whether to update an existing comment only."""
     details: ChangeDetails = ChangeDetails()
+    audit: AuditHead | None = None
+    """The newest row of the audit log."""
 
 
 class CommentResult(NamedTuple):
@@ -155,6 +160,7 @@ def comment(state: CliState, /, author: str, progress: str, **given: Any) -> Non
         raise UsageError("network access is disabled by --offline", hint=hint)
     site = _site(state)
     request = _request(state, sticky_comment.ReportState(progress), given)
+    request = request._replace(audit=newest_audit(site))
     event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
     if given["dry_run"]:
         _show_dry(terminal, request, event, state.folder)
@@ -257,7 +263,7 @@ def _text(request: Request, origin: CommentOrigin) -> str:
             request.report,
             key=request.key,
             state=request.state.value,
-            origin=origin,
+            origin=replace(origin, audit=request.audit),
             details=request.details,
         )
     marker = sticky_comment.ReportMarker(
@@ -422,8 +428,22 @@ def _site(state: CliState) -> Site | None:
         site = open_site(state.enter_project(find_root(state.folder)))
     except (ProjectNotFound, ConfigError):
         return None  # an invalid edison.yaml may be what there is to report
-    site.require(Role.VIEWER, "github comment")
+    site.require(Role.VIEWER, _ACTION)
     return site
+
+
+def newest_audit(site: Site | None) -> AuditHead | None:
+    """Return the newest row of the audit log; None if it cannot be read.
+
+    Rows about comments do not count, or each comment would make the one before it out of date.
+    """
+    if site is None or not site.results.exists():
+        return None
+    try:
+        with contextlib.closing(open_reader(site.results)) as connection:
+            return audit_head(connection, without=_ACTION)
+    except EdisonError:
+        return None  # said by the report
 
 
 def audit(site: Site | None, shown: CommentResult) -> None:
@@ -432,7 +452,7 @@ def audit(site: Site | None, shown: CommentResult) -> None:
     changed = {sticky_comment.Outcome.CREATED, sticky_comment.Outcome.UPDATED}
     if site is None or posted is None or not site.results.exists() or posted.outcome not in changed:
         return
-    action = f"github comment: {posted.outcome}"
+    action = f"{_ACTION}: {posted.outcome}"
     entity = f"pull request {shown.number}"
     entry = site.entry(site.actor(), action, entity, after=posted.comment.url)
     # The comment is posted; a failure to record it must not change the verdict.

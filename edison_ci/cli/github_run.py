@@ -24,6 +24,7 @@ from edison_ci.cli.github_comment import (
     Request,
     as_json,
     audit,
+    newest_audit,
     origin_of,
     post,
     pushes,
@@ -678,6 +679,9 @@ class _Job:
         request = Request(
             None, report, stage, None, self.given["key"], quiet=empty, details=outcome.details
         )
+        if self.project is not None:
+            site = Site(self.project.root, self.project.file)
+            request = request._replace(audit=newest_audit(site))
         self._post(event, request, seconds)
 
     def _post(self, event: Event, request: Request, seconds: float) -> None:

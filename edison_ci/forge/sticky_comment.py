@@ -196,6 +196,12 @@ def with_pushes(text: str, earlier: str) -> str:
     return "\n".join((first, _data_line({**data, "pushes": known[:_MOST_PUSHES]}), rest))
 
 
+async def read_data(forge: Forge, number: int, key: str) -> list[dict[str, Any]]:
+    """Return the data in the comments of a pull request with this key, by this tool's account."""
+    ours = await _ours(forge, number, marker_line(key))
+    return [data for comment in ours if (data := parse_data(comment.body)) is not None]
+
+
 async def push_number(forge: Forge, number: int, key: str, head_sha: str) -> int:
     """Return which push of a pull request a commit is, by the commits reported on so far."""
     ours = await _ours(forge, number, marker_line(key))

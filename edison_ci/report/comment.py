@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from edison_ci.report.change_details import ChangeDetails
     from edison_ci.results.report import Report
+    from edison_ci.store.audit import AuditHead
 
 
 MOST_BYTES = 10_000_000
@@ -161,6 +162,8 @@ class CommentOrigin:
     """Where the rest of the report is, as text."""
     run_url: str = ""
     """The page of the job."""
+    audit: AuditHead | None = None
+    """The newest row of the audit log, which the comment anchors."""
 
 
 def comment_body(
@@ -178,15 +181,21 @@ def comment_body(
     """
     origin = origin or CommentOrigin()
     runs = [[view.run.id, view.run.verdict] for view in report.runs[:_RUNS]]
-    first = hidden_lines(key, _stamp(report, state, origin), {"runs": runs}) + "\n"
+    more: dict[str, Any] = {"runs": runs}
+    last = ""
+    if origin.audit is not None:
+        rows, newest = origin.audit
+        more["audit"] = {"rows": rows, "head": newest}
+        last = f"\n<sub>Audit log: {counted(rows, 'row')}, newest `{newest[:16]}`</sub>\n"
+    first = hidden_lines(key, _stamp(report, state, origin), more) + "\n"
     place = Place(origin.head, origin.run_url, fetched=bool(origin.run_id))
     found = list(sections_of(report, details, place))
     if state == "running" and not report.runs and not report.failure:
         found = [Section("## ⏳ edison"), found[-1]]
     if state in _STATE_TEXTS:
         found.insert(1, Section("", (_STATE_TEXTS[state],)))
-    limit = Limit(MOST_CHARACTERS - len(first), len, origin.elsewhere)
-    return (first + fit(found, limit)).rstrip("\n") + "\n"
+    limit = Limit(MOST_CHARACTERS - len(first) - len(last), len, origin.elsewhere)
+    return (first + fit(found, limit)).rstrip("\n") + "\n" + last
 
 
 def _stamp(report: Report, state: State, origin: CommentOrigin) -> ReportMarker:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -310,6 +313,17 @@ def test_the_runs_of_a_project_are_reported_in_the_same_comment(
     assert (stamp.head_sha, stamp.run_id, stamp.state) == (HEAD, 7, ReportState.FINAL)
     again = edison(mini, "github", "comment", "hello", "--json")
     assert json.loads(again.out)["outcome"] == "unchanged"
+    assert re.search(r"<sub>Audit log: 1 row, newest `[0-9a-f]{16}`</sub>", text)
+    verify = ("admin", "audit", "--verify", "--pr", "1")
+    whole = edison(mini, *verify)
+    assert "is the one that the comment on pull request 1 holds" in whole.out, whole.err
+    with closing(sqlite3.connect(mini.path / ".edison/results.db")) as connection:
+        connection.executescript(
+            "drop trigger audit_stays; delete from audit; "
+            "delete from sqlite_sequence where name = 'audit'"
+        )
+    assert "its end was cut off" in " ".join(edison(mini, *verify).err.split())
+    assert edison(mini, *verify, "--author", "eve").code == 2
     late = edison(mini, "github", "comment", "--state", "cancelled", "--json")
     assert json.loads(late.out)["outcome"] == "superseded"
     unknown = edison(mini, "github", "comment", "nothing")

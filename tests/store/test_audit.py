@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.store.audit import (
+    FORGET,
     START,
     AuditEntry,
+    ClockJump,
     add_audit,
     count_audit,
     read_audit,
@@ -70,7 +72,10 @@ def test_rows_can_be_neither_changed_nor_deleted(five: sqlite3.Connection, sql: 
         five.execute(sql)
 
 
-COLUMNS = ["time", "actor", "known_by", "action", "entity", "before", "after", "run_id", "host"]
+COLUMNS = [
+    "time", "actor", "known_by", "action", "entity", "before", "after", "run_id", "host", "nonce",
+    "detail",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -99,8 +104,56 @@ def test_two_rows_that_changed_places_are_found(five: sqlite3.Connection) -> Non
 
 def test_a_replaced_row_is_found_though_no_trigger_fires(five: sqlite3.Connection) -> None:
     five.execute("insert or replace into audit select 2, time, 'bo', known_by, action, entity, "
-                 "before, after, run_id, host, sha256 from audit where seq = 2")  # fmt: skip
+                 "before, after, nonce, run_id, host, detail, sha256 from audit "
+                 "where seq = 2")  # fmt: skip
     assert verify_audit(five).broken == 2
+
+
+def test_a_row_put_in_between_is_found(five: sqlite3.Connection) -> None:
+    five.executescript("drop trigger audit_is_kept; update audit set seq = seq + 10 where seq > 2")
+    five.execute("insert into audit select 3, time, actor, known_by, action, entity, before, after,"
+                 " nonce, run_id, host, detail, sha256 from audit where seq = 2")  # fmt: skip
+    five.execute("update audit set seq = seq - 9 where seq > 10")
+    assert verify_audit(five).problem == "row 3 was changed"
+
+
+def forget(connection: sqlite3.Connection, seq: int) -> None:
+    sql = "update audit set before = null, after = null, nonce = null where seq = ?"
+    connection.execute(sql, (seq,))
+
+
+def test_details_can_be_forgotten_and_the_chain_stays_whole(five: sqlite3.Connection) -> None:
+    forget(five, 2)
+    forget(five, 4)
+    assert verify_audit(five).problem == "the details of row 2 are missing"
+    add_audit(five, AuditEntry("t", "bo", "git", FORGET, after={"audit_rows": [2, 4]}, host="h"))
+    chain = verify_audit(five)
+    assert (chain.broken, chain.rows, chain.forgotten) == (None, 6, 2)
+    second = read_audit(five)[4]
+    assert (second.entry.before, second.entry.after, second.nonce) == (None, None, None)
+    assert second.entry.action == "gc"
+
+
+def test_details_that_no_later_row_names_are_missing(five: sqlite3.Connection) -> None:
+    add_audit(five, AuditEntry("t", "bo", "git", FORGET, after={"audit_rows": [2, 7]}, host="h"))
+    add_audit(five, ENTRY)
+    forget(five, 7)
+    chain = verify_audit(five)
+    assert (chain.broken, chain.problem) == (7, "the details of row 7 are missing")
+
+
+def test_equal_details_have_different_hashes(five: sqlite3.Connection) -> None:
+    assert len({row.detail for row in read_audit(five)}) == 5
+
+
+def test_a_clock_that_goes_back_breaks_nothing_and_is_told(db: sqlite3.Connection) -> None:
+    times = ["2026-11-15T12:00:00Z", "2026-11-15T11:59:30Z", "2026-11-15T09:00:00Z",
+             "2026-11-16T09:00:00Z"]  # fmt: skip
+    for time in times:
+        add_audit(db, AuditEntry(time, "ada", "git", "gc", host="h"))
+    chain = verify_audit(db)
+    assert chain.broken is None
+    assert chain.jumps == (ClockJump(3, times[1], times[2]),)
 
 
 def test_secrets_are_cut_out(db: sqlite3.Connection) -> None:

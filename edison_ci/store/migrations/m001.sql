@@ -324,20 +324,26 @@ create trigger answer_stays before delete on answer
 begin select raise(abort, 'answers are append-only'); end;
 create unique index answer_by_attempt on answer (attempt);
 
-create table audit (                        -- who changed what; append-only, each row sealed
+create table audit (                        -- who did what, or was refused; append-only, each row sealed
   seq      integer primary key autoincrement,
   time     text not null,
   actor    text not null,                   -- login, e-mail address or name
-  known_by text not null,                   -- source of the name: web, github, git, settings, nobody
+  known_by text not null,                   -- source of the name: web, token, github, git, settings, nobody
   action   text not null,                   -- such as gc or cache clear; "refused: ..." if refused
   entity   text not null,                   -- what it was done to
-  before   text,                            -- JSON
+  before   text,                            -- JSON; null, like after and nonce, once it was forgotten
   after    text,                            -- JSON
+  nonce    text,                            -- random: nobody guesses from the hash what was forgotten
   run_id   text,
   host     text not null,
+  detail   text not null,                   -- hash of nonce, before and after
   sha256   text not null                    -- over the hash of the row before and this row
 ) strict;
 create trigger audit_is_kept before update on audit
+when not (new.nonce is null and new.before is null and new.after is null
+  and (new.seq, new.time, new.actor, new.known_by, new.action, new.entity, new.host, new.detail,
+       new.sha256) = (old.seq, old.time, old.actor, old.known_by, old.action, old.entity, old.host,
+       old.detail, old.sha256) and new.run_id is old.run_id)
 begin select raise(abort, 'the audit is append-only'); end;
 create trigger audit_stays before delete on audit
 begin select raise(abort, 'the audit is append-only'); end;
