@@ -164,7 +164,7 @@ RENAMED = {
     **{name: f"runs {name}" for name in ("watch", "pause", "cancel")},
     **{
         name: f"admin {name}"
-        for name in ("cache", "gc", "db", "audit", "prices", "schema", "completion")
+        for name in ("cache", "gc", "db", "audit", "forget", "prices", "schema", "completion")
     },
 }
 """Former names of commands, and what to type instead."""
@@ -190,6 +190,9 @@ TABLES = {
         "cache": Entry("Results", "db:cache", "Show, clear or export stored answers."),
         "gc": Entry("Results", "db:gc", "Delete texts older than retention_days."),
         "audit": Entry("Results", "audit:audit", "Show the audit log, newest first."),
+        "forget": Entry(
+            "Results", "forget:forget_texts", "Remove the texts of a case or of a person."
+        ),
         "metrics": Entry(
             "Results", "metrics:metrics", "Print metrics for Prometheus, as the pages serve them."
         ),

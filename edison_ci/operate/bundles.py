@@ -355,7 +355,7 @@ def stored_answers(connection: sqlite3.Connection) -> Iterator[RecordedAnswer]:
 
 def replace_recording(path: Path, lines: Iterable[str]) -> int:
     """Write a recording atomically, or replace one; return the number of answers."""
-    if path.exists() and not _is_recording(path):
+    if path.exists() and not is_recording(path):
         raise UsageError(f"{path} exists and is not a recording", hint="choose another path")
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
     count = 0
@@ -378,7 +378,8 @@ def replace_recording(path: Path, lines: Iterable[str]) -> int:
     return count
 
 
-def _is_recording(path: Path) -> bool:
+def is_recording(path: Path) -> bool:
+    """Whether a file is a recording, by its first line."""
     try:
         with path.open("rb") as stream:
             return stream.readline(200).startswith(b'{"edison_recording"')

@@ -270,7 +270,9 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "notification given up": lambda entry: (
         f"gave up telling {entry.entity} of {entry.after['occasion']}: {entry.after['error']}"
     ),
-    "audit anchor": lambda entry: f"anchored the audit log at row {entry.after['rows']}",
+    "audit anchor": _text("anchored the audit log as"),
+    "forget": _text("removed the texts of"),
+    "export": _text("exported"),
     "export audit": lambda entry: "exported the audit log",
     "gc": lambda entry: f"removed texts older than {entry.after['cutoff'][:10]}",
     "cache clear": _text("cleared cached answers of"),

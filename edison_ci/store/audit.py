@@ -39,6 +39,8 @@ START = "0" * 64
 
 FORM = 1
 """Version of what is hashed, part of every hash."""
+EXPORT = "export"
+"""Action of the rows about texts and results that left the results file."""
 FORGET = "forget"
 """Action of the rows that name, as `audit_rows`, the rows whose details they removed."""
 
@@ -251,6 +253,16 @@ def audit_head(connection: sqlite3.Connection, *, without: str = "") -> AuditHea
         (without,),
     ).fetchone()
     return None if row is None else AuditHead(*row)
+
+
+def exports(connection: sqlite3.Connection, *, most: int = 20) -> list[str]:
+    """Return what was exported last, in words, newest first."""
+    rows = connection.execute(
+        "select entity, substr(time, 1, 10), actor from audit where action = ? "
+        "order by seq desc limit ?",
+        (EXPORT, most),
+    )
+    return [f"{entity} on {day} by {actor}" for entity, day, actor in rows]
 
 
 def count_audit(connection: sqlite3.Connection) -> int:

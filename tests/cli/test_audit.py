@@ -217,7 +217,7 @@ def test_an_export_is_verified_without_edison(
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3, 4, 5, 6]
     assert json.loads(lines[-1])["action"] == "export audit"
     page = (ROOT / "docs/database.md").read_text(encoding="utf-8")
-    (recipe,) = re.findall(r"```python\n(import hashlib.*?)```", page, re.DOTALL)
+    (recipe,) = re.findall(r"```python[^\n]*\n(import hashlib.*?)```", page, re.DOTALL)
     (tmp_path / "verify.py").write_text(recipe)
 
     def verified(text: str) -> str:

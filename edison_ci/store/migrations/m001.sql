@@ -427,6 +427,11 @@ create table manual_grade (                 -- human grades of answers; append-o
 create index manual_grade_by_answer on manual_grade (experiment, case_id, request_hash, answer_no);
 create index manual_grade_flagged on manual_grade (experiment, case_id) where flagged = 1;
 create trigger manual_grade_is_kept before update on manual_grade
+when new.note <> '' or (new.id, new.cell_id, new.experiment, new.case_id, new.request_hash,
+    new.answer_no, new.actor, new.scale, new.score, new.passed, new.criteria, new.flagged, new.seed,
+    new.graded_at)
+  is not (old.id, old.cell_id, old.experiment, old.case_id, old.request_hash, old.answer_no,
+    old.actor, old.scale, old.score, old.passed, old.criteria, old.flagged, old.seed, old.graded_at)
 begin select raise(abort, 'grades are only added to'); end;
 
 create table judge_approval (               -- what the judges of a run were allowed to decide

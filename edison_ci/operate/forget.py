@@ -1,0 +1,337 @@
+"""Forgetting of a case or a person: in the results, their backups, recordings and drafts.
+
+The results go first, in one transaction with a row of the audit; then each copy is rewritten on its
+own. A process that is killed has finished some of them, and the same command finishes the rest.
+Files that people wrote are not changed: it is told where they have the text, in Git's history too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import unicodedata
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.cases import CaseFeed
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import ConfigError, EdisonError, UsageError
+from edison_ci.git.command import decode, run_git
+from edison_ci.operate.bundles import is_recording, replace_recording
+from edison_ci.operate.site import Role
+from edison_ci.records import canonical_json
+from edison_ci.store.audit import FORGET, exports
+from edison_ci.store.database import open_for_reading
+from edison_ci.store.forgetting import (
+    CaseName,
+    Forgotten,
+    Selection,
+    find_in_copy,
+    half_done,
+    overwrite_removed,
+    remove_texts,
+    rewrite_copy,
+    texts_of_case,
+)
+from edison_ci.store.liveness import exclusive_access, housekeeping_lock, refuse_while_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from edison_ci.config.load import Project
+    from edison_ci.operate.site import Site
+    from edison_ci.records import Case, Json
+
+SHORTEST = 3
+"""Characters of a text that a person is found by; shorter ones are in every text."""
+_QUOTE = 40
+"""Characters from the beginning of a text of a case by which a quote of it is found."""
+_MOST_PLACES = 100
+_MOST_COMMITS = 20
+_MOST_BYTES = 100_000_000
+_SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
+_KEPT = frozenset({"trust.yaml", "prices.json", ".gitignore", "auth.db"})
+"""Files in .edison that are not made from results."""
+
+
+class Place(NamedTuple):
+    """A line of a file that people wrote."""
+
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be forgotten."""
+
+    kind: str
+    """Case or person."""
+    name: str
+    """The id of the case, or the text that the person is found by."""
+    experiment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPlan:
+    """Where the texts are."""
+
+    wish: Wish
+    selection: Selection
+    results: Forgotten
+    copies: tuple[tuple[Path, Forgotten], ...]
+    recordings: tuple[tuple[Path, int], ...]
+    """Recordings, and how many of their answers go."""
+    drafts: tuple[Path, ...]
+    """Files made from results, which are removed."""
+    unreadable: tuple[Path, ...]
+    """Copies that cannot be read, and so not rewritten."""
+    places: tuple[Place, ...]
+    """Lines of files that people wrote."""
+    commits: tuple[str, ...]
+    """Commits that added or removed the text, newest first."""
+    exports: tuple[str, ...]
+    """Files that were exported before, from the audit."""
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything to remove."""
+        copies = any(one.rows for _, one in self.copies)
+        return bool(self.results.rows or copies or self.recordings or self.drafts)
+
+
+def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
+    """Find all that is to be forgotten; nothing is changed."""
+    selection, cases = _selection(project, wish)
+    if wish.kind == "case":
+        selection = _with_answers(site, selection)
+    results = find_in_copy(site.results, selection)
+    if wish.kind == "case" and not cases and not results.cells:
+        raise UsageError(
+            f"no dataset and no result has a case {wish.name!r}",
+            hint="see the ids: edison dataset show EXPERIMENT",
+        )
+    copies, unreadable = [], []
+    cells, answers = set(results.cells), set(results.answers)
+    for path in copies_of(site):
+        try:
+            copy = find_in_copy(path, selection)
+        except EdisonError:
+            unreadable.append(path)
+            continue
+        copies.append((path, copy))
+        cells |= copy.cells
+        answers |= copy.answers
+    # A cell that one file tells of is forgotten in all of them.
+    selection = replace(selection, cells=frozenset(cells), answers=frozenset(answers))
+    return ForgetPlan(
+        wish=wish,
+        selection=selection,
+        results=find_in_copy(site.results, selection),
+        copies=tuple((path, find_in_copy(path, selection)) for path, _ in copies),
+        recordings=tuple(_recordings(site, selection)),
+        drafts=tuple(_drafts(site, selection)),
+        unreadable=tuple(unreadable),
+        places=tuple(_places(site, selection, cases)),
+        commits=tuple(_commits(site, selection)),
+        exports=tuple(_exported(site)),
+    )
+
+
+def forget(site: Site, plan: ForgetPlan) -> None:
+    """Remove what a plan has found; needs the role owner."""
+    actor = site.require(Role.OWNER, FORGET, plan.wish.kind)
+    wish = plan.wish
+    about = {"kind": wish.kind, "sha256": hashlib.sha256(wish.name.encode()).hexdigest()}
+    others = sum(bool(one.rows) for _, one in plan.copies) + len(plan.recordings)
+
+    def entry(told: dict[str, Any]) -> Any:
+        after = {**about, "other_files": others + len(plan.drafts), **told}
+        entity = f"case {wish.name}" if wish.kind == "case" else "a person"
+        return site.entry(actor, FORGET, entity, after=after)
+
+    with exclusive_access(site.results, site.locks, FORGET) as connection:
+        remove_texts(connection, plan.selection, entry)
+    with housekeeping_lock(site.locks, FORGET):
+        refuse_while_run(site.locks)
+        overwrite_removed(site.results)
+        for left in half_done((site.results.parent, site.backups)):
+            left.unlink(missing_ok=True)
+        for path, copy in plan.copies:
+            if copy.rows:
+                rewrite_copy(path, plan.selection, entry)
+        for path, _ in plan.recordings:
+            _rewrite_recording(path, plan.selection)
+        for path in plan.drafts:
+            path.unlink(missing_ok=True)
+        shutil.rmtree(site.root / ".edison" / "snapshots", ignore_errors=True)
+
+
+# --- what to look for -----------------------------------------------------------------------------
+
+
+def _selection(project: Project, wish: Wish) -> tuple[Selection, list[tuple[str, Case]]]:
+    """Return what to look for, and the cases of datasets that it concerns."""
+    if wish.kind == "case":
+        named = frozenset({CaseName(wish.name, wish.experiment)})
+        cases = [
+            (file, case) for name, file, case in _cases(project)
+            if case.id == wish.name and wish.experiment in (None, name)
+        ]  # fmt: skip
+        texts = (text for _, case in cases for text in _leaves([dict(case.inputs), case.expected]))
+        return Selection(_quotes(texts), named), cases
+    text = unicodedata.normalize("NFC", wish.name.strip())
+    if len(text) < SHORTEST:
+        raise UsageError(
+            f"{wish.name!r} is too short to find a person by",
+            hint=f"use at least {SHORTEST} characters of a name, an address or a number",
+        )
+    selection = Selection((text,), names=True)
+    has = selection.matches()
+    found, cases = set(), []
+    for name, file, case in _cases(project):
+        if has(canonical_json([case.id, case.inputs, case.expected, case.metadata])):
+            found.add(CaseName(case.id, name))
+            cases.append((file, case))
+    return replace(selection, cases=frozenset(found)), cases
+
+
+def _with_answers(site: Site, selection: Selection) -> Selection:
+    """Return the selection with quotes of the answers to its cases."""
+    with open_for_reading(site.results) as connection:
+        texts = [text for case in selection.cases for text in texts_of_case(connection, case)]
+    return replace(selection, texts=(*selection.texts, *_quotes(texts)))
+
+
+def _quotes(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple({text[:_QUOTE] for text in texts if len(text) >= _QUOTE // 2})
+
+
+def _cases(project: Project) -> Iterator[tuple[str, str, Case]]:
+    """Yield the cases of the datasets with their experiment and file, as far as they are valid."""
+    for name, experiment in project.experiments.items():
+        for entry in experiment.file.data:
+            try:
+                for case in CaseFeed(project.tree, (entry,), experiment.types()):
+                    yield name, entry.path, case
+            except (Fault, ConfigError):
+                continue
+
+
+def _leaves(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _leaves(item)
+
+
+# --- where to look --------------------------------------------------------------------------------
+
+
+def copies_of(site: Site) -> list[Path]:
+    """Return the copies of the results on this machine that edison made."""
+    found = sorted(site.backups.glob("*.db")) if site.backups.is_dir() else []
+    found += [*sorted(site.results.parent.glob(f"{site.results.stem}.before-v*.db"))]
+    return found
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for path in sorted(root.iterdir()):
+        if path.is_symlink():
+            continue
+        if path.is_dir():
+            if path.name not in _SKIPPED:
+                yield from _files(path)
+        elif path.is_file():
+            yield path
+
+
+def _recordings(site: Site, selection: Selection) -> Iterator[tuple[Path, int]]:
+    for path in _files(site.root):
+        if path.suffix == ".jsonl" and is_recording(path):
+            gone = sum(not kept for _, kept in _recorded(path, selection))
+            if gone:
+                yield path, gone
+
+
+def _recorded(path: Path, selection: Selection) -> Iterator[tuple[str, bool]]:
+    """Yield each line of a recording, and whether it is kept."""
+    has = selection.matches()
+    hashes = {request_hash for request_hash, _ in selection.answers}
+    with path.open(encoding="utf-8") as stream:
+        next(stream, None)
+        for line in stream:
+            text = line.rstrip("\n")
+            try:
+                told = parse_json(text)
+            except Fault:
+                told = None
+            known = isinstance(told, dict) and told.get("request_hash") in hashes
+            yield text, not (known or has(text))
+
+
+def _rewrite_recording(path: Path, selection: Selection) -> None:
+    replace_recording(path, (line for line, kept in _recorded(path, selection) if kept))
+
+
+def _drafts(site: Site, selection: Selection) -> Iterator[Path]:
+    """Yield the files in .edison, made from results, that have the text."""
+    own, results = site.root / ".edison", {site.results, *copies_of(site)}
+    if not own.is_dir():
+        return
+    for path in _files(own):
+        inside = path.relative_to(own).parts
+        database = any(path.name.startswith(one.name) for one in results)
+        if database or inside[0] in {"locks", "schemas", "backups"} or path.name in _KEPT:
+            continue
+        if next(_lines_with(path, selection), None) is not None:
+            yield path
+
+
+def _places(site: Site, selection: Selection, cases: list[tuple[str, Case]]) -> Iterator[Place]:
+    """Yield the lines of files that people wrote; the first ones."""
+    seen = {Place(file, case.line) for file, case in cases}
+    for path in _files(site.root):
+        name = path.relative_to(site.root).as_posix()
+        if not name.startswith(".edison/") and not is_recording(path):
+            seen |= {Place(name, line) for line in _lines_with(path, selection)}
+    yield from sorted(seen)[:_MOST_PLACES]
+
+
+def _lines_with(path: Path, selection: Selection) -> Iterator[int]:
+    has = selection.matches()
+    if path.stat().st_size > _MOST_BYTES:
+        return
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            for number, line in enumerate(stream, 1):
+                if has(line):
+                    yield number
+    except OSError:
+        return
+
+
+def _commits(site: Site, selection: Selection) -> Iterator[str]:
+    """Yield the commits whose changes have the text, newest first."""
+    for text in sorted(selection.texts)[:_MOST_COMMITS]:
+        pattern = re.sub(r"([][\\.^$*+?(){}|/])", r"\\\1", text.splitlines()[0])
+        told = run_git(
+            *("log", "--all", f"--max-count={_MOST_COMMITS}", "-i", "-E", f"-G{pattern}"),
+            *("--no-textconv", "--no-ext-diff", "--format=%h %as %s"),
+            cwd=site.root,
+        )
+        if told.code == 0:
+            yield from decode(told.out).splitlines()
+
+
+def _exported(site: Site) -> Iterator[str]:
+    with open_for_reading(site.results) as connection:
+        yield from exports(connection)
