@@ -110,6 +110,10 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "options": ("the provider takes no options, or not these", "see the table of options"),
     "owner": ("no member is an owner", "give somebody `role: owner`; the last one stays"),
+    "leaked-key": (
+        "a line that the change adds has what looks like a real key",
+        "revoke it, and remove it; if it is none, write `not-a-secret` on its line",
+    ),
     "left-out": ("the model does not take a parameter, so it is not sent", "remove the parameter"),
     "params": ("a parameter or its value is not accepted", "change it, or leave out the model"),
     "path": (

@@ -82,6 +82,7 @@ COMMANDS = {
     "secrets": Entry(
         "Set up", "secret_keys:secrets", "Seal keys in the repository, list and test them."
     ),
+    "trust": Entry("Set up", "trust:trust", "Show and edit which key may be sent to which host."),
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, steer, pause, cancel and merge runs."),

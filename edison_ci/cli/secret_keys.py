@@ -11,7 +11,7 @@ from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.sealed import PRIVATE_KEY
-from edison_ci.errors import UsageError
+from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
 from edison_ci.operate.key_edits import (
     create_pair,
@@ -23,6 +23,7 @@ from edison_ci.operate.key_edits import (
     seal_key,
 )
 from edison_ci.operate.key_overview import key_states
+from edison_ci.operate.key_test import check_by_call, check_by_list
 from edison_ci.operate.sealed_keys import (
     LOCAL,
     LONGEST,
@@ -30,11 +31,13 @@ from edison_ci.operate.sealed_keys import (
     key_environment,
     repository_name,
 )
+from edison_ci.operate.sessions import require_editor
 from edison_ci.operate.site import Site
 
 if TYPE_CHECKING:
     from edison_ci.operate.key_edits import Kept
     from edison_ci.operate.key_overview import KeyState
+    from edison_ci.operate.key_test import KeyTest
 
 
 @click.group(cls=EdisonGroup)
@@ -49,6 +52,7 @@ def secrets() -> None:
       edison secrets keygen
       edison secrets seal OPENAI_API_KEY
       edison secrets list
+      edison secrets test
     """
 
 
@@ -198,6 +202,57 @@ def _state_json(state: KeyState) -> dict[str, Any]:
     }
 
 
+@secrets.command("test", cls=EdisonCommand)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--yes", is_flag=True, help="Make calls that cost a little without asking.")
+@click.pass_obj
+def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
+    """Ask the service of each key whether it accepts it.
+
+    Asks for a list of models, which costs nothing. Where that tells nothing, one short call to a
+    model is made, after a question. A key is sent only where trust.yaml allows it. Exit code 3 if a
+    key was refused, has no quota, or could not be tested.
+
+    Examples:
+      edison secrets test
+      edison secrets test OPENAI_API_KEY --yes
+    """
+    terminal, project = Terminal(state), open_project(state)
+    require_editor(project, "secrets test")
+    site = Site(project.root, project.file)
+    known = [
+        each.name
+        for each in key_states(project, key_environment(project), site.clock().date())
+        if each.source != "missing"
+    ]
+    chosen = list(dict.fromkeys(names)) or known
+    if not chosen:
+        raise UsageError("no key is set or sealed", hint="edison secrets seal NAME")
+    tested = []
+    for name in chosen:
+        found = check_by_list(project, name, offline=state.offline)
+        if found.model is not None and _may_call(terminal, found, yes=yes):
+            found = check_by_call(project, name, found.model, offline=state.offline)
+        tested.append(found)
+    if terminal.json:
+        told = [{"name": each.name, "verdict": each.verdict, "said": each.said} for each in tested]
+        terminal.document({"keys": told})
+    else:
+        for each in tested:
+            color = {"ok": GOOD, "unknown": ODD}.get(each.verdict, BAD)
+            terminal.result(StyledText(each.verdict, color), f"  {each.name}: {each.said}")
+    if any(each.verdict != "ok" for each in tested):
+        raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
+
+
+def _may_call(terminal: Terminal, found: KeyTest, *, yes: bool) -> bool:
+    if yes or terminal.json or not sys.stdin.isatty():
+        return yes
+    assert found.model is not None, "there is a model to call"
+    said = f"{found.name}: {found.said}. Send one short call to {found.model.name}?"
+    return click.confirm(said, err=True)
+
+
 @secrets.command(cls=EdisonCommand)
 @click.argument("name")
 @click.pass_obj
@@ -245,6 +300,7 @@ def rotate(state: CliState, was: str | None) -> None:
     _show_kept(terminal, kept)
     terminal.result(f"  {counted(len(project.secrets.keys), 'key')} sealed for it")
     terminal.note("Now give CI both private keys, until the new secrets.yaml is merged:")
-    terminal.note(f"  cat {kept.path} {former} | gh secret set {PRIVATE_KEY}")
+    old = former if former.exists() else "FILE_OF_THE_FORMER_ONE"
+    terminal.note(f"  cat {kept.path} {old} | gh secret set {PRIVATE_KEY}")
     terminal.note("and then the new one only:")
     terminal.note(f"  gh secret set {PRIVATE_KEY} < {kept.path}")

@@ -11,6 +11,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
 from edison_ci.config.dataset_about import SUFFIX
 from edison_ci.config.experiment import DataLimits, DatasetEntry
+from edison_ci.config.leaks import leaked_keys
 from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import QUARANTINE
 from edison_ci.config.repeated_inputs import RepeatedInputs
@@ -45,7 +46,7 @@ class Inspection:
 
 
 def inspect(root: Path) -> Inspection:
-    """Read every file and every case of a project; return all problems."""
+    """Read every file and every case of a project; return all problems, and leaked keys."""
     project, problems = inspect_project(WorkingTree(root), root=root)
     cases = 0
     if project is not None:
@@ -58,6 +59,8 @@ def inspect(root: Path) -> Inspection:
             cases += check.cases
         problems += unclaimed_data(project)
         problems += missing_in(project)
+    known = {problem.where for problem in problems if problem.code == "secret"}
+    problems += [problem for problem in leaked_keys(root) if problem.where not in known]
     return Inspection(root, project, cases, list(sorted_problems(problems)))
 
 

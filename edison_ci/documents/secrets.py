@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import itertools
+import math
 import re
 import reprlib
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -177,6 +179,13 @@ _KINDS = (
         r"hooks\.slack\.com/services/[A-Za-z0-9/]{20,}",
     ),
     _Kind("a Hugging Face token", ("hf_",), r"\bhf_[A-Za-z0-9]{30,}"),
+    _Kind("an xAI key", ("xai-",), r"\bxai-[A-Za-z0-9]{40,}"),
+    _Kind("a Perplexity key", ("pplx-",), r"\bpplx-[A-Za-z0-9]{40,}"),
+    _Kind("an NVIDIA key", ("nvapi-",), r"\bnvapi-[A-Za-z0-9_-]{40,}"),
+    _Kind("a Replicate token", ("r8_",), r"\br8_[A-Za-z0-9]{30,}"),
+    _Kind("a Cerebras key", ("csk-",), r"\bcsk-[a-z0-9]{40,}"),
+    _Kind("a Google token", ("ya29.", "GOCSPX-"), r"\b(?:ya29\.|GOCSPX-)[A-Za-z0-9_-]{24,}"),
+    _Kind("a Stripe key", ("_live_",), r"\b[rs]k_live_[A-Za-z0-9]{20,}"),
     _Kind("a GitLab token", ("glpat-",), r"\bglpat-[A-Za-z0-9_-]{20,}"),
     _Kind("a Groq key", ("gsk_",), r"\bgsk_[A-Za-z0-9]{40,}"),
     _Kind("a private key of edison", ("edison_key_",), r"\bedison_key_[A-Za-z0-9_-]{43}"),
@@ -196,6 +205,7 @@ _KINDS = (
 )
 _MARKS = tuple((mark, index) for index, kind in enumerate(_KINDS) for mark in kind.marks)
 _MOST = 20
+_MOST_SEARCHED = 1_000
 
 
 @cache
@@ -242,3 +252,53 @@ def secrets_in(text: str) -> Iterator[Fault]:
             "remove it, revoke it, and use an environment variable instead",
             at=place(text, found.start()),
         )
+
+
+NOT_A_SECRET = "not-a-secret"
+"""A line with this word is not searched for leaked keys."""
+_LEAST_ENTROPY = 3.0
+"""Bits per character: 20 random letters and digits have over 4, `xxxx-xxxx` has below 2."""
+_LEAST_MIXING = 0.2
+"""Share of neighbours of different kinds: of random letters and digits over half differ, of
+hexadecimal ones nearly half, of words such as `sk-your-api-key-goes-here` next to none."""
+_WORDS = re.compile(r"example|placeholder|dummy|redacted", re.IGNORECASE)
+_HELD_TO_MIXING = ("sk-", "csk-", "nvapi-", "glpat-", "xox")
+"""Starts of keys whose rest may be words, too."""
+
+
+def leaked_in(text: str) -> Iterator[Fault]:
+    """Yield a fault for each key that looks real; not for examples, nor in lines that say so."""
+    lines = text.split("\n")
+    for found in itertools.islice(_matches(text), _MOST_SEARCHED):
+        line, column = place(text, found.start())
+        if _is_example(found.group()) or NOT_A_SECRET in lines[line]:
+            continue
+        kind = _KINDS[int(str(found.lastgroup)[1:])].name
+        yield Fault(
+            "leaked-key",
+            f"this looks like {kind} ({found.group()[:4]}...)",
+            f"revoke it, and remove it; if it is none, write {NOT_A_SECRET} on its line",
+            at=(line, column),
+        )
+
+
+def _is_example(text: str) -> bool:
+    """Whether a text that has the form of a key is one of a manual."""
+    if text.startswith("-----BEGIN"):
+        return False
+    if _WORDS.search(text) or _entropy(text) < _LEAST_ENTROPY:
+        return True
+    return text.startswith(_HELD_TO_MIXING) and _mixing(text) < _LEAST_MIXING
+
+
+def _entropy(text: str) -> float:
+    """Return the Shannon entropy of a text in bits per character."""
+    counts = Counter(text).values()
+    return -sum(count / len(text) * math.log2(count / len(text)) for count in counts)
+
+
+def _mixing(text: str) -> float:
+    """Return the share of neighbours of which one is a digit or capital, and the other is not."""
+    kinds = ["0" if c.isdigit() else "A" if c.isupper() else "a" for c in text if c.isalnum()]
+    pairs = list(itertools.pairwise(kinds))
+    return sum(first != second for first, second in pairs) / max(len(pairs), 1)

@@ -19,10 +19,11 @@ from edison_ci.config.trust import TrustFile, origin
 from edison_ci.config.vendors import VENDORS, Vendor
 from edison_ci.documents.files import WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import scalar, with_entry
+from edison_ci.documents.yaml_edit import scalar
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import UsageError
 from edison_ci.operate.site import Role, Site
+from edison_ci.operate.trust_edits import trust_text, with_pair
 from edison_ci.operate.workflows import Variables, with_variables, workflow_files
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.audit import write_audit
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
 LOCAL = "local"
 """The prefix of models that run in this process."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
-_FRESH_TRUST = (
-    "# yaml-language-server: $schema=schemas/trust.schema.json\n"
-    "# Which key may be sent to which host. In a pull request the base commit's copy counts.\n"
-    "version: 1\n"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,21 +249,7 @@ def _trust(project: Project, model: Model, *, named: bool) -> tuple[dict[str, st
     built_in = tuple((env, host) for env in known)
     if not pairs:
         return {}, (), built_in
-    text = _text(project.root, TRUST) or _FRESH_TRUST
-    changed = text
+    changed = trust_text(project.root)
     for env, _ in pairs:
-        changed = _with_pair(changed, env, host)
+        changed = with_pair(changed, env, host)
     return {TRUST: changed}, pairs, built_in
-
-
-def _with_pair(text: str, env: str, host: str) -> str:
-    """Return trust.yaml with one more pair, and nothing else changed."""
-    try:
-        changed = with_entry(text, "keys", {"env": env, "hosts": [host]})
-        old, new = _value(text, TRUST), _value(changed, TRUST)
-    except (Fault, ValueError, IndexError):
-        raise _not_editable(TRUST) from None
-    keys = [*(old.get("keys") or ()), {"env": env, "hosts": [host]}]
-    if new != {**old, "keys": keys}:
-        raise _not_editable(TRUST)
-    return changed

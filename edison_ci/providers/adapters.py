@@ -100,7 +100,7 @@ def lister_for(
     model: Model, *, environ: Mapping[str, str], offline: bool, trust: TrustFile | None
 ) -> ModelLister:
     """Return what lists the models at the address of a model, with its key; raises UsageError."""
-    if model.provider not in _HAVE_LISTS:
+    if model.provider not in HAVE_LISTS:
         raise UsageError(
             f"{model.provider} has no list of models that a key alone can read",
             hint="see the vendor's console; edison admin prices show lists known models",
@@ -115,7 +115,8 @@ def lister_for(
     return ModelLister(lambda query: access.transport(f"/models{query}", bearer), "")
 
 
-_HAVE_LISTS = frozenset({"openai", "anthropic", "openai_compatible", "ollama"})
+HAVE_LISTS = frozenset({"openai", "anthropic", "openai_compatible", "ollama"})
+"""Providers whose lists of models a key alone can read."""
 
 
 def _open_access(

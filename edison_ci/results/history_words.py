@@ -225,6 +225,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "dataset fill": _text("filled gaps of"),
     "dataset adversarial": _text("added adversarial cases to"),
     "models add": _text("added the model"),
+    "trust add": lambda entry: f"let {entry.entity} be sent to {entry.after['host']}",
     "secrets keygen": _text("created the private key"),
     "secrets seal": _text("sealed the key"),
     "secrets remove": _text("removed the sealed key"),

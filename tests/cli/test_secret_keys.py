@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import io
 import json
 import os
 import pty
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -314,3 +316,83 @@ def test_a_broken_file_is_told_with_its_line(
     project.write(SECRETS, text)
     done = edison(project, "validate")
     assert done.code == 2 and said in done.all
+
+
+# --- test -----------------------------------------------------------------------------------------
+
+
+class Listing(http.server.BaseHTTPRequestHandler):
+    """A list of models for those with a key; at /open it is for everyone."""
+
+    def do_GET(self) -> None:
+        given = self.headers["Authorization"]
+        codes = {f"Bearer {VALUE}": 200, "Bearer key-without-quota-1": 429}
+        code = 200 if self.path.startswith("/open") else codes.get(given, 401)
+        body = {200: {"data": []}, 429: {"error": {"code": "insufficient_quota"}}}.get(code, {})
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def listing() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listing) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def test_a_test_tells_good_wrong_and_exhausted_keys_apart(
+    edison: Edison, project: Folder, listing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("GOOD_KEY", "WRONG_KEY", "EMPTY_KEY", "FAR_KEY", "OPEN_KEY", "LOST_KEY")
+    rows = [
+        f"m{n}: {{provider: openai_compatible, model: m, key_env: {name}, price: free, "
+        f"base_url: '{listing}/{'open' if name == 'OPEN_KEY' else 'v1'}'}}\n"
+        for n, name in enumerate(names)
+    ]
+    project.write("models.yaml", project.read("models.yaml") + "".join(rows))
+    trusted = [f"  - {{env: {name}, hosts: ['{listing}']}}\n" for name in names]
+    project.write(".edison/trust.yaml", project.read(".edison/trust.yaml") + "".join(trusted))
+    for name, value in zip(names, (VALUE, "a-wrong-key-12345", "key-without-quota-1", VALUE, VALUE),
+                           strict=False):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    done = edison(project, "secrets", "test", "--json", *names)
+    assert done.code == 3
+    told = {each["name"]: each["verdict"] for each in json.loads(done.out)["keys"]}
+    assert told == {
+        "GOOD_KEY": "ok",
+        "WRONG_KEY": "refused",
+        "EMPTY_KEY": "no quota",
+        "FAR_KEY": "ok",
+        "OPEN_KEY": "unknown",
+        "LOST_KEY": "unknown",
+    }
+    assert edison(project, "secrets", "test", "GOOD_KEY").out.startswith("ok  GOOD_KEY")
+    assert VALUE not in done.all
+
+
+def test_what_a_list_cannot_tell_a_call_does_after_a_yes(
+    edison: Edison, project: Folder, server: LoopbackServer, listing: str, seal: Any
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    # The loopback service of models has no list.
+    first = edison(project, "secrets", "test")
+    assert first.code == 3 and first.out.startswith("unknown  VENDOR_KEY")
+    assert all(seen.method == "GET" for seen in server.requests)
+    project.edit("models.yaml", "small: {provider: openai_compatible", "small: {provider: http")
+    project.edit("models.yaml", "model: m, ", "")
+    body = "{model: m, messages: [{role: user, content: '{{ prompt }}'}]}"
+    options = f"options: {{text: choices.0.message.content, body: {body}}}, "
+    project.edit("models.yaml", "/v1', ", f"/v1/chat/completions', {options}")
+    asked = edison(project, "secrets", "test")
+    assert asked.code == 3 and "has no list of models to ask" in asked.out
+    done = edison(project, "secrets", "test", "--yes")
+    assert (done.code, done.out) == (0, "ok  VENDOR_KEY: small has answered\n"), done.all

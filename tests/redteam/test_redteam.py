@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
+from edison_ci.operate.sealed_keys import generate_key, seal
+from tests.forge.fake_state import REPOSITORY
 from tests.loopback.script import rule
 from tests.redteam import gates, keys
 from tests.redteam.attack import Variant
@@ -144,3 +148,37 @@ def test_the_page_says_what_is_broken() -> None:
     assert "| 2 | fail 2 | **broken: 1** |" in text
     assert "two`: the thief got it" in text
     assert "| 1 | fail 1 | held |" in page([attack], [held], Asked)
+
+
+# --- sealed keys ----------------------------------------------------------------------------------
+
+
+def test_a_pull_request_neither_replaces_nor_redirects_a_sealed_key(site: Site) -> None:
+    private = generate_key()
+    host = site.github.url.removeprefix("http://").partition(":")[0]
+    value = site.canaries.values[KEY]
+
+    def boxed(text: str) -> str:
+        file = SecretsFile(public_key=private.public)
+        here, day = f"{host}/{REPOSITORY}".casefold(), dt.date(2026, 11, 17)
+        return file.with_key(seal(KEY, text, secrets=file, repository=here, day=day)).text()
+
+    def base(scene: Scene) -> None:
+        scene.write(".edison/secrets.yaml", boxed(value))
+
+    def replaced(scene: Scene) -> None:
+        scene.write(".edison/secrets.yaml", boxed("a-key-of-the-author-1"))
+        scene.worsen()
+
+    def redirected(scene: Scene) -> None:
+        keys.with_models(keys.near("127.0.0.1"))(scene)
+
+    environ = {KEY: "", PRIVATE_KEY: private.text}
+    for change, ended, told in (
+        (replaced, "fail", {f"Bearer {value}"}),
+        (redirected, "error", set()),
+    ):
+        found = tried(site, Variant("sealed", change, base, environ=environ))
+        assert (found.findings, found.ended) == ((), ended), found.said
+        assert {seen.headers.get("authorization") for seen in site.model.requests} == told
+        assert not site.thief.requests

@@ -1,0 +1,187 @@
+"""edison trust: which key may be sent to which host."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
+from edison_ci.config.load import find_root, inspect_project
+from edison_ci.config.project_files import only_errors
+from edison_ci.documents.files import WorkingTree
+from edison_ci.errors import ConfigError, ExitCode, UsageError
+from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.site import open_site
+from edison_ci.operate.trust_edits import permissions, trust_key, trusted_pairs
+from edison_ci.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from edison_ci.config.load import Project
+    from edison_ci.config.trust import TrustFile
+    from edison_ci.operate.trust_edits import Permission
+
+
+@click.group(cls=EdisonGroup)
+def trust() -> None:
+    """Show and edit which key may be sent to which host.
+
+    The pairs are in .edison/trust.yaml; the keys of known vendors may be sent to the vendors' own
+    hosts without an entry. In a job for a pull request the file of the default branch counts, so
+    that a change cannot redirect a key.
+
+    Examples:
+      edison trust list
+      edison trust add VENDOR_KEY https://llm.example:8443
+      edison trust check
+    """
+
+
+def _project(state: CliState) -> Project:
+    """Return the project on the terms of its base; a key that may not be sent is no error here."""
+    root = state.enter_project(find_root(state.folder))
+    project, problems = inspect_project(WorkingTree(root), root=root)
+    wrong = [problem for problem in only_errors(problems) if problem.code != "trust"]
+    if project is None or wrong:
+        raise ConfigError(wrong)
+    return apply_base_terms(project)
+
+
+@trust.command("list", cls=EdisonCommand)
+@click.pass_obj
+def list_trust(state: CliState) -> None:
+    """List who may send what where, and what else is trusted.
+
+    Lists the pairs of trust.yaml, the built-in ones of keys that models name, programs with the
+    variables they get, code that pull requests may run, and hosts in private networks.
+
+    Examples:
+      edison trust list
+      edison trust list --json
+    """
+    terminal, project = Terminal(state), _project(state)
+    pairs = trusted_pairs(project, permissions(project, os.environ))
+    if terminal.json:
+        told = [
+            {"key": p.key, "hosts": p.hosts, "by": p.basis, "models": [*p.models]} for p in pairs
+        ]
+        others = project.trust.model_dump(mode="json", exclude={"version", "keys"})
+        terminal.document({"base": project.proposed, "pairs": told, **others})
+        return
+    if pairs:
+        rows = [(p.key, p.hosts, p.basis, ", ".join(p.models) or "no model") for p in pairs]
+        terminal.table([("key", "may be sent to", "by", "used by"), *rows])
+    else:
+        terminal.note("no model names a key, and trust.yaml lists none")
+    _show_others(terminal, project.trust)
+    if project.proposed:
+        terminal.note("this is the trust.yaml of the base; that of the pull request does not count")
+
+
+def _show_others(terminal: Terminal, file: TrustFile) -> None:
+    for program in file.programs:
+        gets = ", ".join(program.env) or "no variables"
+        network = "uses the network" if program.network else "has no network in pull requests"
+        terminal.result(f"program {program.model}: gets {gets}, {network}")
+    for host in file.hosts:
+        terminal.result(f"{host}: CI may call it without a key")
+    if file.code.allow:
+        terminal.result(f"code in pull requests: {', '.join(file.code.paths) or 'none'}")
+    for key in file.results.public_keys:
+        terminal.result(f"results signed by {key} are accepted")
+    if not file.builtin:
+        terminal.result("builtin: false: the vendors' own hosts need an entry as well")
+
+
+@trust.command("add", cls=EdisonCommand)
+@click.argument("key", metavar="KEY")
+@click.argument("host", metavar="HOST")
+@click.pass_obj
+def add_trust(state: CliState, key: str, host: str) -> None:
+    """Allow a key to be sent to a host.
+
+    KEY is the name of the variable, HOST is https://host:port. Comments and the rest of trust.yaml
+    stay as they are. Needs an admin.
+
+    Examples:
+      edison trust add VENDOR_KEY https://llm.example:8443
+    """
+    terminal, project = Terminal(state), _project(state)
+    if project.proposed:
+        raise UsageError(
+            "this is a job for a pull request, whose trust.yaml does not count",
+            hint="change it in a clone, and merge it",
+        )
+    site = open_site(project.root)
+    added = trust_key(site, project.trust, key, host)
+    if terminal.json:
+        terminal.document({"key": key, "host": added})
+        return
+    terminal.result(StyledText("trusted", GOOD), f" {key} may now be sent to {added}")
+    if added.startswith("http://"):
+        terminal.result(StyledText(f"  the key is sent to {added} without encryption", ODD))
+    terminal.note("commit .edison/trust.yaml; pull requests use it after it is merged")
+
+
+@trust.command("check", cls=EdisonCommand)
+@click.argument("names", nargs=-1, metavar="[MODEL]...")
+@click.pass_obj
+def check_trust(state: CliState, names: tuple[str, ...]) -> None:
+    """Check for each model that its keys may go where they would go.
+
+    Says which key goes to which host, what allows it, and what to add where nothing does. Exit code
+    2 if a key may not be sent. Nothing is called.
+
+    Examples:
+      edison trust check
+      edison trust check small --json
+    """
+    terminal, project = Terminal(state), _project(state)
+    for name in names:
+        if name not in project.models:
+            hint = did_you_mean(name, project.models, label="models")
+            raise UsageError(f"there is no model {name!r}", hint=hint)
+    found = permissions(project, os.environ)
+    chosen = [each for each in found if not names or each.model in names]
+    unused = [
+        (pair.key, pair.hosts)
+        for pair in trusted_pairs(project, found)
+        if pair.basis == "trust.yaml" and not pair.models
+    ]
+    if terminal.json:
+        pairs = [{"key": key, "host": host} for key, host in unused]
+        terminal.document({"keys": [_as_json(each) for each in chosen], "unused": pairs})
+    else:
+        for each in chosen:
+            _show(terminal, each)
+        if not chosen:
+            terminal.note("no model sends a key")
+        for key, host in unused if not names else ():
+            terminal.note(f"no model sends {key} to {host}, which trust.yaml allows")
+    if any(each.basis == "not allowed" and each.host for each in chosen):
+        raise click.exceptions.Exit(ExitCode.INVALID)
+
+
+def _show(terminal: Terminal, each: Permission) -> None:
+    if not each.host:
+        said = f"  {each.model}: {each.key} goes to the address in {each.variable}, not set here"
+        terminal.result(StyledText("unknown", ODD), said)
+        return
+    said = f"  {each.model}: {each.key} to {each.host}"
+    if each.basis == "not allowed":
+        terminal.result(StyledText("refused", BAD), f"{said}, which nothing allows")
+        terminal.note(f"    edison trust add {each.key} {each.host}")
+        return
+    terminal.result(StyledText("allowed", GOOD), f"{said}, by {_by(each)}")
+    if each.host.startswith("http://"):
+        terminal.note("    without encryption")
+
+
+def _by(each: Permission) -> str:
+    return "its entry in trust.yaml" if each.basis == "trust.yaml" else "the built-in pair"
+
+
+def _as_json(each: Permission) -> dict[str, Any]:
+    return {"model": each.model, "key": each.key, "host": each.host or None, "by": each.basis}
