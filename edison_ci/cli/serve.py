@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
+import os
+import re
 import sys
 import webbrowser
 from contextlib import closing
@@ -14,6 +17,7 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
+from edison_ci.forge.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.git.command import run_git
 from edison_ci.operate.accounts import AUTH_FILE, Accounts, sign_in_names
 from edison_ci.operate.duties import duties_in_background, duty_statuses
@@ -27,6 +31,8 @@ from edison_ci.web.serving import serve as serve_pages
 if TYPE_CHECKING:
     from edison_ci.operate.site import Site
 
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,60}")
+_TAKEN = {"authorization", "cookie", "host", "origin", "x-forwarded-for"}
 _USUAL_RATE = 100
 """Requests per minute and address, if other machines can reach the pages."""
 
@@ -67,6 +73,22 @@ _USUAL_RATE = 100
     help="Behind a proxy: trust the last address of X-Forwarded-For.",
 )
 @click.option(
+    "--github-sign-in",
+    is_flag=True,
+    help=f"Also sign in with GitHub; needs {CLIENT_ID} and {CLIENT_SECRET}.",
+)
+@click.option(
+    "--user-header",
+    metavar="NAME",
+    help="Header by which a proxy names the visitor; needs --user-header-from.",
+)
+@click.option(
+    "--user-header-from",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network of the proxy whose header is believed.",
+)
+@click.option(
     "--rate-limit",
     type=click.IntRange(0, 1_000_000),
     metavar="N",
@@ -84,16 +106,20 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
 
     On the loopback address no sign-in is needed. On any other address, behind a proxy, or with
     --sign-in, every page, table and export needs a member of edison.yaml with a password or a
-    token, and the role of the member limits what is allowed.
+    token, and the role of the member limits what is allowed. With --github-sign-in members also
+    sign in with their GitHub account, and with --user-header a proxy says who they are.
 
     Examples:
       edison serve
       edison serve --open
       edison serve --port 0 --json
       edison serve --behind-tls --behind-proxy --name edison.example.com
+      edison serve --behind-tls --name edison.example.com --github-sign-in
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))
+    if state.offline and options["github_sign_in"]:
+        raise UsageError("network access is disabled by --offline", hint="remove --github-sign-in")
     entry = _access_rules(host, options)
     if _is_reachable(host, options) and site.file.settings.private:
         raise UsageError(
@@ -101,7 +127,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
             hint="serve on 127.0.0.1 and tunnel to it (ssh -L)",
         )
     if entry.sign_in:
-        _require_sign_in(site, host)
+        _require_sign_in(site, host, entry)
     if not site.results.exists():
         open_database(site.results).close()  # empty pages, until the first run fills them
     with closing(open_reader(site.results)):
@@ -139,8 +165,19 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
 
 
 def _access_rules(host: str, options: dict[str, Any]) -> ServerAccess:
-    sign_in, most = options["sign_in"] or _is_reachable(host, options), options["rate_limit"]
+    named = options["github_sign_in"] or options["user_header"]
+    sign_in = bool(options["sign_in"] or named or _is_reachable(host, options))
+    most = options["rate_limit"]
+    github = OAuthApp.of(os.environ) if options["github_sign_in"] else None
+    if github is not None and not options["names"] and not is_this_machine(host):
+        raise UsageError(
+            "sign-in with GitHub needs the name of this server",
+            hint="give the host of the callback address: --name HOST",
+        )
     return ServerAccess(
+        github=github,
+        user_header=(options["user_header"] or "").casefold(),
+        user_header_from=_proxy_networks(options),
         sign_in=sign_in,
         tls=options["behind_tls"],
         proxy=options["behind_proxy"],
@@ -149,13 +186,36 @@ def _access_rules(host: str, options: dict[str, Any]) -> ServerAccess:
     )
 
 
+def _proxy_networks(
+    options: dict[str, Any],
+) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+    """Return from where the header of a proxy is believed; raises UsageError."""
+    name, addresses = options["user_header"], options["user_header_from"]
+    if bool(name) != bool(addresses):
+        given, other = ("user-header", "user-header-from")[:: 1 if name else -1]
+        raise UsageError(
+            f"--{given} needs --{other}",
+            hint="anyone can send a header: name it, and the address of the proxy that sets it",
+        )
+    if name and (not _HEADER.fullmatch(name) or name.casefold() in _TAKEN):
+        raise UsageError(
+            f"the header {name!r} cannot name a visitor", hint="choose one such as Remote-User"
+        )
+    try:
+        return tuple(ipaddress.ip_network(each) for each in addresses)
+    except ValueError as error:
+        raise UsageError(
+            f"--user-header-from: {error}", hint="write an address or network, such as 10.0.0.0/8"
+        ) from None
+
+
 def _is_reachable(host: str, options: dict[str, Any]) -> bool:
     """Whether other machines can reach the pages, directly or through a proxy."""
-    in_front = options["behind_tls"] or options["behind_proxy"] or bool(options["names"])
-    return in_front or not is_this_machine(host)
+    in_front = options["behind_tls"] or options["behind_proxy"] or options["user_header"]
+    return bool(in_front or options["names"]) or not is_this_machine(host)
 
 
-def _require_sign_in(site: Site, host: str) -> None:
+def _require_sign_in(site: Site, host: str, entry: ServerAccess) -> None:
     """Raise UsageError if sign-in is required but no member could sign in."""
     why = "sign-in is required"
     if not is_this_machine(host):
@@ -174,6 +234,9 @@ def _require_sign_in(site: Site, host: str) -> None:
             f"{AUTH_FILE} is in Git, so its author could sign in",
             hint=f"git rm --cached {AUTH_FILE}, remove it, and set the passwords again",
         )
+    by_github = entry.github is not None and any(member.github for member in members)
+    if by_github or entry.user_header:
+        return
     access = Accounts(site).access()
     if not any(each.password_since or each.tokens for each in access):
         raise UsageError(

@@ -112,7 +112,7 @@ class RepositoryAddress:
                 hint="check the value of GITHUB_TOKEN or GH_TOKEN",
             )
         for url in (self.api_url, self.server_url):
-            _refuse_unsafe(url)
+            refuse_unsafe_url(url)
 
     @property
     def owner(self) -> str:
@@ -183,7 +183,8 @@ def _compare(place: str, base: str, branch: str) -> str:
     return f"{place}/compare/{quote(base, safe='/')}...{quote(branch, safe='/')}?expand=1"
 
 
-def _refuse_unsafe(url: str) -> None:
+def refuse_unsafe_url(url: str) -> None:
+    """Raise UsageError for an address of GitHub that a secret must not be sent to."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.project import Member
+    from edison_ci.forge.oauth import GitHubAccount
     from edison_ci.operate.site import Site
 
 
@@ -102,6 +103,8 @@ class SignInSuccess:
 class SignInFailure:
     """A failed sign-in, which does not reveal whether the account exists."""
 
+    why: str = ""
+    """The reason, if it may be told: GitHub has proved the account."""
     wait_s: int = 0
     """Seconds until another attempt is accepted; 0 if it is at once."""
 
@@ -248,21 +251,73 @@ class Accounts:
         )
         if blocked_since is not None:
             self._audit_block(member, address, stamp)
-            over = dt.datetime.fromisoformat(blocked_since) + WINDOW
-            return SignInFailure(wait_s=max(1, -(-(over - now) // dt.timedelta(seconds=1))))
+            return _wait(blocked_since, now)
         kept = self.file.password(sign_in_names(member)) if member else None
         if not verify_password(password, kept, cost=self.cost) or member is None or kept is None:
             self._audit_refusal(member, address, "name and password do not fit")
             return SignInFailure()
-        cookie, lasts = secrets.token_urlsafe(32), REMEMBERED if remember else SESSION
-        until = utc.timestamp(now + lasts)
-        session = Session(sign_in_names(member)[0], stamp, until, stamp, address)
-        if not self.file.put_session(session, _sha256(cookie), kept, most=_MOST_SESSIONS):
+        lasts = REMEMBERED if remember else SESSION
+        found = self._begin_session(member, address, "password", lasts, kept)
+        if found is None:
             return SignInFailure()  # the password was changed meanwhile
         self.file.attempt_worked(account, [place], stamp)
-        actor = _actor(member)
-        self.site.note(self.site.entry(actor, "sign in", after={"from": address, "until": until}))
+        return found
+
+    def _begin_session(
+        self,
+        member: Member,
+        address: str,
+        by: str,
+        lasts: dt.timedelta,
+        password: Password | None = None,
+    ) -> SignInSuccess | None:
+        now, cookie = self.site.clock(), secrets.token_urlsafe(32)
+        stamp, until = utc.timestamp(now), utc.timestamp(now + lasts)
+        session = Session(sign_in_names(member)[0], stamp, until, stamp, address)
+        if not self.file.put_session(session, _sha256(cookie), password, most=_MOST_SESSIONS):
+            return None
+        actor, after = _actor(member), {"from": address, "until": until, "by": by}
+        self.site.note(self.site.entry(actor, "sign in", after=after))
         return SignInSuccess(actor, cookie, lasts)
+
+    def begin_github(self, address: str) -> SignInFailure | None:
+        """Count an attempt to sign in with GitHub; a failure if there were too many."""
+        now = self.site.clock()
+        blocked_since = self.file.begin_attempt(
+            [f"address:{network_key(address)}"],
+            now=utc.timestamp(now),
+            since=utc.timestamp(now - WINDOW),
+            most=ATTEMPTS,
+        )
+        if blocked_since is None:
+            return None
+        self._audit_block(None, address, utc.timestamp(now))
+        return _wait(blocked_since, now)
+
+    def sign_in_github(self, account: GitHubAccount, address: str) -> SignInSuccess | SignInFailure:
+        """Sign in the member with the login of a GitHub account."""
+        login = account.login.casefold()
+        members = self.site.file.members
+        member = next((m for m in members if (m.github or "").casefold() == login), None)
+        if member is None:
+            self._audit_refusal(None, address, f"the GitHub account {account.login} is no member")
+            return SignInFailure(f"The GitHub account {account.login} is not a member.")
+        now = self.site.now()
+        if not self.file.is_same_account(login, account.id, now):
+            self._audit_refusal(member, address, "the login belongs to another account by now")
+            return SignInFailure(
+                f"{account.login} is another account than before. An admin can allow it: "
+                f"edison roles revoke {account.login}"
+            )
+        found = self._begin_session(member, address, "github", SESSION)
+        assert found is not None, "there is no password to change"
+        self.file.attempt_worked("", [f"address:{network_key(address)}"], now)
+        return found
+
+    def by_header(self, name: str) -> Actor | None:
+        """Return the actor that a trusted proxy names; None if they are no member."""
+        member = self._member(name)
+        return None if member is None else _actor(member)
 
     def by_session(self, cookie: str) -> Actor | None:
         """Return the actor of a session; None if it has expired or they are no longer a member."""
@@ -332,6 +387,11 @@ class Accounts:
         actor = _actor(member) if member else Actor(Identity("nobody"), None)
         entry = self.site.entry(actor, "refused: sign in", after={"from": address, "why": why})
         self.site.note(entry)
+
+
+def _wait(blocked_since: str, now: dt.datetime) -> SignInFailure:
+    over = dt.datetime.fromisoformat(blocked_since) + WINDOW
+    return SignInFailure(wait_s=max(1, -(-(over - now) // dt.timedelta(seconds=1))))
 
 
 def network_key(address: str) -> str:

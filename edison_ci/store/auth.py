@@ -42,6 +42,11 @@ create table token (
   expires_at text,
   used_at    text
 ) strict, without rowid;
+create table account (                      -- accounts on GitHub that have signed in
+  name       text primary key,              -- login, in lower case
+  github_id  integer not null,              -- of the account; a login can change hands
+  since      text not null
+) strict, without rowid;
 create table session (
   sha256     blob primary key,              -- of the cookie's value
   name       text not null,
@@ -144,12 +149,24 @@ class AuthFile:
         with self._writing() as connection:
             connection.execute("update token set used_at = ? where id = ?", (now, token_id))
 
+    # --- accounts on GitHub -----------------------------------------------------------------------
+
+    def is_same_account(self, name: str, github_id: int, now: str) -> bool:
+        """Whether a login still belongs to the account that first signed in with it."""
+        with self._writing() as connection:
+            row = (name, github_id, now)
+            connection.execute("insert or ignore into account values (?, ?, ?)", row)
+            sql = "select github_id from account where name = ?"
+            return bool(connection.execute(sql, (name,)).fetchone()[0] == github_id)
+
     def drop(self, token_ids: Sequence[str], names: Sequence[str] = ()) -> None:
-        """Forget tokens, and the passwords and sessions of names."""
+        """Forget tokens, and the passwords, accounts and sessions of names."""
         with self._writing() as connection:
             sql = f"delete from token where id in ({_marks(token_ids)})"
             connection.execute(sql, [*token_ids])
-            connection.execute(f"delete from password where name in ({_marks(names)})", [*names])
+            for table in ("password", "account"):
+                sql = f"delete from {table} where name in ({_marks(names)})"
+                connection.execute(sql, [*names])
             _end_sessions(connection, names)
 
     def _tokens(self, where: str, values: Sequence[object]) -> list[Token]:
@@ -159,20 +176,22 @@ class AuthFile:
     # --- sessions ---------------------------------------------------------------------------------
 
     def put_session(
-        self, session: Session, sha256: bytes, password: Password, *, most: int
+        self, session: Session, sha256: bytes, password: Password | None, *, most: int
     ) -> bool:
         """Keep a session, if the password is still the one that was given.
 
-        The oldest sessions beyond `most` of the same person end, and all that ran out.
+        None for a sign-in without a password. The oldest sessions beyond `most` of the same person
+        end, and all that ran out.
         """
         row = (sha256, session.name, session.created_at, session.expires_at, session.seen_at,
                session.address)  # fmt: skip
         with self._writing() as connection:
             connection.execute("delete from session where expires_at <= ?", (session.created_at,))
+            given = (None, None) if password is None else (password.name, password.hash)
             kept = connection.execute(
-                "insert into session select ?, ?, ?, ?, ?, ? where exists "
-                "(select 1 from password where name = ? and hash = ?)",
-                (*row, password.name, password.hash),
+                "insert into session select ?, ?, ?, ?, ?, ? where ?7 is null or exists "
+                "(select 1 from password where name = ?7 and hash = ?8)",
+                (*row, *given),
             ).rowcount
             connection.execute(
                 "delete from session where name = ? and sha256 not in (select sha256 from session "

@@ -12,6 +12,9 @@ from edison_ci.report.metrics import Traffic
 from edison_ci.store.database import is_results_file
 
 if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
+    from edison_ci.forge.oauth import OAuthApp
     from edison_ci.operate.site import Identity
     from edison_ci.review.actions import ReviewActions
 
@@ -32,6 +35,12 @@ class ServerAccess:
     """Host names of this server; others are refused."""
     per_minute: int = 0
     """Requests per minute and address; 0 for no limit."""
+    github: OAuthApp | None = None
+    """The OAuth app for sign-in with GitHub; None without it."""
+    user_header: str = ""
+    """The header by which a proxy names the visitor, in lower case; empty without one."""
+    user_header_from: tuple[IPv4Network | IPv6Network, ...] = ()
+    """The addresses from which that header is believed."""
 
 
 @dataclass(frozen=True, slots=True)

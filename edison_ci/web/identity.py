@@ -12,6 +12,7 @@ nothing. Without sign-in the visitor can read the file anyway, so there are no l
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +106,35 @@ async def require(
 
 
 async def authenticate(settings: ServerSettings, scope: Mapping[str, Any]) -> Actor | None:
-    """Return the sender of a request, by token or session."""
+    """Return the sender of a request: by token, by the header of a proxy, or by session."""
     authorization = header(scope, b"authorization")
     if authorization:  # with a token, a cookie does not count
         kind, _, token = authorization.partition(" ")
         if kind.casefold() != "bearer":
             return None
         return await asyncio.to_thread(_accounts(settings).by_token, token.strip())
+    named = proxy_user(settings, scope)
+    if named:
+        return await asyncio.to_thread(_accounts(settings).by_header, named)
     cookie = session_cookie(settings, scope)
     return await asyncio.to_thread(_accounts(settings).by_session, cookie) if cookie else None
+
+
+def proxy_user(settings: ServerSettings, scope: Mapping[str, Any]) -> str:
+    """Return the visitor that the proxy names; '' without one, or from another address."""
+    access = settings.access
+    if not access.user_header:
+        return ""
+    client = scope.get("client") or ("",)
+    try:
+        # The peer of the connection: X-Forwarded-For is written by anyone.
+        peer = ipaddress.ip_address(str(client[0]))
+    except ValueError:
+        return ""
+    peer = getattr(peer, "ipv4_mapped", None) or peer
+    if not any(peer in network for network in access.user_header_from):
+        return ""
+    return header(scope, access.user_header.encode("latin-1")).strip()
 
 
 def cookie_name(settings: ServerSettings) -> str:
@@ -123,9 +144,14 @@ def cookie_name(settings: ServerSettings) -> str:
 
 def session_cookie(settings: ServerSettings, scope: Mapping[str, Any]) -> str:
     """Return the value of the session cookie; '' without one."""
+    return cookie_value(scope, cookie_name(settings))
+
+
+def cookie_value(scope: Mapping[str, Any], wanted: str) -> str:
+    """Return the value of a cookie; '' without it."""
     for part in header(scope, b"cookie").split(";"):
         name, _, value = part.strip().partition("=")
-        if name == cookie_name(settings):
+        if name == wanted:
             return value
     return ""
 

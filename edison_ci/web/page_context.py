@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 PREFIX = "/-/edison"
 """Path of all pages."""
+SIGN_IN_GITHUB, GITHUB_CALLBACK = (
+    f"{PREFIX}/sign-in/{page}" for page in ("github", "github/callback")
+)
 SIGN_IN, SIGN_OUT, YOU = (f"{PREFIX}/{page}" for page in ("sign-in", "sign-out", "you"))
 LONGEST_NEXT = 1_000
 """Most characters of the address to go to after signing in."""

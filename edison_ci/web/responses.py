@@ -43,8 +43,10 @@ from edison_ci.web.exports import FORMATS, Export, experiment_export, pieces_of,
 from edison_ci.web.forms import LONGEST, FormRoute, form_view
 from edison_ci.web.identity import KNOWN, NEEDED, current_actor, current_site
 from edison_ci.web.page_context import (
+    GITHUB_CALLBACK,
     PREFIX,
     SIGN_IN,
+    SIGN_IN_GITHUB,
     SIGN_OUT,
     YOU,
     Args,
@@ -75,7 +77,7 @@ from edison_ci.web.pages import (
 from edison_ci.web.pages.live import live_view
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
-from edison_ci.web.sign_in import sign_in, sign_out, you
+from edison_ci.web.sign_in import end_github, sign_in, sign_out, start_github, you
 from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
@@ -215,6 +217,8 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
     found += [(post.pattern, form_view(post)) for post in POSTS]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
         found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
+        if settings.access.github is not None:
+            found += [(f"^{SIGN_IN_GITHUB}$", start_github), (f"^{GITHUB_CALLBACK}$", end_github)]
     found += [(route.pattern, _view(route)) for route in PAGES]
     found.append((rf"^{PREFIX}/.*$", _view(Route("", _not_found))))
     if settings is not None:

@@ -125,7 +125,9 @@ _FOR_MEMBERS = re.compile(
 """Paths below `/-/` for every member; Datasette's pages about itself are for owners."""
 _API = f"{PREFIX}/api/"
 """Beginning of the addresses of the HTTP interface, whose errors are JSON."""
-_OPEN = re.compile(rf"{PREFIX}/(?:sign-in|health|ready|static/[a-z.]+|api/.*)")
+_OPEN = re.compile(
+    rf"{PREFIX}/(?:sign-in(?:/github(?:/callback)?)?|health|ready|static/[a-z.]+|api/.*)"
+)
 """Paths without sign-in: no results, only the overall health, and what asks for a token itself."""
 _PAGE = re.compile(rf"{PREFIX}(?:/([a-z-]+)?(?:/.*)?)?")
 PAGE_NAMES = frozenset({

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
 import re
 from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from datasette import Response
 
 from edison_ci.errors import EdisonError
+from edison_ci.forge.oauth import SignInAttempt
 from edison_ci.operate.accounts import Accounts, SignInFailure
 from edison_ci.operate.site import find_member
+from edison_ci.sanitize import line
 from edison_ci.web.databases import settings_of
 from edison_ci.web.forms import form_of
 from edison_ci.web.identity import (
     address_of,
     cookie_name,
+    cookie_value,
     current_actor,
     current_site,
+    header,
     session_cookie,
 )
-from edison_ci.web.page_context import LONGEST_NEXT, SIGN_IN, SIGN_OUT, Links, Page
+from edison_ci.web.page_context import (
+    GITHUB_CALLBACK,
+    LONGEST_NEXT,
+    SIGN_IN,
+    SIGN_IN_GITHUB,
+    SIGN_OUT,
+    Links,
+    Page,
+)
 from edison_ci.web.rendering import render_error, render_page
 from edison_ci.web.security import PAGE_HEADERS
 
@@ -33,6 +47,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE = asyncio.Semaphore(2)
 """Concurrent password checks: each uses much memory on purpose."""
+_GITHUB_S = 20.0
+"""Longest time for the requests to GitHub: a person waits."""
 _LONGEST_NAME = 320
 _WRONG = "Wrong name or password."
 
@@ -78,6 +94,10 @@ async def _attempt(datasette: Any, request: Any, form: Args) -> SignInSuccess | 
 async def _form(
     datasette: Any, request: Any, values: dict[str, str], *, wait_s: int = 0, status: int = 200
 ) -> Any:
+    settings = _settings(datasette)
+    if settings.access.github is not None:
+        query = f"?{urlencode({'next': values['next']})}" if values["next"] else ""
+        values["github"] = datasette.urls.path(SIGN_IN_GITHUB) + query
     if wait_s:
         minutes = -(-wait_s // 60)
         values["wrong"] = f"Too many attempts. Try again in {minutes} min."
@@ -87,6 +107,97 @@ async def _form(
     if wait_s:
         response.headers["retry-after"] = str(wait_s)
     return response
+
+
+# --- with GitHub ----------------------------------------------------------------------------------
+
+_MINUTES_10_S = 600
+
+
+async def start_github(datasette: Any, request: Any) -> Any:
+    """Send the browser to GitHub; it keeps what the answer has to fit."""
+    settings = _settings(datasette)
+    assert settings.access.github is not None, "the route is there only then"
+    wanted = safe_next(request.args.get("next") or "", datasette.urls.path("/"))
+    attempt = SignInAttempt.new()
+    target = settings.access.github.authorize_url(attempt, _callback(datasette, request))
+    kept = "~".join((attempt.state, attempt.verifier, _encoded(wanted)))
+    return _with_attempt(settings, _redirect(target), kept)
+
+
+async def end_github(datasette: Any, request: Any) -> Any:
+    """Sign in the account that GitHub names, if the answer belongs to this browser."""
+    settings, links = _settings(datasette), _links(datasette)
+    app = settings.access.github
+    assert app is not None, "the route is there only then"
+    kept = cookie_value(request.scope, _github_cookie_name(settings)).split("~")
+    state = request.args.get("state") or ""
+    if len(kept) != 3 or not hmac.compare_digest(kept[0].encode(), state.encode()):
+        return await _no_github(datasette, request, "The sign-in took too long. Try again.")
+    if request.args.get("error") or not request.args.get("code"):
+        return await _no_github(datasette, request, "GitHub was not allowed to sign you in.")
+    accounts = Accounts(await asyncio.to_thread(current_site, settings.root))
+    address = address_of(settings, request.scope)
+    blocked = await asyncio.to_thread(accounts.begin_github, address)
+    if blocked is not None:
+        return await _form(datasette, request, {"next": ""}, wait_s=blocked.wait_s)
+    attempt = SignInAttempt(kept[0], kept[1])
+    try:
+        async with _AT_ONCE, asyncio.timeout(_GITHUB_S):
+            found = await app.account(request.args["code"], attempt, _callback(datasette, request))
+    except TimeoutError:
+        return await _no_github(datasette, request, "GitHub did not answer in time.")
+    except EdisonError as error:
+        return await _no_github(datasette, request, f"{line(error.message)}.")
+    before = session_cookie(settings, request.scope)
+    done = await asyncio.to_thread(accounts.sign_in_github, found, address)
+    if isinstance(done, SignInFailure):
+        return await _no_github(datasette, request, done.why)
+    if before:
+        await asyncio.to_thread(accounts.end, before)
+    wanted = safe_next(_decoded(kept[2]), datasette.urls.path("/"))
+    return _with_attempt(settings, _redirect(wanted or links.to(), _cookie(settings, done)))
+
+
+def _callback(datasette: Any, request: Any) -> str:
+    """Return the address to which GitHub sends the browser back; the host was checked."""
+    scheme = "https" if _settings(datasette).access.tls else "http"
+    host = header(request.scope, b"host").casefold()
+    return f"{scheme}://{host}{datasette.urls.path(GITHUB_CALLBACK)}"
+
+
+async def _no_github(datasette: Any, request: Any, why: str) -> Any:
+    response = await _form(datasette, request, {"next": "", "wrong": why}, status=403)
+    return _with_attempt(_settings(datasette), response)
+
+
+def _github_cookie_name(settings: ServerSettings) -> str:
+    return "__Host-edison_github" if settings.access.tls else "edison_github"
+
+
+def _with_attempt(settings: ServerSettings, response: Any, kept: str = "") -> Any:
+    """Return a response that lets the browser keep an attempt, or forget it."""
+    response.set_cookie(
+        _github_cookie_name(settings),
+        kept,
+        max_age=_MINUTES_10_S if kept else 0,
+        secure=settings.access.tls,
+        httponly=True,
+        samesite="lax",  # GitHub's redirect is a navigation from another site
+    )
+    return response
+
+
+def _encoded(text: str) -> str:
+    # Without the padding: a cookie with "=" in its value would be quoted.
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(text.encode() + b"==").decode()
+    except ValueError:
+        return ""
 
 
 async def sign_out(datasette: Any, request: Any) -> Any:

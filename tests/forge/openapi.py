@@ -81,8 +81,8 @@ class Description:
 
     # --- checking ---------------------------------------------------------------------------------
 
-    def check_request(self, method: str, url: str, body: Any) -> Operation:
-        """Raise unless the description allows the request."""
+    def check_request(self, method: str, url: str, body: Any, *, app: bool = True) -> Operation:
+        """Raise unless the description allows the request; `app`: with the token of an app."""
         parts = urlsplit(url)
         operation = self.operation(method, unquote(parts.path))
         described = [self._resolved(each) for each in operation.about.get("parameters", [])]
@@ -93,7 +93,7 @@ class Description:
             number = queries[name].get("type") == "integer"
             self._check(queries[name], int(value) if number else value, f"{operation} {name}")
         self._check_body(operation, body)
-        if not operation.about["x-github"]["enabledForGitHubApps"]:
+        if app and not operation.about["x-github"]["enabledForGitHubApps"]:
             raise ContractError(f"{operation} is refused to the token of a workflow")
         return operation
 

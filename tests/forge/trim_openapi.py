@@ -47,12 +47,14 @@ PATHS = tuple(
         "/branches/{branch}/protection",
     )
 )
+SIGN_IN_PATHS = ("/user", "/applications/{client_id}/token")
+"""Those by which a person signs in."""
 
 
 def trimmed(description: dict[str, Any]) -> dict[str, Any]:
     """Return a description with our paths and what they refer to."""
     kept: dict[str, Any] = {"components": {}}
-    kept["paths"] = {path: description["paths"][path] for path in PATHS}
+    kept["paths"] = {path: description["paths"][path] for path in PATHS + SIGN_IN_PATHS}
     waiting = list(_references(kept["paths"]))
     while waiting:
         _, _, group, name = waiting.pop().split("/")

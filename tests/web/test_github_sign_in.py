@@ -1,0 +1,273 @@
+"""Sign-in with GitHub, and by the header of a proxy."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from edison_ci.cli.serve import _access_rules
+from edison_ci.errors import UsageError
+from edison_ci.forge.oauth import OAuthApp
+from edison_ci.operate.accounts import AUTH_FILE
+from edison_ci.operate.site import Identity
+from edison_ci.review.actions import ReviewActions
+from edison_ci.web.databases import ServerAccess
+from edison_ci.web.serving import Serving, application
+from tests.forge.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
+from tests.web.test_sign_in import MEMBERS, PASSWORD, prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOST = "127.0.0.1:8001"
+HOME = "/-/edison"
+HTML = {"accept": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("github") / "project")
+
+
+@pytest.fixture(autouse=True)
+def fresh(folder: Path) -> Iterator[None]:
+    yield
+    (folder / "edison.yaml").write_text(MEMBERS)
+    with closing(sqlite3.connect(folder / AUTH_FILE)) as connection:
+        for table in ("attempt", "account", "session"):
+            connection.execute(f"delete from {table}")
+        connection.commit()
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeOAuth]:
+    with FakeOAuth(f"http://{HOST}{CALLBACK_PATH}") as server:
+        yield server
+
+
+async def browser(folder: Path, peer: str = "127.0.0.1", **access: Any) -> httpx.AsyncClient:
+    """A browser at a server with this access."""
+    results = folder / ".edison" / "results.db"
+    rules = ServerAccess(sign_in=True, **access)
+    acting: dict[str, Any] = {
+        "person": Identity("git", email="ada@example.com"),
+        "actions": ReviewActions(True),
+    }
+    serving = Serving(results, folder, "notes", "127.0.0.1", 0, access=rules, **acting)
+    datasette = application(serving)
+    await datasette.invoke_startup()
+    transport = httpx.ASGITransport(datasette.app(), client=(peer, 50_000))
+    return httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HTML)
+
+
+async def start(client: httpx.AsyncClient, fake: FakeOAuth, wanted: str = "") -> str:
+    """Click on the link; return where GitHub sends the browser."""
+    page = await client.get(f"{HOME}/sign-in", params={"next": wanted} if wanted else {})
+    assert 'href="/-/edison/sign-in/github' in page.text
+    sent = await client.get(f"{HOME}/sign-in/github", params={"next": wanted})
+    assert sent.status_code == 303
+    return fake.consent(sent.headers["location"])
+
+
+def audit(folder: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(folder / ".edison" / "results.db")) as connection:
+        sql = "select actor, action, after from audit order by seq"
+        return connection.execute(sql).fetchall()
+
+
+async def test_a_member_signs_in_with_github_and_no_token_is_kept(
+    folder: Path, fake: FakeOAuth
+) -> None:
+    fake.login = "ED"  # a login has no case
+    async with await browser(folder, github=fake.app) as client:
+        assert (await client.get(HOME)).headers["location"].startswith(f"{HOME}/sign-in")
+        back = await start(client, fake, f"{HOME}/costs?by=day")
+        done = await client.get(back)
+        assert (done.status_code, done.headers["location"]) == (303, f"{HOME}/costs?by=day")
+        assert "edison_github" not in client.cookies
+        assert "ed" in (await client.get(f"{HOME}/you")).text
+        assert (fake.given, fake.tokens) == (1, set()), "the token was revoked"
+        again = await client.get(back)
+        assert again.status_code == 403, "an answer counts once"
+    actor, action, after = audit(folder)[-1]
+    assert (actor, action) == ("ed", "sign in")
+    assert '"by":"github"' in after.replace(" ", "")
+    kept = (folder / AUTH_FILE).read_bytes() + (folder / ".edison" / "results.db").read_bytes()
+    assert b"gho_" not in kept
+    assert SECRET.encode() not in kept
+
+
+async def test_an_account_that_is_no_member_is_refused(folder: Path, fake: FakeOAuth) -> None:
+    # Only the login counts: an e-mail address of an account need not be verified.
+    fake.login = "mallory"
+    async with await browser(folder, github=fake.app) as client:
+        done = await client.get(await start(client, fake))
+        assert done.status_code == 403
+        assert "The GitHub account mallory is not a member." in done.text
+        assert (await client.get(HOME)).status_code == 303
+    assert audit(folder)[-1][:2] == ("somebody", "refused: sign in")
+
+
+async def test_a_login_that_changed_hands_is_another_person(folder: Path, fake: FakeOAuth) -> None:
+    async with await browser(folder, github=fake.app) as client:
+        assert (await client.get(await start(client, fake))).status_code == 303
+    fake.id = 8
+    async with await browser(folder, github=fake.app) as client:
+        done = await client.get(await start(client, fake))
+        assert done.status_code == 403
+        assert "another account than before" in done.text
+
+
+async def test_a_member_who_is_removed_is_out_at_once(folder: Path, fake: FakeOAuth) -> None:
+    async with await browser(folder, github=fake.app) as client:
+        assert (await client.get(await start(client, fake))).status_code == 303
+        assert (await client.get(HOME)).status_code == 200
+        (folder / "edison.yaml").write_text(MEMBERS.replace("github: ed", "github: edna"))
+        assert (await client.get(HOME)).status_code == 303
+
+
+async def test_an_answer_for_another_browser_is_refused(folder: Path, fake: FakeOAuth) -> None:
+    async with await browser(folder, github=fake.app) as mallory:
+        back = await start(mallory, fake)
+    async with await browser(folder, github=fake.app) as victim:
+        assert (await victim.get(back)).status_code == 403
+        await start(victim, fake)
+        assert (await victim.get(back)).status_code == 403, "the state of another attempt"
+        assert (await victim.get(f"{CALLBACK_PATH}?code=x")).status_code == 403
+        assert (await victim.get(f"{CALLBACK_PATH}?code=x&state=")).status_code == 403
+    assert fake.given == 0, "GitHub was not asked"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": "bad_verification_code", "error_description": "<script>x</script>"},
+        {"access_token": "gho_x", "token_type": "mac"},
+        {"access_token": 7, "token_type": "bearer"},
+        {},
+    ],
+)
+async def test_an_odd_answer_signs_nobody_in(
+    folder: Path, fake: FakeOAuth, answer: dict[str, Any]
+) -> None:
+    fake.answer = answer
+    async with await browser(folder, github=fake.app) as client:
+        done = await client.get(await start(client, fake))
+        assert done.status_code == 403
+        assert "<script>" not in done.text
+        assert (await client.get(HOME)).status_code == 303
+
+
+async def test_bots_and_failures_of_github_sign_nobody_in(folder: Path, fake: FakeOAuth) -> None:
+    fake.type = "Bot"
+    async with await browser(folder, github=fake.app) as client:
+        assert (await client.get(await start(client, fake))).status_code == 403
+        fake.type, fake.revocation = "User", 404
+        assert (await client.get(await start(client, fake))).status_code == 303
+    gone = OAuthApp(CLIENT, SECRET, "http://127.0.0.1:9", "http://127.0.0.1:9/api/v3")
+    async with await browser(folder, github=gone) as client:
+        sent = await client.get(f"{HOME}/sign-in/github")
+        state = httpx.URL(sent.headers["location"]).params["state"]
+        done = await client.get(CALLBACK_PATH, params={"code": "c", "state": state})
+        assert done.status_code == 403
+        assert "cannot connect to GitHub" in done.text
+
+
+async def test_attempts_are_limited(folder: Path, fake: FakeOAuth) -> None:
+    fake.login = "mallory"
+    async with await browser(folder, github=fake.app) as client:
+        codes = [(await client.get(await start(client, fake))).status_code for _ in range(6)]
+    assert codes == [403] * 5 + [429]
+    assert fake.given == 5
+
+
+async def test_without_the_option_there_is_no_such_page(folder: Path) -> None:
+    async with await browser(folder) as client:
+        page = await client.get(f"{HOME}/sign-in")
+        assert "GitHub" not in page.text
+        assert (await client.get(f"{HOME}/sign-in/github")).status_code in (403, 404)
+
+
+# --- the header of a proxy ------------------------------------------------------------------------
+
+PROXY = {"user_header": "remote-user", "user_header_from": (ip_network("10.1.0.0/16"),)}
+
+
+async def test_a_proxy_names_the_visitor_and_nobody_else_can(folder: Path) -> None:
+    async with await browser(folder, "10.1.2.3", **PROXY) as client:
+        for name, status in (("vi", 200), ("VI@example.com", 200), ("mallory", 303), ("", 303)):
+            got = await client.get(HOME, headers={"Remote-User": name})
+            assert got.status_code == status, name
+        twice = [("Remote-User", "vi"), ("Remote-User", "ed")]
+        assert (await client.get(HOME, headers=twice)).status_code == 303
+        you = await client.get(f"{HOME}/you", headers={"Remote-User": "vi"})
+        assert "viewer" in you.text
+        api = await client.get(f"{HOME}/api/v1/openapi.json", headers={"Remote-User": "vi"})
+        assert api.status_code == 401, "programs need a token"
+    for peer in ("10.2.0.1", "127.0.0.1", "::1", "", "unix"):
+        async with await browser(folder, peer, **PROXY) as client:
+            sent = {"Remote-User": "ed", "X-Forwarded-For": "10.1.2.3"}
+            assert (await client.get(HOME, headers=sent)).status_code == 303, peer
+    async with await browser(folder, "::ffff:10.1.2.3", **PROXY) as client:
+        assert (await client.get(HOME, headers={"Remote-User": "ed"})).status_code == 200
+    async with await browser(folder, "10.1.2.3") as client:  # not configured
+        assert (await client.get(HOME, headers={"Remote-User": "ed"})).status_code == 303
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def rules(host: str = "127.0.0.1", **options: Any) -> ServerAccess:
+    usual = {"sign_in": False, "rate_limit": None, "behind_tls": False, "behind_proxy": False,
+             "names": (), "github_sign_in": False, "user_header": None,
+             "user_header_from": ()}  # fmt: skip
+    return _access_rules(host, {**usual, **options})
+
+
+def test_what_is_configured_has_to_be_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="EDISON_GITHUB_CLIENT_ID is not set"):
+        rules(github_sign_in=True)
+    monkeypatch.setenv("EDISON_GITHUB_CLIENT_ID", CLIENT)
+    monkeypatch.setenv("EDISON_GITHUB_CLIENT_SECRET", SECRET)
+    found = rules(github_sign_in=True)
+    assert found.sign_in
+    assert found.github is not None
+    assert found.github.api_url == "https://api.github.com"
+    assert SECRET not in repr(found)
+    with pytest.raises(UsageError, match="needs the name of this server"):
+        rules("0.0.0.0", github_sign_in=True)
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://git.example.com/")
+    found = rules("0.0.0.0", github_sign_in=True, names=("edison.example.com",))
+    assert found.github is not None
+    assert found.github.api_url == "https://git.example.com/api/v3"
+    monkeypatch.setenv("GITHUB_SERVER_URL", "http://git.example.com")
+    with pytest.raises(UsageError, match="may not be sent"):
+        rules(github_sign_in=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"user_header": "Remote-User"}, "--user-header needs --user-header-from"),
+        ({"user_header_from": ("10.0.0.1",)}, "--user-header-from needs --user-header"),
+        ({"user_header": "Cookie", "user_header_from": ("10.0.0.1",)}, "cannot name a visitor"),
+        ({"user_header": "a b", "user_header_from": ("10.0.0.1",)}, "cannot name a visitor"),
+        ({"user_header": "Remote-User", "user_header_from": ("10.0.0.1/8",)}, "has host bits set"),
+    ],
+)
+def test_a_header_that_anyone_could_send_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        rules(**options)
+
+
+def test_with_a_proxy_others_can_reach_it() -> None:
+    found = rules(user_header="Remote-User", user_header_from=("10.0.0.0/8", "::1"))
+    assert (found.sign_in, found.user_header, len(found.user_header_from)) == (
+        True, "remote-user", 2)  # fmt: skip
+    assert PASSWORD not in repr(found)
