@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import field
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
@@ -83,10 +83,9 @@ class Shape(BaseModel):
     def _name_unknown_keys(cls, value: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         if not isinstance(value, dict):
             return handler(value)
-        known = cls.key_names()
+        known, no_null = _keys(cls)
         unknown = [key for key in value if key not in known]
-        fields = zip(known, cls.model_fields.values(), strict=True)
-        empty = [k for k, field in fields if value.get(k, k) is None and field.default is None]
+        empty = [key for key in no_null if value.get(key, key) is None]
         if not unknown and not empty:
             return handler(value)
         found = [
@@ -102,15 +101,22 @@ class Shape(BaseModel):
     @classmethod
     def key_names(cls) -> list[str]:
         """Return the allowed keys."""
-        return [field.alias or name for name, field in cls.model_fields.items()]
+        return list(_keys(cls)[0])
 
     @classmethod
-    def _wrong_key(cls, key: str, known: list[str]) -> PydanticCustomError:
+    def _wrong_key(cls, key: str, known: Iterable[str]) -> PydanticCustomError:
         if key in known:
             return wrong("no-value", f"{key} has no value", "set a value, or remove the key")
         near = partial(did_you_mean, key, known, otherwise="docs/files.md lists all keys")
         hint = cls.tombstones.get(key) or near
         return wrong("unknown-key", f"unknown key {short(key)}", hint)
+
+
+@cache
+def _keys(shape: type[Shape]) -> tuple[dict[str, None], tuple[str, ...]]:
+    """Return the allowed keys in their order, and those of them that may be left out, not null."""
+    named = {field.alias or name: field for name, field in shape.model_fields.items()}
+    return dict.fromkeys(named), tuple(k for k, field in named.items() if field.default is None)
 
 
 # --- forms of values, for the model and for the schema -------------------------------------------

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings, strategies
 
 from edison_ci.checks.child import WITHOUT_SANDBOX, has_sandbox
 from edison_ci.cli.app import run
-from tests import selection
+from tests import forked, selection
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -103,6 +103,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
         out = {item for item in items if selection.needs_tools(item)}
         items[:] = [item for item in items if item not in out]
         config.hook.pytest_deselected(items=[*out])
+
+
+def pytest_unconfigure() -> None:
+    forked.close()
 
 
 @pytest.fixture(scope="session")
@@ -188,7 +192,7 @@ class Folder:
 
     def edison(self, *args: str, env: dict[str, str] | None = None) -> Result:
         """Run the real command in a process of its own."""
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-P", "-m", "edison_ci", *args],
             cwd=self.path,
             env={**os.environ, **(env or {})},

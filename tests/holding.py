@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from tests import forked
+
 if TYPE_CHECKING:
     from edison_ci.records import Completion, Request
     from tests.conftest import Folder
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 def start(folder: Folder, *argv: str, calls: int, after: str = "") -> subprocess.Popen[str]:
     """Start a command that gets so many answers, counted from when it has said something."""
-    return subprocess.Popen(
+    return forked.Popen(
         [sys.executable, "-P", __file__, *argv],
         cwd=folder.path,
         env={
@@ -54,13 +56,13 @@ def heard(process: subprocess.Popen[str], text: str) -> str:
 def stopped(folder: Folder, running: subprocess.Popen[str], *argv: str) -> str:
     """Stop a held command by another one, and return what that shows."""
     words = [sys.executable, "-P", "-m", "edison_ci", "runs", *argv]
-    with subprocess.Popen(words, cwd=folder.path, stdout=subprocess.PIPE, text=True) as stopping:
+    with forked.Popen(words, cwd=folder.path, stdout=subprocess.PIPE, text=True) as stopping:
         heard(running, "stopping:")
         let_go(folder)
         assert running.wait() == 130
         out, _ = stopping.communicate()
     assert stopping.returncode == 0
-    return out
+    return str(out)
 
 
 def _release(folder: Folder) -> Path:

@@ -30,6 +30,7 @@ from edison_ci.store.suggestions import (
     add_comment,
     add_suggestion,
 )
+from tests import forked
 from tests.timing import PATIENCE_S
 
 ROOT = Path(__file__).parent.parent
@@ -84,7 +85,7 @@ class Showcase:
 
     def edison(self, *words: str, codes: tuple[int, ...] = (0,)) -> str:
         """Run a command; another end than expected is an error with all that was said."""
-        done = subprocess.run(
+        done = forked.run(
             [sys.executable, "-P", "-m", "edison_ci", *words],
             cwd=self.path,
             env=_environment(),
@@ -95,7 +96,7 @@ class Showcase:
         )
         if done.returncode not in codes:
             raise RuntimeError(f"edison {' '.join(words)}: {done.returncode}\n{done.stderr}")
-        return done.stdout
+        return str(done.stdout)
 
     def git(self, *words: str) -> None:
         subprocess.run(

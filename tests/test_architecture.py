@@ -124,8 +124,14 @@ class Import(NamedTuple):
 
 
 @cache
+def tree(path: Path) -> ast.Module:
+    """Return what a file consists of, which several tests look at."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path) -> list[Import]:
-    return list(_imports(ast.parse(path.read_text(encoding="utf-8")), local=False, types=False))
+    return list(_imports(tree(path), local=False, types=False))
 
 
 def _imports(parent: ast.AST, *, local: bool, types: bool) -> Iterator[Import]:
@@ -231,7 +237,7 @@ def test_own_functions_are_not_named_by_strings() -> None:
     calling = {
         place(path)
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Call)
         and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
         and not (isinstance(node.args[0], ast.Constant) and not is_own(str(node.args[0].value)))
@@ -257,7 +263,7 @@ def words_used(module: tuple[Path, ast.Module]) -> Iterator[str]:
 def test_nothing_is_there_for_tests_alone() -> None:
     """Commands and hooks are found by their decorators, checks by their modules."""
     tools = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").glob("*.py")]
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (*MODULES, *tools)}
+    trees = {path: tree(path) for path in (*MODULES, *tools)}
     templates = " ".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.html"))
     used = set(re.findall(r"\w+", templates)).union(*map(words_used, trees.items()))
     unused = {
@@ -288,7 +294,7 @@ def runs_a_statement(path: Path) -> bool:
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in STATEMENTS
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree(path))
     )
 
 
@@ -306,7 +312,7 @@ PERCENT_FORMAT = re.compile(r"%[+ #-]?\d*[.]\d+[efg]")
 
 def rounding_formats(path: Path) -> Iterator[int]:
     """Yield the lines that round a number by a format of their own."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
             fixed = (v.value for v in node.format_spec.values if isinstance(v, ast.Constant))
             if WITH_DIGITS.search("".join(map(str, fixed))):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 """How long a test waits for what must come. Only a fault makes it wait so long."""
 _USUAL_S = 0.02
 """Processor time of `_work` on the machine for which the limits of `within` were written."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
@@ -71,24 +72,29 @@ def with_minimum_prices(
     table: PriceTable, models: Iterable[Model], base: PriceTable
 ) -> FlooredPrices:
     """Return a table with the prices of the base and the bundled table as minimum."""
-    rows = json.loads(bundled())["models"]
-    floor: dict[_Where, Price] = {}
-    bundled_prices: dict[str, Price] = {}
-    for key, row in rows.items():
-        price = price_of_row(row)
-        host, name = _in_table(key)
-        if host:
-            floor[host, name] = price
-        else:
-            bundled_prices[key.casefold()] = price
+    at_hosts, elsewhere = _bundled_prices(bundled())
+    floor = dict(at_hosts)
     for model in models:
         known = base.price_of(model)
         if known is not None and model.provider not in OFFLINE:
             where = _where(model)
             floor[where] = _dearest([known, *([floor[where]] if where in floor else [])])
-    return FlooredPrices(
-        table.date, table.source, table.models, table.origin, floor, bundled_prices
-    )
+    return FlooredPrices(table.date, table.source, table.models, table.origin, floor, elsewhere)
+
+
+@cache
+def _bundled_prices(text: str) -> tuple[Mapping[_Where, Price], Mapping[str, Price]]:
+    """Return the prices of the bundled table by host and model, and those without a host."""
+    at_hosts: dict[_Where, Price] = {}
+    elsewhere: dict[str, Price] = {}
+    for key, row in json.loads(text)["models"].items():
+        price = price_of_row(row)
+        host, name = _in_table(key)
+        if host:
+            at_hosts[host, name] = price
+        else:
+            elsewhere[key.casefold()] = price
+    return at_hosts, elsewhere
 
 
 def _in_table(key: str) -> _Where:

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from edison_ci import __version__
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import DeliveryError
+from edison_ci.forge.api import verification
 from edison_ci.forge.host import is_loopback
 from edison_ci.numeric import fixed
 from edison_ci.providers.failures import retry_after_s
@@ -136,7 +137,9 @@ async def _exchange(
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
-            httpx.AsyncClient(follow_redirects=False, timeout=TIMEOUT_S) as client,
+            httpx.AsyncClient(
+                verify=verification(), follow_redirects=False, timeout=TIMEOUT_S
+            ) as client,
             client.stream("POST", url, headers=headers, content=body) as reply,
         ):
             told = {name.lower(): value for name, value in reply.headers.items()}

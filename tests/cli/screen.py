@@ -10,13 +10,13 @@ import pty
 import re
 import select
 import struct
-import subprocess
 import sys
 import termios
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from tests import forked
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class OnTty(Tty):
     ) -> None:
         super().__init__(*size)
         plain = {k: v for k, v in os.environ.items() if k not in ("CI", "COLUMNS", "LINES")}
-        self.process = subprocess.Popen(
+        self.process = forked.Popen(
             [sys.executable, "-P", "-c", _START, *argv],
             cwd=folder,
             env={**plain, "TERM": "xterm-256color", **(env or {})},

@@ -12,6 +12,7 @@ import signal
 import struct
 import termios
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -120,8 +121,8 @@ def test_ctrl_z_gives_the_shell_a_clean_screen_and_the_bars_come_back(
         # The kernel stops no process of a group without a shell: what Ctrl-Z sends is sent here,
         # and what it then does to itself is seen from here.
         os.kill(tty.process.pid, signal.SIGTSTP)
-        how = os.WUNTRACED | os.WNOHANG
-        poll("it is stopped", lambda: os.waitpid(tty.process.pid, how)[0])
+        state = Path(f"/proc/{tty.process.pid}/stat")
+        poll("it is stopped", lambda: ") T " in state.read_text())
         while tty.read():
             pass
         assert bars_of(tty.screen.text) == []

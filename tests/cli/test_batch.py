@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.providers.batches import AnthropicBatches, OpenAIBatches
+from tests import forked
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
@@ -232,8 +232,8 @@ def test_a_batch_is_found_again_after_a_kill(
     edison: Edison, project: Folder, server: LoopbackServer
 ) -> None:
     server.batches.silent = True
-    command = [sys.executable, "-m", "edison_ci", "run", "--batch"]
-    process = subprocess.Popen(command, cwd=project.path)
+    command = [sys.executable, "-P", "-m", "edison_ci", "run", "--batch"]
+    process = forked.Popen(command, cwd=project.path)
     try:
         poll("the batch is at the provider", lambda: server.batches.made)
     finally:

@@ -7,7 +7,6 @@ import math
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +21,7 @@ from edison_ci.contracts import ProviderPlugin
 from edison_ci.forge.sticky_comment import ReportState, parse_marker
 from edison_ci.records import Completion, Request
 from edison_ci.results.report import Report
+from tests import forked
 from tests.conftest import Folder
 from tests.e2e.acting import BAD, CASES, EXPERIMENT, GOOD, KEY, PROMPT, TRUST, Bench
 from tests.forge.conftest import open_pull
@@ -35,6 +35,7 @@ from tests.report.runner import Runner, read_outputs
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
     from tests.cli.conftest import Edison
@@ -743,7 +744,7 @@ def test_a_job_that_is_cancelled_before_its_run_says_so(
         job.describe("pull_request", job.bench.pull_request())
         words = [sys.executable, "-P", "-m", "edison_ci", "github", "run"]
         with (tmp_path / "log").open("wb") as log:
-            github.process = process = subprocess.Popen(
+            github.process = process = forked.Popen(
                 words, cwd=job.bench.repository.path, stdout=log, stderr=log
             )
             assert process.wait(PATIENCE_S) == 130, (tmp_path / "log").read_text(encoding="utf-8")

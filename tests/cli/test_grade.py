@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import select
-import subprocess
 import sys
 import termios
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.stats.sampling import random_order
+from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
@@ -314,7 +314,7 @@ class Pty:
         settings = termios.tcgetattr(slave)
         settings[3] |= termios.NOFLSH
         termios.tcsetattr(slave, termios.TCSANOW, settings)
-        self._done = subprocess.Popen(
+        self._done = forked.Popen(
             [sys.executable, "-P", "-m", "edison_ci", "grade", *args],
             cwd=folder.path, env={**os.environ, "TERM": "dumb"},
             stdin=slave, stdout=slave, stderr=slave, close_fds=True, start_new_session=True,

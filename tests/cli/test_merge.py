@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from edison_ci.execute import clients
 from edison_ci.plan.selection import shard_of
+from tests import forked
 from tests.conftest import ROOT, Folder
 from tests.opened import opened
 from tests.timing import PATIENCE_S
@@ -662,7 +662,7 @@ def test_killed_in_the_middle_nothing_is_half(
     results = pair.path / ".edison/results.db"
     counts = "select (select count(*) from run), (select count(*) from cell), count(*) from attempt"
     before = rows(results, counts)
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", KILLED.format(place=place)],
         cwd=pair.path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tests import forked
 from tests.conftest import Folder
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
@@ -23,6 +23,7 @@ from tests.refine.workbench import (
 )
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     from tests.cli.conftest import Edison
@@ -126,7 +127,7 @@ run(sys.argv[3:])
 def stopped(folder: Folder, calls: int, how: str) -> subprocess.CompletedProcess[str]:
     """Search in a process of its own, which is stopped after some calls."""
     command = [sys.executable, "-P", "-c", STOPPING, str(calls), how, "optimize", "hello"]
-    return subprocess.run(
+    return forked.run(
         [*command, *SMALL, "--force"], cwd=folder.path, capture_output=True, text=True, check=False
     )
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tests import holding
+from tests import forked, holding
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
@@ -159,7 +159,7 @@ def test_ctrl_c_while_the_refiner_is_asked_says_that_it_goes_on(folder: Folder) 
         "refiner: {provider: sim, model: refiner, options: {latency_ms: 60000}}\n",
     )
     command = [sys.executable, "-P", "-m", "edison_ci", "refine", "hello"]
-    with subprocess.Popen(
+    with forked.Popen(
         command, cwd=folder.path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stderr is not None

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pty
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import pytest
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.site import open_site
 from edison_ci.store.database import open_database
+from tests import forked
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ def test_what_cannot_be_set_is_refused(
 
 def test_a_password_is_asked_for_twice_without_showing_it(people: Folder) -> None:
     command = [sys.executable, "-P", "-m", "edison_ci", "roles", "passwd", "bob"]
-    refused = subprocess.run(
+    refused = forked.run(
         command, cwd=people.path, input=b"", capture_output=True, check=False, timeout=PATIENCE_S
     )
     assert refused.returncode == 2
     assert b"--stdin" in refused.stderr
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
+    process = forked.Popen(
         command, cwd=people.path, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     )
     os.close(theirs)

@@ -14,7 +14,7 @@ import pytest
 
 from edison_ci.cli.run import most_important
 from edison_ci.store.liveness import experiment_lock
-from tests import holding
+from tests import forked, holding
 from tests.opened import opened
 from tests.timing import PATIENCE_S, poll
 
@@ -346,8 +346,8 @@ def test_ctrl_c_drains_and_tells_how_to_go_on(
 
 def test_waiting_for_another_run_is_said(project: Folder) -> None:
     with experiment_lock(project.path / ".edison/locks", "hello", "the-first"):
-        second = subprocess.Popen(
-            [sys.executable, "-m", "edison_ci", "run", "--wait", "--limit", "1"],
+        second = forked.Popen(
+            [sys.executable, "-P", "-m", "edison_ci", "run", "--wait", "--limit", "1"],
             cwd=project.path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -431,8 +431,8 @@ def test_a_run_whose_files_changed_is_not_resumed(
 
 
 def test_watching_runs_again_when_a_file_changes_and_survives_a_mistake(project: Folder) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "edison_ci", "run", "--watch", "--limit", "3"],
+    process = forked.Popen(
+        [sys.executable, "-P", "-m", "edison_ci", "run", "--watch", "--limit", "3"],
         cwd=project.path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -12,6 +12,7 @@ import pytest
 
 from edison_ci.operate.schedules import scheduler_status
 from edison_ci.operate.site import open_site
+from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S, poll
 
@@ -272,8 +273,9 @@ def test_a_scheduler_needs_an_editor(project: Folder) -> None:
 
 
 def test_a_scheduler_runs_until_it_is_told_to_stop(edison: Edison, project: Folder) -> None:
-    words, site = [sys.executable, "-m", "edison_ci", "schedule", "run"], open_site(project.path)
-    with subprocess.Popen(words, cwd=project.path, stderr=subprocess.PIPE, text=True) as process:
+    site = open_site(project.path)
+    words = [sys.executable, "-P", "-m", "edison_ci", "schedule", "run"]
+    with forked.Popen(words, cwd=project.path, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "1 schedule; stop with Ctrl-C or SIGTERM\n"
         poll("a sign of life", lambda: scheduler_status(site).running)
@@ -285,8 +287,8 @@ def test_a_scheduler_runs_until_it_is_told_to_stop(edison: Edison, project: Fold
 
 def started(project: Folder, *args: str) -> subprocess.CompletedProcess[str]:
     """Run `edison schedule run` as a process, as it takes the signals of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "edison_ci", "schedule", "run", *args],
+    return forked.run(
+        [sys.executable, "-P", "-m", "edison_ci", "schedule", "run", *args],
         cwd=project.path,
         capture_output=True,
         text=True,

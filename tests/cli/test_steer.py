@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import forked
 from tests.cli.screen import OnTty
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
@@ -77,7 +78,7 @@ def started(project: Folder) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def command(project: Folder, *argv: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return forked.Popen(
         [sys.executable, "-P", "-m", "edison_ci", *argv],
         cwd=project.path,
         stdout=subprocess.PIPE,

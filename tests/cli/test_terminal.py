@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from edison_ci.cli.options import CliState
 from edison_ci.cli.terminal import StyledText, Terminal, aligned, fitting, wrapped, write
 from edison_ci.numeric import counted
 from edison_ci.sanitize import clean, json_text, line, without_commands
+from tests import forked
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -94,7 +94,7 @@ def test_no_line_is_a_workflow_command(text: str, shown: str) -> None:
 def on_a_terminal(folder: Folder, *args: str, **env: str) -> str:
     """Run a command with a real terminal as stdin, stdout and stderr; return what it shows."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-P", "-m", "edison_ci", *args],
         cwd=folder.path,
         env={**os.environ, "TERM": "xterm-256color", **env},

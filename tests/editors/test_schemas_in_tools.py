@@ -16,6 +16,7 @@ from edison_ci.config.experiment import AMOUNT_METRICS, SAFETY_KINDS, SCORE_METR
 from edison_ci.config.schema import file_name
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.resources import KINDS, MESSAGES
+from tests import forked
 from tests.bad_files import PLACES, bad_files
 from tests.conftest import EXAMPLES, ROOT
 from tests.editors.node import LanguageServer, ajv
@@ -93,8 +94,8 @@ def test_ajv_refuses_a_pattern_that_is_no_unicode_expression() -> None:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a new project, with its schemas and the lines that name them."""
     folder = tmp_path_factory.mktemp("edited") / "project"
-    made = subprocess.run(
-        [sys.executable, "-m", "edison_ci", "init", folder],
+    made = forked.run(
+        [sys.executable, "-P", "-m", "edison_ci", "init", folder],
         capture_output=True,
         text=True,
         check=False,

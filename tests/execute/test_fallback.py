@@ -15,6 +15,7 @@ from edison_ci.operate.schedules import read_schedules
 from edison_ci.operate.site import open_site
 from edison_ci.store.import_check import problems_in
 from edison_ci.store.retention import Retention, collect
+from tests import forked
 from tests.conftest import Result
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
@@ -305,7 +306,7 @@ def test_a_killed_run_goes_on_with_its_fallback_and_buys_nothing_twice(outage: O
         if len(started) > 1:
             return Ended(outage(*words).code)
         command = [sys.executable, "-P", "-m", "edison_ci", "--quiet", *words]
-        with subprocess.Popen(command, cwd=root, stderr=subprocess.DEVNULL) as process:
+        with forked.Popen(command, cwd=root, stderr=subprocess.DEVNULL) as process:
             try:
                 poll("the fallback is asked", lambda: held.applied > 0)
             finally:
@@ -329,7 +330,7 @@ def test_a_fallback_at_work_can_be_steered(outage: Outage) -> None:
 
     def while_it_runs(root: Path, words: list[str]) -> Ended:
         command = [sys.executable, "-P", "-m", "edison_ci", "--quiet", *words]
-        with subprocess.Popen(command, cwd=root, stderr=subprocess.DEVNULL) as process:
+        with forked.Popen(command, cwd=root, stderr=subprocess.DEVNULL) as process:
             try:
                 poll("the fallback is asked", lambda: held.applied > 0)
                 steered.append(outage("runs", "steer", "--concurrency", "backup=1"))

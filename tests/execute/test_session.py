@@ -15,6 +15,7 @@ from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_reader
 from edison_ci.store.liveness import experiment_lock
 from edison_ci.store.runs import find_run
+from tests import forked
 from tests.conftest import ROOT
 from tests.execute.child import start
 from tests.opened import opened
@@ -45,7 +46,7 @@ def project(mini: Folder) -> Folder:
 
 
 def child(folder: Folder, how: str, *args: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return forked.Popen(
         [sys.executable, "-m", "tests.execute.child", str(folder.path), how, *args],
         cwd=ROOT,
         stdin=subprocess.PIPE,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.errors import Severity
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Folder
 from tests.hostile.bombs import BOMBS, FRONT, YAML_TEXTS, Bomb
 from tests.hostile.kitchen import (
     PROJECT,
@@ -198,15 +198,13 @@ TAKEN = sorted(
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _ in TAKEN}))
-def test_what_validate_accepts_is_not_refused_when_it_runs(
-    kind: str, folder: Path, warm: WarmEdison
-) -> None:
+def test_what_validate_accepts_is_not_refused_when_it_runs(kind: str, folder: Path) -> None:
     """Neither the run nor a grade fails because of a file that was found to be in order."""
     (folder / "models.yaml").write_text(SIMULATED)
     for name in (name for place, name in TAKEN if place == kind):
         (folder / kind).write_bytes((CORPUS / name).read_bytes())
-        assert warm.run(folder, "plan", "--json").code == 0, name
-        done = warm.run(folder, "run", "--json", "--yes", "--limit", "1", "--no-cache")
+        assert Folder(folder).edison("plan", "--json").code == 0, name
+        done = Folder(folder).edison("run", "--json", "--yes", "--limit", "1", "--no-cache")
         assert done.code in (0, 1, 5), (name, done.out[:2_000])
         with closing(sqlite3.connect(folder / ".edison" / "results.db")) as results:
             cells = "select status, reason from cell where status = 'error'"

@@ -14,6 +14,7 @@ import pytest
 
 from edison_ci.loop import runner
 from edison_ci.store.loops import LoopState
+from tests import forked
 from tests.conftest import Folder
 from tests.opened import opened
 from tests.timing import PATIENCE_S
@@ -80,7 +81,7 @@ def prepared(folder: Folder) -> Folder:
 def processes(jobs: list[tuple[Folder, str | None]]) -> list[int]:
     """Run the command in one process after the other; return how each of them ended."""
     told = json.dumps([(str(folder.path), point) for folder, point in jobs])
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-c", JOBS, told], capture_output=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr.decode()

@@ -23,6 +23,7 @@ from edison_ci.store.audit import read_audit
 from edison_ci.store.database import open_reader
 from edison_ci.store.duties import DutyState, stored_duties
 from edison_ci.store.liveness import ProcessLock
+from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S, poll
 
@@ -162,7 +163,7 @@ run_due(site, (Duty("sweep", 86_400, act),), dt.datetime.fromisoformat(sys.argv[
 
 
 def test_a_killed_process_leaves_the_duty_to_another(site: Site) -> None:
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-c", KILLED, str(site.root), NOON.isoformat()],
         stdout=subprocess.PIPE,
         text=True,
@@ -258,7 +259,7 @@ def test_a_project_can_go_without_backups(mini: Folder, site: Site) -> None:
 def test_serving_does_the_duties_and_says_so(mini: Folder, site: Site) -> None:
     before = texts(site)
     for said in ("not yet", "last 20"):
-        process = subprocess.Popen(
+        process = forked.Popen(
             [sys.executable, "-P", "-m", "edison_ci", "serve", "--port", "0"],
             cwd=mini.path,
             stdout=subprocess.PIPE,

@@ -10,7 +10,6 @@ import hmac
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -33,11 +32,13 @@ from edison_ci.operate.site import Site, open_site
 from edison_ci.store.audit import read_audit
 from edison_ci.store.database import open_database, open_for_change
 from edison_ci.store.outbox import count_notifications
+from tests import forked
 from tests.opened import opened
 from tests.operate.receiver import Receiver, receiving
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from http.server import BaseHTTPRequestHandler
 
@@ -428,7 +429,7 @@ print(notifications.deliver(open_site(Path(sys.argv[1]))).sent)
 
 
 def _child(town: Town, how: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return forked.run(
         [sys.executable, "-c", CHILD, str(town.site.root), how],
         env={**os.environ, **town.environ},
         capture_output=True,

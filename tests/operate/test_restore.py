@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import signal
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from edison_ci.store.audit import read_audit, verify_audit
 from edison_ci.store.database import open_reader
 from edison_ci.store.integrity import check_database
 from edison_ci.store.liveness import ProcessLock
+from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
@@ -166,7 +166,7 @@ restore(open_site(Path(sys.argv[1])), Path(sys.argv[2]))
 def test_a_killed_restore_changes_nothing(site: Site) -> None:
     before = rows(site.results)
     command = [sys.executable, "-c", KILLED, str(site.root), str(site.backups / BACKUP)]
-    done = subprocess.run(command, timeout=PATIENCE_S, check=False)
+    done = forked.run(command, timeout=PATIENCE_S, check=False)
     assert done.returncode == -signal.SIGKILL
     assert rows(site.results) == before
     restore(site, site.backups / BACKUP)

@@ -7,7 +7,6 @@ import datetime as dt
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -28,11 +27,12 @@ from edison_ci.operate.schedules import (
 from edison_ci.operate.site import open_site
 from edison_ci.store.database import open_for_change
 from edison_ci.store.schedules import FireState, open_fires
-from tests import holding
+from tests import forked, holding
 from tests.opened import opened
 from tests.timing import poll
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
     from tests.conftest import Edison, Folder
@@ -562,7 +562,7 @@ def test_a_killed_scheduler_leaves_a_run_that_ends_once(bench: Bench, also_the_r
     before = (NINE - dt.timedelta(minutes=1)).isoformat()
     bench.clock.at("09:00")
     root = Path(__file__).parents[2]
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-c", SCHEDULER, str(bench.folder.path), before, NINE.isoformat()],
         cwd=root,
     )

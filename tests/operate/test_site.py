@@ -38,6 +38,7 @@ from edison_ci.store import database
 from edison_ci.store.audit import AuditRow, read_audit, verify_audit
 from edison_ci.store.database import migrations, stored_version
 from edison_ci.store.liveness import ProcessLock, exclusive_access
+from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
@@ -229,7 +230,7 @@ def test_a_run_of_another_process_is_seen(site: Site) -> None:
     )
     words = [sys.executable, "-c", code, str(site.locks)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+    with forked.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         for path in site.locks.glob("owner-*.lock"):

@@ -25,6 +25,7 @@ from edison_ci.store.backup import back_up
 from edison_ci.store.database import open_database, open_reader, store_error
 from edison_ci.store.integrity import check_database
 from edison_ci.store.writer import Writer
+from tests import forked
 from tests.conftest import ROOT
 from tests.opened import opened
 from tests.timing import PATIENCE_S
@@ -165,7 +166,7 @@ def hold(path: Path) -> subprocess.Popen[str]:
     """Lock the file in another process, until it gets a line or is killed."""
     words = [sys.executable, "-c", HOLD, str(path)]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True)
+    process = forked.Popen(words, stdin=pipe, stdout=pipe, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
@@ -420,7 +421,7 @@ def test_several_processes_that_start_at_once_make_one_file(tmp_path: Path) -> N
     path = tmp_path / "deep" / "results.db"
     words = [sys.executable, "-c", OPEN, str(path)]
     children = [
-        subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        forked.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
     for child in children:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import pytest
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.store.database import APPLICATION_ID, migrations, open_database, open_reader
 from edison_ci.store.writer import Writer
+from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
@@ -236,12 +236,12 @@ def test_what_is_written_stays_after_another_process_came_and_went(tmp_path: Pat
         writer.submit(lambda c: c.execute("create table t (x int) strict")).result()
         open_reader(path).close()
         reader = open_reader(path)
-        assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "0\n"
+        assert forked.run(look, capture_output=True, text=True, check=True).stdout == "0\n"
         writer.submit(lambda c: c.execute("insert into t values (1)")).result()
         assert reader.execute("select count(*) from t").fetchone() == (1,)
-        assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "1\n"
+        assert forked.run(look, capture_output=True, text=True, check=True).stdout == "1\n"
         reader.close()
-    assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "1\n"
+    assert forked.run(look, capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 _LOOK = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import sqlite3
-import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from edison_ci.records import Completion, Message, Request
 from edison_ci.telemetry import conventions as names
 from edison_ci.telemetry.export import exporting, is_configured
 from edison_ci.telemetry.spans import CellSpan, call_span, cell_span, is_recording, run_span
+from tests import forked
 from tests.telemetry.collector import Collector, attributes, collecting
 from tests.timing import poll
 
@@ -232,7 +232,7 @@ def test_without_a_collector_the_library_is_not_imported(mini: Folder) -> None:
         "try: run(['run', '-q'])\n"
         "finally: assert not [m for m in sys.modules if m.startswith('opentelemetry')]"
     )
-    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=mini.path, check=False)
+    done = forked.run([sys.executable, "-P", "-c", code], cwd=mini.path, check=False)
     assert done.returncode == 0
 
 
@@ -246,7 +246,7 @@ def test_a_missing_library_is_named_and_the_run_goes_on(
         "from edison_ci.cli.app import run; run(['run'])"
     )
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-P", "-c", code],
         cwd=mini.path,
         capture_output=True,

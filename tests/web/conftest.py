@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from tests import showcase
+from tests import forked, showcase
 from tests.conftest import ROOT
 from tests.timing import PATIENCE_S
 from tests.web.review_site import ReviewSite, build
@@ -149,7 +149,7 @@ def started(project: Path, line: str, *options: str) -> Iterator[Server]:
 def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
     """Yield the server that a command of Python starts; what it complains of goes to a file."""
     with (project / "serve.log").open("a") as log:
-        process = subprocess.Popen(
+        process = forked.Popen(
             [sys.executable, *command],
             cwd=project,
             env=environment(line),
@@ -165,7 +165,9 @@ def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
             break
     address = f"http://127.0.0.1:{json.loads(told)['port']}"
     try:
-        with httpx.Client(base_url=address, timeout=PATIENCE_S, trust_env=False) as client:
+        with httpx.Client(
+            base_url=address, timeout=PATIENCE_S, trust_env=False, verify=False
+        ) as client:
             yield Server(address, line, client)
     finally:
         process.terminate()

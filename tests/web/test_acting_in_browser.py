@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.async_api import async_playwright, expect
 
+from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, review_desk
 from tests.web.test_browser import AXE, Watched, chromium
 
@@ -36,7 +37,7 @@ async def looks(desk: ReviewSite) -> AsyncIterator[list[Watched]]:
                 color_scheme=theme,  # type: ignore[arg-type]  # light or dark
                 viewport={"width": width, "height": 900},
             )
-            context.set_default_timeout(120_000)
+            context.set_default_timeout(1000 * PATIENCE_S)
             found.append(Watched(desk.server, await context.new_page()))
         yield found
         await browser.close()

@@ -7,10 +7,11 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.async_api import async_playwright
+from playwright.async_api import async_playwright, expect
 
 from tests import showcase
 from tests.conftest import ROOT
+from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from tests.web.conftest import Server, Stored
 
+expect.set_options(timeout=1000 * PATIENCE_S)  # for all tests with a browser
 AXE = ROOT / ".tools" / "node" / "node_modules" / "axe-core" / "axe.min.js"
 DESK = {"light": 1440, "dark": 390}
 THEMES = {"0.65": "light", "1.0": "dark"}
@@ -76,7 +78,7 @@ async def watched(server: Server) -> AsyncIterator[Watched]:
             color_scheme=theme,  # type: ignore[arg-type]  # light or dark
             viewport={"width": DESK[theme], "height": 900},
         )
-        context.set_default_timeout(120_000)
+        context.set_default_timeout(1000 * PATIENCE_S)
         yield Watched(server, await context.new_page())
         await browser.close()
 

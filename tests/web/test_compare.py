@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from edison_ci.records import Move
+from tests import forked
 from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, environment
 from tests.web.test_pages import one_line
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def command(stored: Stored, *words: str) -> Any:
-    done = subprocess.run(
+    done = forked.run(
         [sys.executable, "-P", "-m", "edison_ci", "compare", *words, "--json"],
         cwd=stored.project, env=environment(LINES[0]), capture_output=True, text=True, check=True,
         timeout=PATIENCE_S,

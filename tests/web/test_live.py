@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import async_playwright, expect
 
+from tests import forked
 from tests.conftest import ROOT
 from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, Stored, environment, started
@@ -62,7 +63,7 @@ def slow_project(tmp_path: Path) -> Path:
 def running(project: Path) -> Iterator[str]:
     """Yield the id of a run that goes on, and interrupt it in the end."""
     command = [sys.executable, "-P", "-m", "edison_ci", "run", "--yes", "--budget", "5"]
-    process = subprocess.Popen(
+    process = forked.Popen(
         command, cwd=project, env=environment(LINES[0]), stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -93,7 +94,7 @@ def running(project: Path) -> Iterator[str]:
 
 def pause(project: Path, run: str) -> None:
     command = [sys.executable, "-P", "-m", "edison_ci", "runs", "pause", run]
-    subprocess.run(
+    forked.run(
         command, cwd=project, env=environment(LINES[0]), check=True, capture_output=True,
         timeout=PATIENCE_S,
     )  # fmt: skip
@@ -105,7 +106,6 @@ async def test_a_run_is_followed_also_after_the_connection_was_lost(slow_project
         browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         page = await browser.new_page(viewport={"width": 390, "height": 900})
         page.set_default_timeout(1000 * PATIENCE_S)
-        expect.set_options(timeout=1000 * PATIENCE_S)
         with running(slow_project) as run:
             with serving(slow_project, LINES[0]) as server:
                 port = str(urlsplit(server.address).port)

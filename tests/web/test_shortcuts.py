@@ -9,6 +9,7 @@ from playwright.async_api import async_playwright
 
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.suggested import PATH, stored
+from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, review_desk
 from tests.web.review_site import PROBE, ReviewSite
 from tests.web.test_browser import AXE, DESK, THEMES, Watched, chromium
@@ -34,7 +35,7 @@ async def watched(desk: ReviewSite) -> AsyncIterator[Watched]:
             color_scheme=theme,  # type: ignore[arg-type]  # light or dark
             viewport={"width": DESK[theme], "height": 900},
         )
-        context.set_default_timeout(120_000)
+        context.set_default_timeout(1000 * PATIENCE_S)
         yield Watched(desk.server, await context.new_page())
         await browser.close()
 

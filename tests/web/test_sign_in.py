@@ -430,7 +430,7 @@ async def test_people_sign_in_with_a_browser(house: House) -> None:
         context = await browser.new_context(
             base_url=house.server.address, java_script_enabled=scripts
         )
-        context.set_default_timeout(120_000)
+        context.set_default_timeout(1000 * PATIENCE_S)
         page, wrong = await context.new_page(), list[str]()
         page.on("console", lambda said: wrong.append(said.text))
         await page.goto("/-/edison/costs")

@@ -23,6 +23,7 @@ from edison_ci.operate.dispatch import WORKFLOW
 from edison_ci.operate.site import open_site
 from edison_ci.web.api import ROUTES
 from edison_ci.web.openapi import API, MOST_BYTES, document
+from tests import forked
 from tests.conftest import ROOT
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY
@@ -124,7 +125,7 @@ def served(
         name: accounts.new_token(f"{name}@example.org", label="test", days=None)[1]
         for name in ("ada", "ed", "vi")
     }
-    process = subprocess.Popen(
+    process = forked.Popen(
         [sys.executable, "-P", "-m", "edison_ci", "--json", "serve", "--port", "0", *options],
         cwd=folder.path,
         env={**os.environ, **({"OWN_KEY": key} if key else {}), **variables},
