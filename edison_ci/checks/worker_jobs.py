@@ -60,6 +60,8 @@ def sql(statement: str) -> str | None:
     """
     if _NO_STATEMENT.fullmatch(statement):
         return "there is no statement"
+    if not _NO_STATEMENT.fullmatch(_after_first(statement)):
+        return "there is more than one statement"
     database = sqlite3.connect(":memory:", isolation_level=None)
     try:
         database.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, 1_000_000)
@@ -70,6 +72,17 @@ def sql(statement: str) -> str | None:
     finally:
         database.close()
     return None
+
+
+def _after_first(statement: str) -> str:
+    """Return what follows the first statement.
+
+    SQLite reports a missing table before it looks at what follows, so that alone is no check.
+    """
+    for found in re.finditer(";", statement):
+        if sqlite3.complete_statement(statement[: found.end()]):
+            return statement[found.end() :]
+    return ""
 
 
 def _allow(action: int, *_: Any) -> int:

@@ -90,14 +90,21 @@ class Evaluators:
         return name
 
     def _model_name(self, id: str) -> str:
-        entry, _ = github_entry(id)
+        return self._named(github_entry(id)[0], model_name(id.rpartition("/")[2]))
+
+    def _named(self, entry: dict[str, Json], wanted: str) -> str:
+        """Return the name of the model with this entry, which is added if it is new."""
         known = {**self.setting.models, **self._models}
         same = [name for name, other in known.items() if other == entry]
         if same:
             return same[0]
-        name = Names(known).free(model_name(id.rpartition("/")[2]))
+        name = Names(known).free(wanted)
         self._models[name] = entry
         return name
+
+    def stand_in(self) -> str:
+        """Return the name of a simulated model, for a file that names none."""
+        return self._named({"provider": "sim", "model": "echo"}, "stand-in")
 
     def judge_name(self) -> str:
         """Return the name of the judge for graders that name no model."""
@@ -337,9 +344,15 @@ class _Conversion:
 
     def _model(self) -> str:
         node = self.root.get("model")
-        if node is None or not isinstance(node.value, str):
-            raise NothingImportedError("it names no model", self.fidelity)
-        return self.evaluators.model(node, node.value)
+        if node is not None and isinstance(node.value, str):
+            return self.evaluators.model(node, node.value)
+        name = self.evaluators.stand_in()
+        note = (
+            f"it names no model: the simulated model {name} echoes the prompt until you name "
+            "another under models"
+        )
+        self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(model)", note)
+        return name
 
     # --- the prompt -------------------------------------------------------------------------------
 

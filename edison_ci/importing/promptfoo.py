@@ -105,6 +105,7 @@ class _Conversion:
         prompts = self._prompts()
         drafts = self._drafts(models, prompts)
         self._affixes(prompts, drafts)
+        self._report_echo(models, prompts)
         apply_shared_options(prompts, models)
         everything = list(self.providers.models.values())
         for model in everything:
@@ -239,6 +240,13 @@ class _Conversion:
                 whole = text + last.text if name == PREFIX else last.text.rstrip() + text
                 prompt.messages[-1] = Message(last.role, whole)
                 prompt.variables |= convert(text).variables
+
+    def _report_echo(self, models: list[ModelDraft], prompts: list[PromptDraft]) -> None:
+        """Report that promptfoo echoes a chat as JSON, with all of its messages."""
+        echoes = any(model.entry.get("model") == "echo" for model in models)
+        if echoes and any(len(prompt.messages) > 1 for prompt in prompts):
+            note = "it answers with the last message of a chat; promptfoo's with the JSON of all"
+            self.fidelity.add_at(Status.APPROXIMATED, self.root.where, "(echo)", note)
 
     # --- cases and experiments --------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ if the meaning stays the same; the rest is a fault with its line, found by the c
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -218,16 +219,29 @@ class Variables:
         return ["" if each is None else each for each in listed]
 
     def _from_files(self, reference: str) -> list[Json]:
+        """Return the text of each file, without white space around; YAML becomes JSON."""
         found: list[Json] = []
         for path in self.source.paths(reference):
-            if path.endswith((".json", ".yaml", ".yml")):
+            if path.endswith((".yaml", ".yml")):
                 document = self.source.document(path)
                 self._fidelity.cover(document)
-                value = document.value
-                found += value if isinstance(value, list) else [value]
+                found.append(_javascript_json(document.value))
             else:
-                found.append(self.source.text(path).rstrip("\n"))
+                found.append(self.source.text(path).strip())
         return found
+
+
+def _javascript_json(value: Json) -> str:
+    """Return JSON as JavaScript writes it: without spaces, and 1 for 1.0."""
+
+    def plain(each: Json) -> Json:
+        if isinstance(each, float) and each.is_integer() and abs(each) < 1e21:
+            return int(each)
+        if isinstance(each, list):
+            return [plain(item) for item in each]
+        return {k: plain(v) for k, v in each.items()} if isinstance(each, dict) else each
+
+    return json.dumps(plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def variable_name(name: str) -> str:

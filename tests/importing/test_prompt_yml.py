@@ -72,3 +72,10 @@ def test_a_budget_needs_prices(tmp_path: Path) -> None:
     head = HEAD.replace("openai/gpt-4o-mini", "openai/gpt-of-nobody")
     unknown = imported(tmp_path, "  - {name: Named, string: {contains: Ada}}\n", head)
     assert "budget_usd" not in unknown.files["edison.yaml"]
+
+
+def test_a_file_without_a_model_gets_a_simulated_one(tmp_path: Path) -> None:
+    head = HEAD.replace("model: openai/gpt-4o-mini\n", "")
+    came = imported(tmp_path, "  - {name: Named, string: {contains: Ada}}\n", head)
+    assert "it names no model: the simulated model stand-in echoes the prompt" in came.told
+    assert "stand-in" in came.files["models.yaml"]

@@ -1,12 +1,19 @@
-"""Cells of __expected are assertions."""
+"""Tests become cases: their cells of __expected, their variables, and which run together."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.importing.suite import parse_assertion
+from tests.importing.golden import come
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.importing.golden import Outcome
 
 
 @pytest.mark.parametrize(
@@ -32,3 +39,56 @@ from edison_ci.importing.suite import parse_assertion
 )
 def test_a_cell_is_read_as_promptfoo_reads_it(cell: str, assertion: dict[str, Any]) -> None:
     assert parse_assertion(cell) == assertion
+
+
+def imported(folder: Path, config: str, **files: str) -> Outcome:
+    source = folder / "mine"
+    source.mkdir()
+    for name, text in {**files, "promptfooconfig.yaml": config}.items():
+        (source / name.replace("__", ".")).write_text(text, "utf-8")
+    return come(source / "promptfooconfig.yaml", folder / "project")
+
+
+def test_a_variable_from_a_file_is_the_text_that_promptfoo_makes_of_it(tmp_path: Path) -> None:
+    names = ["list.yaml", "map.yml", "text.yaml", "map.json", "text.txt"]
+    tests = "".join(f"  - vars: {{v: file://{name}}}\n" for name in names)
+    came = imported(
+        tmp_path,
+        f'prompts: ["v={{{{v}}}}."]\nproviders: [echo]\ntests:\n{tests}',
+        list__yaml="- one\n- two\n",
+        map__yml="a: 1.0\nb: [x, null]\n",
+        text__yaml="plain\n",
+        map__json='\n {"a": 1}\n\n',
+        text__txt="\n  padded \n\n",
+    )
+    lines = came.files["datasets/mine.jsonl"].splitlines()
+    assert [json.loads(line)["input"]["v"] for line in lines] == [
+        '["one","two"]', '{"a":1,"b":["x",null]}', '"plain"', '{"a": 1}', "padded"
+    ]  # fmt: skip
+
+
+def test_tests_without_assertions_pass_in_an_experiment_of_their_own(tmp_path: Path) -> None:
+    came = imported(
+        tmp_path,
+        'prompts: ["Say {{v}}."]\nproviders: [echo]\ntests:\n'
+        "  - {vars: {v: a}, assert: [{type: contains, value: a}]}\n"
+        "  - {vars: {v: b}, assert: [{type: contains, value: c}]}\n"
+        "  - {vars: {v: d}}\n",
+    )
+    assert len(came.files["datasets/mine.jsonl"].splitlines()) == 2
+    assert json.loads(came.files["datasets/mine-2.jsonl"])["input"] == {"v": "d"}
+    assert "name: not-empty" in came.files["experiments/mine-2.yaml"]
+    assert "not-empty" not in came.files["experiments/mine.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("Say {{v}}.", False),
+        ('[{"role": "system", "content": "Be kind."}, {"role": "user", "content": "{{v}}"}]', True),
+    ],
+)
+def test_an_echo_of_a_chat_is_said_to_differ(tmp_path: Path, prompt: str, said: bool) -> None:
+    config = f"prompts: [{json.dumps(prompt)}]\nproviders: [echo]\ntests: [{{vars: {{v: a}}}}]\n"
+    came = imported(tmp_path, config)
+    assert ("it answers with the last message of a chat" in came.told) is said
