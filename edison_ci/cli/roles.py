@@ -10,6 +10,7 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.roles_check import check, sync
+from edison_ci.cli.roles_members import add, invite, remove, set_, transfer_
 from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import UsageError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_DAYS = 3_650
 _LABEL = 60
+_PAGE = 100
+"""Tokens on a page of the list."""
 
 
 @click.group(cls=EdisonGroup)
@@ -36,6 +39,8 @@ def roles() -> None:
 
     Examples:
       edison roles list
+      edison roles add bob reviewer
+      edison roles invite bob reviewer
       edison roles passwd ada
       edison roles token ada --name ci --expires 90
       edison roles revoke 1f2e3d4c
@@ -44,6 +49,8 @@ def roles() -> None:
     """
 
 
+for each in (add, set_, remove, transfer_, invite):
+    roles.add_command(each)
 roles.add_command(check)
 roles.add_command(sync)
 
@@ -139,18 +146,31 @@ def token(state: CliState, name: str, label: str, expires: int | None) -> None:
 
 
 @roles.command(cls=EdisonCommand)
+@click.argument("name", required=False)
+@click.option(
+    "--page", type=click.IntRange(1), default=1, metavar="N", help=f"Page of {_PAGE} tokens."
+)
 @click.pass_obj
-def tokens(state: CliState) -> None:
-    """List the tokens with their last use.
+def tokens(state: CliState, name: str | None, page: int) -> None:
+    """List the tokens with their last use, oldest first.
+
+    NAME, a login or an e-mail address, lists those of one person only.
 
     Examples:
       edison roles tokens
-      edison roles tokens --json
+      edison roles tokens ada
+      edison roles tokens --page 2 --json
     """
     terminal, accounts = Terminal(state), _accounts(state)
-    found = accounts.file.tokens()
+    names = None if name is None else accounts.names_of(name)
+    total = accounts.file.count_tokens(names)
+    pages = max(1, -(-total // _PAGE))
+    if page > pages:
+        raise UsageError(f"there is no page {page}", hint=f"the last one is --page {pages}")
+    found = accounts.file.tokens(names, most=_PAGE, skip=(page - 1) * _PAGE)
     if terminal.json:
-        terminal.document({"tokens": [_token_json(each) for each in found]})
+        listed = [_token_json(each) for each in found]
+        terminal.document({"tokens": listed, "total": total, "page": page, "pages": pages})
         return
     rows = [
         (e.id, e.name, e.label, e.created_at, e.expires_at or "never", e.used_at or "never")
@@ -158,6 +178,8 @@ def tokens(state: CliState) -> None:
     ]
     head = ("id", "member", "name", "made", "expires", "last used")
     _show_table(terminal, head, rows, "there are no tokens; create one: edison roles token NAME")
+    if pages > 1:
+        terminal.note(f"page {page} of {pages}, {total:,} tokens; the others: --page N")
 
 
 @roles.command(cls=EdisonCommand)

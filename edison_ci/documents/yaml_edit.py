@@ -120,6 +120,16 @@ def with_flag(text: str, key: str, index: int, name: str, *, to: bool) -> str:
     return "".join([*lines[:end], f"{' ' * column}{row}{newline}", *lines[end:]])
 
 
+def with_word(text: str, key: str, index: int, name: str, to: str) -> str:
+    """Return the text with another plain word as a value in one entry of the list under a key."""
+    mark = _list(text, key)
+    assert mark is not None, "there is an entry to change"
+    lines, known = text.splitlines(keepends=True), _items(mark)[index].children
+    assert isinstance(known, dict), "the entry is a map"
+    start = _offset(lines, known[name].line, known[name].column)
+    return text[:start] + re.sub(r"""\A(["']?)[a-z]+\1""", to, text[start:])
+
+
 def with_text(text: str, key: str, given: str, *, after: str) -> str:
     """Return the text of a file with a long text under a key, in the place of the former one.
 

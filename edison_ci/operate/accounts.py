@@ -12,7 +12,7 @@ import hmac
 import ipaddress
 import secrets
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -22,7 +22,7 @@ from edison_ci.spelling import did_you_mean
 from edison_ci.store.auth import AuthFile, Password, Session, Token
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from edison_ci.config.project import Member
     from edison_ci.forge.oauth import GitHubAccount
@@ -78,6 +78,7 @@ def _hash(password: str, salt: bytes, cost: Cost) -> bytes:
     return hashlib.scrypt(text, salt=salt, n=n, r=r, p=p, maxmem=_MEMORY, dklen=32)
 
 
+_Named = TypeVar("_Named", Password, Token, Session)
 AUTH_FILE = ".edison/auth.db"
 SESSION = dt.timedelta(days=7)
 REMEMBERED = dt.timedelta(days=30)
@@ -85,6 +86,8 @@ ATTEMPTS = 5
 WINDOW = dt.timedelta(minutes=15)
 TOKEN_PREFIX = "edison_token_"  # so that scanners recognise a leaked token
 _MOST_SESSIONS = 20
+_AUDITED = 20
+"""Revoked tokens that an audit entry names; it counts all."""
 _SEEN_EVERY = dt.timedelta(minutes=5)
 """Resolution of the time at which an account was last seen."""
 
@@ -126,6 +129,32 @@ def sign_in_names(member: Member) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Held:
+    """What is stored for people, by name: read once, however many there are."""
+
+    passwords: Mapping[str, list[Password]]
+    tokens: Mapping[str, list[Token]]
+    sessions: Mapping[str, list[Session]]
+    now: str
+
+    def of(self, member: Member) -> MemberAccess:
+        """Return the access of a member."""
+        names = sign_in_names(member)
+        passwords = [each for name in names for each in self.passwords.get(name, ())]
+        tokens = [each for name in names for each in self.tokens.get(name, ())]
+        sessions = [each for name in names for each in self.sessions.get(name, ())]
+        seen = [each.seen_at for each in sessions]
+        seen += [each.used_at for each in tokens if each.used_at is not None]
+        return MemberAccess(
+            member=member,
+            password_since=passwords[0].changed_at if passwords else None,
+            tokens=tuple(each for each in tokens if not _over(each.expires_at, self.now)),
+            sessions=sum(not _over(each.expires_at, self.now) for each in sessions),
+            last_seen=max(seen, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Accounts:
     """The accounts of a project."""
 
@@ -149,6 +178,11 @@ class Accounts:
             f"{name!r} is not a member",
             hint=hint or "add them to members in edison.yaml, with github or email, and a role",
         )
+
+    def names_of(self, name: str) -> list[str]:
+        """Return the stored names of a person, who need not be a member any more."""
+        member = self._member(name)
+        return sign_in_names(member) if member else [name.casefold()]
 
     # --- passwords and tokens ---------------------------------------------------------------------
 
@@ -180,13 +214,13 @@ class Accounts:
 
     def revoke(self, named: str) -> list[Token]:
         """Revoke a token, or all access of a member; return the revoked tokens."""
-        tokens = [token for token in self.file.tokens() if token.id == named]
-        if tokens:
-            self._revoke(tokens[0].name, tokens)
-            return tokens
+        token = self.file.token_by_id(named)
+        if token is not None:
+            self._revoke(token.name, [token])
+            return [token]
         member = self._member(named)
-        names = sign_in_names(member) if member else [named.casefold()]
-        tokens = [token for token in self.file.tokens() if token.name in names]
+        names = self.names_of(named)
+        tokens = self.file.tokens(names)
         if not tokens and self.file.password(names) is None:
             raise UsageError(
                 f"{named!r} has no token and no password", hint="list them: edison roles tokens"
@@ -198,8 +232,9 @@ class Accounts:
 
     def _refuse_last_owner(self, member: Member) -> None:
         """Raise UsageError if this would lock out the last owner."""
-        owners = [each for each in self.access() if each.member.role == "owner"]
-        able = [each.member for each in owners if each.password_since or each.tokens]
+        owners = [each for each in self.site.file.members if each.role == "owner"]
+        held = [self.access_of(each) for each in owners]
+        able = [each.member for each in held if each.password_since or each.tokens]
         if able == [member]:
             raise UsageError(
                 f"{sign_in_names(member)[0]} is the last owner who can sign in",
@@ -213,29 +248,27 @@ class Accounts:
             actor = self.site.require(Role.ADMIN, "roles revoke", name)
         else:
             actor = self._admit(member, "roles revoke")
-        self.file.drop([token.id for token in tokens], everything)
-        taken = [{"token": token.id, "label": token.label} for token in tokens]
-        said = {"tokens": taken, "password": bool(everything)}
+        if everything:
+            self.file.drop(everything)
+        else:
+            self.file.drop_token(tokens[0].id)
+        taken = [{"token": token.id, "label": token.label} for token in tokens[:_AUDITED]]
+        said = {"tokens": taken, "count": len(tokens), "password": bool(everything)}
         self.site.note(self.site.entry(actor, "roles revoke", name, before=said))
 
     def access(self) -> list[MemberAccess]:
         """Return the access of each member."""
-        tokens = self.file.tokens()
-        return [self._access(member, tokens) for member in self.site.file.members]
+        return [*map(self._held().of, self.site.file.members)]
 
-    def _access(self, member: Member, tokens: Sequence[Token]) -> MemberAccess:
-        names, now = sign_in_names(member), self.site.now()
-        password, sessions = self.file.password(names), self.file.sessions(names)
-        own = tuple(token for token in tokens if token.name in names)
-        seen = [session.seen_at for session in sessions]
-        seen += [token.used_at for token in own if token.used_at is not None]
-        return MemberAccess(
-            member=member,
-            password_since=password.changed_at if password else None,
-            tokens=tuple(token for token in own if not _over(token.expires_at, now)),
-            sessions=sum(not _over(session.expires_at, now) for session in sessions),
-            last_seen=max(seen, default=None),
-        )
+    def access_of(self, member: Member) -> MemberAccess:
+        """Return the access of one member."""
+        return self._held(sign_in_names(member)).of(member)
+
+    def _held(self, names: Sequence[str] | None = None) -> _Held:
+        passwords, tokens = self.file.passwords(names), self.file.tokens(names)
+        sessions = self.file.sessions(names)
+        now = self.site.now()
+        return _Held(_by_name(passwords), _by_name(tokens), _by_name(sessions), now)
 
     # --- sign-in ----------------------------------------------------------------------------------
 
@@ -415,6 +448,13 @@ def _actor(member: Member) -> Actor:
 def _account(name: str) -> str:
     # Hashed, as it may be a password typed in the wrong field.
     return f"account:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def _by_name(found: Sequence[_Named]) -> dict[str, list[_Named]]:
+    groups: dict[str, list[_Named]] = {}
+    for each in found:
+        groups.setdefault(each.name, []).append(each)
+    return groups
 
 
 def _over(until: str | None, now: str) -> bool:

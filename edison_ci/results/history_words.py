@@ -283,6 +283,11 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "sign out": lambda entry: "signed out",
     "roles passwd": _text("set the password of"),
     "roles token": _text("made a token for"),
+    "roles add": lambda entry: f"added {entry.entity} as {entry.after['role']}",
+    "roles set": lambda entry: f"made {entry.entity} {entry.after}, before: {entry.before}",
+    "roles remove": _text("removed the member"),
+    "roles transfer": _text("transferred the project to"),
+    "roles invite": lambda entry: f"proposed {entry.entity} as {entry.after['role']}",
     "roles sync": _text("wrote the code owners in"),
     "roles revoke": _text("revoked the access of"),
 }

@@ -183,6 +183,8 @@ class ChangeText(NamedTuple):
     """The start of the title; the note follows."""
     note: str
     person: str
+    ending: str = ""
+    """The last sentences of the pull request; by default that an editor made it on the pages."""
 
 
 def propose_file(
@@ -197,7 +199,8 @@ def propose_file(
     title = f"{about.subject}: {first}"
     if len(title) > _TITLE_CHARS:
         title = f"{title[: _TITLE_CHARS - 3].rstrip()}..."
-    by = f"Edited on the pages by {about.person}."
+    by = about.ending or f"Edited on the pages by {about.person}."
+    measured = "; the run of this pull request measures it" if not about.ending else ""
     change = Change(
         branch=f"{about.branch}-{key[:8]}",
         base=base,
@@ -206,10 +209,7 @@ def propose_file(
         key=key,
         title=hidden(title),
         message=hidden(f"{about.note}\n\n{by}"),
-        body=hidden(
-            f"{fenced(about.note)}\n\n{by} It changes `{place}` only; "
-            "the run of this pull request measures it.\n"
-        ),
+        body=hidden(f"{fenced(about.note)}\n\n{by} It changes `{place}` only{measured}.\n"),
     )
     result = asyncio.run(propose_files(review, change))
     return Proposed(result, base, next_steps(review, base, result))

@@ -42,6 +42,7 @@ create table token (
   expires_at text,
   used_at    text
 ) strict, without rowid;
+create index token_by_name on token (name, created_at);
 create table account (                      -- accounts on GitHub that have signed in
   name       text primary key,              -- login, in lower case
   github_id  integer not null,              -- of the account; a login can change hands
@@ -121,11 +122,19 @@ class AuthFile:
 
     def password(self, names: Sequence[str]) -> Password | None:
         """Return the password kept under one of these names."""
-        sql = f"select * from password where name in ({_marks(names)})"
-        for name, hashed, salt, cost, changed_at in self._rows(sql, names):
+        found = self.passwords(names)
+        return found[0] if found else None
+
+    def passwords(self, names: Sequence[str] | None = None) -> list[Password]:
+        """Return the passwords kept under these names, or all."""
+        where, values = _where(names)
+        found = []
+        for name, hashed, salt, cost, changed_at in self._rows(
+            f"select * from password {where}", values
+        ):
             n, r, p = map(int, cost.split(","))
-            return Password(name, hashed, salt, (n, r, p), changed_at)
-        return None
+            found.append(Password(name, hashed, salt, (n, r, p), changed_at))
+        return found
 
     # --- tokens -----------------------------------------------------------------------------------
 
@@ -140,9 +149,29 @@ class AuthFile:
         found = self._tokens("where sha256 = ?", [sha256])
         return found[0] if found else None
 
-    def tokens(self) -> list[Token]:
-        """Return every token, oldest first."""
-        return self._tokens("order by created_at, id", [])
+    def tokens(
+        self, names: Sequence[str] | None = None, *, most: int = -1, skip: int = 0
+    ) -> list[Token]:
+        """Return tokens, oldest first: all, those of a person, or a page of them."""
+        where, values = _where(names)
+        return self._tokens(f"{where} order by created_at, id limit ? offset ?",
+                            [*values, most, skip])  # fmt: skip
+
+    def count_tokens(self, names: Sequence[str] | None = None) -> int:
+        """Return how many tokens there are."""
+        where, values = _where(names)
+        rows = self._rows(f"select count(*) from token {where}", values)
+        return int(rows[0][0]) if rows else 0
+
+    def token_by_id(self, token_id: str) -> Token | None:
+        """Return a token by the id that people name it by."""
+        found = self._tokens("where id = ?", [token_id])
+        return found[0] if found else None
+
+    def drop_token(self, token_id: str) -> None:
+        """Forget a token."""
+        with self._writing() as connection:
+            connection.execute("delete from token where id = ?", (token_id,))
 
     def token_used(self, token_id: str, now: str) -> None:
         """Remember when a token was used last."""
@@ -159,15 +188,12 @@ class AuthFile:
             sql = "select github_id from account where name = ?"
             return bool(connection.execute(sql, (name,)).fetchone()[0] == github_id)
 
-    def drop(self, token_ids: Sequence[str], names: Sequence[str] = ()) -> None:
-        """Forget tokens, and the passwords, accounts and sessions of names."""
+    def drop(self, names: Sequence[str]) -> None:
+        """Forget the tokens, password, account and sessions of a person."""
         with self._writing() as connection:
-            sql = f"delete from token where id in ({_marks(token_ids)})"
-            connection.execute(sql, [*token_ids])
-            for table in ("password", "account"):
+            for table in ("token", "password", "account", "session"):
                 sql = f"delete from {table} where name in ({_marks(names)})"
                 connection.execute(sql, [*names])
-            _end_sessions(connection, names)
 
     def _tokens(self, where: str, values: Sequence[object]) -> list[Token]:
         columns = "id, name, label, created_at, expires_at, used_at"
@@ -206,11 +232,12 @@ class AuthFile:
         rows = self._rows(f"select {columns} from session where sha256 = ?", [sha256])
         return Session(*rows[0]) if rows else None
 
-    def sessions(self, names: Sequence[str]) -> list[Session]:
-        """Return the sessions of a person, newest first."""
+    def sessions(self, names: Sequence[str] | None = None) -> list[Session]:
+        """Return the sessions of a person, or all, newest first."""
         columns = "name, created_at, expires_at, seen_at, address"
-        sql = f"select {columns} from session where name in ({_marks(names)})"
-        return [Session(*row) for row in self._rows(f"{sql} order by created_at desc", names)]
+        where, values = _where(names)
+        sql = f"select {columns} from session {where} order by created_at desc"
+        return [Session(*row) for row in self._rows(sql, values)]
 
     def touch_session(self, sha256: bytes, now: str) -> None:
         """Store when a session was last used."""
@@ -354,6 +381,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 def _end_sessions(connection: sqlite3.Connection, names: Sequence[str]) -> int:
     sql = f"delete from session where name in ({_marks(names)})"
     return connection.execute(sql, [*names]).rowcount
+
+
+def _where(names: Sequence[str] | None) -> tuple[str, Sequence[str]]:
+    return ("", ()) if names is None else (f"where name in ({_marks(names)})", names)
 
 
 def _marks(values: Sequence[object]) -> str:

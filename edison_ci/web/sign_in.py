@@ -221,8 +221,8 @@ async def you(datasette: Any, request: Any) -> Any:
     assert actor is not None, "the security check requires sign-in"
     accounts = Accounts(await asyncio.to_thread(current_site, settings.root))
     member = find_member(actor.identity, accounts.site.file.members)
-    found = await asyncio.to_thread(accounts.access)
-    access = next((each for each in found if each.member is member), None)
+    assert member is not None, "only members are signed in"
+    access = await asyncio.to_thread(accounts.access_of, member)
     page = Page("you", actor.name, {"access": access})
     return await render_page(datasette, request, _links(datasette), page)
 

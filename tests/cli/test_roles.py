@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
 import pty
+import sqlite3
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.site import open_site
+from edison_ci.store.auth import Token
 from edison_ci.store.database import open_database
 from tests import forked
 from tests.timing import PATIENCE_S
@@ -176,3 +180,49 @@ def test_members_without_an_owner_are_warned_of(edison: Edison, people: Folder) 
     assert (done.code, "no member is an owner" in done.out) == (0, True), done.all
     assert done.out.startswith("edison.yaml:4:3: warning: ")
     assert edison(people, "validate", "--strict").code == 2
+
+
+def test_ten_thousand_tokens_are_found_listed_and_revoked(edison: Edison, people: Folder) -> None:
+    file, first = accounts(people).file, "edison_token_first"
+    file.put_token(Token("first", "bob", "mine", "2026-01-01T00:00:00Z", None, None), _hash(first))
+    with closing(sqlite3.connect(file.path)) as connection:
+        rows = (
+            (
+                _hash(str(n)),
+                f"{n:08x}",
+                "bob",
+                "",
+                f"2026-02-{n:06}",
+                None,
+                None,
+            )
+            for n in range(10_000)
+        )
+        connection.executemany("insert into token values (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.commit()
+        for where in ("sha256 = x'00'", "id = 'x'", "name in ('bob')"):
+            plan = connection.execute(f"explain query plan select * from token where {where}")
+            assert "SEARCH" in plan.fetchall()[0][3], "no scan, however many there are"
+    found = accounts(people).by_token(first)
+    assert found is not None
+    assert found.name == "bob"
+    page = json.loads(edison(people, "roles", "tokens", "--json").out)
+    assert (len(page["tokens"]), page["total"], page["pages"]) == (100, 10_001, 101)
+    assert page["tokens"][0]["id"] == "first"
+    last = json.loads(edison(people, "roles", "tokens", "BOB", "--page", "101", "--json").out)
+    assert [each["id"] for each in last["tokens"]] == ["0000270f"]
+    beyond = edison(people, "roles", "tokens", "--page", "102")
+    assert (beyond.code, "the last one is --page 101" in beyond.err) == (2, True)
+    assert "page 1 of 101, 10,001 tokens" in edison(people, "roles", "tokens").err
+    assert json.loads(edison(people, "roles", "tokens", "ada", "--json").out)["total"] == 0
+    assert "10,001 tokens" in edison(people, "roles", "list").out
+    assert edison(people, "roles", "revoke", "first").code == 0
+    assert accounts(people).by_token(first) is None
+    assert "10,000 tokens are removed" in edison(people, "roles", "revoke", "bob").out
+    assert file.count_tokens() == 0
+    (row, *_) = json.loads(edison(people, "admin", "audit", "--json").out)["rows"]
+    assert (row["before"]["count"], len(row["before"]["tokens"])) == (10_000, 20)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

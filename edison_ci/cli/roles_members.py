@@ -1,0 +1,163 @@
+"""edison roles add, set, remove, transfer and invite: edits of the members in edison.yaml."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from edison_ci.cli.lookup import open_project
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import Terminal
+from edison_ci.config.load import find_root
+from edison_ci.config.project import Role as RoleName
+from edison_ci.config.project_files import PROJECT
+from edison_ci.documents.files import WorkingTree, read
+from edison_ci.operate.member_edits import (
+    add_member,
+    member_entry,
+    new_member,
+    remove_member,
+    set_role,
+    shown_name,
+    text_with_member,
+    transfer,
+)
+from edison_ci.operate.site import Role, open_site
+from edison_ci.review.context import ReviewContext
+from edison_ci.review.drafts import ChangeText, propose_file
+
+if TYPE_CHECKING:
+    from edison_ci.operate.site import Site
+
+_ROLE = click.argument("role", type=click.Choice(get_args(RoleName)), metavar="ROLE")
+_EMAIL = click.option("--email", metavar="ADDRESS", help="Also the e-mail address of Git.")
+_SYNC = "commit edison.yaml, and update CODEOWNERS: edison roles sync"
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("name")
+@_ROLE
+@_EMAIL
+@click.pass_obj
+def add(state: CliState, name: str, role: str, email: str | None) -> None:
+    """Add a member to edison.yaml.
+
+    NAME is a GitHub login or an e-mail address, ROLE is viewer, reviewer, editor, admin or owner.
+    Comments and the rest of the file stay. Needs an admin; for an owner, an owner.
+
+    Examples:
+      edison roles add bob reviewer
+      edison roles add bob reviewer --email bob@example.com
+    """
+    site, member = _site(state), new_member(name, role, email)
+    add_member(site, member)
+    _told(state, f"{shown_name(member)} is a member: {role}", {"added": member_entry(member)})
+
+
+@click.command("set", cls=EdisonCommand)
+@click.argument("name")
+@_ROLE
+@click.pass_obj
+def set_(state: CliState, name: str, role: str) -> None:
+    """Give a member another role.
+
+    Needs an admin; for an owner, an owner. The last owner stays one.
+
+    Examples:
+      edison roles set bob editor
+    """
+    before = set_role(_site(state), name, role)
+    said = f"{shown_name(before)} is {role}, before: {before.role}"
+    changed = {**member_entry(before), "role": role, "before": before.role}
+    _told(state, said, {"changed": changed})
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("name")
+@click.pass_obj
+def remove(state: CliState, name: str) -> None:
+    """Remove a member from edison.yaml.
+
+    They can no longer sign in, from the next request on. Needs an admin; for an owner, an owner.
+    The last owner stays.
+
+    Examples:
+      edison roles remove bob
+    """
+    gone = remove_member(_site(state), name)
+    _told(state, f"{shown_name(gone)} is no longer a member", {"removed": member_entry(gone)})
+    terminal = Terminal(state)
+    if not terminal.json:
+        terminal.note(f"delete their password and tokens as well: edison roles revoke {name}")
+
+
+@click.command("transfer", cls=EdisonCommand)
+@click.argument("name")
+@click.pass_obj
+def transfer_(state: CliState, name: str) -> None:
+    """Make a member the owner in your place.
+
+    You become an admin. Needs an owner.
+
+    Examples:
+      edison roles transfer bob
+    """
+    new, old = transfer(_site(state), name)
+    said = f"{shown_name(new)} is an owner, and {shown_name(old)} an admin"
+    _told(state, said, {"owner": shown_name(new), "admin": shown_name(old)})
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("name")
+@_ROLE
+@_EMAIL
+@click.option("--note", default="", metavar="TEXT", help="The reason, for the pull request.")
+@click.pass_obj
+def invite(state: CliState, name: str, role: str, email: str | None, note: str) -> None:
+    """Propose a member in a pull request.
+
+    The branch edison/invite/NAME has one commit that adds the member to edison.yaml; with a token
+    in GITHUB_TOKEN the pull request is opened, and its merge makes them a member. Your branch and
+    files stay as they are. Needs an editor: who may approve it is decided by CODEOWNERS.
+
+    Examples:
+      edison roles invite bob reviewer --note "reviews the support prompts"
+    """
+    terminal, project = Terminal(state), open_project(state)
+    site, member = open_site(project.root), new_member(name, role, email)
+    actor = site.require(Role.EDITOR, "roles invite", shown_name(member))
+    text = text_with_member(site, member)
+    review = ReviewContext.of(project, offline=state.offline, actor=actor)
+    label = "".join(letter if letter.isalnum() else "-" for letter in name.casefold()).strip("-")
+    about = ChangeText(
+        f"edison/invite/{label}",
+        f"Add {shown_name(member)} as {role}",
+        " ".join(note.split()) or f"{actor.name} invites {shown_name(member)}.",
+        actor.name,
+        ending=f"Proposed by {actor.name}. A merge makes {shown_name(member)} a member "
+        "with this role. Afterwards update CODEOWNERS: `edison roles sync`.",
+    )
+    before = read(WorkingTree(project.root), PROJECT)
+    done = propose_file(review, PROJECT, before=before, after=text.encode("utf-8"), about=about)
+    pull = done.result.pull_request
+    after = {**member_entry(member), "branch": done.result.branch}
+    site.note(site.entry(actor, "roles invite", shown_name(member), after=after))
+    if terminal.json:
+        told = {"branch": done.result.branch, "pull_request": None if pull is None else pull.url}
+        terminal.document({"invited": member_entry(member), **told})
+    for said in done.notes:
+        terminal.result(said.replace("`", ""))
+
+
+def _told(state: CliState, said: str, document: dict[str, Any]) -> None:
+    terminal = Terminal(state)
+    if terminal.json:
+        terminal.document(document)
+        return
+    terminal.result(said)
+    terminal.note(_SYNC)
+
+
+def _site(state: CliState) -> Site:
+    return open_site(state.enter_project(find_root(state.folder)))
