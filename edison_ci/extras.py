@@ -173,6 +173,8 @@ OTLP_EXPORTER = Library(
 )
 OPENTELEMETRY_SDK = Library("opentelemetry.sdk.trace", "otel", "opentelemetry-sdk>=1.40,<2")
 PHONENUMBERS = Library("phonenumbers", "pii", "phonenumbers>=9")
+# In no extra: its pipelines are not published where packages are, and are installed by hand too.
+SPACY = Library("spacy", "spacy", "spacy>=3.8", at_least="3.8")
 
 LIBRARIES = (
     LITELLM, XLLAMACPP, SMOLLM2, SAFETENSORS, TOKENIZERS, WORDLLAMA, PY3LANGID, SACREBLEU,

@@ -91,7 +91,8 @@ judges:
   combine: median
   pairwise: {by: judge-a, all_pairs: true}
   graders: [prompts/tone.md, {prompt: prompts/x.md, by: judge-a, weight: 1, threshold: 0.5}]
-safety: {pii: block, jailbreak: flag, secrets: block,
+safety: {pii: {action: block, kinds: {e-mail: redact, ip: off}, names_by: en_core_web_sm},
+         jailbreak: flag, secrets: block, inputs: {pii: redact, jailbreak: flag, secrets: block},
          moderation: {by: mod, action: flag, threshold: 0.7}, toxicity: {by: mod}}
 gates:
   - {metric: composite, no_worse_than: base, margin: 10pp, confidence: 95%, if_unclear:

@@ -578,8 +578,11 @@ def _component_row(component: ComponentTotal) -> tuple[str, ...]:
     if component.answers and component.failed is not None:
         failed = f"{component.failed:,} of {component.answers:,} fail"
     if component.kind in ("safety", "flag"):
-        flagged = component.answers - component.blocked
-        told = ((flagged, "flagged"), (component.blocked, "blocked"))
+        told = (
+            (component.flagged, "flagged"),
+            (component.redacted, "redacted"),
+            (component.blocked, "blocked"),
+        )
         failed = ", ".join(f"{count:,} {word}" for count, word in told if count)
     return (f"{component.kind} {component.name}", failed, "", _errors(component))
 

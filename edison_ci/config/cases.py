@@ -11,7 +11,7 @@ import operator
 import re
 import unicodedata
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
@@ -23,6 +23,7 @@ from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, stream_yaml_list
 from edison_ci.errors import Location, Problem
 from edison_ci.records import Case, CaseId, canonical_json
+from edison_ci.safety.redaction import Redact, keep_text, redact_case
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean, mixed_scripts, odd_character
 
@@ -50,11 +51,9 @@ def supports_lookup(ids: Collection[str], entries: Sequence[DatasetEntry]) -> bo
     ) and all(entry.path.endswith(".jsonl") and not entry.map for entry in entries)
 
 
-def look_up_cases(
-    tree: Tree, entries: Sequence[DatasetEntry], types: dict[str, str], ids: Collection[str]
-) -> CaseFeed:
+def look_up_cases(feed: CaseFeed, ids: Collection[str]) -> CaseFeed:
     """Return the cases on lines that contain one of the ids; their line numbers are lost."""
-    return CaseFeed(_FilteredTree(tree, ids), tuple(entries), types)
+    return replace(feed, tree=_FilteredTree(feed.tree, ids))
 
 
 class _FilteredTree:
@@ -376,12 +375,18 @@ class CaseFeed:
     entries: tuple[DatasetEntry, ...]
     types: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    redact: Redact = keep_text
+    """Applied to every case before anything else gets it, if the experiment redacts inputs."""
 
     def __iter__(self) -> Iterator[Case]:
         kept: set[int] = set()
         for index, entry in enumerate(self.entries):
             cases = self._of_entry(index, entry, kept)
-            yield from cases if entry.take is None else sample(cases, entry.take)
+            taken = cases if entry.take is None else sample(cases, entry.take)
+            if self.redact is keep_text:
+                yield from taken
+            else:
+                yield from (redact_case(case, self.redact) for case in taken)
 
     def _of_entry(self, index: int, entry: DatasetEntry, kept: set[int]) -> Iterator[Case]:
         """Yield the cases of one entry; `kept` has the ids of earlier entries."""

@@ -20,6 +20,7 @@ from edison_ci.config.rules import ExperimentRules, References, RegistryRules
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
+from edison_ci.safety.redaction import redactor
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -208,7 +209,8 @@ class Project:
 
     def cases(self, experiment: Experiment) -> CaseFeed:
         """Return the stream of cases of an experiment, to be read once."""
-        return CaseFeed(self.tree, experiment.file.data, experiment.types())
+        redact = redactor(screens=experiment.file.safety.inputs)
+        return CaseFeed(self.tree, experiment.file.data, experiment.types(), redact=redact)
 
 
 def _is_file(tree: Tree, word: str) -> bool:

@@ -15,7 +15,9 @@ from edison_ci.errors import ConfigError, Problem, UsageError
 from edison_ci.extras import (
     LITELLM,
     SMOLLM2,
+    SPACY,
     XLLAMACPP,
+    Library,
     command_for,
     find_program,
     install_command,
@@ -48,7 +50,11 @@ def missing(project: Project, experiment: Experiment, *, calls: Collection[Phase
     if "refine" in calls:
         names.add(experiment.file.refine.by or project.file.defaults.refiner)
     models += [model for name, model in project.models.items() if name in names]
-    return [*missing_for_checks(experiment), *missing_for_models(models)]
+    return [
+        *missing_for_checks(experiment),
+        *_missing_for_names(experiment),
+        *missing_for_models(models),
+    ]
 
 
 def refuse(problems: Iterable[Problem]) -> None:
@@ -74,6 +80,25 @@ def missing_for_checks(experiment: Experiment) -> Iterator[Problem]:
                 message = f"the check {placed.check.check} cannot be evaluated: {fault}"
                 where = document.locate(placed.path, key=True)
                 yield Problem(where, "not-installed", message, hint)
+
+
+def _missing_for_names(experiment: Experiment) -> Iterator[Problem]:
+    """Yield the pipelines for names of people and places that cannot be loaded."""
+    safety = experiment.file.safety
+    places = ((safety.pii, ("safety", "pii")), (safety.inputs.pii, ("safety", "inputs", "pii")))
+    for screen, path in places:
+        if screen.names_by is None:
+            continue
+        pipeline = Library(screen.names_by, SPACY.extra, screen.names_by)
+        if fault := SPACY.fault():
+            message, hint = f"spacy {fault}", f"install it: {command_for(SPACY)}"
+        elif fault := pipeline.fault():
+            message = f"the pipeline {screen.names_by} {fault}"
+            hint = f"install it: python -m spacy download {screen.names_by}"
+        else:
+            continue
+        where = experiment.document.locate((*path, "names_by"), key=True)
+        yield Problem(where, "not-installed", f"names cannot be found: {message}", hint)
 
 
 def missing_for_models(models: Iterable[Model]) -> Iterator[Problem]:

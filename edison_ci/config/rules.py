@@ -347,7 +347,7 @@ class GradingRules:
                 message, hint = f"there is no {family} {name!r}", ""
                 if family == "safety":  # the name is right, or the file would not have been read
                     message = f"the safety screen {name} is off"
-                    hint = f"switch it on under safety: {{{name}: ...}}"
+                    hint = _switch_on(name)
                 hint = hint or did_you_mean(name, known[family], label="there are") or _HOW[family]
                 self._refs.add(document, place, "metric", message, hint)
             needed = _needed(file, gate.metric)
@@ -803,6 +803,16 @@ class ExperimentRules:
         for place, name in named:
             if name is not None:
                 self._refs.answering_model(document, place, name)
+
+
+def _switch_on(screen: str) -> str:
+    """Return how to switch on a safety screen that a gate names."""
+    inside = f"{{{screen}: ...}}"
+    if screen == "any":
+        inside = "{pii: flag}"
+    elif screen.startswith("input_"):
+        inside = f"{{inputs: {{{screen.removeprefix('input_')}: ...}}}}"
+    return f"switch it on under safety: {inside}"
 
 
 def _many(number: int) -> str:

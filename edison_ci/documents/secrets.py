@@ -231,6 +231,16 @@ def redacted(text: str) -> str:
     return "".join([*pieces, text[start:]])
 
 
+def masked(text: str) -> str:
+    """Return the text with a mask in place of every secret, and of what looks like a key."""
+    text = hidden(text)
+    pieces, start = [], 0
+    for found in _matches(text):
+        pieces += [text[start : found.start()], MASK]
+        start = found.end()
+    return "".join([*pieces, text[start:]])
+
+
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
 

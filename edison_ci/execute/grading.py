@@ -26,9 +26,9 @@ from edison_ci.judges.panel import ExperimentJudges, moderators
 from edison_ci.numeric import reaches, weighted_mean
 from edison_ci.providers.openai_embeddings import embedding_request
 from edison_ci.providers.resilience import ClientClosed
-from edison_ci.records import CellStatus
+from edison_ci.records import CellStatus, canonical_json
 from edison_ci.safety.redaction import Redact, keep_text, redactor
-from edison_ci.safety.screen import screen
+from edison_ci.safety.screen import ScreenResult, screen
 from edison_ci.store.cells import CELL_STATUSES, COUNTED, Component
 from edison_ci.store.judgments import JudgeScoreRow, Judgment
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from edison_ci.checks.options import Check
     from edison_ci.checks.output import Output
+    from edison_ci.config.experiment import TextScreens
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.execute.clients import ClientPool
@@ -116,7 +117,7 @@ class CheckGrader:
         root = code_folder(project)
         if root is not None and any(check.needs_code for _, check, _ in checks):
             _refuse_without_sandbox()
-        redact = redactor(project.file.settings)
+        redact = redactor(project.file.settings, file.safety)
         embedder = Embedder(project.models, judge_caller(project, clients, phase="embed"))
         return cls(checks, experiment.schemas, root, default, redact, embedder)
 
@@ -191,6 +192,73 @@ def _component(name: str, check: Check, weight: float, answered: ParsedAnswer) -
     return Component(name, "check", grade.score, good, weight, CellStatus.OK, grade.reason)
 
 
+def _safety_components(screened: ScreenResult, prefix: str = "") -> list[Component]:
+    """Return a component for each kind that a screen found; its reason begins with the action."""
+    return [
+        Component(
+            f"{prefix}{kind}",
+            "safety",
+            0.0,
+            None,
+            0.0,
+            CellStatus.OK,
+            f"{screened.action(kind)}: {screened.found(kind)}",
+        )
+        for kind in sorted(screened.kinds)
+    ]
+
+
+def _blocking(screened: ScreenResult) -> list[str]:
+    return [kind for kind in sorted(screened.kinds) if screened.action(kind) == "block"]
+
+
+def redacts(screens: TextScreens) -> bool:
+    """Whether screens redact what they find."""
+    return bool(screens.pii.redacted_kinds()) or screens.secrets == "redact"
+
+
+@dataclass(frozen=True, slots=True)
+class InputScreen:
+    """Screens the inputs of cases before they are sent."""
+
+    screens: TextScreens
+    active: bool
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> InputScreen:
+        """Return the screen of an experiment's inputs."""
+        screens = experiment.file.safety.inputs
+        return cls(screens, bool(screens.active()))
+
+    def findings(self, case: Case) -> list[Component]:
+        """Return what is found in the inputs of a case."""
+        return _safety_components(self._screen(case), "input_") if self.active else []
+
+    def blocked(self, case: Case) -> CellGrade | None:
+        """Return the grade of a case whose inputs may not be sent; None if they may."""
+        if not self.active:
+            return None
+        try:
+            screened = self._screen(case)
+        except EvaluationError as error:
+            return CellGrade(CellStatus.BLOCKED, None, False, reason=f"input: {error}")
+        if screened.status != "block":
+            return None
+        reason = f"input blocked: {', '.join(_blocking(screened))}"
+        found = tuple(_safety_components(screened, "input_"))
+        return CellGrade(CellStatus.BLOCKED, None, False, found, reason)
+
+    def _screen(self, case: Case) -> ScreenResult:
+        text = "\n".join(
+            value if isinstance(value, str) else canonical_json(value)
+            for value in case.inputs.values()
+        )
+        return run_limited(
+            "screening the input",
+            lambda: screen(text, self.screens, redacted=redacts(self.screens)),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class CellGrader:
     """Grades answers with everything an experiment has: screens, checks, judges, graders."""
@@ -200,6 +268,9 @@ class CellGrader:
     judging: ExperimentJudges | None
     moderators: tuple[Moderator, ...]
     ask: Ask
+    inputs: InputScreen
+    redacted: bool
+    """Whether an answer may have been redacted: experiments share answers to equal requests."""
 
     @classmethod
     def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
@@ -214,6 +285,9 @@ class CellGrader:
             judging,
             moderators(project, experiment),
             ask,
+            InputScreen.of(experiment),
+            project.file.settings.redact_pii_before_storage
+            or any(redacts(each.file.safety) for each in project.experiments.values()),
         )
 
     async def grade(self, case: Case, output: Output, answer: StoredAnswer) -> CellGrade:
@@ -223,6 +297,7 @@ class CellGrader:
             return CellGrade(CellStatus.ERROR, None, None, reason=output.failed)
         try:
             found, blocked = await self._screen(output)
+            found = [*self.inputs.findings(case), *found]
         except EvaluationError as error:
             return CellGrade(CellStatus.ERROR, None, None, reason=str(error))
         if blocked:
@@ -269,25 +344,20 @@ class CellGrader:
     async def _screen(self, output: Output) -> tuple[list[Component], list[str]]:
         """Return the findings of the screens, and the kinds for which the answer is blocked."""
         safety = self.experiment.file.safety
-        redacted = self.checks.redact is not keep_text
         screened = run_limited(
-            "screening the answer", lambda: screen(output.raw, safety, redacted=redacted)
+            "screening the answer", lambda: screen(output.raw, safety, redacted=self.redacted)
         )
-        found = [
-            Component(kind, "safety", 0.0, None, 0.0, CellStatus.OK, getattr(safety, kind))
-            for kind in sorted(screened.kinds)
-        ]
+        found = _safety_components(screened)
         if screened.status == "block":  # not even judges see a blocked answer
-            return found, [k for k in sorted(screened.kinds) if getattr(safety, k) == "block"]
+            return found, _blocking(screened)
         blocked: list[str] = []
         for moderator in self.moderators:
             result = await moderator.screen(output.raw, self.ask)
             status = CellStatus.OK if result.failure is None else CellStatus.ERROR
             if result.failure is not None or result.action != "off":
                 score = None if result.failure is not None else 0.0
-                found.append(
-                    Component(result.kind, "safety", score, None, 0.0, status, result.reason)
-                )
+                reason = result.reason if result.failure else f"{result.action}: {result.reason}"
+                found.append(Component(result.kind, "safety", score, None, 0.0, status, reason))
             if result.action == "block":
                 blocked.append(result.kind)
         return found, blocked

@@ -136,7 +136,9 @@ class StoredAnswers:
         """Return the answer that the run has; raises CallError if it has none."""
         cell = self._cell(task)
         assert cell is not None  # others are left out
-        if cell.answer_no is None and cell.status is CellStatus.SKIPPED:
+        # An input that was blocked was never sent, so there is nothing to grade now either.
+        unsent = (CellStatus.SKIPPED, CellStatus.BLOCKED)
+        if cell.answer_no is None and cell.status in unsent:
             raise MissingRecording(request.request_hash)
         where = f"{cell_name(task)} of run {self.run.id}"
         if cell.answer_no is None:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Configuration, Model
     from edison_ci.config.prompt import Prompt
-    from edison_ci.execute.grading import CellGrade
+    from edison_ci.execute.grading import CellGrade, InputScreen
     from edison_ci.execute.progress import Progress
     from edison_ci.plan.selection import Selection
     from edison_ci.providers.budget import StoredAnswer
@@ -260,6 +260,7 @@ class Runner:
         self.pairing: Pairing | None = None
         self.head_to_head: CellComparer | None = None
         self.fallbacks: FallbackSource | None = None
+        self.input_screen: InputScreen | None = None
         """Answers in place of models that cannot be reached; None unless a schedule started it."""
         self.done_before: sqlite3.Connection | None = None
         """Connection on which cells of earlier sessions are found."""
@@ -418,6 +419,16 @@ class Runner:
         except (MissingValueError, RenderError) as error:
             skipped = CellStatus.SKIPPED
             return row(request_hash="", answer_no=None, status=skipped, reason=str(error))
+        blocked = None if self.input_screen is None else self.input_screen.blocked(task.case)
+        if blocked is not None:
+            return row(
+                request_hash=request.request_hash,
+                answer_no=None,
+                status=blocked.status,
+                passed=blocked.passed,
+                reason=blocked.reason,
+                components=blocked.components,
+            )
         try:
             stored = await answer(task, request)
         except (CallError, ClientClosed) as error:

@@ -27,6 +27,7 @@ from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.fallback import FallbackModels
+from edison_ci.execute.grading import InputScreen
 from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
 from edison_ci.execute.planned_files import (
@@ -588,6 +589,7 @@ class Session:
     def _runner(self, state: _RunState, clients: ClientPool, progress: Progress) -> Runner:
         grader = self._context.grading(state.project, self._experiment, clients)
         runner = Runner(state.run_id, state.writer, grader, progress)
+        runner.input_screen = InputScreen.of(self._experiment)
         runner.on_stop, runner.on_trial = clients.drain, clients.batches.ask_singly
         if state.resumed is not None:
             runner.done_before = state.reader
@@ -756,7 +758,7 @@ class Session:
             caps=budgets.caps(),
             now=self._now,
             is_alive=state.owner.is_alive,
-            redact=redactor(state.project.file.settings),
+            redact=redactor(state.project.file.settings, experiment.file.safety),
         )
         settings = ClientSettings(
             state.project,

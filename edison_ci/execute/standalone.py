@@ -20,6 +20,7 @@ from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.execute.budgets import caps_of, in_cents
 from edison_ci.execute.clients import ClientPool, ClientSettings
+from edison_ci.execute.grading import InputScreen
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.replies import object_schema
@@ -196,7 +197,9 @@ async def standalone_client(
                 caps=(*caps_of(project, experiment, run_id, None), *context.caps),
                 now=now,
                 is_alive=owner.is_alive,
-                redact=redactor(project.file.settings),
+                redact=redactor(
+                    project.file.settings, None if experiment is None else experiment.file.safety
+                ),
             )
             settings = ClientSettings(
                 project,
@@ -262,9 +265,12 @@ def try_all(  # noqa: PLR0913 - as try_once, for several tasks
         async with opened as clients:
             clients.budget.limit(budget_microusd)
             grading = context.grading(project, experiment, clients)
+            inputs = InputScreen.of(experiment)
 
             async def one(number: int, task: Task) -> None:
                 try:
+                    if (blocked := inputs.blocked(task.case)) is not None:
+                        raise NotAnswered(blocked.reason)
                     result: TrialAnswer | Exception = await _try_task(task, clients, grading)
                 except NO_ANSWER as error:
                     result = error

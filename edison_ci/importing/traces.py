@@ -27,7 +27,8 @@ from edison_ci.documents.marks import Fault, Json
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import Location, UsageError
 from edison_ci.records import canonical_json
-from edison_ci.safety.pii import KINDS, redact_pii
+from edison_ci.safety.pii import redact_pii
+from edison_ci.safety.screen import PII_KINDS
 from edison_ci.sanitize import json_text
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class TracedCases:
     @property
     def personal(self) -> dict[str, int]:
         """Redacted personal data of the cases, by kind."""
-        return {kind: number for kind in KINDS if (number := self._count(kind))}
+        return {kind: number for kind in PII_KINDS if (number := self._count(kind))}
 
     @property
     def secrets(self) -> int:
@@ -499,7 +500,7 @@ class _Screen:
         if not self._options.redact:
             return safe
         clean = redact_pii(safe)
-        for kind in KINDS:
+        for kind in PII_KINDS:
             mark = f"[{kind.upper()}]"
             self.masked[kind] += clean.count(mark) - safe.count(mark)
         return clean

@@ -523,7 +523,7 @@ def load_panel(project: Project, experiment: Experiment) -> Panel | None:
     judges = tuple(
         Pointwise(Judge.of(model), rubric, instructions, goal) for model in experiment.judges
     )
-    redact = redactor(project.file.settings)
+    redact = redactor(project.file.settings, experiment.file.safety)
     others = tuple(InstalledJudge(name, rubric, redact) for name in experiment.judge_plugins)
     return Panel(rubric, use.weight, (*judges, *others), experiment.file.judges.combine)
 

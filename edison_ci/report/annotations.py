@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, score
 from edison_ci.records import Move, RunStatus, Verdict
+from edison_ci.results.run_result import ACTION_WORDS
 from edison_ci.sanitize import lines, without_commands
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def _findings(view: RunResult, spots: Spots, name: str) -> Iterator[Annotation]:
     for (action, kind, prompt), group in groupby(sorted(view.findings, key=key), key=key):
         cases = list(dict.fromkeys(finding.case for finding in group))
         level: Level = "warning" if action == "block" else "notice"
-        title = f"{name}: {kind} {'blocked' if action == 'block' else 'flagged'}, {prompt}"
+        title = f"{name}: {kind} {ACTION_WORDS[action]}, {prompt}"
         more = ", ..." if len(cases) > _NAMED else ""
         message = f"{counted(len(cases), 'case')}: {', '.join(cases[:_NAMED])}{more}"
         yield Annotation(level, title, message, spots.next(view, prompt))

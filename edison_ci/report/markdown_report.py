@@ -33,6 +33,7 @@ from edison_ci.report.change_details import (
 )
 from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose
 from edison_ci.results.reproduce import run_commands
+from edison_ci.results.run_result import ACTION_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -429,8 +430,8 @@ def _findings(view: RunResult) -> Iterator[Section]:
         return
     rows = tuple(
         (
-            code(found.kind),
-            "blocked" if found.action == "block" else "flagged",
+            code(f"{found.kind}: {found.what}" if found.what else found.kind),
+            ACTION_WORDS[found.action],
             "a screen" if found.by == "safety" else "a judge",
             code(found.case),
             code(found.prompt),

@@ -255,7 +255,7 @@ def unchanged_cases(
     data = experiment.file.data
     cases: Iterable[Case] = project.cases(experiment) if data else [STATIC]
     if data and len(wanted) <= _FEW and supports_lookup(wanted, data):
-        cases = look_up_cases(project.tree, data, experiment.types(), wanted)
+        cases = look_up_cases(project.cases(experiment), wanted)
     left, found = set(wanted), {}
     try:
         for case in cases:

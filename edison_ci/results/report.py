@@ -208,6 +208,7 @@ def as_json(result: RunResult) -> dict[str, Any]:
                 "mean": component.mean,
                 "errors": component.errors,
                 "blocked": component.blocked,
+                "redacted": component.redacted,
             }
             for component in result.components
         ],

@@ -183,13 +183,13 @@ _FAILS_BELOW = 0.5 - TOLERANCE
 # What most rows do not have is null: to make a text of it takes longer than to find it.
 _PARTS = f"""
 select p.kind, p.name, p.score, p.passed, nullif(p.status, 'ok'), c.rowid,
-  p.kind = 'safety' and c.status = 'blocked' and p.reason <> 'flag',
+  case when p.kind = 'safety' then substr(p.reason, 1, instr(p.reason, ':') - 1) end,
   case when p.passed = 0 or (p.passed is null and p.score < {_FAILS_BELOW}) then c.case_id end
   {{who}}
 from cell c join component p on p.cell_id = c.id where c.run_id = ? and c.side = ? order by
   c.case_id
 """
-_SCORE, _PASSED, _STATUS, _CELL, _BLOCKED, _FAILING, _WHO = range(2, 9)
+_SCORE, _PASSED, _STATUS, _CELL, _ACTION, _FAILING, _WHO = range(2, 9)
 _Rows = list[tuple[Any, ...]]
 _Component = tuple[str, str]
 """Kind and name."""
@@ -208,6 +208,13 @@ class ComponentTotal(NamedTuple):
     errors: int
     blocked: int
     """Answers that a screen withheld."""
+    redacted: int
+    """Answers of which a screen removed a part."""
+
+    @property
+    def flagged(self) -> int:
+        """Answers that a screen or a judge only flagged."""
+        return self.answers - self.blocked - self.redacted
 
     @property
     def failed(self) -> int | None:
@@ -226,6 +233,7 @@ class _Total:
     passed: int | None = None
     errors: int = 0
     blocked: int = 0
+    redacted: int = 0
 
     def add(self, rows: _Rows) -> None:
         """Count some more, in their order."""
@@ -236,12 +244,14 @@ class _Total:
         if passes := [row[_PASSED] for row in rows if row[_PASSED] is not None]:
             self.passed = (self.passed or 0) + sum(passes)
         self.errors += sum([row[_STATUS] == "error" for row in rows])
-        self.blocked += sum([row[_BLOCKED] for row in rows])
+        self.blocked += sum([row[_ACTION] == "block" for row in rows])
+        self.redacted += sum([row[_ACTION] == "redact" for row in rows])
 
     def of(self, component: _Component) -> ComponentTotal:
         mean = snap(self.total / self.n) if self.n else None
         kind, name = component
-        return ComponentTotal(name, kind, self.n, self.passed, mean, self.errors, self.blocked)
+        done = (self.errors, self.blocked, self.redacted)
+        return ComponentTotal(name, kind, self.n, self.passed, mean, *done)
 
 
 @dataclass(slots=True)
@@ -343,7 +353,7 @@ def _write_side(
     connection.executemany(
         "insert into rollup_component_total (run_id, side, place, name, kind, n, passed, mean, "
         "errors, "
-        f"blocked) values ({', '.join('?' * 10)})",
+        f"blocked, redacted) values ({', '.join('?' * 11)})",
         [(run_id, side, place, *total) for place, total in enumerate(_ordered(totals))],
     )
 
@@ -363,7 +373,7 @@ def stored_component_totals(
 ) -> list[ComponentTotal]:
     """Return the same as it was written when the run ended."""
     rows = connection.execute(
-        "select name, kind, n, passed, mean, errors, blocked from rollup_component_total "
+        "select name, kind, n, passed, mean, errors, blocked, redacted from rollup_component_total "
         "where run_id = ? and side = ? order by place",
         (run_id, side),
     )

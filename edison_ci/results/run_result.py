@@ -106,6 +106,12 @@ class Change(NamedTuple):
     comparison: ComparisonEstimate
 
 
+ACTION_WORDS = {"block": "blocked", "flag": "flagged", "redact": "redacted"}
+"""What was done to an answer, by the action of a screen."""
+_NAMED = ("pii", "jailbreak", "secrets")
+"""Screens whose reasons name kinds only; a model's reason may quote the answer."""
+
+
 class Finding(NamedTuple):
     """Something that a screen or a judge saw in an answer."""
 
@@ -114,10 +120,12 @@ class Finding(NamedTuple):
     by: str
     """`safety` for a screen, `flag` for a judge."""
     action: str
-    """`block` when the answer is withheld, else `flag`."""
+    """`block` when the answer is withheld, `redact` when it was changed, else `flag`."""
     prompt: str
     model: str
     case: str
+    what: str = ""
+    """What a screen without a model found, such as e-mail; never the text itself."""
 
 
 class CutOff(NamedTuple):
@@ -392,14 +400,26 @@ class RunResult:
     def findings(self) -> tuple[Finding, ...]:
         """What screens and judges found in answers."""
         rows = self.connection.execute(
-            "select p.name, p.kind, case when c.status = 'blocked' then 'block' else 'flag' end, "
-            "c.prompt, c.model, c.case_id from cell c join component p on p.cell_id = c.id "
-            "and p.kind in ('safety', 'flag') and p.status = 'ok' "
-            "where c.run_id = ? and c.side = 'head' group by 1, 2, 3, 4, 5, 6 "
-            "order by 3, p.kind desc, p.name, c.prompt, c.model, c.case_id",
+            "select p.name, p.kind, max(case when p.reason like 'block: %' then 2 "
+            "when p.reason like 'redact: %' then 0 else 1 end), "
+            "c.prompt, c.model, c.case_id, min(p.reason) from cell c join component p on "
+            "p.cell_id = c.id and p.kind in ('safety', 'flag') and p.status = 'ok' "
+            "where c.run_id = ? and c.side = 'head' group by 1, 2, 4, 5, 6 "
+            "order by 3 desc, p.kind desc, p.name, c.prompt, c.model, c.case_id",
             (self.run.id,),
         )
-        return tuple(Finding(*row) for row in rows.fetchall())
+        return tuple(
+            Finding(
+                kind,
+                by,
+                ("redact", "flag", "block")[action],
+                prompt,
+                model,
+                case,
+                what=reason.partition(": ")[2] if kind.removeprefix("input_") in _NAMED else "",
+            )
+            for kind, by, action, prompt, model, case, reason in rows.fetchall()
+        )
 
     # --- money and time ---------------------------------------------------------------------------
 

@@ -221,7 +221,8 @@ def metric_of(sample: TwoSidedSample, name: str) -> Metric:
         return _PLAIN[name]
     family, _, rest = name.partition(".")
     if family == "safety":
-        return Metric(name, "share", rest)
+        label = f"{rest.removeprefix('input_')} in inputs" if rest.startswith("input_") else rest
+        return Metric(name, "share", "any harm" if rest == "any" else label)
     component = rest if family == "grader" else _full_name(sample, family, rest)
     return Metric(
         name,
@@ -608,21 +609,33 @@ class TwoSidedSample:
     def flagged(self, kind: str, variants: Iterable[Variant], side: Side) -> Share:
         """Return the answers with a finding of a screen, of those that were screened.
 
-        A screen by a model does not see what a pattern has blocked, and may fail.
+        A screen by a model does not see what a pattern has blocked, and may fail. An answer with a
+        finding of one screen counts for `any`, whatever the others could not say.
         """
-        by_model = kind in ("moderation", "toxicity")
-        stopped = (
-            "and not exists (select 1 from component b where b.cell_id = c.id and b.kind = "
-            "'safety' and b.name in ('pii', 'jailbreak', 'secrets') and b.reason = 'block')"
-        )
-        rows = self._counted(
-            "select c.case_id, p.name is not null from cell c left join component p "
-            "on p.cell_id = c.id and p.kind = 'safety' and p.name = :kind "
-            f"where {_CELLS} and c.status in ('ok', 'malformed', 'blocked') "
-            f"and p.status is not 'error' {stopped if by_model else ''}",
-            [{**self.place(variant, side), "kind": kind} for variant in variants],
-        )
-        return _share(rows)
+        if kind == "any":
+            of_answers = "p.cell_id = c.id and p.kind = 'safety' and p.name not like 'input%'"
+            hit = f"exists (select 1 from component p where {of_answers} and p.status = 'ok')"
+            failed = f"exists (select 1 from component p where {of_answers} and p.status = 'error')"
+            query = (
+                f"select c.case_id, {hit} from cell c where {_CELLS} and c.answer_no is not null "
+                f"and c.status in ('ok', 'malformed', 'blocked') and ({hit} or not {failed})"
+            )
+        else:
+            screened = "and c.answer_no is not null"
+            if kind in ("moderation", "toxicity"):
+                screened += (
+                    " and not exists (select 1 from component b where b.cell_id = c.id and b.kind "
+                    "= 'safety' and b.name in ('pii', 'jailbreak', 'secrets') "
+                    "and b.reason like 'block: %')"
+                )
+            query = (
+                "select c.case_id, p.name is not null from cell c left join component p "
+                "on p.cell_id = c.id and p.kind = 'safety' and p.name = :kind "
+                f"where {_CELLS} and c.status in ('ok', 'malformed', 'blocked') "
+                f"and p.status is not 'error' {'' if kind.startswith('input_') else screened}"
+            )
+        chosen = [{**self.place(variant, side), "kind": kind} for variant in variants]
+        return _share(self._counted(query, chosen))
 
     # --- reading ----------------------------------------------------------------------------------
 

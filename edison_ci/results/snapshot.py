@@ -209,8 +209,16 @@ def snapshot_of(run: Run) -> dict[str, Any]:
 
 def is_redacted(run: Run) -> bool:
     """Whether personal data was removed before answers were stored and graded."""
-    settings = snapshot_of(run).get("edison.yaml: settings")
-    return isinstance(settings, dict) and settings.get("redact_pii_before_storage") is True
+    kept = snapshot_of(run)
+    settings = kept.get("edison.yaml: settings")
+    if isinstance(settings, dict) and settings.get("redact_pii_before_storage") is True:
+        return True
+    pii = _dict(_dict(_experiment(kept).get("safety")).get("pii"))
+    return "redact" in (pii.get("action"), *_dict(pii.get("kinds")).values())
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def base_reference_of(run: Run) -> dict[str, Any]:

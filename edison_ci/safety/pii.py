@@ -14,8 +14,12 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.safety.names import find_names
+from edison_ci.safety.national_ids import find_national_ids
+from edison_ci.safety.screen import PII_KINDS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 
 _IBAN_LENGTHS = {
@@ -129,6 +133,8 @@ _EMAIL = re.compile(
 )
 _DIGITS = re.compile(r"[0-9](?:[ .()/\-]{0,2}[0-9]){6}")
 """Telephone, social security and card numbers all match this, and most texts do not."""
+_SEVEN = re.compile(r"[0-9](?:[ .\-]?[0-9A-Za-z]){6}")
+"""Every national identity number matches this."""
 _APART = r"(?<![0-9A-Za-z+.\-/])(?<![0-9] )"
 """Not in the middle of a longer number or word."""
 _PLUS = re.compile(_APART + r"(?:\+|00(?=[1-9]))[ ]?\(?[1-9](?:[ ()./\-]{0,2}[0-9]){6,14}(?![0-9])")
@@ -141,6 +147,12 @@ _AMERICAN = re.compile(
 _NATIONAL = re.compile(
     _APART + r"\(?0[1-9][0-9]{0,4}\)?[ /\-.][0-9](?:[ \-.]?[0-9]){5,11}(?![0-9A-Za-z])"
 )
+_CALLED = re.compile(
+    r"(?i)\b(?:tel|telefon|telephone|phone|mobile|mobil|handy|cell|fax|call|ring|text|dial|sms|"
+    r"whatsapp|anruf|rufen|erreichbar|appel|telefono|movil|m\u00f3vil|celular|cellulare|llam|chiam|"
+    r"lig|fone)[a-z\u00e0-\u00ff]{0,8}\b[^0-9\n]{0,20}([0-9]{10,11})(?![0-9A-Za-z\-/]|\.[0-9])"
+)
+"""Digits without a gap are a telephone number only after a word that says so."""
 _DATE = re.compile(r"[0-9]{2}([./\-])[0-9]{2}\1[0-9]{2,4}(?![0-9])")
 _SSN = re.compile(r"(?<![0-9\-])[0-9]{3}([ \-])[0-9]{2}\1[0-9]{4}(?![0-9\-])")
 _NAMED_SSN = re.compile(
@@ -165,8 +177,11 @@ class PiiMatch(NamedTuple):
     end: int
 
 
-def find_personal_data(text: str) -> Iterator[PiiMatch]:
-    """Yield the personal data in a text by kind; matches of different kinds may overlap."""
+def find_personal_data(text: str, names_by: str | None = None) -> Iterator[PiiMatch]:
+    """Yield the personal data in a text by kind; matches of different kinds may overlap.
+
+    Names of people and places are found by a pipeline of spaCy, if one is named.
+    """
     if "@" in text:
         yield from _emails(text)
     if _DIGITS.search(text):
@@ -174,22 +189,24 @@ def find_personal_data(text: str) -> Iterator[PiiMatch]:
             yield from finder(text)
     yield from _ibans(text)
     yield from _addresses(text)
-
-
-KINDS = ("e-mail", "phone", "ssn", "iban", "card", "ip")
+    if _SEVEN.search(text):
+        yield from (PiiMatch("national-id", *place) for place in find_national_ids(text))
+    if names_by is not None:
+        yield from (PiiMatch(*name) for name in find_names(text, names_by))
 
 
 def redaction_marks(text: str) -> Iterator[str]:
     """Yield the kinds of personal data that were redacted in a text."""
-    return (kind for kind in KINDS if f"[{kind.upper()}]" in text)
+    return (kind for kind in PII_KINDS if f"[{kind.upper()}]" in text)
 
 
-def redact_pii(text: str) -> str:
-    """Return the text with personal data replaced by its kind, as in `[E-MAIL]`."""
+def redact_pii(text: str, kinds: Collection[str] = PII_KINDS, names_by: str | None = None) -> str:
+    """Return the text with personal data of some kinds replaced by its kind, as in `[E-MAIL]`."""
     pieces: list[str] = []
     at = 0
+    matches = (found for found in find_personal_data(text, names_by) if found.what in kinds)
     # Of matches that start at one place the longest, and none that starts inside another.
-    for found in sorted(find_personal_data(text), key=lambda each: (each.start, -each.end)):
+    for found in sorted(matches, key=lambda each: (each.start, -each.end)):
         if found.start >= at:
             pieces += [text[at : found.start], f"[{found.what.upper()}]"]
             at = found.end
@@ -210,6 +227,10 @@ def _phones(text: str) -> Iterator[PiiMatch]:
         for found in pattern.finditer(text):
             if valid(found.group()):
                 yield PiiMatch("phone", *found.span())
+    for found in _CALLED.finditer(text):
+        digits = found[1]
+        if is_north_american(digits[-10:]) or (digits[0] == "0" and digits[1] != "0"):
+            yield PiiMatch("phone", *found.span(1))
 
 
 def _plus(candidate: str) -> bool:

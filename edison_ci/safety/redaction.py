@@ -1,10 +1,12 @@
-"""Redaction of personal data before storage, for `redact_pii_before_storage`.
+"""Redaction of personal data and keys before a text is stored, or sent to a model.
 
 Texts of models are redacted on arrival, before they are graded, stored, recorded or shown: answers,
 replies of judges and refiners, tool calls, and texts quoted in errors. So every file, page, report
-and message has the redacted text, and regrading and reuse work on it too. Cases are redacted where
-they are shown or quoted; models get them unchanged. Replacements such as `[E-MAIL]` still show that
-a text had personal data.
+and message has the redacted text, and regrading and reuse work on it too. The setting
+`redact_pii_before_storage` does it for a project, and `redact` in the safety screens of an
+experiment for its runs. With the setting, cases are redacted where they are shown or quoted, and
+models get them unchanged; screens of inputs redact them as they are read, for models too.
+Replacements such as `[E-MAIL]` still show that a text had personal data.
 """
 
 from __future__ import annotations
@@ -12,13 +14,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.secrets import masked
+from edison_ci.safety.screen import PII_KINDS
 
 if TYPE_CHECKING:
     from edison_ci.records import Case, Completion, Json
+    from edison_ci.safety.screen import ScreenActions
 
 Redact: TypeAlias = Callable[[str], str]
 
@@ -36,14 +42,22 @@ def keep_text(text: str) -> str:
     return text
 
 
-def redactor(settings: RedactionSettings) -> Redact:
-    """Return the function that a project applies to texts before they are stored or shown."""
-    if not settings.redact_pii_before_storage:
-        return keep_text
+def redactor(
+    settings: RedactionSettings | None = None, screens: ScreenActions | None = None
+) -> Redact:
+    """Return what is applied to texts by the settings of a project, and by some screens."""
+    kinds = frozenset[str]() if screens is None else screens.pii.redacted_kinds()
+    names_by = None if screens is None else screens.pii.names_by
+    if settings is not None and settings.redact_pii_before_storage:
+        kinds = frozenset(PII_KINDS)
+    secrets = screens is not None and screens.secrets == "redact"
+    if not kinds:
+        return masked if secrets else keep_text
     # Imported here because it compiles patterns, which takes time.
     from edison_ci.safety.pii import redact_pii
 
-    return redact_pii
+    redact = partial(redact_pii, kinds=kinds, names_by=names_by)
+    return (lambda text: redact(masked(text))) if secrets else redact
 
 
 def redact_value(value: Json, redact: Redact) -> Json:

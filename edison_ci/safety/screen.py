@@ -6,25 +6,45 @@ import itertools
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.secrets import secrets_in
+from edison_ci.documents.secrets import MASK, secrets_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Finding", "ScreenResult", "screen"]
 
-Action = Literal["block", "flag", "off"]
-Status = Literal["block", "flag", "ok"]
+Action = Literal["block", "flag", "redact", "off"]
+Status = Literal["block", "flag", "redact", "ok"]
+PII_KINDS = (
+    "e-mail", "phone", "ssn", "national-id", "iban", "card", "ip", "person", "place"
+)  # fmt: skip
+"""Kinds of personal data; the last two are found by a pipeline of spaCy."""
 
+STRICTEST: tuple[Status, ...] = ("block", "flag", "redact")
+"""Actions, the strictest first."""
 MOST = 20
 """The most findings of a kind that are reported."""
+
+
+class PiiActions(Protocol):
+    """The action of an experiment for each kind of personal data."""
+
+    @property
+    def names_by(self) -> str | None:
+        """The pipeline of spaCy that finds names."""
+
+    def action_of(self, kind: str) -> Action:
+        """Return the action for a kind."""
+
+    def redacted_kinds(self) -> frozenset[str]:
+        """Return the kinds that are redacted."""
 
 
 class ScreenActions(Protocol):
     """The action of an experiment for each kind of finding."""
 
     @property
-    def pii(self) -> Action:
+    def pii(self) -> PiiActions:
         """Personal data."""
 
     @property
@@ -61,42 +81,49 @@ class ScreenResult:
     @property
     def reason(self) -> str:
         """The findings in words, without duplicates."""
-        texts = dict.fromkeys(f"{finding.kind}: {finding.what}" for finding in self.findings)
-        return "; ".join(texts)
+        return "; ".join(f"{kind}: {self.found(kind)}" for kind in sorted(self.kinds))
+
+    def action(self, kind: str) -> Status:
+        """Return the strictest action for a kind that was found."""
+        done = {finding.action for finding in self.findings if finding.kind == kind}
+        return next(each for each in STRICTEST if each in done)
+
+    def found(self, kind: str) -> str:
+        """Return what was found of a kind, without duplicates."""
+        whats = dict.fromkeys(each.what for each in self.findings if each.kind == kind)
+        return ", ".join(whats)
 
 
 def screen(text: str, actions: ScreenActions, *, redacted: bool = False) -> ScreenResult:
     """Return the findings of the enabled screens, and the strictest of their actions.
 
-    In a redacted text, replacements such as `[E-MAIL]` count as personal data.
+    In a redacted text, replacements such as `[E-MAIL]` and `[KEY]` count as what they replace.
     """
-    findings = tuple(
-        Finding(kind, what, action)
-        for kind, finder, action in (
-            ("pii", _redacted_pii if redacted else _pii, actions.pii),
-            ("jailbreak", _jailbreaks, actions.jailbreak),
-            ("secrets", _secrets, actions.secrets),
-        )
-        if action != "off"
-        for what in itertools.islice(finder(text), MOST)
-    )
+    findings = [*_pii_findings(text, actions.pii, redacted=redacted)]
+    if actions.jailbreak != "off":
+        signs = itertools.islice(_jailbreaks(text), MOST)
+        findings += (Finding("jailbreak", what, actions.jailbreak) for what in signs)
+    if actions.secrets != "off":
+        secrets = itertools.islice(_secrets(text, redacted=redacted), MOST)
+        findings += (Finding("secrets", what, actions.secrets) for what in secrets)
     done = {finding.action for finding in findings}
-    return ScreenResult("block" if "block" in done else "flag" if done else "ok", findings)
+    status: Status = next((each for each in STRICTEST if each in done), "ok")
+    return ScreenResult(status, tuple(findings))
 
 
 # Patterns are compiled with the first text that needs them, as most runs have no screen.
 
 
-def _pii(text: str) -> Iterator[str]:
-    from edison_ci.safety.pii import find_personal_data
+def _pii_findings(text: str, actions: PiiActions, *, redacted: bool) -> Iterator[Finding]:
+    if all(actions.action_of(kind) == "off" for kind in PII_KINDS):
+        return
+    from edison_ci.safety.pii import find_personal_data, redaction_marks
 
-    return (found.what for found in find_personal_data(text))
-
-
-def _redacted_pii(text: str) -> Iterator[str]:
-    from edison_ci.safety.pii import redaction_marks
-
-    return itertools.chain(redaction_marks(text), _pii(text))
+    found = (match.what for match in find_personal_data(text, actions.names_by))
+    kinds = itertools.chain(redaction_marks(text), found) if redacted else found
+    known = ((kind, actions.action_of(kind)) for kind in kinds)
+    some = itertools.islice((each for each in known if each[1] != "off"), MOST)
+    yield from (Finding("pii", kind, action) for kind, action in some)
 
 
 def _jailbreaks(text: str) -> Iterator[str]:
@@ -105,5 +132,8 @@ def _jailbreaks(text: str) -> Iterator[str]:
     return find_jailbreaks(text)
 
 
-def _secrets(text: str) -> Iterator[str]:
-    return (fault.message.removeprefix("this looks like ") for fault in secrets_in(text))
+def _secrets(text: str, *, redacted: bool) -> Iterator[str]:
+    if redacted and MASK in text:
+        yield "a key"
+    for fault in secrets_in(text):
+        yield fault.message.removeprefix("this looks like ")

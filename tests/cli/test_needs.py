@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.config.requirements import THROUGH_LITELLM
-from edison_ci.extras import SMOLLM2, command_for, install_command
+from edison_ci.extras import SMOLLM2, SPACY, command_for, install_command
 from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.litellm_bridge import LitellmBridge
 from tests.bare import lacking, without
@@ -531,3 +531,14 @@ def test_a_run_that_a_broken_library_keeps_from_grading_is_not_measured(
     (run,) = json.loads(done.out)["runs"]
     assert (done.code, run["status"], run["composite"]["n"]) == (0, "COMPLETED", 2)
     assert len(loopback.requests) == 2, "the answers are graded, and not requested again"
+
+
+def test_a_pipeline_for_names_that_is_not_installed_is_refused(
+    edison: Edison, project: Folder
+) -> None:
+    text = project.read("experiments/hello.yaml")
+    project.write("experiments/hello.yaml", text + "safety: {pii: {names_by: xx_none}}\n")
+    with lacking("spacy"):
+        (found,) = problems(edison(project, "run", "--json"))
+    assert found[1:3] == ("not-installed", "names cannot be found: spacy is not installed")
+    assert found[3] == f"install it: {command_for(SPACY)}"

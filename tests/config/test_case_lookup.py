@@ -41,7 +41,7 @@ def test_it_is_the_same_case(
     tree = WorkingTree(tmp_path)
     assert supports_lookup([wanted], entries)
     every = [case for case in CaseFeed(tree, entries) if case.id == wanted]
-    found = [case for case in look_up_cases(tree, entries, {}, [wanted]) if case.id == wanted]
+    found = [case for case in look_up_cases(CaseFeed(tree, entries), [wanted]) if case.id == wanted]
     for case in (*every, *found):
         case.line = 0
     assert found == every
@@ -49,7 +49,7 @@ def test_it_is_the_same_case(
 
 
 def test_only_lines_with_the_id_are_read(tmp_path: Path, entries: tuple[DatasetEntry, ...]) -> None:
-    feed = look_up_cases(WorkingTree(tmp_path), entries, {}, ["third"])
+    feed = look_up_cases(CaseFeed(WorkingTree(tmp_path), entries), ["third"])
     assert [case.id for case in feed] == ["second", "third"]
     assert not feed.problems
 

@@ -21,6 +21,8 @@ METRICS = [
     "safety.secrets",
     "safety.moderation",
     "safety.toxicity",
+    "safety.any",
+    "safety.input_pii",
     "cost_usd.mean",
     "latency_ms.p95",
     "tokens.mean",
@@ -121,8 +123,11 @@ def test_the_margin_is_five_points_or_a_tenth_of_an_amount() -> None:
     ("text", "active"),
     [
         ({}, set()),
-        ({"pii": "block", "jailbreak": "flag", "secrets": "off"}, {"pii", "jailbreak"}),
-        ({"moderation": {"by": "m"}, "toxicity": {"by": "m", "action": "off"}}, {"moderation"}),
+        ({"pii": "block", "jailbreak": "flag", "secrets": "off"}, {"pii", "jailbreak", "any"}),
+        (
+            {"moderation": {"by": "m"}, "toxicity": {"by": "m", "action": "off"}},
+            {"moderation", "any"},
+        ),
     ],
 )
 def test_a_screen_is_active_unless_it_is_off(text: dict[str, object], active: set[str]) -> None:

@@ -18,6 +18,7 @@ from edison_ci.config.experiment import (
     Grader,
     Judges,
     Moderation,
+    PersonalData,
     Refine,
     RubricUse,
     Safety,
@@ -281,7 +282,8 @@ CONTRACT = [
     Promise(Grader, "threshold", between(0, 1), 0.5),
     Promise(RubricUse, "weight", {}, 1),
     Promise(Moderation, "threshold", between(0, 1)),
-    Promise(Safety, "pii", {}, "off"),
+    Promise(Safety, "jailbreak", {}, "off"),
+    Promise(PersonalData, "action", {}, "flag"),
     # section 7
     Promise(Gate, "confidence", {}, 0.95),
     Promise(Gate, "margin", {}, Margin(value=0.05)),

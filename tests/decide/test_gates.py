@@ -35,7 +35,7 @@ def check(name: str, score: float | None, kind: str = "check") -> Component:
     return Component(name, kind, score, passed, 1.0, status)
 
 
-def flag(kind: str, status: str = "ok", reason: str = "flag") -> Component:
+def flag(kind: str, status: str = "ok", reason: str = "flag: e-mail") -> Component:
     score = 0.0 if status == "ok" else None
     return Component(kind, "safety", score, None, 0.0, CellStatus(status), reason)
 
@@ -239,7 +239,7 @@ def test_a_screen_by_a_model_counts_what_it_has_seen(results: Results) -> None:
         Graded("clean", 0.8),
         Graded("toxic", 0.8, components=(flag("moderation"),)),
         Graded("failed", 0.8, components=(flag("moderation", "error"),)),
-        Graded("blocked", components=(flag("pii", reason="block"),), status="blocked"),
+        Graded("blocked", components=(flag("pii", reason="block: e-mail"),), status="blocked"),
         Graded("stopped", components=(flag("moderation"),), status="blocked"),
     )
     row = decided(results, "safety.moderation", at_most="50%")

@@ -13,7 +13,8 @@ from edison_ci.checks import output as module
 from edison_ci.checks import time_limit
 from edison_ci.checks.options import Check
 from edison_ci.checks.output import Output, parse_output
-from edison_ci.execute.grading import CellGrader, CheckGrader, _component
+from edison_ci.config.experiment import TextScreens
+from edison_ci.execute.grading import CellGrader, CheckGrader, InputScreen, _component
 from edison_ci.providers.budget import StoredAnswer
 from edison_ci.records import Case, CaseId, Completion
 from tests.checks.answers import answered
@@ -116,7 +117,8 @@ def test_a_check_that_never_ends_is_an_error_of_its_cell() -> None:
 
 
 async def test_an_answer_that_nobody_can_read_is_an_error_and_not_bad() -> None:
-    grader = CellGrader(None, CheckGrader((), {}, None), None, (), _unasked)  # type: ignore[arg-type]  # not looked at
+    inputs = InputScreen(TextScreens(), active=False)
+    grader = CellGrader(None, CheckGrader((), {}, None), None, (), _unasked, inputs, False)  # type: ignore[arg-type]  # not looked at
     output = Output("x", "x", failed="reading the answer takes longer than 5 s")
     grade = await grader.grade(
         Case(CaseId("a"), {}), output, StoredAnswer(Completion("x"), 0, True, 0)

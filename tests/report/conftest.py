@@ -157,9 +157,19 @@ def _cells(results: Results, plot: Plot, model: str) -> None:
             status = "error"
         elif index < plot.lost + plot.blocked:
             status = "blocked"
-            found.append(Component("secrets", "safety", 0.0, None, 0.0, CellStatus.OK, "block"))
+            found.append(
+                Component(
+                    "secrets",
+                    "safety",
+                    0.0,
+                    None,
+                    0.0,
+                    CellStatus.OK,
+                    "block: an OpenAI key (sk-a...)",
+                )
+            )
         elif index < plot.lost + plot.blocked + plot.flagged:
-            found.append(Component("pii", "safety", 0.0, None, 0.0, CellStatus.OK, "flag"))
+            found.append(Component("pii", "safety", 0.0, None, 0.0, CellStatus.OK, "flag: e-mail"))
         if status == "ok":
             found.append(
                 Component("polite", "check", head, head >= 0.6, 1.0, CellStatus.OK, "'sorry'?")

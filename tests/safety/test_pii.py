@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -39,6 +40,10 @@ FOUND = {
     "01 23 45 67 89.": [("phone", "01 23 45 67 89")],
     "(030) 1234567": [("phone", "(030) 1234567")],
     "0171/2345678": [("phone", "0171/2345678")],
+    "Call me at 2127365000 after six.": [("phone", "2127365000")],
+    "Handy: 01712345678": [("phone", "01712345678")],
+    "mi m\u00f3vil 0612345678": [("phone", "0612345678")],
+    "CPF 529.982.247-25": [("national-id", "529.982.247-25")],
     "my number is 123-45-6789": [("ssn", "123-45-6789")],
     "123 45 6789": [("ssn", "123 45 6789")],
     "SSN: 123456789": [("ssn", "123456789")],
@@ -75,6 +80,7 @@ CLEAN = [
     "12345678901234567890123456789012345678901234567890",
     "$1,234,567.89 and 3.14159265358979",
     "2125551234567",
+    "Order 2127365000, parcel 01712345678, call for item 1111111111.",
     "(555) 111-2222 and 115-555-0132",
 ]
 
@@ -94,6 +100,35 @@ def test_redaction_leaves_the_kind_and_nothing_of_the_data() -> None:
         "Ann ([E-MAIL], [PHONE]) paid [CARD] from [IBAN], SSN [SSN], at [IP]."
     )
     assert redact_pii(redact_pii(text)) == redact_pii(text)
+
+
+def test_only_the_kinds_that_are_named_are_redacted() -> None:
+    text = "Ann (ann@shop.example, +49 30 1234567) paid 4111 1111 1111 1111."
+    assert redact_pii(text, {"card", "phone"}) == "Ann (ann@shop.example, [PHONE]) paid [CARD]."
+    assert redact_pii(text, set()) == text
+
+
+class _Entity(NamedTuple):
+    label_: str
+    start_char: int
+    end_char: int
+
+
+def test_names_are_found_by_an_installed_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline of spaCy is a package with a function `load`, as this one."""
+
+    def pipeline(text: str) -> SimpleNamespace:
+        at = text.find("Ann Lee")
+        found = [_Entity("PERSON", at, at + 7)] if at >= 0 else []
+        return SimpleNamespace(ents=[*found, _Entity("DATE", 0, 1), _Entity("GPE", 0, 4)])
+
+    package = SimpleNamespace(load=lambda: pipeline)
+    monkeypatch.setitem(sys.modules, "xx_core_test", package)
+    text = "Oslo: Ann Lee, ann@shop.example. " + "x" * 100_000 + " Ann Lee"
+    redacted = redact_pii(text, names_by="xx_core_test")
+    assert redacted.startswith("[PLACE]: [PERSON], [E-MAIL].")
+    assert redacted.endswith(" [PERSON]")
+    assert redact_pii(text).startswith("Oslo: Ann Lee, [E-MAIL].")
 
 
 def test_redaction_finds_all_of_many() -> None:

@@ -719,6 +719,7 @@ create table rollup_component_total (       -- a check, criterion or grader over
   mean    real,
   errors  integer not null,
   blocked integer not null,                 -- answers that a safety screen kept back
+  redacted integer not null,                -- answers of which a safety screen removed a part
   primary key (run_id, side, kind, name)
 ) strict, without rowid;
 

@@ -1,0 +1,33 @@
+"""Names of people and places in a text, by a pipeline of spaCy that is installed.
+
+A pipeline is a package of its own, which `python -m spacy download NAME` installs. It is loaded by
+the name of its package only: a folder of the repository may hold code that loading it would run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS = {"PERSON": "person", "PER": "person", "GPE": "place", "LOC": "place"}
+"""Kinds of personal data by the labels of the pipelines."""
+_PIECE = 100_000
+"""Characters that a pipeline reads at once; its memory grows with them."""
+
+
+def find_names(text: str, pipeline: str) -> Iterator[tuple[str, int, int]]:
+    """Yield kind, start and end of the names in a text."""
+    model = _load(pipeline)
+    for start in range(0, len(text), _PIECE):
+        for entity in model(text[start : start + _PIECE]).ents:
+            if (kind := KINDS.get(entity.label_)) is not None:
+                yield kind, start + entity.start_char, start + entity.end_char
+
+
+@cache
+def _load(pipeline: str) -> Any:
+    return importlib.import_module(pipeline).load()
