@@ -84,6 +84,10 @@ CODES: dict[str, tuple[str, str]] = {
     "merge-key": ("a YAML merge key `<<` is used", "write the keys out, or use `use`"),
     "metric": ("a gate names a metric that is not there", "the nearest is in the hint"),
     "missing": ("something that is needed is not there", "add what the hint names"),
+    "moderation": (
+        "a model that moderates stands where answers are wanted",
+        "name it in `safety: {moderation: {by: NAME}}`, and chat models everywhere else",
+    ),
     "more": ("there are more problems than are shown", "mend the first and validate again"),
     "model-file": (
         "the file of weights of a model with `provider: local` is missing or no GGUF file",

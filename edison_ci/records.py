@@ -44,6 +44,10 @@ class RunStatus(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+ACTION_WORDS = {"block": "blocked", "flag": "flagged", "redact": "redacted"}
+"""What was done to an answer, by the action of a safety screen."""
+
+
 class CellStatus(StrEnum):
     """How a cell ended, or one component of its grade."""
 

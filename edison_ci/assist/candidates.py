@@ -154,7 +154,7 @@ def _alike(found: list[ModelCandidate], fewest: int) -> list[ModelCandidate]:
 def _can(model: Model, what: str) -> bool:
     if model.simulated:
         return _SIMULATED.get(model.model) == what
-    if model.capabilities.embedding or model.provider == "replay":
+    if model.capabilities.embedding or model.moderates or model.provider == "replay":
         return False
     if model.provider in APPLICATIONS and what != "generate":
         return False

@@ -286,7 +286,7 @@ def _inputs(terminal: Terminal, found: CellExplanation) -> None:
 def _answer(terminal: Terminal, found: CellExplanation) -> None:
     output, cell = found.output, found.cell
     terminal.result(StyledText("--- answer", bold=True))
-    if cell.status == CellStatus.BLOCKED:
+    if cell.status == CellStatus.BLOCKED and cell.answer_no is not None:
         terminal.result("blocked, therefore not shown")
     elif cell.answer_no is None:
         terminal.result("there is no answer")

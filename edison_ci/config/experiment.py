@@ -140,7 +140,7 @@ class PersonalData(Shape):
         unknown = [key for key in value if key not in PII_KINDS] if isinstance(value, dict) else []
         if unknown:
             hint = did_you_mean(str(unknown[0]), PII_KINDS)
-            raise wrong("kind", f"unknown kind of personal data {short(unknown[0])}", hint)
+            raise wrong("value", f"unknown kind of personal data {short(unknown[0])}", hint)
         return value
 
     def action_of(self, kind: str) -> DataAction:

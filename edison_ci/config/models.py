@@ -122,6 +122,14 @@ class Model:
         return [*self.keys.values(), *([self.base_url_env] if self.base_url_env else [])]
 
     @property
+    def moderates(self) -> bool:
+        """Whether it is called at the moderations endpoint: it scores texts and does not answer.
+
+        Every model behind such an endpoint has the word in its name, and no chat model has.
+        """
+        return self.provider in ("openai", "openai_compatible") and "moderation" in self.model
+
+    @property
     def endpoint(self) -> str:
         """What answers a call beside the model's name, part of the identity of the call.
 
@@ -130,6 +138,7 @@ class Model:
         replay. Not what cannot change an answer: keys, limits and prices.
         """
         protocol = "responses" if self.capabilities.responses else ""
+        protocol = "moderations" if self.moderates else protocol
         left_out = _NOT_IN_ANSWERS if self.simulated else ()
         told = {key: value for key, value in self.options.items() if key not in left_out}
         if isinstance(headers := told.get("headers"), dict):

@@ -56,7 +56,8 @@ class PriceTable:
         """Return the price of a model: as written, or from the table; None if unknown."""
         if model.price is not None:
             return model.price
-        if model.provider in OFFLINE:
+        # OpenAI charges nothing for moderation; others do, and models.yaml says what.
+        if model.provider in OFFLINE or (model.provider == "openai" and model.moderates):
             return _FREE
         row = self.models.get(key_of(model))
         return None if row is None else price_of_row(row)

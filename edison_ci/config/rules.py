@@ -241,14 +241,23 @@ class References:
         hint = hint or f"add it to {registry}"
         self.add(document, path, "unknown-model", f"unknown model {name!r}", hint)
 
-    def answering_model(self, document: Document, path: Path, name: str) -> None:
-        """Report a model that is unknown, or that returns embeddings instead of answers."""
+    def answering_model(
+        self, document: Document, path: Path, name: str, *, screens: bool = False
+    ) -> None:
+        """Report a model that is unknown, or that returns no answers: embeddings, or moderation.
+
+        A model that moderates may be named for a screen.
+        """
         if name not in self.models:
             self.unknown_model(document, path, name)
         elif self.models[name].capabilities.embedding:
             message = f"model {name!r}: {self.models[name].model} embeds texts, it does not answer"
             hint = "name a chat model here; an embedding model goes into similar: {by: NAME}"
             self.add(document, path, "embedding", message, hint)
+        elif self.models[name].moderates and not screens:
+            message = f"model {name!r}: {self.models[name].model} moderates, it does not answer"
+            hint = "name a chat model here; this one goes into safety: {moderation: {by: NAME}}"
+            self.add(document, path, "moderation", message, hint)
 
     def missing_file(
         self, document: Document, path: Path, file: str, folder: str, suffix: str
@@ -799,7 +808,8 @@ class ExperimentRules:
         for kind in ("moderation", "toxicity"):
             screen = getattr(file.safety, kind)
             if screen is not None:
-                named.append((("safety", kind, "by"), screen.by))
+                path: Path = ("safety", kind, "by")
+                self._refs.answering_model(document, path, screen.by, screens=True)
         for place, name in named:
             if name is not None:
                 self._refs.answering_model(document, place, name)

@@ -363,7 +363,11 @@ def amount(metric: Metric, value: float) -> str:
 
 
 def _counted(metric: Metric, share: Share) -> str:
-    noun, done = "answer", f"show{'s' if share.hits == 1 else ''} {metric.label}"
+    inputs = metric.name.startswith("safety.input_")
+    noun, done = (
+        "cell" if inputs else "answer",
+        f"show{'s' if share.hits == 1 else ''} {metric.label}",
+    )
     if metric.name == "errors":
         noun, done = "cell", "ended in an error"
     of = f"{share.of:,} {noun}{'' if share.of == 1 else 's'}"

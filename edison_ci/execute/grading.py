@@ -241,10 +241,10 @@ class InputScreen:
         try:
             screened = self._screen(case)
         except EvaluationError as error:
-            return CellGrade(CellStatus.BLOCKED, None, False, reason=f"input: {error}")
+            return CellGrade(CellStatus.BLOCKED, None, False, reason=f"blocked: {error}")
         if screened.status != "block":
             return None
-        reason = f"input blocked: {', '.join(_blocking(screened))}"
+        reason = f"blocked: {', '.join(_blocking(screened))} in the input"
         found = tuple(_safety_components(screened, "input_"))
         return CellGrade(CellStatus.BLOCKED, None, False, found, reason)
 

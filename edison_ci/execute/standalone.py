@@ -23,6 +23,7 @@ from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.grading import InputScreen
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.judge import Judge
+from edison_ci.judges.moderation import moderation_request
 from edison_ci.judges.replies import object_schema
 from edison_ci.plan.selection import Selection, find_case, find_configuration
 from edison_ci.providers.budget import BudgetExhausted, RunBudget
@@ -90,6 +91,8 @@ def probe_request(project: Project, model: Model) -> Request:
     embedding = {name for one in experiments for name in one.embedders()}
     if model.name in embedding or model.capabilities.embedding:
         return embedding_request(model, _QUESTION)
+    if model.moderates:
+        return moderation_request(model, _QUESTION)
     asked = (Message("system", _JUDGE_QUESTION), Message("user", _QUESTION))
     params, left_out = sent_params(model, model.params)
     if any(model.name in project.judging_models_of(one) for one in experiments):

@@ -40,6 +40,7 @@ from edison_ci.providers.local import LocalModel, load
 from edison_ci.providers.model_lists import PAGE, ModelLister
 from edison_ci.providers.openai_compatible import OpenAICompatible, find_dialect
 from edison_ci.providers.openai_embeddings import OpenAIEmbeddings, WithEmbeddings
+from edison_ci.providers.openai_moderations import OpenAIModerations
 from edison_ci.providers.openai_responses import OpenAIResponses
 from edison_ci.providers.replay import open_replay
 from edison_ci.providers.transport import (
@@ -250,6 +251,8 @@ def chat(access: _ModelAccess) -> Provider:
     organization = access.model.options.get("organization")
     if access.model.provider == "openai" and organization:
         headers["OpenAI-Organization"] = str(organization)
+    if access.model.moderates:
+        return OpenAIModerations(access.transport("/moderations", headers))
     can, batches = access.model.capabilities, partial(OpenAIBatches, access.transport("", headers))
     if can.responses:
         found = OpenAIResponses(access.transport("/responses", headers), can)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, score
-from edison_ci.records import Move, RunStatus, Verdict
-from edison_ci.results.run_result import ACTION_WORDS
+from edison_ci.records import ACTION_WORDS, Move, RunStatus, Verdict
 from edison_ci.sanitize import lines, without_commands
 
 if TYPE_CHECKING:

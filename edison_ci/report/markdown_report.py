@@ -24,7 +24,7 @@ from edison_ci.numeric import (
     rate,
     score,
 )
-from edison_ci.records import Move, Side, Verdict
+from edison_ci.records import ACTION_WORDS, Move, Side, Verdict
 from edison_ci.report.change_details import (
     ChangeDetails,
     case_paragraphs,
@@ -33,7 +33,6 @@ from edison_ci.report.change_details import (
 )
 from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose
 from edison_ci.results.reproduce import run_commands
-from edison_ci.results.run_result import ACTION_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -106,8 +106,6 @@ class Change(NamedTuple):
     comparison: ComparisonEstimate
 
 
-ACTION_WORDS = {"block": "blocked", "flag": "flagged", "redact": "redacted"}
-"""What was done to an answer, by the action of a screen."""
 _NAMED = ("pii", "jailbreak", "secrets")
 """Screens whose reasons name kinds only; a model's reason may quote the answer."""
 
@@ -126,6 +124,33 @@ class Finding(NamedTuple):
     case: str
     what: str = ""
     """What a screen without a model found, such as e-mail; never the text itself."""
+
+
+class ScreenTotal(NamedTuple):
+    """How many answers of a run a screen, or the judges, found something in."""
+
+    name: str
+    by: str
+    """`safety` for a screen, `flag` for a judge."""
+    found: int
+    of: int
+    """Answers that there are; for inputs, cells."""
+    flagged: int
+    redacted: int
+    blocked: int
+    errors: int
+    """Answers that it could not screen."""
+
+    @property
+    def share(self) -> float | None:
+        """Share of the answers in which something was found."""
+        return self.found / self.of if self.of else None
+
+
+def screen_words(name: str) -> str:
+    """Return the name of a screen in words: `input_pii` is pii in inputs."""
+    rest = name.removeprefix("input_")
+    return name if rest == name else f"{rest} in inputs"
 
 
 class CutOff(NamedTuple):
@@ -302,6 +327,28 @@ class RunResult:
         """Totals of each check, criterion, grader and screen."""
         stored = stored_component_totals(self.connection, self.run.id, "head") if self.ended else []
         return tuple(stored or component_totals(self.connection, self.run.id, "head"))
+
+    @cached_property
+    def screens(self) -> tuple[ScreenTotal, ...]:
+        """What each screen, and each kind of flag of the judges, found in the answers."""
+        totals = self.totals
+        sent = 0 if totals is None else totals.ok + totals.malformed + totals.blocked
+        of = sent
+        if any(each.name.startswith("input_") and each.blocked for each in self.components):
+            of -= self.connection.execute(
+                "select count(*) from cell where run_id = ? and side = 'head' "
+                "and status = 'blocked' and answer_no is null",
+                (self.run.id,),
+            ).fetchone()[0]
+        return tuple(
+            ScreenTotal(
+                screen_words(each.name), each.kind, each.answers,
+                sent if each.name.startswith("input_") else of, each.flagged, each.redacted,
+                each.blocked, each.errors,
+            )
+            for each in self.components
+            if each.kind in ("safety", "flag") and sent
+        )  # fmt: skip
 
     @cached_property
     def totals(self) -> Totals | None:

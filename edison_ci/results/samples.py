@@ -221,8 +221,8 @@ def metric_of(sample: TwoSidedSample, name: str) -> Metric:
         return _PLAIN[name]
     family, _, rest = name.partition(".")
     if family == "safety":
-        label = f"{rest.removeprefix('input_')} in inputs" if rest.startswith("input_") else rest
-        return Metric(name, "share", "any harm" if rest == "any" else label)
+        label = f"{rest.removeprefix('input_')} in the input" if rest.startswith("input_") else rest
+        return Metric(name, "share", "a finding" if rest == "any" else label)
     component = rest if family == "grader" else _full_name(sample, family, rest)
     return Metric(
         name,

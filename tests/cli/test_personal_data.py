@@ -7,6 +7,7 @@ file but the dataset, every stream and every request to GitHub is searched.
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +211,28 @@ def test_every_kind_is_treated_as_the_experiment_says(edison: Edison, mini: Fold
     for path in files_below(mini.path):
         if path.name != DATASET:
             assert MAIL.encode() not in path.read_bytes(), path
+    assert "2 of 4 answers show a finding" in gates["safety.any"]["sentence"]
+    assert (
+        "1 of 5 cells shows jailbreak in the input" in gates["safety.input_jailbreak"]["sentence"]
+    )
+    assert edison(mini, "report", "--out", "pages/").code == 0
+    pages = [path.read_text("utf-8") for path in (mini.path / "pages").rglob("*.html")]
+    tables = [page.partition('id="safety"')[2].partition("</section>")[0] for page in pages]
+    told = [re.findall(r"<t[hd][^>]*>([^<]+)</t[hd]>", table) for table in tables if table]
+    assert len(told) >= 2  # the run and its experiment
+    for table in told:
+        assert table[8:16] == [
+            "jailbreak in inputs",
+            "a screen",
+            "1 of 5",
+            "20%",
+            "0",
+            "0",
+            "1",
+            "0",
+        ]
     shown = edison(mini, "explain", "order@small").out
-    assert "input blocked: jailbreak" in shown
+    assert "blocked: jailbreak in the input" in shown
+    assert "there is no answer" in shown
     again = json.loads(edison(mini, "regrade", "latest", "--json").out)["runs"][0]
     assert again["cells"] == run["cells"]

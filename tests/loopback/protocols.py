@@ -24,7 +24,7 @@ class Chat:
     """A chat request as far as the server understands it."""
 
     protocol: str
-    """openai, responses, embeddings or anthropic"""
+    """openai, responses, embeddings, moderations or anthropic"""
     body: dict[str, Any]
 
     @property
@@ -41,6 +41,8 @@ class Chat:
         """All that the messages say."""
         if self.protocol == "embeddings":
             return "\n".join(self.body["input"])
+        if self.protocol == "moderations":
+            return str(self.body["input"])
         parts = [self.body.get("system", "")]
         parts += [
             message.get("content", "")
@@ -98,6 +100,8 @@ def reply_to(chat: Chat, rule: Rule) -> Reply:
     """Return the good reply to a request, with the details that the rule wants."""
     if chat.protocol == "embeddings":
         return _embeddings(chat, rule)
+    if chat.protocol == "moderations":
+        return _moderations(chat, rule)
     text = rule.text(chat.said) if callable(rule.text) else rule.text
     if text is None:
         text = f"The answer is {chat.word}."
@@ -130,6 +134,29 @@ def _embeddings(chat: Chat, rule: Rule) -> Reply:
     body: dict[str, Any] = {"object": "list", "data": data, "model": chat.model or "deployed"}
     if rule.usage is not None:
         body["usage"] = {"prompt_tokens": chat.tokens_in, "total_tokens": chat.tokens_in}
+    return Reply(body, chat.tokens_in, 0)
+
+
+CATEGORIES = (
+    "harassment", "harassment/threatening", "hate", "hate/threatening", "illicit",
+    "illicit/violent", "self-harm", "self-harm/intent", "self-harm/instructions", "sexual",
+    "sexual/minors", "violence", "violence/graphic",
+)  # fmt: skip
+"""Categories of the moderation of OpenAI, all of which a reply has."""
+
+
+def _moderations(chat: Chat, rule: Rule) -> Reply:
+    """Return the reply of a moderation; the rule's text is JSON with scores, of new names too."""
+    told = rule.text(chat.said) if callable(rule.text) else rule.text
+    scores = {**dict.fromkeys(CATEGORIES, 0.0001), **json.loads(told or "{}")}
+    categories = {name: score >= 0.5 for name, score in scores.items()}
+    result = {
+        "flagged": any(categories.values()),
+        "categories": categories,
+        "category_scores": scores,
+        "category_applied_input_types": {name: ["text"] for name in scores},
+    }
+    body: dict[str, Any] = {"id": "modr-1", "model": chat.model, "results": [result]}
     return Reply(body, chat.tokens_in, 0)
 
 

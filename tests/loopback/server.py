@@ -19,7 +19,8 @@ dollars per million tokens (`price_in` 1.0, `price_out` 2.0). What can be script
 Answers are deterministic: `protocols.py`. `GET /-/requests` tells a child's requests as JSON.
 
 Any path that ends in `/chat/completions` speaks OpenAI (Azure's paths too), in `/embeddings` its
-embeddings, in `/messages` Anthropic; `/files` and `/batches` are about batches (`batches.py`);
+embeddings, in `/moderations` its moderation, in `/messages` Anthropic; `/files` and `/batches` are
+about batches (`batches.py`);
 everything else is 404.
 """
 
@@ -79,6 +80,8 @@ class Seen:
             return Chat("responses", self.json)
         if path.endswith("/embeddings"):
             return Chat("embeddings", self.json)
+        if path.endswith("/moderations"):
+            return Chat("moderations", self.json)
         return Chat("anthropic", self.json) if path.endswith("/messages") else None
 
 

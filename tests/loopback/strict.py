@@ -49,10 +49,22 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
+def _moderations(body: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"unknown parameter: {name!r}" for name in body.keys() - {"input", "model"})
+    said = body.get("input")
+    texts = said if isinstance(said, list) else [said]
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        yield "'input' is a text, or texts, and none is empty"
+    if "model" in body and "moderation" not in str(body["model"]):
+        yield f"{body['model']} is not a moderation model"
+
+
 def refusal(chat: Chat, provider: str | None = None) -> str | None:
     """Return the message with which the service would refuse a request; None if it would not."""
     kind = provider or ("anthropic" if chat.protocol == "anthropic" else "openai")
     row = load_prices().models.get(f"{kind}/{chat.model}", {})
+    if chat.protocol == "moderations":
+        return next(_moderations(chat.body), None)
     check = {"openai": _chat, "responses": _responses, "anthropic": _messages}[chat.protocol]
     found = [*_ranges(chat.body), *check(chat.body, row), *_tools(chat.body, row)]
     return next(iter([*found, *_context(chat, row)]), None)

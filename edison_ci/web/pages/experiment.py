@@ -132,6 +132,7 @@ def experiment(context: PageContext) -> Page:
             "labels": last.run.labels if last else {},
             "models": totals_by_model(context.connection, last.run.id) if last else [],
             "win": _win_rate(context, last.run) if last else None,
+            "screens": RunResult(context.connection, last.run).screens if last else (),
             "days": days,
             "ranges": sorted(RANGES, key=lambda each: (each == "all", len(each))),
             "charts": _charts(context, shown, evidence) if len(shown) > 1 else [],
