@@ -204,6 +204,15 @@ builtin: false
 keys: [{env: KEY, hosts: ["https://h.example:443", "http://[::1]:8080"]}]
 code: {allow: true, paths: [checks]}
 budget_usd_max: 20
+identities:
+  bedrock: {role: "arn:aws:iam::123456789012:role/edison"}
+  vertex:
+    pool: projects/1/locations/global/workloadIdentityPools/pool/providers/github
+    service_account: edison@acme.iam.gserviceaccount.com
+  azure:
+    tenant: 11111111-2222-3333-4444-555555555555
+    client: 66666666-7777-8888-9999-000000000000
+    hosts: ["https://acme.openai.azure.com"]
 """,
     "secrets": f"""
 version: 1

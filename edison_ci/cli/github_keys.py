@@ -9,6 +9,7 @@ from edison_ci.config.sealed import PRIVATE_KEY
 from edison_ci.errors import UsageError
 from edison_ci.forge.workflow_step import step_of
 from edison_ci.git.repository import Repository
+from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.workflows import Variables
 
@@ -25,7 +26,8 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
     GitHub passes a secret that does not exist on as an empty text, so an empty variable is one that
     the workflow names and the repository lacks.
     """
-    models = _models(project, experiments)
+    terms = apply_base_terms(project)
+    models = [m for m in _models(project, experiments) if not terms.has_identity(m)]
     known = key_environment(project)
     variables = Variables.of(models, known.secrets)
     lines = variables.lines

@@ -177,6 +177,8 @@ def _row(state: KeyState) -> tuple[str, ...]:
     source = str(state.source)
     if state.sealed and state.source == "environment":
         source = "environment, over the sealed one"
+    if state.source == "identity":
+        source = "identity, in jobs of GitHub"
     age = "" if state.age_days is None else f"{counted(state.age_days, 'day')} ago"
     return (
         state.name,
@@ -223,7 +225,7 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
     known = [
         each.name
         for each in key_states(project, key_environment(project), site.clock().date())
-        if each.source != "missing"
+        if each.source not in ("missing", "identity")
     ]
     chosen = list(dict.fromkeys(names)) or known
     if not chosen:

@@ -89,6 +89,9 @@ def _show_others(terminal: Terminal, file: TrustFile) -> None:
         terminal.result(f"{host}: CI may call it without a key")
     if file.code.allow:
         terminal.result(f"code in pull requests: {', '.join(file.code.paths) or 'none'}")
+    for provider, identity in file.identities.model_dump(exclude_none=True).items():
+        said = ", ".join(f"{name} {value}" for name, value in identity.items() if name != "hosts")
+        terminal.result(f"{provider} in jobs of GitHub without a key: {said}")
     for key in file.results.public_keys:
         terminal.result(f"results signed by {key} are accepted")
     if not file.builtin:
@@ -169,7 +172,8 @@ def _show(terminal: Terminal, each: Permission) -> None:
         said = f"  {each.model}: {each.key} goes to the address in {each.variable}, not set here"
         terminal.result(StyledText("unknown", ODD), said)
         return
-    said = f"  {each.model}: {each.key} to {each.host}"
+    what = "credentials of a job" if each.basis == "identity" else each.key
+    said = f"  {each.model}: {what} to {each.host}"
     if each.basis == "not allowed":
         terminal.result(StyledText("refused", BAD), f"{said}, which nothing allows")
         terminal.note(f"    edison trust add {each.key} {each.host}")
@@ -180,7 +184,8 @@ def _show(terminal: Terminal, each: Permission) -> None:
 
 
 def _by(each: Permission) -> str:
-    return "its entry in trust.yaml" if each.basis == "trust.yaml" else "the built-in pair"
+    words = {"trust.yaml": "its entry in trust.yaml", "built in": "the built-in pair"}
+    return words.get(each.basis, "the identity in trust.yaml")
 
 
 def _as_json(each: Permission) -> dict[str, Any]:

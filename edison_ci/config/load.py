@@ -16,7 +16,7 @@ from edison_ci.config.models import Configuration, Model, configure
 from edison_ci.config.prices import PROJECT_FILE, PriceTable, load_prices
 from edison_ci.config.program_files import program_files, with_code
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
-from edison_ci.config.rules import ExperimentRules, References, RegistryRules
+from edison_ci.config.rules import ExperimentRules, References, RegistryRules, service_of
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
@@ -163,6 +163,11 @@ class Project:
     def has_key(self, name: str, environ: Mapping[str, str] = os.environ) -> bool:
         """Whether a key is in the environment, or sealed in the repository."""
         return bool(environ.get(name, "").strip()) or self.secrets.of(name) is not None
+
+    def has_identity(self, model: Model, environ: Mapping[str, str] = os.environ) -> bool:
+        """Whether a job of GitHub calls a model with an identity of `trust.yaml`, without a key."""
+        found = self.trust.identity(model.provider, service_of(model) or "")
+        return found is not None and bool(environ.get("ACTIONS_ID_TOKEN_REQUEST_URL"))
 
     def judging_models_of(self, experiment: Experiment) -> set[str]:
         """Return the names of the models that judge, grade, screen or embed."""

@@ -93,6 +93,8 @@ class RegistryRules:
         if model.base_url_env is not None:
             return  # the address is checked before a run
         address = service_of(model)
+        if address is not None and self._trust.identity(model.provider, address) is not None:
+            return  # called without a key, or with one that goes to the same host
         for env in model.keys.values():
             if address is None:
                 said = f"model {model.name!r} would send {env} to an unknown host"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.rules import service_of
 from edison_ci.config.vendors import VENDORS
 from edison_ci.errors import UsageError
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.operate.sealed_keys import KeyEnvironment
 
-Source = Literal["environment", "sealed", "missing"]
+Source = Literal["environment", "sealed", "identity", "missing"]
 SHOWN = 4
 LEAST = 12
 """Of a shorter key nothing is shown."""
@@ -49,7 +51,18 @@ def key_states(project: Project, environ: KeyEnvironment, today: dt.date) -> lis
     for program in project.trust.programs:
         for name in program.env:
             users.setdefault(name, []).append(program.model)
-    return [_state(name, users[name], environ, today) for name in sorted(users)]
+    found = [_state(name, users[name], environ, today) for name in sorted(users)]
+    return [
+        replace(each, source="identity") if _is_replaced(project, each) else each for each in found
+    ]
+
+
+def _is_replaced(project: Project, key: KeyState) -> bool:
+    """Whether jobs of GitHub call all models that name a missing key with an identity."""
+    models = [project.models[name] for name in key.models if name in project.models]
+    return bool(key.source == "missing" and models) and all(
+        project.trust.identity(model.provider, service_of(model) or "") for model in models
+    )
 
 
 def _state(name: str, users: list[str], environ: KeyEnvironment, today: dt.date) -> KeyState:

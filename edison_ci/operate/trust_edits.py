@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.operate.site import Site
 
-Basis = Literal["trust.yaml", "built in", "not allowed"]
+Basis = Literal["trust.yaml", "built in", "identity", "not allowed"]
 _FRESH = (
     "# yaml-language-server: $schema=schemas/trust.schema.json\n"
     "# Which key may be sent to which host. In a pull request the base commit's copy counts.\n"
@@ -64,6 +64,8 @@ def _permission(trust: TrustFile, model: Model, key: str, environ: Mapping[str, 
     if trust.allows(key, address, model.provider):
         own = trust.model_copy(update={"builtin": False})
         basis = "trust.yaml" if own.allows(key, address, model.provider) else "built in"
+    elif trust.identity(model.provider, address) is not None:
+        basis = "identity"
     try:
         host = origin(address) if address else ""
     except ValueError:

@@ -759,7 +759,7 @@ def _unset(project: Project, loads: list[Load]) -> list[str]:
     found: list[str] = []
     for model in _models(loads):
         for env in model.keys.values():
-            if not project.has_key(env):
+            if not project.has_key(env) and not project.has_identity(model):
                 found.append(f"{env} is not set ({model.name} needs it)")
         if model.base_url_env and not os.environ.get(model.base_url_env):
             found.append(f"{model.base_url_env} is not set (the address of {model.name})")

@@ -53,6 +53,7 @@ from edison_ci.providers.transport import (
     proxy_for,
     refusal_reason,
 )
+from edison_ci.providers.workload_identity import BEARER, CredentialSource, Identified
 from edison_ci.records import Completion
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider, ProviderPlugin
     from edison_ci.documents.files import Tree
+    from edison_ci.providers.workload_identity import Identity
     from edison_ci.records import Request
 
 _AWS = {
@@ -94,7 +96,12 @@ def provider_for(
         return adapter(_ModelAccess(model, environ, tree or WorkingTree(Path())))
     local = plugin is not None and plugin.offline
     access = _open_access(model, environ, trust, offline=offline and not local)
-    return Adapting(adapter(replace(access, tree=tree or access.tree)), model.name)
+    access = replace(access, tree=tree or access.tree)
+    if access.identity is None:
+        return Adapting(adapter(access), model.name)
+    source = CredentialSource(access.identity, environ, str(model.options.get("region", "")))
+    found = Identified(source, lambda keys: adapter(replace(access, keys=keys)))
+    return Adapting(found, model.name)
 
 
 def lister_for(
@@ -132,13 +139,15 @@ def _open_access(
             "by --offline",
             hint="use a simulated model, or a recording: --replay FILE",
         )
-    keys, reach = reading.keys(address), allowed_reach(address, trust or TrustFile(), environ)
+    identity = reading.identity(address)
+    keys = {} if identity is not None else reading.keys(address)
+    reach = allowed_reach(address, trust or TrustFile(), environ)
     if reason := refusal_reason(host_of(address), reach):
         raise UsageError(
             f"model {model.name!r} is at {_display_host(address)}, which {reason}",
             hint="set base_url to the address of the model itself",
         )
-    return _ModelAccess(model, environ, WorkingTree(Path()), address, keys, reach)
+    return _ModelAccess(model, environ, WorkingTree(Path()), address, keys, reach, identity)
 
 
 # --- addresses and keys ---------------------------------------------------------------------------
@@ -155,6 +164,8 @@ class _ModelAccess:
     address: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     reach: Reach = Reach.PUBLIC
+    identity: Identity | None = None
+    """The identity whose credentials are used as keys; None if keys are set."""
 
     @property
     def key(self) -> str | None:
@@ -199,6 +210,11 @@ class _EnvironmentReader:
             )
         return address
 
+    def identity(self, address: str) -> Identity | None:
+        """Return the identity that the model is called with; None if one of its keys is set."""
+        found = None if self.trust is None else self.trust.identity(self.model.provider, address)
+        return None if found is None or any(map(self._given, self.model.keys.values())) else found
+
     def keys(self, address: str) -> dict[str, str]:
         """Return the keys by field; raises UsageError if one may not be sent to this address."""
         trust = self.trust
@@ -223,11 +239,16 @@ class _EnvironmentReader:
             found[part] = value
         return found
 
-    def _value(self, name: str, what: str) -> str:
+    def _given(self, name: str) -> str:
+        """Return a variable; empty if it is not set."""
         value = self.environ.get(name, "")
         if not value.strip() and self.environ is os.environ:
             value = ENVIRONMENT.hidden.get(name, "")
-        if not value.strip():
+        return value if value.strip() else ""
+
+    def _value(self, name: str, what: str) -> str:
+        value = self._given(name)
+        if not value:
             raise UsageError(
                 f"model {self.model.name!r} needs {what} in {name}, which is not set",
                 hint=f"set the environment variable {name}, or seal it: edison secrets seal {name}",
@@ -271,7 +292,7 @@ def azure(access: _ModelAccess) -> Provider:
     options = access.model.options
     deployment = quote(str(options["deployment"]), safe="")
     root = "" if access.address.rstrip("/").endswith("/openai") else "/openai"
-    headers = {"api-key": access.key} if access.key else {}
+    headers = {"api-key": access.key} if access.key else _bearer(access)
     version = f"api-version={options['api_version']}"
     if access.model.capabilities.responses:
         transport = access.transport(f"{root}/responses?{version}", headers)
@@ -284,6 +305,12 @@ def azure(access: _ModelAccess) -> Provider:
             access.transport(f"{path}/embeddings?{version}", headers), names_model=False
         ),
     )
+
+
+def _bearer(access: _ModelAccess) -> dict[str, str]:
+    """Return the header with the token of an identity; empty without one."""
+    token = access.keys.get(BEARER)
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def anthropic(access: _ModelAccess) -> Provider:
@@ -342,7 +369,16 @@ def bridge(access: _ModelAccess, prefix: str = "") -> Provider:
     )
 
 
-vertex = partial(bridge, prefix="vertex_ai/")
+def vertex(access: _ModelAccess) -> Provider:
+    """Return Vertex: through litellm with a key, and with a token by its protocol of OpenAI."""
+    if BEARER not in access.keys:
+        return bridge(access, prefix="vertex_ai/")
+    options = access.model.options
+    path = f"/v1/projects/{options['project']}/locations/{options['location']}/endpoints/openapi"
+    dialect = find_dialect(access.model)
+    return OpenAICompatible(access.transport(f"{path}/chat/completions", _bearer(access)), dialect)
+
+
 bedrock = partial(bridge, prefix="bedrock/")
 
 

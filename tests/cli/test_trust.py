@@ -133,3 +133,31 @@ def test_only_admins_add_pairs(edison: Edison, project: Folder) -> None:
     done = edison(project, "trust", "add", "OWN_KEY", HOST)
     assert done.code == 2 and "trust add needs an admin" in done.err
     assert project.read(TRUST) == WRITTEN
+
+
+def test_an_identity_in_place_of_a_key_is_explained(edison: Edison, mini: Folder) -> None:
+    mini.write(
+        "models.yaml",
+        "small: {provider: azure, base_url: 'https://acme.openai.azure.com', price: free, "
+        "options: {deployment: small, api_version: 2024-10-21}}\n"
+        "judge: {provider: sim, model: judge}\n",
+    )
+    tenant = "11111111-2222-3333-4444-555555555555"
+    mini.write(
+        TRUST,
+        f"identities: {{azure: {{tenant: {tenant}, client: {tenant}, "
+        "hosts: ['https://acme.openai.azure.com']}}\n",
+    )
+    assert edison(mini, "validate").code == 0
+    checked = edison(mini, "trust", "check")
+    assert (checked.code, checked.out) == (
+        0,
+        "allowed  small: credentials of a job to https://acme.openai.azure.com:443, "
+        "by the identity in trust.yaml\n",
+    )
+    listed = edison(mini, "trust", "list").out
+    assert f"azure in jobs of GitHub without a key: tenant {tenant}" in listed
+    assert "identity, in jobs of GitHub" in edison(mini, "secrets", "list").out
+    mini.edit(TRUST, "hosts: ['https://acme", "hosts: ['https://other")
+    assert edison(mini, "trust", "check").code == 2
+    assert edison(mini, "validate").code == 2
