@@ -144,6 +144,10 @@ class BusyError(EdisonError):
     code = "busy"
 
 
+class TrustError(UsageError):
+    """A key would go to a host that is not trusted."""
+
+
 class RoleError(EdisonError):
     """The role of the user does not allow the action."""
 

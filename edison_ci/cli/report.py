@@ -159,8 +159,11 @@ class _Writing:
 
     def write(self, connection: sqlite3.Connection, found: Report) -> None:
         """Write the report to its file, or to stdout."""
+        site = Site(self.project.root, self.project.file)
+        if self.kind == BUNDLE or self.folder or reporter(self.kind).texts:
+            runs = ", ".join(view.run.id for view in found.runs)
+            site.note_export(f"run {runs} as {self.kind}", str(self.out or "stdout"))
         if self.kind == BUNDLE:
-            site = Site(self.project.root, self.project.file)
             REPORTERS.load(BUNDLE)(site, [view.run for view in found.runs], self.out)
             self._tell(found)
             return

@@ -452,6 +452,8 @@ def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> No
         count = write_recording(reader, run_id, path)
     finally:
         reader.close()
+    site = Site(project.root, project.file)
+    site.note_export(f"run {run_id} as a recording", path.name)
     terminal.note(f"{counted(count, 'answer')} recorded in {path}")
 
 

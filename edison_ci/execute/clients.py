@@ -44,6 +44,8 @@ class ClientSettings:
     """Advice to show while a client waits for its model."""
     batch: bool | None = None
     """Whether answers are bought in batches where that costs less."""
+    key_used: Callable[[Model, str], None] = lambda _model, _run: None
+    """Called with a model whose key is taken for calls, and the run that they are for."""
     deadline_s: float | None = None
     """Deadline of an answer with all its attempts; default: a multiple of the model's timeout."""
 
@@ -152,7 +154,9 @@ class ClientPool:
 
     def _provider(self, model: Model) -> Provider:
         if model.key not in self._providers:
-            self._providers[model.key] = self._settings.provider_for(model)
+            provider = self._providers[model.key] = self._settings.provider_for(model)
+            if model.keys and not isinstance(provider, ReplayProvider):
+                self._settings.key_used(model, self.budget.run_id)
         return self._providers[model.key]
 
     def batch_client(self, model: Model) -> BatchClient | None:

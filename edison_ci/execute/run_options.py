@@ -178,6 +178,8 @@ class RunContext:
     """The budget of the loop or search that all calls belong to, scope `loop:ID` or other."""
     job: SpendingCap | None = None
     """The budget of the CI job for a proposal."""
+    key_used: Callable[[Model, str], None] = lambda _model, _run: None
+    """Called with a model whose key is taken for calls, and the run that they are for."""
     audit: Callable[[str, str, Any], AuditEntry] | None = None
     """Returns the entry of the audit for an action, on an experiment, with its details."""
 

@@ -15,7 +15,7 @@ import logging
 import math
 import signal
 import uuid
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.decide.conclusion import GateQuestion, conclude
-from edison_ci.errors import ExitCode, UsageError
+from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.fallback import FallbackModels
@@ -71,7 +71,7 @@ from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import snapshot_of
 from edison_ci.results.spending import reused_answers, stored_reuse
 from edison_ci.safety.redaction import redactor
-from edison_ci.store.audit import add_audit
+from edison_ci.store.audit import add_audit, write_audit
 from edison_ci.store.batches import open_batches
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import booked, phase_costs, reclaim
@@ -93,7 +93,7 @@ from edison_ci.telemetry.spans import run_span
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.plan.interim_analysis import InterimAnalysis, Kind
     from edison_ci.plan.plan import Plan
+    from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.runs import Run
 
@@ -378,7 +379,8 @@ class Session:
             if options.batch and shown.saving is None and plan.calls:
                 said = "no model has a price for batches: all of them are called as usual"
                 self._context.on_batch(said)
-            self._context.on_plan(self._gates.forecast(shown, work))
+            with self._refusal_audited():
+                self._context.on_plan(self._gates.forecast(shown, work))
             if options.fire is not None and resumed is None:
                 self._refuse_without_room(plan)
             owner = ProcessLock(locks)
@@ -399,6 +401,18 @@ class Session:
                 run_id, writer, reader, owner, project, plan, options, newer, resumed, stored
             )
             return run_in_loop(self._execute(state))
+
+    @contextmanager
+    def _refusal_audited(self) -> Iterator[None]:
+        """Audit a plan that is refused, such as for a host that is not trusted or a budget."""
+        try:
+            yield
+        except ConfigError as refused:
+            audit = self._context.audit
+            if audit is not None and self._path.exists():
+                why = "; ".join(problem.message for problem in refused.problems)
+                write_audit(self._path, audit("refused: run", self._experiment.id, why))
+            raise
 
     def _audited(
         self,
@@ -768,6 +782,7 @@ class Session:
             budgets.parts,
             self._context.advice,
             state.options.batch,
+            self._context.key_used,
         )
         return ClientPool(settings, budget, state.reader)
 
@@ -808,7 +823,8 @@ class Session:
             if step is RunStatus.COMPLETED and state.options.refines:
                 step = RunStatus.REFINING  # the loop completes it
             moved = move_run(state.run_id, step, self._now(), **change)
-            await state.writer.write(partial(self._move, state.run_id, moved, step == status))
+            rows = self._refusals(state.run_id, progress) if step == status else []
+            await state.writer.write(partial(self._move, state.run_id, moved, rows, step == status))
         await reporter.end(status, progress)
         ended = f"the run ended before it was taken: it is {status}"
         await state.writer.write(withdraw_requests(state.run_id, self._now(), ended))
@@ -818,12 +834,28 @@ class Session:
         self,
         run_id: str,
         moved: Callable[[sqlite3.Connection], None],
+        rows: Sequence[AuditEntry],
         last: bool,
         connection: sqlite3.Connection,
     ) -> None:
         moved(connection)
+        for row in rows:
+            add_audit(connection, row)
         if last:
             self._context.record_end(connection, run_id)
+
+    def _refusals(self, run_id: str, progress: Progress) -> list[AuditEntry]:
+        """Return rows of the audit: a budget that stopped the run, and answers kept back."""
+        audit, experiment = self._context.audit, self._experiment.id
+        if audit is None or self._context.answers is not None:
+            return []
+        rows, stopped_by = [], str(progress.stopped_by)
+        if stopped_by.startswith("budget: "):
+            said = f"{stopped_by.removeprefix('budget: ')} is used up"
+            rows.append(audit("refused: further calls", experiment, said))
+        if blocked := progress.cells[CellStatus.BLOCKED]:
+            rows.append(audit("block answers", experiment, {"cells": blocked}))
+        return [replace(row, run_id=run_id) for row in rows]
 
     def _ending(self, state: _RunState, progress: Progress) -> tuple[RunStatus, ExitCode]:
         most = self._experiment.file.max_errors

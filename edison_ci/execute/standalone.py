@@ -210,6 +210,7 @@ async def standalone_client(
                 context.clock,
                 newer_than,
                 advice=context.advice,
+                key_used=context.key_used,
                 deadline_s=PROBE_S if purpose == _TEST else None,
             )
             clients = ClientPool(settings, budget, reader)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.project import Member
     from edison_ci.forge.oauth import GitHubAccount
-    from edison_ci.operate.site import Site
+    from edison_ci.operate.site import KnownBy, Site
 
 
 # Hashed with scrypt (Percival, 2009) at a cost that takes about a quarter of a second and 32 MB.
@@ -84,7 +84,10 @@ SESSION = dt.timedelta(days=7)
 REMEMBERED = dt.timedelta(days=30)
 ATTEMPTS = 5
 WINDOW = dt.timedelta(minutes=15)
+_MINUTE = dt.timedelta(minutes=1)
 TOKEN_PREFIX = "edison_token_"  # so that scanners recognise a leaked token
+LISTED = 50
+"""Refused sign-ins of a window that have a row of their own in the audit; others are counted."""
 _MOST_SESSIONS = 20
 _AUDITED = 20
 """Revoked tokens that an audit entry names; it counts all."""
@@ -310,6 +313,7 @@ class Accounts:
         if not self.file.put_session(session, _sha256(cookie), password, most=_MOST_SESSIONS):
             return None
         actor, after = _actor(member), {"from": address, "until": until, "by": by}
+        self._note_counted()
         self.site.note(self.site.entry(actor, "sign in", after=after))
         return SignInSuccess(actor, cookie, lasts)
 
@@ -350,7 +354,7 @@ class Accounts:
     def by_header(self, name: str) -> Actor | None:
         """Return the actor that a trusted proxy names; None if they are no member."""
         member = self._member(name)
-        return None if member is None else _actor(member)
+        return None if member is None else _actor(member, "proxy")
 
     def by_session(self, cookie: str) -> Actor | None:
         """Return the actor of a session; None if it has expired or they are no longer a member."""
@@ -369,10 +373,11 @@ class Accounts:
         token = self.file.token(_sha256(secret))
         member = self._member(token.name) if token else None
         if token is None or member is None or _over(token.expires_at, now):
+            self._audit_refusal(member, "", "the token is not valid")
             return None
         if token.used_at is None or self._long_ago(token.used_at):
             self.file.token_used(token.id, now)
-        return _actor(member)
+        return _actor(member, "token")
 
     def sign_out(self, actor: Actor, cookie: str, *, everywhere: bool = False) -> int:
         """End a session, or all sessions of the actor; return how many ended."""
@@ -418,8 +423,21 @@ class Accounts:
         # The name is not stored unless it is a member: it may be a password typed in the wrong
         # field.
         actor = _actor(member) if member else Actor(Identity("nobody"), None)
-        entry = self.site.entry(actor, "refused: sign in", after={"from": address, "why": why})
-        self.site.note(entry)
+        began = self._note_counted()
+        if self.file.list_refusal(began, most=LISTED):
+            entry = self.site.entry(actor, "refused: sign in", after={"from": address, "why": why})
+            self.site.note(entry)
+
+    def _note_counted(self) -> str:
+        """Audit how many refusals of earlier windows were not listed; return this window."""
+        now = self.site.clock()
+        began = utc.timestamp(now - (now - dt.datetime.min.replace(tzinfo=dt.UTC)) % WINDOW)
+        for window, number in self.file.counted_refusals(began):
+            why = f"{number:,} more times in the {WINDOW // _MINUTE} minutes from {window}"
+            nobody = Actor(Identity("nobody"), None)
+            after = {"why": why, "count": number, "since": window}
+            self.site.note(self.site.entry(nobody, "refused: sign in", after=after))
+        return began
 
 
 def _wait(blocked_since: str, now: dt.datetime) -> SignInFailure:
@@ -440,8 +458,8 @@ def network_key(address: str) -> str:
     return str(found)
 
 
-def _actor(member: Member) -> Actor:
-    identity = Identity("web", login=member.github or "", email=member.email or "")
+def _actor(member: Member, known_by: KnownBy = "web") -> Actor:
+    identity = Identity(known_by, login=member.github or "", email=member.email or "")
     return Actor(identity, Role[member.role.upper()])
 
 

@@ -331,6 +331,7 @@ def export_recording(site: Site, path: Path) -> int:
             "this project is private, so its texts are not exported",
             hint="see settings.private in edison.yaml",
         )
+    site.note_export("the newest answers as a recording", path.name)
     with closing(open_reader(site.results)) as connection:
         return replace_recording(path, (one.line for one in stored_answers(connection)))
 

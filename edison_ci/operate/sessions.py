@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
+from edison_ci.errors import TrustError
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
@@ -59,19 +61,50 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
     )
     programs = ProgramRules(terms, environ, offline=offline)
 
-    def provider(model: Model) -> Provider:
-        return programs.provider(model) if model.provider == "command" else called(model)
-
     site = Site(project.root, project.file)
+
+    def provider(model: Model) -> Provider:
+        if model.provider == "command":
+            return programs.provider(model)
+        try:
+            return called(model)
+        except TrustError as refused:
+            entry = site.entry(
+                site.actor(), "refused: send a key", model.name, after=refused.message
+            )
+            site.note(entry)
+            raise
+
     return RunContext(
         provider,
         _grading,
         advice=advice("every answer is stored"),
         job=job_cap(terms, os.environ),
         audit=partial(_audit_entry, site),
+        key_used=KeyUses(site),
         record_end=lambda connection, run_id: note_end(connection, site, run_id),
         record_alert=lambda connection, *fact: note_budget(connection, site, *fact),
     )
+
+
+class KeyUses:
+    """Audits each key that is taken for calls, by name: once for a run and a host."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def __call__(self, model: Model, run_id: str) -> None:
+        """Write a row for each key of a model that is new in this run."""
+        address = model.address or os.environ.get(model.base_url_env or "", "")
+        host = urlsplit(address).netloc.rpartition("@")[2]
+        for name in model.keys.values():
+            if (run_id, name, host) in self._seen:
+                continue
+            self._seen.add((run_id, name, host))
+            after = {"host": host, "model": model.name}
+            entry = self._site.entry(self._site.actor(), "use key", name, after=after)
+            self._site.note(replace(entry, run_id=run_id))
 
 
 def _audit_entry(site: Site, action: str, experiment: str, after: Any) -> AuditEntry:

@@ -21,7 +21,7 @@ from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, EdisonError, RoleError, UsageError
 from edison_ci.git.command import decode, run_git
-from edison_ci.store.audit import AuditEntry, write_audit
+from edison_ci.store.audit import EXPORT, AuditEntry, write_audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantineFile
 
 
-KnownBy = Literal["web", "github", "git", "settings", "nobody"]
+KnownBy = Literal["web", "token", "proxy", "github", "git", "settings", "nobody"]
+REMOTE = frozenset({"web", "token", "proxy"})
+"""Sources of people who use the pages, or their API, of another machine."""
 
 
 class Role(IntEnum):
@@ -142,6 +144,8 @@ def require_role(actor: Actor, needed: Role, action: str, members: Sequence[Memb
         "github": "GITHUB_ACTOR",
         "git": "git config user.email",
         "web": "the sign-in",
+        "token": "the token",
+        "proxy": "the proxy",
         "settings": "the settings",
         "nobody": "nothing: set git config user.email",
     }[actor.identity.known_by]
@@ -238,6 +242,10 @@ class Site:
         """Return a row of the audit."""
         known_by = actor.identity.known_by
         return AuditEntry(self.now(), actor.name, known_by, action, entity, before, after)
+
+    def note_export(self, what: str, where: str, actor: Actor | None = None) -> None:
+        """Write a row of the audit about texts or results that leave the results file."""
+        self.note(self.entry(actor or self.actor(), EXPORT, f"{what} to {where}"))
 
     def note(self, entry: AuditEntry) -> None:
         """Write a row of the audit, if there is a results file."""

@@ -28,7 +28,7 @@ from edison_ci.config.trust import TrustFile, origin
 from edison_ci.contracts import CallError, ErrorKind, ModelSettings
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
-from edison_ci.errors import UsageError
+from edison_ci.errors import TrustError, UsageError
 from edison_ci.providers import anthropic as anthropic_messages
 from edison_ci.providers import openai_compatible, openai_responses
 from edison_ci.providers.adapting import Adapting
@@ -223,7 +223,7 @@ class _EnvironmentReader:
         found = {}
         for part, name in self.model.keys.items():
             if trust is not None and not trust.allows(name, address, self.model.provider):
-                raise UsageError(
+                raise TrustError(
                     f"model {self.model.name!r} would send the key {name} to "
                     f"{_display_host(address)}, "
                     "which is not trusted",

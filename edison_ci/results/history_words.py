@@ -274,6 +274,10 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "audit anchor": _text("anchored the audit log as"),
     "forget": _text("removed the texts of"),
     "export": _text("exported"),
+    "use key": lambda entry: f"used the key {entry.entity} for {entry.after['host']}",
+    "block answers": lambda entry: (
+        f"had {counted(entry.after['cells'], 'answer')} of {entry.entity} kept back by a screen"
+    ),
     "export audit": lambda entry: "exported the audit log",
     "gc": lambda entry: f"removed texts older than {entry.after['cutoff'][:10]}",
     "cache clear": _text("cleared cached answers of"),

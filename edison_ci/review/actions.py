@@ -22,7 +22,7 @@ from edison_ci.errors import EdisonError, RoleError, UsageError
 from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import task_of_cell
 from edison_ci.operate.gradebook import GradeBook
-from edison_ci.operate.site import Role, find_member, require_role
+from edison_ci.operate.site import REMOTE, Role, find_member, require_role
 from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.refine.patch import diff_of
 from edison_ci.review.approvals import is_author, stored_approvals
@@ -328,7 +328,7 @@ class ReviewActions:
     # ----------------------------------------------------------------------------------------------
 
     def _review(self, project: Project, actor: Actor) -> ReviewContext:
-        remote = actor.identity.known_by == "web"
+        remote = actor.identity.known_by in REMOTE
         return ReviewContext.of(project, offline=self.offline or remote, actor=actor)
 
     def _proposing(self, project: Project, actor: Actor) -> ReviewContext:
@@ -488,7 +488,7 @@ def _comment_text(review: ReviewContext, one: Suggestion) -> str:
 
 def _foreign_pull_request(actor: Actor, one: Suggestion) -> Option | None:
     """Return why a remote user cannot decide about a pull request here."""
-    if one.pull_request is None or actor.identity.known_by != "web":
+    if one.pull_request is None or actor.identity.known_by not in REMOTE:
         return None
     return Option(
         False,

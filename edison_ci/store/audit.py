@@ -58,7 +58,7 @@ class AuditEntry:
     """ISO-8601 UTC."""
     actor: str
     known_by: str
-    """Source of the actor's name: web, token, github, git, settings, nobody."""
+    """Source of the actor's name: web, token, proxy, github, git, settings, nobody."""
     action: str
     entity: str = ""
     before: Any = None

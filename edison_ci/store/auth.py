@@ -63,6 +63,11 @@ create table attempt (                      -- sign-ins that failed, or are bein
   time text not null
 ) strict;
 create index attempt_by_who on attempt (who, time);
+create table refusal (                      -- refused sign-ins of a quarter of an hour
+  began   text primary key,
+  listed  integer not null,                 -- with a row of their own in the audit
+  counted integer not null                  -- the others, which the audit counts
+) strict, without rowid;
 """
 
 
@@ -297,6 +302,30 @@ class AuthFile:
             row = (f"told:{key}", now)
             connection.execute("insert into attempt (who, time) values (?, ?)", row)
         return True
+
+    def list_refusal(self, began: str, *, most: int) -> bool:
+        """Count a refusal of the window that began then; return whether the audit lists it."""
+        with self._writing() as connection:
+            connection.execute("insert or ignore into refusal values (?, 0, 0)", (began,))
+            listed = connection.execute(
+                "update refusal set listed = listed + 1 where began = ? and listed < ?",
+                (began, most),
+            ).rowcount
+            if not listed:
+                connection.execute(
+                    "update refusal set counted = counted + 1 where began = ?", (began,)
+                )
+        return bool(listed)
+
+    def counted_refusals(self, before: str) -> list[tuple[str, int]]:
+        """Take the windows that are over: when each began, and how many were not listed."""
+        if not self._rows("select 1 from refusal where began < ? limit 1", [before]):
+            return []
+        with self._writing() as connection:
+            rows = connection.execute(
+                "delete from refusal where began < ? returning began, counted", (before,)
+            ).fetchall()
+        return sorted((began, counted) for began, counted in rows if counted)
 
     # --- the file ---------------------------------------------------------------------------------
 

@@ -532,6 +532,10 @@ async def _export(datasette: Any, request: Any, send: Any, receive: Any) -> None
         await (await render_page(datasette, request, links, page, status)).asgi_send(send)
         return
     assert place.path is not None, "a results file is on disk"
+    settings, actor = settings_of(datasette), await current_actor(datasette, request)
+    if settings is not None and actor is not None:
+        site = await asyncio.to_thread(current_site, settings.root)
+        await asyncio.to_thread(site.note_export, export.name, "a browser", actor)
     kind = {
         "content-type": export.content_type,
         "content-disposition": f'attachment; filename="{export.name}"',

@@ -14,6 +14,7 @@ import pytest
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.accounts import (
     AUTH_FILE,
+    LISTED,
     Accounts,
     SignInFailure,
     SignInSuccess,
@@ -213,6 +214,34 @@ def test_a_flood_of_attempts_is_audited_once(world: World) -> None:
     assert len(rows) == 6
     assert {row[2] for row in rows} == {"refused: sign in"}
     assert json.loads(rows[-1][4]) == {"from": "192.0.2.1", "why": "too many attempts"}
+
+
+def test_a_flood_from_everywhere_is_listed_up_to_a_limit_and_then_counted(world: World) -> None:
+    before = len(world.audit())
+    for number in range(LISTED + 30):
+        world.sign_in(f"n{number}", "wrong", address=f"198.51.100.{number}")
+    assert len(world.audit()) - before == LISTED
+    world.later(minutes=16)
+    world.entered()
+    *_, counted, signed = world.audit()
+    assert (counted[2], signed[2]) == ("refused: sign in", "sign in")
+    told = json.loads(counted[4])
+    assert (told["count"], told["since"]) == (30, "2026-11-15T12:00:00.000Z")
+    assert told["why"] == "30 more times in the 15 minutes from 2026-11-15T12:00:00.000Z"
+
+
+def test_a_wrong_token_is_audited_and_a_right_one_is_how_its_actor_is_known(world: World) -> None:
+    _, secret = world.accounts.new_token("bob", label="", days=1)
+    actor = world.accounts.by_token(secret)
+    assert actor is not None
+    assert actor.identity.known_by == "token"
+    world.later(days=2)
+    assert world.accounts.by_token(secret) is None
+    assert world.audit()[-1][0] == "bob"
+    assert world.accounts.by_token("edison_token_x") is None
+    actor_name, _, action, _, after = world.audit()[-1]
+    assert (actor_name, action) == ("somebody", "refused: sign in")
+    assert json.loads(after)["why"] == "the token is not valid"
 
 
 # --- tokens ---------------------------------------------------------------------------------------

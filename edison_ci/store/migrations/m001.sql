@@ -328,7 +328,7 @@ create table audit (                        -- who did what, or was refused; app
   seq      integer primary key autoincrement,
   time     text not null,
   actor    text not null,                   -- login, e-mail address or name
-  known_by text not null,                   -- source of the name: web, token, github, git, settings, nobody
+  known_by text not null,                   -- source of the name: web, token, proxy, github, git, settings, nobody
   action   text not null,                   -- such as gc or cache clear; "refused: ..." if refused
   entity   text not null,                   -- what it was done to
   before   text,                            -- JSON; null, like after and nonce, once it was forgotten
