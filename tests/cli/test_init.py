@@ -39,7 +39,7 @@ def test_the_screen_says_what_was_written_and_what_comes_next(
 ) -> None:
     done = edison(folder, "init", "my-prompts")
     assert "  wrote edison.yaml\n" in done.out
-    assert "  wrote .edison/schemas/ (13 files)\n" in done.out
+    assert "  wrote .edison/schemas/ (14 files)\n" in done.out
     assert done.err == (
         "\nNext:\n"
         "  cd my-prompts\n"
