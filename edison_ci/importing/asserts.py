@@ -396,7 +396,21 @@ class AssertionReader:
         result = self._one(AssertionNode(found, self.source), scope)
         note = result.note if result.component is not None else f"{kind}: {result.note}"
         self._fidelity.add(result.status, found, result.about, note)
-        return [replace(result.component, node=found)] if result.component is not None else []
+        if result.component is None:
+            return []
+        self._report_metric(found)
+        return [replace(result.component, node=found)]
+
+    def _report_metric(self, node: Node) -> None:
+        """Report a metric whose name is another one here."""
+        metric = node.get("metric")
+        if metric is None or not isinstance(metric.value, str):
+            return
+        if "{{" in metric.value:
+            note = "a name with variables is not supported: the check is named after its type"
+            self._fidelity.add_approximated(metric, "", note)
+        elif (name := model_name(metric.value)) != metric.value:
+            self._fidelity.add_mapped(metric, "", f"called {name}")
 
     def _one(self, given: AssertionNode, scope: Scope) -> ConversionResult:
         for child in given.node.children():
@@ -550,6 +564,8 @@ class AssertionReader:
             self._fidelity.add_unsupported(kind, refusal.note)
             return components
         settings.pop("threshold", None)
+        self._report_metric(node)
+        report_joined_metrics(checks, self._fidelity)
         whole = mean_of(checks, threshold, settings)
         if others:
             note = "members graded by a model are separate components"
@@ -735,6 +751,14 @@ def with_settings(result: ConversionResult, given: AssertionNode) -> ConversionR
 def tidy(value: Json) -> Json:
     """Return a number without a fraction of 0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def report_joined_metrics(components: list[GradeComponent], fidelity: Fidelity) -> None:
+    """Report metrics of checks that become part of one check."""
+    for component in components:
+        metric = component.node.get("metric") if component.node is not None else None
+        if metric is not None and "name" in dict(component.settings):
+            fidelity.add_approximated(metric, "", "its score is part of the mean, and not shown")
 
 
 def mean_of(

@@ -5,12 +5,19 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
+from collections import Counter
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Document, Fault, Mark
-from edison_ci.importing.asserts import CHECKS, UNSUPPORTED_TYPES, Scope, mean_of
+from edison_ci.importing.asserts import (
+    CHECKS,
+    UNSUPPORTED_TYPES,
+    Scope,
+    mean_of,
+    report_joined_metrics,
+)
 from edison_ci.importing.drafts import CaseDraft
 from edison_ci.importing.fidelity import Node
 from edison_ci.importing.prompts import KINDS
@@ -396,6 +403,11 @@ class Suite:
     # --- cases ------------------------------------------------------------------------------------
 
     def _add(self, test: _Test) -> None:
+        named = test.node.get("vars")
+        if named is not None and isinstance(named.value, str) and not test.values:
+            note = "the test was left out: its variables could not be read"
+            self._fidelity.add_unsupported(test.node, note)
+            return
         whole = test.inherit(self._default) if self._default is not None else test
         cases = math.prod(len(listed) for listed in whole.values.values()) if whole.expand else 1
         if len(self.drafts) + cases > MOST_CASES:
@@ -440,6 +452,7 @@ class Suite:
         """Return components of which the weighted mean must reach the threshold of the test."""
         node = test.threshold_node
         if test.threshold is None:
+            self._report_shared_metrics(components)
             return components
         if any(component.kind != "check" for component in components):
             if node is not None:
@@ -450,8 +463,18 @@ class Suite:
             self._fidelity.add_mapped(node, "@experiments checks mean_of")
         if not components:
             return components
+        report_joined_metrics(components, self._fidelity)
         whole = mean_of(components, test.threshold, {})
         return [replace(whole, node=components[0].node)]
+
+    def _report_shared_metrics(self, components: list[GradeComponent]) -> None:
+        """Report metrics that several assertions of a test have."""
+        names = Counter(dict(component.settings).get("name") for component in components)
+        for component in components:
+            metric = component.node.get("metric") if component.node is not None else None
+            if metric is not None and names[dict(component.settings).get("name")] > 1:
+                note = "promptfoo has one mean of its assertions; here each has its own score"
+                self._fidelity.add_approximated(metric, "", note)
 
     def _chosen_models(self, test: _Test) -> tuple[str, ...]:
         everything = tuple(model.name for model in self.models)

@@ -92,3 +92,37 @@ def test_an_echo_of_a_chat_is_said_to_differ(tmp_path: Path, prompt: str, said: 
     config = f"prompts: [{json.dumps(prompt)}]\nproviders: [echo]\ntests: [{{vars: {{v: a}}}}]\n"
     came = imported(tmp_path, config)
     assert ("it answers with the last message of a chat" in came.told) is said
+
+
+def test_what_becomes_of_a_metric_is_said(tmp_path: Path) -> None:
+    came = imported(
+        tmp_path,
+        'prompts: ["Say {{v}}."]\nproviders: [echo]\ntests:\n'
+        "  - vars: {v: a}\n    assert:\n"
+        "      - {type: contains, value: a, metric: right}\n"
+        "      - {type: contains, value: b, metric: Tone of Voice}\n"
+        '      - {type: contains, value: c, metric: "{{v}}"}\n'
+        "  - vars: {v: b}\n    assert:\n"
+        "      - {type: contains, value: a, metric: twice}\n"
+        "      - {type: contains, value: b, metric: twice}\n"
+        "      - {type: assert-set, assert: [{type: contains, value: d, metric: inner}]}\n",
+    )
+    said = {entry.key: (entry.status.value, entry.note) for entry in came.imported.fidelity.entries}
+    assert "tests[0].assert[0].metric" not in said, "it is the name of the check"
+    assert said["tests[0].assert[1].metric"] == ("mapped", "called Tone-of-Voice")
+    assert said["tests[0].assert[2].metric"][0] == "approximated"
+    assert "each has its own score" in said["tests[1].assert[0].metric"][1]
+    assert "part of the mean" in said["tests[1].assert[2].assert[0].metric"][1]
+    checks = came.files["experiments/mine.yaml"]
+    assert "name: right" in checks and "name: Tone-of-Voice" in checks
+
+
+def test_a_test_whose_variables_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    came = imported(
+        tmp_path,
+        'prompts: ["Say {{v}}."]\nproviders: [echo]\ntests:\n'
+        "  - {vars: {v: a}}\n  - {vars: file://../above.yaml}\n",
+    )
+    (line,) = came.files["datasets/mine.jsonl"].splitlines()
+    assert json.loads(line)["input"] == {"v": "a"}
+    assert "tests[1]: the test was left out: its variables could not be read" in came.told
