@@ -108,5 +108,5 @@ def test_every_action_that_is_written_has_words_of_its_own() -> None:
     unknown = {each for each in written if f"used {each}" in audit_sentence(entry(each, "x", after={
         "score": 1.0, "scale": "thumbs", "until": "u", "reason": "r", "as": "s", "status": "t",
         "cutoff": "2026-01-01", "from": "f", "number": 1, "occasion": "o",
-        "error": "e", "host": "h", "needed": 2}))}  # fmt: skip
+        "error": "e", "host": "h", "needed": 2, "role": "editor"}))}  # fmt: skip
     assert unknown == set()
