@@ -122,10 +122,12 @@ def test_a_key_goes_only_where_the_base_lets_it_go(
     assert KEY in str(loopback.requests[0].headers)
 
 
+SIDE: dict[str, Any] = {"repo": {"id": 1, "owner": {"login": "o"}}, "sha": "1" * 40}
+PULL = {"number": 7, "head": {**SIDE, "ref": "change"}, "base": {**SIDE, "ref": "main"}}
 EVENTS: dict[str, tuple[str, dict[str, Any], str]] = {
     # Name, payload, and the ref of the job; of all of them only these say that it is our own.
     "issue_comment": ("issue_comment", {"issue": {"number": 7, "pull_request": {}}}, MAIN),
-    "review": ("pull_request_review", {"review": {}}, "refs/pull/7/merge"),
+    "review": ("pull_request_review", {"review": {}, "pull_request": PULL}, "refs/pull/7/merge"),
     "review comment": ("pull_request_review_comment", {}, "refs/pull/7/merge"),
     "after a workflow": ("workflow_run", {"workflow_run": RUN}, MAIN),
     "check": ("check_run", {"check_run": {}}, MAIN),
@@ -152,7 +154,8 @@ def test_only_the_default_branch_decides_whatever_starts_the_job(
     laid_out(proposal, loopback.url)
     commit(proposal, "send the key here")
     name, payload, ref = EVENTS[kind]
-    head = proposal.git("rev-parse", "HEAD")
+    base, head = proposal.git("rev-parse", "HEAD^", "HEAD").split()
+    payload = json.loads(json.dumps(payload).replace(SIDE["sha"], base))
     started(monkeypatch, tmp_path, name, payload, ref=ref, sha=head)
     done = edison(proposal, "run", "--yes")
     assert (done.code, "would send the key VENDOR_KEY to" in done.all) == (2, True), done.all

@@ -20,6 +20,7 @@ OURS = frozenset(
     [
         "h2",
         "h3",
+        "sub",
         "p",
         "table",
         "thead",
