@@ -193,6 +193,8 @@ Kind: TypeAlias = Literal["score", "pass", "flips", "amount", "latency", "share"
 _COMPONENT = "left join component p on p.cell_id = c.id and p.kind = :kind and p.name = :component"
 _ANSWER = "left join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no"
 _ANSWERED = "c.status in ('ok', 'malformed', 'blocked')"
+_SENT = "not (c.status = 'blocked' and c.answer_no is null)"
+"""Not a cell whose input was blocked, which has no answer."""
 _CELLS_READ = 20
 """Graded cells that are read for the names of components: each cell has all of them."""
 
@@ -617,11 +619,11 @@ class TwoSidedSample:
             hit = f"exists (select 1 from component p where {of_answers} and p.status = 'ok')"
             failed = f"exists (select 1 from component p where {of_answers} and p.status = 'error')"
             query = (
-                f"select c.case_id, {hit} from cell c where {_CELLS} and c.answer_no is not null "
+                f"select c.case_id, {hit} from cell c where {_CELLS} and {_SENT} "
                 f"and c.status in ('ok', 'malformed', 'blocked') and ({hit} or not {failed})"
             )
         else:
-            screened = "and c.answer_no is not null"
+            screened = f"and {_SENT}"
             if kind in ("moderation", "toxicity"):
                 screened += (
                     " and not exists (select 1 from component b where b.cell_id = c.id and b.kind "

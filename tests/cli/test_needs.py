@@ -533,12 +533,10 @@ def test_a_run_that_a_broken_library_keeps_from_grading_is_not_measured(
     assert len(loopback.requests) == 2, "the answers are graded, and not requested again"
 
 
-def test_a_pipeline_for_names_that_is_not_installed_is_refused(
-    edison: Edison, project: Folder
-) -> None:
+def test_a_pipeline_for_names_that_is_not_installed_is_refused(project: Folder) -> None:
     text = project.read("experiments/hello.yaml")
     project.write("experiments/hello.yaml", text + "safety: {pii: {names_by: xx_none}}\n")
-    with lacking("spacy"):
-        (found,) = problems(edison(project, "run", "--json"))
+    done = project.edison("run", "--json", env=without(project, "spacy"))
+    (found,) = problems(done)
     assert found[1:3] == ("not-installed", "names cannot be found: spacy is not installed")
     assert found[3] == f"install it: {command_for(SPACY)}"
