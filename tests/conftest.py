@@ -49,6 +49,7 @@ FOREIGN = ("EDISON_", "GITHUB_", "GIT_", "RUNNER_", "ACTIONS_", "XDG_", "OTEL_")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how much is tried, and keep what tests write in memory: they make 100,000 files."""
+    forked.begin()
     often = "quick" if config.getoption("--quick") else "usual"
     settings.load_profile("long" if "FAULTS" in os.environ else often)
     if "TMPDIR" in os.environ or "FAULTS" in os.environ or not MEMORY.is_dir():

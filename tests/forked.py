@@ -167,9 +167,16 @@ def _fixed(environment: dict[str, str]) -> _Fixed:
 def _is_worth_it(fixed: _Fixed) -> bool:
     """Whether to fork for such an environment: the usual one, or one that is asked for often."""
     _asked[fixed] += 1
-    return fixed == _fixed(dict(os.environ)) or _asked[fixed] > _OFTEN
+    usual = fixed == _fixed(dict(os.environ))
+    return os.getpid() in _begun and (usual or _asked[fixed] > _OFTEN)
 
 
+def begin() -> None:
+    """Fork from now on, in this process: one that tests start has no use for it."""
+    _begun.add(os.getpid())
+
+
+_begun: set[int] = set()
 _asked: Counter[_Fixed] = Counter()
 _OFTEN = 2
 
@@ -195,7 +202,7 @@ class _Home:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", __file__, str(theirs.fileno())],
-                env={**environment, "OPENBLAS_NUM_THREADS": "1"},  # a fork has one thread
+                env=environment,
                 pass_fds=[theirs.fileno()],
             )
 
@@ -229,9 +236,10 @@ def close() -> None:
 # --- in the process that forks --------------------------------------------------------------------
 
 
-def _warm_up() -> None:
-    """Import whatever a command may import."""
+def warm_up() -> None:
+    """Import whatever a command may import, and start no thread."""
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as a command does before it imports
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     package = importlib.import_module("edison_ci")
     for found in pkgutil.walk_packages(package.__path__, "edison_ci."):
         if not found.name.startswith(_LEFT_OUT):
@@ -338,7 +346,7 @@ def _become(job: dict[str, Any]) -> None:
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the tests
     asked = socket.socket(fileno=int(sys.argv[1]))
-    _warm_up()
+    warm_up()
     job = _serve(asked)
     if job is not None:
         _become(job)

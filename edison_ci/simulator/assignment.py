@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # A message with material begins with the line `Key of this message: KEY`; each block is between
 # `<data:TAG "NAME" KEY>` and `</data:TAG KEY>`.
 _KEY = re.compile(r"\AKey of this message: ([0-9a-f]{16,64})\n")
+_OPENED = re.compile(
+    r'^<data:(\w+)(?: ("(?:[^"\\\n]|\\.)*"))?( json)? ([0-9a-f]{16,64})>\n', re.MULTILINE
+)
 
 
 class Block(NamedTuple):
@@ -51,15 +54,20 @@ def parse_blocks(said: str) -> list[Block] | None:
     found = _KEY.match(said)
     if found is None:
         return None
-    key = found[1]
-    block = re.compile(
-        rf'^<data:(\w+)(?: ("(?:[^"\\\n]|\\.)*"))?( json)? {key}>\n(.*?)\n</data:\1 {key}>$',
-        re.M | re.S,
-    )
-    return [
-        Block(tag, json.loads(name) if name else "", text, bool(as_json))
-        for tag, name, as_json, text in block.findall(said)
-    ]
+    blocks, at = [], 0
+    while (opened := _OPENED.search(said, at)) is not None:
+        tag, name, as_json, key = opened.groups()
+        closing = f"\n</data:{tag} {key}>"
+        end = said.find(f"{closing}\n", opened.end())
+        if end < 0 and said.endswith(closing) and len(said) - len(closing) >= opened.end():
+            end = len(said) - len(closing)
+        if key != found[1] or end < 0:
+            at = opened.start() + 1
+            continue
+        text = said[opened.end() : end]
+        blocks.append(Block(tag, json.loads(name) if name else "", text, bool(as_json)))
+        at = end + len(closing)
+    return blocks
 
 
 _OBJECTIVE = re.compile(r"\n\nThe objective: [^\n]+")
