@@ -99,7 +99,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Leave out what needs tools that `make check` does not install."""
+    """Begin with what takes longest, and leave out what `make check` does not install tools for."""
+    items.sort(key=lambda item: not item.nodeid.startswith(selection.LONGEST))
     if config.getoption("--quick"):
         out = {item for item in items if selection.needs_tools(item)}
         items[:] = [item for item in items if item not in out]

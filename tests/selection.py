@@ -45,6 +45,13 @@ _SLOW = (
     "tests/test_set_up.py",
 )
 """Whole commands, killed processes, pages, forges, searches, environments, simulations."""
+LONGEST = (
+    "tests/web/test_browser.py",
+    "tests/operate/test_soak.py",
+    "tests/cli/test_demo.py",
+    "tests/test_set_up.py",
+)
+"""What no process shall begin with when the others are done."""
 _QUICK = ("tests/cli/test_validate.py",)
 """What most people run first."""
 

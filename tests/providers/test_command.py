@@ -16,7 +16,7 @@ from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.command import MOST_BYTES, CommandProvider, Program
 from edison_ci.records import FinishReason
 from tests.providers.kitchen import ask
-from tests.timing import poll
+from tests.timing import PATIENCE_S, poll
 
 ANSWER = """
 import json, os, sys, time
@@ -33,7 +33,9 @@ def program(folder: Path, body: str, **more: Any) -> CommandProvider:
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     (folder / "app.py").write_text(ANSWER + indented)
     run = more.pop("run", [sys.executable, "app.py"])
-    return CommandProvider(Program(run, folder, timeout_s=more.pop("timeout_s", 20.0), **more))
+    return CommandProvider(
+        Program(run, folder, timeout_s=more.pop("timeout_s", PATIENCE_S), **more)
+    )
 
 
 async def closing(provider: CommandProvider, *texts: str, at_once: bool = False) -> list[Any]:

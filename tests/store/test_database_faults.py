@@ -212,7 +212,7 @@ def test_19_a_reader_that_stays_hinders_no_writer(results: Path) -> None:
     with Writer(results) as writer:
         for _ in range(5):
             for done in [writer.submit(insert) for _ in range(100)]:
-                assert done.result(10) == 1
+                assert done.result(PATIENCE_S) == 1
     assert reader.execute("select count(*) from event").fetchone() == before
     reader.close()
     connection = open_reader(results)
