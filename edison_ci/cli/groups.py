@@ -194,6 +194,9 @@ TABLES = {
         "forget": Entry(
             "Results", "forget:forget_texts", "Remove the texts of a case or of a person."
         ),
+        "bundle": Entry(
+            "Results", "project_bundle:bundle", "Bundle a whole project, or restore one."
+        ),
         "metrics": Entry(
             "Results", "metrics:metrics", "Print metrics for Prometheus, as the pages serve them."
         ),

@@ -19,7 +19,7 @@ from edison_ci.report.change_details import CANDIDATES, ChangeDetails, FileDiff
 from edison_ci.report.files import Sources, refuse_unwritable, write_whole
 from edison_ci.report.reporters import rendered
 from edison_ci.results.cells import Cells, cases_of
-from edison_ci.results.explanation import unchanged_cases
+from edison_ci.results.explanation import known_cases, unchanged_cases
 from edison_ci.results.report import Report, report_of
 from edison_ci.results.snapshot import runs_of_change
 from edison_ci.sanitize import in_actions
@@ -52,8 +52,9 @@ def sources_of(connection: sqlite3.Connection, project: Project, report: Report)
         changed=changed_in(project, report),
         folder=folder_in_checkout(project.root),
         reasons=not private,
-        cells=Cells(connection, texts=not private),
+        cells=(cells := Cells(connection, texts=not private)),
         inputs=partial(_inputs, project),
+        known=partial(known_cases, project, cells),
     )
 
 

@@ -21,12 +21,14 @@ from edison_ci.numeric import (
     signed_span,
     snap,
 )
+from edison_ci.operate.site import open_site
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.results.decisions import stopped_sentence
 from edison_ci.results.report import run_document
 from edison_ci.results.run_result import labels_of
 from edison_ci.results.snapshot import UNDECIDED, eval_suite_of
 from edison_ci.results.triage import SHOWN
+from edison_ci.sanitize import in_actions
 from edison_ci.store.runs import IMPORTED_ANSWERS
 
 if TYPE_CHECKING:
@@ -372,8 +374,11 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
         for one in found.worst
     ]
     last = len(rows[0]) - 1
+    # The log of a job is read elsewhere, and reasons quote answers.
+    root = terminal.root
+    hide = in_actions() and root is not None and open_site(root).file.settings.private
     for row, one in zip(aligned(rows, right=frozenset({last})), found.worst, strict=True):
-        why = " ".join(redacted(one.why).split())
+        why = "" if hide else " ".join(redacted(one.why).split())
         lead = f"  {row}  "
         terminal.result(lead, why, hang=len(lead))
     first = found.worst[0]

@@ -97,6 +97,11 @@ class Terminal:
         return self._state.json
 
     @property
+    def root(self) -> Path | None:
+        """The root of the project that was entered."""
+        return self._state.root
+
+    @property
     def offline(self) -> bool:
         """Whether --offline is set."""
         return self._state.offline

@@ -17,7 +17,7 @@ import tempfile
 import uuid
 import zipfile
 import zlib
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,17 +66,38 @@ class UnpackedFile(NamedTuple):
     sha256: str
 
 
-def unpack(archive: Path, wanted: Mapping[str, int], folder: Path) -> dict[str, UnpackedFile]:
+def unpack(
+    archive: Path, wanted: Mapping[str, int], folder: Path, *, most_members: int = MOST_MEMBERS
+) -> dict[str, UnpackedFile]:
     """Unpack the wanted files, each with its limit of size; raises UsageError for others."""
-    _refuse_size(archive)
+    with _opened(archive, most_members) as opened:
+        members = opened.infolist()
+        _refuse_members(archive, members, wanted)
+        return {
+            member.filename: _unpack_member(opened, member, wanted[member.filename], folder)
+            for member in members
+        }
+
+
+def read_member(archive: Path, name: str, most: int, *, most_members: int) -> bytes:
+    """Return one file of an archive, up to a limit of size; raises UsageError."""
+    with _opened(archive, most_members) as opened:
+        members = [member for member in opened.infolist() if member.filename == name]
+        _refuse_members(archive, members, {name: most})
+        with opened.open(members[0]) as source:
+            data = source.read(most + 1)
+        if len(data) > most:
+            raise zipfile.BadZipFile(f"{name} is too large")
+        return data
+
+
+@contextmanager
+def _opened(archive: Path, most_members: int) -> Iterator[zipfile.ZipFile]:
+    """Open an archive whose listing is not too long; tell what is wrong with it."""
+    _refuse_size(archive, most_members)
     try:
         with zipfile.ZipFile(archive) as opened:
-            members = opened.infolist()
-            _refuse_members(archive, members, wanted)
-            return {
-                member.filename: _unpack_member(opened, member, wanted[member.filename], folder)
-                for member in members
-            }
+            yield opened
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise invalid_bundle(archive, f"it is damaged ({error})") from None
     except OSError as error:
@@ -91,7 +112,7 @@ def invalid_bundle(archive: Path, why: str) -> UsageError:
     )
 
 
-def _refuse_size(archive: Path) -> None:
+def _refuse_size(archive: Path, most_members: int) -> None:
     """Raise, by the last bytes, for an archive whose listing would exhaust the memory."""
     if not archive.is_file():
         raise UsageError(
@@ -107,8 +128,8 @@ def _refuse_size(archive: Path) -> None:
     if len(end) < _END.size or not end.startswith(b"PK\5\6"):
         raise invalid_bundle(archive, "it is not a ZIP file")
     entries = _END.unpack(end)[4]
-    if tail.startswith(b"PK\6\7") or entries > MOST_MEMBERS:
-        raise invalid_bundle(archive, f"it has more than {MOST_MEMBERS} files")
+    if tail.startswith(b"PK\6\7") or entries > most_members:
+        raise invalid_bundle(archive, f"it has more than {most_members:,} files")
 
 
 def _refuse_members(
@@ -137,6 +158,7 @@ def _unpack_member(
 ) -> UnpackedFile:
     most = min(most, MOST_RATIO * member.compress_size + _SLACK)
     target, digest, size = folder / member.filename, hashlib.sha256(), 0
+    target.parent.mkdir(parents=True, exist_ok=True)
     with opened.open(member) as source, target.open("xb") as stream:
         while chunk := source.read(_CHUNK):
             size += len(chunk)

@@ -88,6 +88,8 @@ class Sources:
     """The cells, for formats that need them."""
     inputs: Callable[[RunResult, FailingCells], Mapping[str, Case]] = lambda _view, _failing: {}
     """Returns the known cases of failing answers, by id."""
+    known: Callable[[RunResult], Mapping[str, Case]] = lambda _: {}
+    """Returns the cases of a run that are still what they were, by id."""
     raw: bool = False
     """Whether CSV keeps formulas."""
 

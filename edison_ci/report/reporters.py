@@ -158,7 +158,8 @@ class Csv(Reporter):
 
     def render(self, report: Report, sources: Sources) -> Iterator[str]:
         """Return the text line by line."""
-        return as_csv(rows_of(report, sources.required_cells), raw=sources.raw)
+        rows = rows_of(report, sources.required_cells, sources.known)
+        return as_csv(rows, raw=sources.raw)
 
 
 class JsonLines(Reporter):

@@ -12,14 +12,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.numeric import significant
-from edison_ci.records import Side
+from edison_ci.records import Side, canonical_json, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from edison_ci.records import Case
     from edison_ci.results.cells import CellResult, Cells
     from edison_ci.results.report import Report
     from edison_ci.results.run_result import RunResult
+
+    KnownCases = Callable[[RunResult], Mapping[str, Case]]
 
 COLUMNS = (
     "experiment", "run_id", "run_started", "simulated", "side", "prompt", "version", "label",
@@ -27,24 +30,29 @@ COLUMNS = (
     "cost_microusd", "cost_kind", "tokens_in", "tokens_out", "latency_ms", "finish_reason",
     "served_model",
 )  # fmt: skip
-"""Stable columns, followed by one column per component of the grade and the text."""
+"""Stable columns; one for each component of the grade, input, expected and text follow."""
 # Full-width forms too: some spreadsheets treat them like the ASCII ones.
 _FORMULA = re.compile("[=+\\-@\t\r\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
-def rows_of(report: Report, cells: Cells) -> Iterator[tuple[str, ...]]:
-    """Yield the header, and a row for each cell of every run."""
+def rows_of(
+    report: Report, cells: Cells, known: KnownCases = lambda _: {}
+) -> Iterator[tuple[str, ...]]:
+    """Yield the header, and a row for each cell of every run; `known` returns the cases."""
     components = list(dict.fromkeys(key for view in report.runs for key in _components(view)))
-    yield (*COLUMNS, *(f"{kind}.{name}" for kind, name in components), "text")
+    texts = ("input", "expected", "text")
+    yield (*COLUMNS, *(f"{kind}.{name}" for kind, name in components), *texts)
     for view in report.runs:
+        cases = known(view) if cells.texts else {}
         for cell in cells.of(view):
             scores = {
                 (component.kind, component.name): component.score for component in cell.components
             }
             graded = (_plain(scores.get(key)) for key in components)
-            yield (*_row(view, cell), *graded, _plain(cell.text))
+            asked = _case(cases.get(cell.case))
+            yield (*_row(view, cell), *graded, *asked, _plain(cell.text))
 
 
 def as_csv(rows: Iterable[tuple[str, ...]], *, raw: bool = False) -> Iterator[str]:
@@ -64,6 +72,15 @@ def disarm_cell(text: str) -> str:
     if _FORMULA.match(shown) and not _NUMBER.fullmatch(shown):
         return f"'{shown}"
     return shown
+
+
+def _case(case: Case | None) -> tuple[str, str]:
+    """Return input and expected output: a single input as it is, several as JSON."""
+    if case is None:
+        return "", ""
+    inputs = [*case.inputs.values()]
+    told = plain_text(inputs[0]) if len(inputs) == 1 else canonical_json(dict(case.inputs))
+    return told, "" if case.expected is None else plain_text(case.expected)
 
 
 def _components(view: RunResult) -> Iterator[tuple[str, str]]:

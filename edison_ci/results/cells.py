@@ -216,6 +216,8 @@ class FailingCells(NamedTuple):
 
 
 MOST_FAILING = 40
+MOST_CASES = 100_000
+"""Cases of a run whose inputs are kept in memory for a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,14 @@ class Cells:
             )
             for row in rows:
                 yield self._cell(row)
+
+    def case_hashes(self, view: RunResult) -> dict[str, str | None]:
+        """Return the cases of a run with the hash of their content; none of a very large run."""
+        rows = self.connection.execute(
+            "select distinct case_id, case_hash from cell where run_id = ? limit ?",
+            (view.run.id, MOST_CASES + 1),
+        ).fetchall()
+        return dict(rows) if len(rows) <= MOST_CASES else {}
 
     def failing(self, view: RunResult, most: int = MOST_FAILING) -> FailingCells:
         """Return the worst cells of head that do not pass, and the number of all of them."""

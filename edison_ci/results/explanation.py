@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
     from edison_ci.records import Case
+    from edison_ci.results.cells import Cells
+    from edison_ci.results.run_result import RunResult
     from edison_ci.store.answers import CachedAnswer
     from edison_ci.store.cells import CellRow, Component, FallbackAnswer
     from edison_ci.store.judgments import ComparisonRow, JudgeScoreRow
@@ -272,6 +274,12 @@ def unchanged_cases(
         for name, case in found.items()
         if content_hash(case) == wanted[name]
     }
+
+
+def known_cases(project: Project, cells: Cells, view: RunResult) -> dict[str, Case]:
+    """Return the cases of a run that are still what they were, by id."""
+    experiment = project.experiments.get(view.run.experiment)
+    return unchanged_cases(project, experiment, cells.case_hashes(view))
 
 
 def expected_form(run: Run, experiment: Experiment | None, side: str, version: str) -> str:

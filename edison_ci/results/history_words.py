@@ -274,6 +274,7 @@ _AUDIT: dict[str, Callable[[AuditEntry], str]] = {
     "audit anchor": _text("anchored the audit log as"),
     "forget": _text("removed the texts of"),
     "export": _text("exported"),
+    "bundle restore": _text("restored the project from"),
     "use key": lambda entry: f"used the key {entry.entity} for {entry.after.get('host')}",
     "block answers": lambda entry: (
         f"had {counted(entry.after['cells'], 'answer')} of {entry.entity} kept back by a screen"

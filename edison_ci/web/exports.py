@@ -10,6 +10,7 @@ import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.documents.secrets import hidden
@@ -21,7 +22,7 @@ from edison_ci.report.history import history_lines, history_page, history_record
 from edison_ci.report.reporters import HtmlPage
 from edison_ci.report.spreadsheet import as_csv, rows_of
 from edison_ci.results.cells import Cells
-from edison_ci.results.explanation import unchanged_cases
+from edison_ci.results.explanation import known_cases, unchanged_cases
 from edison_ci.results.report import Report, report_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.trends import model_trends, points_of
@@ -75,6 +76,11 @@ def run_export(run_id: str, experiment: str, kind: str, project: Project | None)
         found = project.experiments.get(view.run.experiment)
         return unchanged_cases(project, found, wanted)
 
+    def known(cells: Cells, view: RunResult) -> dict[str, Case]:
+        if project is None or not searchable(project, view.run.experiment):
+            return {}
+        return known_cases(project, cells, view)
+
     def texts(connection: sqlite3.Connection) -> Iterator[str]:
         run, cells = find_run(connection, run_id), Cells(connection, texts=not private)
         if kind == "html":
@@ -83,7 +89,10 @@ def run_export(run_id: str, experiment: str, kind: str, project: Project | None)
             return
         # Statistics over all answers, which only the report needs, are not loaded.
         report = Report((RunResult(connection, run),))
-        yield from as_csv(rows_of(report, cells)) if kind == "csv" else json_lines(report, cells)
+        if kind == "csv":
+            yield from as_csv(rows_of(report, cells, partial(known, cells)))
+        else:
+            yield from json_lines(report, cells)
 
     return Export(file_name(kind, experiment, run_id), FORMATS[kind], texts)
 

@@ -1,0 +1,187 @@
+"""A bundle of a project restores it elsewhere; what a stranger made of one is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import stat
+import zipfile
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.errors import UsageError
+from edison_ci.operate.project_bundles import restore_project_bundle, write_project_bundle
+from edison_ci.operate.site import open_site
+from tests.conftest import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import Edison
+
+TRUST = "version: 1\nkeys:\n  - {env: SHOP_LLM, hosts: ['https://llm.example']}\n"
+
+
+@pytest.fixture
+def made(edison: Edison, mini: Folder, tmp_path: Path) -> Path:
+    """The bundle of a project with a run."""
+    assert edison(mini, "run", "-q", "--record", "answers.jsonl").code in (0, 1, 5)
+    mini.write(".edison/trust.yaml", TRUST)
+    mini.write(".edison/auth.db", "hashes")
+    mini.write(".edison/locks/x.lock", "")
+    mini.write(".env", "A=b\n")
+    (mini.path / "link").symlink_to("/etc/passwd")
+    target = tmp_path / "project.zip"
+    done = edison(mini, "admin", "bundle", "create", str(target))
+    assert done.code == 0, done.err
+    assert "left out, as it is a link or may hold a key: .env" in done.err
+    assert "may hold a key: link" in done.err
+    return target
+
+
+def numbers(folder: Path) -> list[Any]:
+    with closing(sqlite3.connect(folder / ".edison/results.db")) as connection:
+        return [
+            *connection.execute("select id, composite, passed, status from cell order by id"),
+            *connection.execute("select * from rollup_run"),
+            *connection.execute("select * from answer order by 1, 2"),
+            *connection.execute("select seq, sha256 from audit where action = 'run'"),
+        ]
+
+
+def test_a_project_is_restored_on_another_machine(
+    edison: Edison, mini: Folder, made: Path, tmp_path: Path
+) -> None:
+    there = Folder(tmp_path / "there")
+    done = edison(mini, "admin", "bundle", "restore", str(made), str(there.path))
+    assert done.code == 0, done.err
+    assert "no host is trusted yet: look at .edison/trust.yaml.bundled" in done.err
+    assert numbers(there.path) == numbers(mini.path)
+    assert there.read("answers.jsonl") == mini.read("answers.jsonl")
+    names = {p.relative_to(there.path).as_posix() for p in there.path.rglob("*") if p.is_file()}
+    assert names & {".edison/auth.db", ".edison/trust.yaml", ".env", "link"} == set()
+    assert there.read(".edison/trust.yaml.bundled") == TRUST
+    shown = json.loads(edison(there, "status", "--json").out)
+    assert shown["runs"] == json.loads(edison(mini, "status", "--json").out)["runs"]
+    assert edison(there, "admin", "audit", "--verify").code == 0
+    newest = json.loads(edison(there, "admin", "audit", "--json").out)["rows"][0]
+    assert newest["action"] == "bundle restore"
+    assert newest["after"]["sha256"] == hashlib.sha256(made.read_bytes()).hexdigest()
+    assert edison(there, "run", "-q").code in (0, 1, 5)
+    exported = json.loads(edison(mini, "admin", "audit", "--json").out)["rows"][0]
+    assert exported["entity"] == "the whole project as a bundle to project.zip"
+
+
+def test_the_same_project_makes_the_same_bundle(mini: Folder, tmp_path: Path) -> None:
+    for name in ("a.zip", "b.zip"):
+        write_project_bundle(open_site(mini.path), tmp_path / name)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def test_a_file_with_a_key_stops_it(mini: Folder, tmp_path: Path) -> None:
+    mini.write("notes.md", "first\nthe key is sk-ant-" + "a" * 40)
+    with pytest.raises(UsageError, match=r"notes.md:2 holds a key"):
+        write_project_bundle(open_site(mini.path), tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+
+
+def test_a_private_project_is_not_bundled(mini: Folder, tmp_path: Path) -> None:
+    mini.write("edison.yaml", "version: 1\nproject: mini\nsettings: {private: true}\n")
+    with pytest.raises(UsageError, match="this project is private"):
+        write_project_bundle(open_site(mini.path), tmp_path / "x.zip")
+
+
+def again(made: Path, change: Callable[[dict[str, bytes]], None]) -> Path:
+    """Return a bundle like another one, changed."""
+    with zipfile.ZipFile(made) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    change(files)
+    target = made.with_name("changed.zip")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+        for name, data in files.items():
+            new.writestr(name, data)
+    return target
+
+
+def with_file(path: str, data: bytes = b"x", size: int | None = None) -> Any:
+    """Return a change that adds a file, with its line in the manifest."""
+
+    def change(files: dict[str, bytes]) -> None:
+        told = json.loads(files["manifest.json"])
+        sha256 = hashlib.sha256(data).hexdigest()
+        one = {"path": path, "size_bytes": len(data) if size is None else size, "sha256": sha256}
+        told["files"].append(one)
+        files["manifest.json"] = json.dumps(told).encode()
+        files[f"files/{path}"] = data
+
+    return change
+
+
+def damaged_audit(files: dict[str, bytes]) -> None:
+    told = json.loads(files["manifest.json"])
+    data = files["results.db"].replace(b"somebody", b"somebodx")
+    assert data != files["results.db"]
+    files["results.db"] = data
+    told["results"]["sha256"] = hashlib.sha256(data).hexdigest()
+    files["manifest.json"] = json.dumps(told).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (with_file("../outside"), "it contains '../outside'"),
+        (with_file("/outside"), "it contains '/outside'"),
+        (with_file("a/../../outside"), "it contains"),
+        (with_file(".git/hooks/post-checkout"), "it contains '.git/hooks"),
+        (with_file("a\\b"), "it contains"),
+        (with_file("Edison.yaml"), "two of its files have the same name"),
+        (with_file("edison.yaml/x"), "two of its files have the same name"),
+        (with_file("big", b"0" * 50_000_000), "too large"),
+        (with_file("big", b"x", size=10**10), "too many bytes"),
+        (lambda files: files.update({"files/more": b"x"}), "it contains 'files/more'"),
+        (lambda files: files.pop("files/edison.yaml"), "edison.yaml is missing"),
+        (lambda files: files.update({"files/edison.yaml": b"version: 1"}), "checksum of edison"),
+        (lambda files: files.update({"manifest.json": b"[]"}), "not the manifest of a project"),
+        (damaged_audit, "audit: row 1 was changed"),
+    ],
+)  # fmt: skip
+def test_what_a_stranger_changed_is_refused_and_leaves_nothing(
+    made: Path, tmp_path: Path, change: Any, said: str
+) -> None:
+    changed, target = again(made, change), tmp_path / "there"
+    with pytest.raises(UsageError) as refused:
+        restore_project_bundle(changed, target)
+    assert said in refused.value.message
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left <= {"project", "project.zip", "changed.zip", "home"}, left
+
+
+def test_a_link_in_the_archive_is_refused(made: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(made) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(made, "w") as new:
+        for name, data in files.items():
+            about = zipfile.ZipInfo(name)
+            about.external_attr = (stat.S_IFLNK if name.endswith("hello.md") else 0) << 16
+            new.writestr(about, data)
+    with pytest.raises(UsageError, match=r"hello\.md is not a regular file"):
+        restore_project_bundle(made, tmp_path / "there")
+
+
+def test_a_folder_with_files_is_not_written_to(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/mine").write_text("x")
+    with pytest.raises(UsageError, match="exists and is not empty"):
+        restore_project_bundle(made, tmp_path / "there")
+
+
+def test_a_bundle_of_runs_is_told_apart(edison: Edison, mini: Folder, tmp_path: Path) -> None:
+    edison(mini, "run", "-q")
+    edison(mini, "report", "--out", str(tmp_path / "run.zip"))
+    with pytest.raises(UsageError) as refused:
+        restore_project_bundle(tmp_path / "run.zip", tmp_path / "there")
+    assert "edison import bundle" in refused.value.hint
