@@ -358,14 +358,15 @@ def main() -> None:
         files.append(measure_prompt_files(args.prompt_files))
     if FACTS.exists():
         before = read()
-        facts += [each for each in before.checks if each.check not in {f.check for f in facts}]
-        files += [each for each in before.files if each.on != _today()]
+        measured = {each.check for each in facts} | {each.source for each in files}
+        facts += [each for each in before.checks if each.check not in measured]
+        files += [each for each in before.files if each.source not in measured]
     record = Record(
         json.loads(STORED.read_text("utf-8"))["promptfoo"],
         len(ANSWERS),
         tuple(sorted(facts, key=lambda each: each.check)),
         measure_verdicts(),
-        tuple(files),
+        tuple(sorted(files, key=lambda each: each.source)),
     )
     write(record)
     PAGE.write_text(page(record), "utf-8")
