@@ -58,7 +58,9 @@ def lacking(*libraries: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in sys.modules if name.partition(".")[0] in libraries]:
             patch.delitem(sys.modules, name)
-        found = [Without if finder is PathFinder else finder for finder in sys.meta_path]
-        assert Without in found
-        patch.setattr(sys, "meta_path", found)
-        yield
+        finders: list[Any] = sys.meta_path  # what is imported meanwhile may add to it
+        finders[finders.index(PathFinder)] = Without
+        try:
+            yield
+        finally:
+            finders[finders.index(Without)] = PathFinder
