@@ -354,7 +354,10 @@ class Accounts:
     def by_header(self, name: str) -> Actor | None:
         """Return the actor that a trusted proxy names; None if they are no member."""
         member = self._member(name)
-        return None if member is None else _actor(member, "proxy")
+        if member is None:
+            self._audit_refusal(None, "", "the proxy names nobody who is a member")
+            return None
+        return _actor(member, "proxy")
 
     def by_session(self, cookie: str) -> Actor | None:
         """Return the actor of a session; None if it has expired or they are no longer a member."""

@@ -9,12 +9,13 @@ import re
 import time
 from collections import OrderedDict
 from dataclasses import field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from edison_ci._dataclass import dataclass
 from edison_ci.operate.accounts import network_key
-from edison_ci.operate.site import Role
+from edison_ci.operate.site import Actor, Role
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import KNOWN, address_of, authenticate, current_site, header
 from edison_ci.web.page_context import LONGEST_NEXT, PREFIX, SIGN_IN
@@ -22,7 +23,6 @@ from edison_ci.web.page_context import LONGEST_NEXT, PREFIX, SIGN_IN
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from edison_ci.operate.site import Actor
     from edison_ci.web.databases import ServerSettings
 
     App = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
@@ -83,6 +83,28 @@ class RateLimit:
         return 0 if allowed else max(1, math.ceil((1 - left) * _MINUTE_S / self._most))
 
 
+class Once:
+    """Tells what is done for the first time in a while; of very many the oldest are dropped."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._done: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    def is_first(self, who: str, what: str) -> bool:
+        """Remember what somebody does; whether it was not done in the last hours."""
+        now = self._clock()
+        since = self._done.get((who, what))
+        if since is not None and now - since < _NOTED_S:
+            return False
+        self._done[who, what] = now
+        self._done.move_to_end((who, what))
+        while len(self._done) > _REMEMBERED:
+            self._done.popitem(last=False)
+        return True
+
+
+_NOTED_S = 12 * 3_600
+"""A download of the same table, and a sign-in by a proxy, are audited once in so long."""
 _LENGTH = 0
 """SQLITE_LIMIT_LENGTH."""
 MOST_SENT = 1_000_000
@@ -162,6 +184,7 @@ def with_guard(datasette: Any, app: App) -> App:
     known = settings_of(datasette)
     most = known.access.per_minute if known is not None else 0
     limit = RateLimit(most, time.monotonic) if most else None
+    once = Once(time.monotonic)
 
     async def guard(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         settings = settings_of(datasette)
@@ -170,6 +193,7 @@ def with_guard(datasette: Any, app: App) -> App:
             return
         send = _counted(send, settings, scope)
         send = _with_headers(send, _STRICT if settings.access.tls else {})
+        actor: Actor | None = None
         refusal = _request_refusal(scope, settings)
         if refusal is None and limit is not None and not _FILES.fullmatch(_path(scope)):
             refusal = _rate_limit_refusal(limit.wait_s(address_of(settings, scope)), most)
@@ -181,10 +205,13 @@ def with_guard(datasette: Any, app: App) -> App:
             elif actor is not None and _is_for_owners(scope, actor):
                 refusal = Refusal(403, "Datasette's pages about itself need the role owner.")
                 await asyncio.to_thread(_audit_refusal, settings, actor, _path(scope))
+            await _note_proxy(settings, once, scope, actor)
         if refusal is not None:
             await _refuse(send, refusal, api=_path(scope).startswith(_API))
             return
-        await app(scope, receive, send)
+        status = await _serve(app, scope, receive, send)
+        if status == HTTPStatus.OK:
+            await _note_download(settings, once, scope, actor)
 
     return guard
 
@@ -252,6 +279,56 @@ def _is_for_owners(scope: Mapping[str, Any], actor: Actor) -> bool:
 def _audit_refusal(settings: ServerSettings, actor: Actor, path: str) -> None:
     site = current_site(settings.root)
     site.note(site.entry(actor, "refused: look at Datasette itself", path[:200]))
+
+
+async def _note_proxy(
+    settings: ServerSettings, once: Once, scope: Mapping[str, Any], actor: Actor | None
+) -> None:
+    """Audit the first request in a while of a visitor that the proxy names."""
+    if actor is None or actor.identity.known_by != "proxy":
+        return
+    if once.is_first(actor.name, "sign in"):
+        site = await asyncio.to_thread(current_site, settings.root)
+        after = {"from": address_of(settings, scope), "by": "proxy"}
+        await asyncio.to_thread(site.note, site.entry(actor, "sign in", after=after))
+
+
+async def _note_download(
+    settings: ServerSettings, once: Once, scope: Mapping[str, Any], actor: Actor | None
+) -> None:
+    """Audit the first download in a while of a table by a visitor, or by who started the server."""
+    if actor is None and settings.person is not None:
+        actor = Actor(settings.person, None)
+    table = _downloaded(scope)
+    if actor is not None and table and once.is_first(actor.name, table):
+        site = await asyncio.to_thread(current_site, settings.root)
+        await asyncio.to_thread(site.note_export, table[:200], "a browser", actor)
+
+
+def _downloaded(scope: Mapping[str, Any]) -> str:
+    """Return the table or query that Datasette itself sends as data; '' for a page."""
+    path = _path(scope)
+    asked = scope.get("query_string", b"").decode("latin-1")
+    if path.startswith("/-/") or scope["method"] != "GET":
+        return ""
+    return path if _DATA.search(path) or _FORMAT.search(asked) else ""
+
+
+_DATA = re.compile(r"\.(?:csv|db|json|jsono)\Z")
+_FORMAT = re.compile(r"(?:\A|&)_format=(?!html(?:&|\Z))")
+
+
+async def _serve(app: App, scope: Mapping[str, Any], receive: Any, send: Any) -> int:
+    """Let the application answer; return the status of its response."""
+    found = [0]
+
+    async def watched(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            found[0] = message["status"]
+        await send(message)
+
+    await app(scope, receive, watched)
+    return found[0]
 
 
 def _sign_in_refusal(datasette: Any, scope: Mapping[str, Any]) -> Refusal:

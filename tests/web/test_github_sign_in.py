@@ -199,7 +199,14 @@ async def test_without_the_option_there_is_no_such_page(folder: Path) -> None:
 PROXY = {"user_header": "remote-user", "user_header_from": (ip_network("10.1.0.0/16"),)}
 
 
+def sign_ins(folder: Path) -> list[tuple[str, str, str]]:
+    with closing(sqlite3.connect(folder / ".edison" / "results.db")) as connection:
+        sql = "select actor, known_by, action from audit where action like '%sign in' order by seq"
+        return connection.execute(sql).fetchall()
+
+
 async def test_a_proxy_names_the_visitor_and_nobody_else_can(folder: Path) -> None:
+    before = len(sign_ins(folder))
     async with await browser(folder, "10.1.2.3", **PROXY) as client:
         for name, status in (("vi", 200), ("VI@example.com", 200), ("mallory", 303), ("", 303)):
             got = await client.get(HOME, headers={"Remote-User": name})
@@ -210,6 +217,11 @@ async def test_a_proxy_names_the_visitor_and_nobody_else_can(folder: Path) -> No
         assert "viewer" in you.text
         api = await client.get(f"{HOME}/api/v1/openapi.json", headers={"Remote-User": "vi"})
         assert api.status_code == 401, "programs need a token"
+    assert sign_ins(folder)[before:] == [
+        ("vi", "proxy", "sign in"),
+        ("somebody", "nobody", "refused: sign in"),  # mallory
+        ("somebody", "nobody", "refused: sign in"),  # two names
+    ]
     for peer in ("10.2.0.1", "127.0.0.1", "::1", "", "unix"):
         async with await browser(folder, peer, **PROXY) as client:
             sent = {"Remote-User": "ed", "X-Forwarded-For": "10.1.2.3"}

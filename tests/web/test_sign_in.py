@@ -280,7 +280,10 @@ def test_a_token_is_for_programs(house: House) -> None:
     headers = {"authorization": f"Bearer {secret}"}
     client = house.server.client
     assert "edison_runs" in client.get("/-/edison/metrics", headers=headers).text
-    assert client.get("/results/run.json", headers=headers).status_code == 200
+    for path in ("/results/run.json", "/results/run.json?_size=1", "/results/run"):
+        assert client.get(path, headers=headers).status_code == 200
+    exports = [row[:4] for row in house.audit() if row[2] == "export"]
+    assert exports == [("vi", "token", "export", "/results/run.json to a browser")]
     for wrong in ("Bearer nonsense", f"Basic {secret}", secret, "Bearer", f"Bearer {secret}x"):
         answer = client.get("/-/edison/metrics", headers={"authorization": wrong})
         assert answer.status_code == 401, wrong
