@@ -301,8 +301,12 @@ def test_cells_in_error_are_asked_again_in_the_same_run(
     started.append(running)
     poll("4 calls at once", lambda: server.in_flight >= 4)
     poll("two errors", lambda: rows(project, _ERRORS) == [("c21",), ("c7",)])
-    small = next(m for m in state(project)["models"] if m["name"] == "small")
-    assert (small["done"], small["errors"], small["waiting"]) == (CASES, 2, 0)
+
+    def small() -> tuple[int, int, int]:
+        found = next(m for m in state(project)["models"] if m["name"] == "small")
+        return found["done"], found["errors"], found["waiting"]
+
+    poll("the next report", lambda: small() == (CASES, 2, 0))
 
     server.script = [rule(model="large", until=held)]
     done = steer(project, "--requeue", "errors")

@@ -76,6 +76,8 @@ async def test_every_request_we_can_send_is_one_that_github_describes(
         async with GitHub(server.address(), timing=clock.timing) as github:
             branch = await github.default_branch()
             await github.dispatch_workflow("edison-run.yml", branch, {"experiment": "hello"})
+            server.grants[TOKEN].permissions["administration"] = "read"
+            assert not (await github.protection(branch)).pull_request
         server.grants[TOKEN].permissions["actions"] = "read"
         assert not await approved_by_person("trial", server.address(), "7")
         used = {(r.method, server.template(r)) for r in server.requests}

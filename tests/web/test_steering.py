@@ -288,7 +288,7 @@ def test_a_token_is_needed_and_its_role_counts(site: Site) -> None:
     denied = site.start(who="vi")
     assert (denied.status_code, denied.json()["error"]["code"]) == (403, "role")
     assert site.rows("select count(*) from run") == [(0,)]
-    assert ("refused: start run", "vi@example.org", "web") in site.rows(
+    assert ("refused: start run", "vi@example.org", "token") in site.rows(
         "select action, actor, known_by from audit"
     )
 
@@ -371,7 +371,7 @@ def test_a_run_is_started_once_steered_paused_resumed_and_ends(site: Site) -> No
     audited = site.rows("select action, actor, known_by, run_id from audit order by seq")
     mine = [action for action, actor, _, of in audited if (actor, of) == ("ed@example.org", run_id)]
     assert mine == ["start run", *["steer"] * 3, "pause run", "resume run"]
-    assert {known for _, actor, known, _ in audited if actor == "ed@example.org"} == {"web"}
+    assert {known for _, actor, known, _ in audited if actor == "ed@example.org"} == {"token"}
 
 
 def test_many_starts_with_one_key_at_once_start_one_run(site: Site) -> None:
