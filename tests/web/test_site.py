@@ -337,6 +337,7 @@ def test_the_log_of_a_run_is_told_in_sentences(server: Server, stored: Stored) -
 
 
 def test_the_audit_is_told_in_sentences(server: Server) -> None:
-    page = text_of(server, "/audit") + text_of(server, "/audit", page="2")
+    # Earlier tests of the same server downloaded tables, which has rows of its own.
+    page = "".join(text_of(server, "/audit", page=f"{number}") for number in range(1, 6))
     assert re.search(r"ada@example.com graded cell \w{12}: thumb up\.", page)
     assert "put support-reply/return-how in quarantine until" in page
