@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from edison_ci.checks.options import Check
     from edison_ci.checks.output import Output
-    from edison_ci.config.experiment import TextScreens
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.config.screens import TextScreens
     from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.moderation import Moderator
     from edison_ci.judges.panel import Ask, JudgeComponent

@@ -260,8 +260,9 @@ class Runner:
         self.pairing: Pairing | None = None
         self.head_to_head: CellComparer | None = None
         self.fallbacks: FallbackSource | None = None
-        self.input_screen: InputScreen | None = None
         """Answers in place of models that cannot be reached; None unless a schedule started it."""
+        self.input_screen: InputScreen | None = None
+        """Blocks cases before they are sent; None if no input is screened."""
         self.done_before: sqlite3.Connection | None = None
         """Connection on which cells of earlier sessions are found."""
         self._crews: dict[str, _Crew] = {}

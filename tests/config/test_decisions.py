@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.experiment import Gate, Grader, Judges, Safety, Schedule
+from edison_ci.config.experiment import Gate, Grader, Judges, Schedule
+from edison_ci.config.screens import Safety
 from edison_ci.shape import Margin
 from tests.config.said import said
 

@@ -17,11 +17,8 @@ from edison_ci.config.experiment import (
     Gate,
     Grader,
     Judges,
-    Moderation,
-    PersonalData,
     Refine,
     RubricUse,
-    Safety,
     Schedule,
     Split,
     Stop,
@@ -31,6 +28,7 @@ from edison_ci.config.models import DEFAULT_PARAMS, MAX_CONFIGURATIONS
 from edison_ci.config.project import Defaults, Notification, ProjectFile, Settings, Smtp, slug
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.rubric import SCALES, WEIGHT_TOLERANCE, Calibration, Criterion, RubricFile
+from edison_ci.config.screens import Moderation, PersonalData, Safety
 from edison_ci.config.trust import TrustedCode, TrustFile
 from edison_ci.config.validation import MIN_HOLDOUT
 from edison_ci.shape import Margin

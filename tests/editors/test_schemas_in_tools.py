@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.experiment import AMOUNT_METRICS, SAFETY_KINDS, SCORE_METRICS
+from edison_ci.config.experiment import AMOUNT_METRICS, SCORE_METRICS
 from edison_ci.config.schema import file_name
+from edison_ci.config.screens import SAFETY_KINDS
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.resources import KINDS, MESSAGES
 from tests import forked

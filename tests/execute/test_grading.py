@@ -13,7 +13,7 @@ from edison_ci.checks import output as module
 from edison_ci.checks import time_limit
 from edison_ci.checks.options import Check
 from edison_ci.checks.output import Output, parse_output
-from edison_ci.config.experiment import TextScreens
+from edison_ci.config.screens import TextScreens
 from edison_ci.execute.grading import CellGrader, CheckGrader, InputScreen, _component
 from edison_ci.providers.budget import StoredAnswer
 from edison_ci.records import Case, CaseId, Completion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.experiment import Safety
+from edison_ci.config.screens import Safety
 from edison_ci.safety.redaction import redactor
 from edison_ci.safety.screen import MOST, screen
 
