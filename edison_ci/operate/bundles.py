@@ -108,7 +108,8 @@ def invalid_bundle(archive: Path, why: str) -> UsageError:
     """Return the error for a file that is not a valid bundle."""
     return UsageError(
         f"{archive} is not a valid bundle: {why}",
-        hint="create one with edison report --format bundle",
+        hint="create one of runs with edison report --format bundle, one of a whole project with "
+        "edison admin bundle create",
     )
 
 
