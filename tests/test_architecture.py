@@ -68,7 +68,7 @@ ONLY_IN = {
     "httpx": {"forge/api.py", "operate/webhooks.py", "providers/litellm_bridge.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "sqlite_utils": {"store/merge.py"},
-    "cryptography": {"operate/own_results.py"},
+    "cryptography": {"documents/signatures.py"},
     "nacl": {"operate/sealed_keys.py"},
     "tenacity": {"providers/resilience.py"},
     "opentelemetry": {"telemetry/export.py"},

@@ -14,6 +14,7 @@ import click
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_mark
 from edison_ci.config.load import find_root
+from edison_ci.documents.signatures import VARIABLE, generate_keys
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars
 from edison_ci.operate.bundles import export_recording
@@ -28,7 +29,7 @@ from edison_ci.operate.maintenance import (
 )
 from edison_ci.operate.maintenance import gc as collect_garbage
 from edison_ci.operate.maintenance import restore as restore_backup
-from edison_ci.operate.own_results import VARIABLE, adopt, generate_keys, sign, signature_path
+from edison_ci.operate.own_results import adopt, sign, signature_path
 from edison_ci.operate.proposal_terms import is_proposed
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.store.answers import ModelCache, cache_stats

@@ -11,17 +11,15 @@ file; they are stored beside it, in `FILE.sig`.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.secrets import remember
+from edison_ci.documents.signatures import Signer, signer_of
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.operate.proposal_terms import base_trust, is_proposed
 from edison_ci.store.database import open_database
@@ -32,27 +30,11 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
 
 
-VARIABLE = "EDISON_SIGNING_KEY"
-"""Environment variable of the private key, its only source."""
 _ABOUT = b"edison-ci results 1\n"
 """Prefix of the digest, so that signatures of other things are not valid."""
 _KIND = "ed25519 "
 _LONGEST = 200
-_KEY_BYTES = 32
 _LOGS = ("-wal", "-journal")
-
-
-class KeyPair(NamedTuple):
-    """A private key and its public key, both as base64."""
-
-    private: str
-    public: str
-
-
-def generate_keys() -> KeyPair:
-    """Return a new pair of keys."""
-    key = _ed25519().Ed25519PrivateKey.generate()
-    return KeyPair(_text(key.private_bytes_raw()), _text(key.public_key().public_bytes_raw()))
 
 
 def signature_path(path: Path) -> Path:
@@ -62,50 +44,29 @@ def signature_path(path: Path) -> Path:
 
 def sign(path: Path, private: str) -> str:
     """Sign a file and write the signature beside it; return the public key."""
-    remember([private])
-    raw = _bytes(private.strip())
-    if raw is None or len(raw) != _KEY_BYTES:
-        raise UsageError(
-            f"{VARIABLE} is not a valid private key",
-            hint="create one: `edison admin db keygen`, and store it as a secret of an environment",
-        )
+    signer = Signer(private)
     _refuse_unfinished(path)
-    key = _ed25519().Ed25519PrivateKey.from_private_bytes(raw)
-    signature = key.sign(_ABOUT + _digest(path))
-    signature_path(path).write_text(f"{_KIND}{_text(signature)}\n", encoding="ascii")
-    return _text(key.public_key().public_bytes_raw())
+    signed = signer.sign(_ABOUT, _digest(path))
+    signature_path(path).write_text(f"{_KIND}{signed.signature}\n", encoding="ascii")
+    return signed.public
 
 
 def is_signed(path: Path, keys: Iterable[str]) -> bool:
     """Whether the signature beside a file is valid for one of these public keys."""
-    known = [raw for key in keys if (raw := _bytes(key)) is not None and len(raw) == _KEY_BYTES]
-    signature = _signature(path)
+    known, signature = tuple(keys), _signature(path)
     if not known or signature is None or any(map(_has_content, _logs(path))):
         return False
-    library = _ed25519()
-    said = _ABOUT + _digest(path)
-    return any(_fits(library.Ed25519PublicKey.from_public_bytes(raw), signature, said)
-               for raw in known)  # fmt: skip
+    return signer_of(_ABOUT, _digest(path), signature, known) is not None
 
 
-def _fits(key: Any, signature: bytes, said: bytes) -> bool:
-    from cryptography.exceptions import InvalidSignature
-
-    try:
-        key.verify(signature, said)
-    except InvalidSignature:
-        return False
-    return True
-
-
-def _signature(path: Path) -> bytes | None:
+def _signature(path: Path) -> str | None:
     """Return the signature beside a file; None if it is missing or malformed."""
     try:
         with signature_path(path).open("rb") as stream:
             text = stream.read(_LONGEST).decode("ascii")
     except (OSError, UnicodeDecodeError):
         return None
-    return _bytes(text.strip().removeprefix(_KIND)) if text.startswith(_KIND) else None
+    return text.strip().removeprefix(_KIND) if text.startswith(_KIND) else None
 
 
 def _refuse_unfinished(path: Path) -> None:
@@ -130,29 +91,6 @@ def _has_content(path: Path) -> bool:
 def _digest(path: Path) -> bytes:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").digest()
-
-
-def _text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode("ascii")
-
-
-def _bytes(text: str) -> bytes | None:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _ed25519() -> Any:
-    """Return the library, which is needed for signatures only."""
-    try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError:
-        raise UsageError(
-            "signed results need the library cryptography, which is not installed",
-            hint="pip install 'cryptography>=46'",
-        ) from None
-    return ed25519
 
 
 _NOTE = "edison-own-results.json"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.own_results import generate_keys, sign, signature_path
+from edison_ci.documents.signatures import generate_keys
+from edison_ci.operate.own_results import sign, signature_path
 from edison_ci.store.backup import copy_whole
 from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import BAD, CASES, PROMPT, TRUST
@@ -18,7 +19,7 @@ from tests.opened import opened
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edison_ci.operate.own_results import KeyPair
+    from edison_ci.documents.signatures import KeyPair
     from tests.cli.conftest import Edison
 
 __all__ = ["job"]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.documents.signatures import generate_keys
 from edison_ci.forge.sticky_comment import ReportState, parse_marker
-from edison_ci.operate.own_results import generate_keys
 from tests.conftest import Folder
 from tests.e2e.acting import (
     BAD,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.documents.signatures import generate_keys
 from edison_ci.errors import UsageError
-from edison_ci.operate.own_results import generate_keys, is_signed, sign, signature_path
+from edison_ci.operate.own_results import is_signed, sign, signature_path
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,8 @@ import sqlite3
 import subprocess
 from typing import TYPE_CHECKING
 
-from edison_ci.operate.own_results import generate_keys, sign
+from edison_ci.documents.signatures import generate_keys
+from edison_ci.operate.own_results import sign
 from tests.loopback.script import rule
 from tests.redteam.attack import Attack, Variant
 from tests.redteam.bench import BAD, PROMPT, TRUST
