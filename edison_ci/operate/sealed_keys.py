@@ -118,10 +118,14 @@ def store_private_key(key: PrivateKey) -> Path:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            stream.write(f"{key.text}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+                stream.write(f"{key.text}\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError:  # such as a full disk: half a key is of no use
+            path.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise UsageError(
             f"the private key cannot be stored in {path}: {error.strerror}",

@@ -7,16 +7,20 @@ import io
 import json
 import os
 import pty
+import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.config.load import load_project
 from edison_ci.config.sealed import PRIVATE_KEY
 from edison_ci.documents.secrets import learn
-from edison_ci.operate.sealed_keys import key_folder
+from edison_ci.operate.sealed_keys import key_environment, key_folder
+from tests import forked
 from tests.loopback.server import LoopbackServer
+from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -316,6 +320,97 @@ def test_a_broken_file_is_told_with_its_line(
     project.write(SECRETS, text)
     done = edison(project, "validate")
     assert done.code == 2 and said in done.all
+
+
+# --- killed processes and full disks --------------------------------------------------------------
+
+CHANGES = f"""\
+import os, resource, signal, sys
+from edison_ci.cli.app import run
+sys.dont_write_bytecode = True
+at, room = int(sys.argv[1]), int(sys.argv[2])
+passed, flush = 0, os.fsync
+
+def reach(event, given=()):
+    global passed
+    writes = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
+    if writes or event in {{"fsync", "os.rename", "os.remove", "os.mkdir", "sqlite3.connect"}}:
+        passed += 1
+        if passed == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+def synced(descriptor):
+    reach("fsync")
+    flush(descriptor)
+
+os.fsync = synced
+sys.addaudithook(reach)
+if room:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+sys.exit(run(["secrets", *sys.argv[3:]]))
+"""
+"""Dies when it is about to change the disk for the n-th time, or cannot write large files."""
+
+
+def change(folder: Folder, *words: str, at: int = 0, room: int = 0) -> Any:
+    argv = [sys.executable, "-P", "-c", CHANGES, str(at), str(room), *words]
+    given = {"cwd": folder.path, "capture_output": True, "text": True, "timeout": PATIENCE_S}
+    return forked.run(argv, input=f"{NEWER}\n", **given)
+
+
+NEWER = "vendor-key-9876543210-newer"
+
+
+def endings(folder: Folder) -> list[str]:
+    """Return the endings of the keys, all of which can be opened; nothing on disk shows one."""
+    opened = key_environment(load_project(folder.path))
+    values = [opened[key.name] for key in opened.secrets.keys]
+    places = (folder.path, key_folder().parent)
+    written = b"".join(p.read_bytes() for place in places for p in place.rglob("*") if p.is_file())
+    assert VALUE.encode() not in written and NEWER.encode() not in written
+    return [value[-4:] for value in values]
+
+
+@pytest.mark.parametrize("words", [("rotate",), ("seal", "VENDOR_KEY")])
+def test_a_killed_change_leaves_the_old_keys_or_the_new_ones(
+    edison: Edison, project: Folder, seal: Any, words: tuple[str, ...]
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    seal(project, "OTHER_KEY", "another-vendor-key-abcd")
+    old, states = project.read(SECRETS), set()
+    for at in range(1, 200):
+        done = change(project, *words, at=at)
+        assert done.returncode in (-signal.SIGKILL, 0), done.stderr
+        found = endings(project)
+        states.add((project.read(SECRETS) == old, *found))
+        if done.returncode == 0:
+            break
+        project.write(SECRETS, old)
+    assert 5 < at < 199
+    after = "wxyz" if words == ("rotate",) else "ewer"
+    assert states == {(True, "abcd", "wxyz"), (False, "abcd", after)}
+    assert edison(project, "admin", "audit", "--verify").code == 0
+
+
+def test_a_full_disk_changes_no_key(edison: Edison, project: Folder, seal: Any) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    old, (kept,) = project.read(SECRETS), key_folder().iterdir()
+    said = []
+    for words in (("rotate",), ("seal", "VENDOR_KEY")):
+        for room in (10, 100, 2_000):  # of the private key, of secrets.yaml, of the audit log
+            done = change(project, *words, room=room)
+            assert done.returncode in (2, 3), done.stderr
+            said.append(done.stderr)
+            assert endings(project) == ["wxyz"]
+            assert project.read(SECRETS) == old
+    assert "the private key cannot be stored" in said[0] and "File too large" in said[0]
+    assert "secrets.yaml cannot be written: File too large" in said[1]
+    assert kept in key_folder().iterdir() and all(p.stat().st_size for p in key_folder().iterdir())
+    assert not [*(project.path / ".edison").glob(".*.part")]
+    assert change(project, "rotate").returncode == 0 and endings(project) == ["wxyz"]
 
 
 # --- test -----------------------------------------------------------------------------------------
