@@ -10,7 +10,7 @@ import click
 
 from edison_ci import utc
 from edison_ci.cli import sessions
-from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.cli.lookup import find_experiment, open_project, refuse_texts_in_log
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
@@ -57,7 +57,7 @@ def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison bisect support-reply --case return-how --good v1.2 --budget 0.50
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = refuse_texts_in_log(open_project(state))
     chosen = find_experiment(project, experiment)
     case_id = given["case_id"]
     case = STATIC

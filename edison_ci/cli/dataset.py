@@ -23,7 +23,7 @@ from edison_ci.cli.dataset_judge import (
     show_weak,
 )
 from edison_ci.cli.dataset_verify import verify_cases
-from edison_ci.cli.lookup import cases_of, open_project, results_of
+from edison_ci.cli.lookup import cases_of, open_project, refuse_texts_in_log, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.quarantine import show_flaky
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
@@ -250,7 +250,7 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
       edison dataset show support-reply --tag billing --difficulty hard
       edison dataset show support-reply --case refund-1 --full
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), refuse_texts_in_log(open_project(state))
     chosen = CaseFilter(**wanted)
     found = [
         (each, *_first(project, each, chosen, limit)) for each in _experiments(project, experiment)

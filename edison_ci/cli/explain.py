@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_readable_project
+from edison_ci.cli.lookup import open_readable_project, refuse_texts_in_log
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
 from edison_ci.documents.secrets import redacted
@@ -58,7 +58,7 @@ def explain_cell(state: CliState, cell: str, wanted: str | None) -> None:
       edison explain 0a1b2c3d4e5f --json
     """
     terminal = Terminal(state)
-    project = open_readable_project(state, terminal)
+    project = refuse_texts_in_log(open_readable_project(state, terminal))
     reader = open_reader(project.root / project.file.results)
     try:
         run_id = run_of_cell(reader, cell) if wanted is None and _ID.fullmatch(cell) else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from edison_ci.cli.lookup import find_run_or_newest, open_project
+from edison_ci.cli.lookup import find_run_or_newest, open_project, refuse_texts_in_log
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.calibration import ALLOWED, ScaleName, fits
@@ -371,7 +371,7 @@ def grade(state: CliState, /, wanted: str | None, **given: Any) -> None:
       edison grade latest --list --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = refuse_texts_in_log(open_project(state))
     reader = open_reader(project.root / project.file.results)
     try:
         run = find_run_or_newest(terminal, reader, wanted)

@@ -18,6 +18,7 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
+from edison_ci.sanitize import in_actions
 from edison_ci.spelling import did_you_mean
 
 _MOST_NAMED = 10
@@ -122,6 +123,19 @@ def _typed(name: str, text: str, kind: str) -> Json:
 def open_project(state: CliState) -> Project:
     """Load the project of the working folder; raises ConfigError if a file is invalid."""
     return load_project(state.enter_project(find_root(state.folder)))
+
+
+def refuse_texts_in_log(project: Project) -> Project:
+    """Return the project; raises UsageError if it is private and this is the log of a job.
+
+    For commands that exist to show texts. On a local terminal they show them.
+    """
+    if project.file.settings.private and in_actions():
+        raise UsageError(
+            "this project is private, and the log of a job is read elsewhere",
+            hint="run the command on your own machine",
+        )
+    return project
 
 
 def open_scheduled_project(state: CliState, name: str) -> Project:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_project, open_readable_project
+from edison_ci.cli.lookup import open_project, open_readable_project, refuse_texts_in_log
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.suggestion import show_suggestion
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
@@ -137,7 +137,8 @@ def show(state: CliState, suggestion: str) -> None:
       edison review show 3f9a41 --json
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_readable_project(state, terminal), offline=True)
+    project = refuse_texts_in_log(open_readable_project(state, terminal))
+    review = ReviewContext.of(project, offline=True)
     one = review.find(suggestion)
     comments = review.read(lambda connection: comments_of(connection, one))
     count = stored_approvals(review, one)

@@ -17,6 +17,7 @@ from edison_ci.cli.lookup import (
     find_run_or_newest,
     open_project,
     parse_variables,
+    refuse_texts_in_log,
 )
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
@@ -108,7 +109,7 @@ def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
       edison try support-reply --dry-run --set message="Where is my order?" --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = refuse_texts_in_log(open_project(state))
     found = find_prompt(project, prompt, state.folder)
     if options["dry_run"]:
         if options["save"]:
@@ -154,7 +155,7 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
       edison rerun --cell return-how@small#0
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = refuse_texts_in_log(open_project(state))
     reader = open_reader(project.root / project.file.results)
     try:
         run = find_run_or_newest(terminal, reader, wanted)

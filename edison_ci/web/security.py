@@ -206,6 +206,8 @@ def with_guard(datasette: Any, app: App) -> App:
                 refusal = Refusal(403, "Datasette's pages about itself need the role owner.")
                 await asyncio.to_thread(_audit_refusal, settings, actor, _path(scope))
             await _note_proxy(settings, once, scope, actor)
+        if refusal is None and _downloaded(scope):
+            refusal = await asyncio.to_thread(_download_refusal, settings, actor, _path(scope))
         if refusal is not None:
             await _refuse(send, refusal, api=_path(scope).startswith(_API))
             return
@@ -293,12 +295,29 @@ async def _note_proxy(
         await asyncio.to_thread(site.note, site.entry(actor, "sign in", after=after))
 
 
+def _download_refusal(settings: ServerSettings, actor: Actor | None, path: str) -> Refusal | None:
+    """Return the refusal of a table as data, in a project whose texts stay in its results."""
+    site = current_site(settings.root)
+    if not site.file.settings.private:
+        return None
+    if who := _visitor(settings, actor):
+        site.note(site.entry(who, "refused: export", path[:200], after="the project is private"))
+    return Refusal(
+        403,
+        "This project is private, so tables are not sent as data. Download a run: without texts.",
+    )
+
+
+def _visitor(settings: ServerSettings, actor: Actor | None) -> Actor | None:
+    """Return the visitor: who signed in, or else who started the server."""
+    return actor or (Actor(settings.person, None) if settings.person is not None else None)
+
+
 async def _note_download(
     settings: ServerSettings, once: Once, scope: Mapping[str, Any], actor: Actor | None
 ) -> None:
     """Audit the first download in a while of a table by a visitor, or by who started the server."""
-    if actor is None and settings.person is not None:
-        actor = Actor(settings.person, None)
+    actor = _visitor(settings, actor)
     table = _downloaded(scope)
     if actor is not None and table and once.is_first(actor.name, table):
         site = await asyncio.to_thread(current_site, settings.root)

@@ -324,7 +324,7 @@ def test_a_broken_file_is_told_with_its_line(
 
 # --- killed processes and full disks --------------------------------------------------------------
 
-CHANGES = f"""\
+CHANGES = """\
 import os, resource, signal, sys
 from edison_ci.cli.app import run
 sys.dont_write_bytecode = True
@@ -334,7 +334,7 @@ passed, flush = 0, os.fsync
 def reach(event, given=()):
     global passed
     writes = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
-    if writes or event in {{"fsync", "os.rename", "os.remove", "os.mkdir", "sqlite3.connect"}}:
+    if writes or event in {"fsync", "os.rename", "os.remove", "os.mkdir", "sqlite3.connect"}:
         passed += 1
         if passed == at:
             os.kill(os.getpid(), signal.SIGKILL)
