@@ -355,8 +355,10 @@ sys.exit(run(["secrets", *sys.argv[3:]]))
 
 def change(folder: Folder, *words: str, at: int = 0, room: int = 0) -> Any:
     argv = [sys.executable, "-P", "-c", CHANGES, str(at), str(room), *words]
-    given = {"cwd": folder.path, "capture_output": True, "text": True, "timeout": PATIENCE_S}
-    return forked.run(argv, input=f"{NEWER}\n", **given)
+    typed = f"{NEWER}\n"
+    return forked.run(
+        argv, input=typed, cwd=folder.path, capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 NEWER = "vendor-key-9876543210-newer"
