@@ -9,6 +9,7 @@ import re
 import sys
 import webbrowser
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ from edison_ci.forge.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.git.command import run_git
 from edison_ci.operate.accounts import AUTH_FILE, Accounts, sign_in_names
 from edison_ci.operate.duties import duties_in_background, duty_statuses
+from edison_ci.operate.projects import Projects
 from edison_ci.operate.site import open_site
 from edison_ci.review.actions import ReviewActions
 from edison_ci.store.database import open_database, open_reader
@@ -29,6 +31,8 @@ from edison_ci.web.serving import Serving, is_this_machine
 from edison_ci.web.serving import serve as serve_pages
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from edison_ci.operate.site import Site
 
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,60}")
@@ -95,6 +99,13 @@ _USUAL_RATE = 100
     help="Requests per minute and address, static files excluded; 0 for no limit. "
     "Default: 100 with sign-in, 0 without.",
 )
+@click.option(
+    "--projects",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Serve the projects in this folder too, below /projects/.",
+)
 @click.pass_obj
 def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any) -> None:
     """Serve the results as web pages.
@@ -109,12 +120,17 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
     token, and the role of the member limits what is allowed. With --github-sign-in members also
     sign in with their GitHub account, and with --user-header a proxy says who they are.
 
+    With --projects this project is a site for others: each folder in FOLDER that has an edison.yaml
+    is one, with its own results. Members sign in at the site; a project that lists members is for
+    them only.
+
     Examples:
       edison serve
       edison serve --open
       edison serve --port 0 --json
       edison serve --behind-tls --behind-proxy --name edison.example.com
       edison serve --behind-tls --name edison.example.com --github-sign-in
+      edison serve --projects projects
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))
@@ -132,10 +148,19 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         open_database(site.results).close()  # empty pages, until the first run fills them
     with closing(open_reader(site.results)):
         pass  # problems with the file are reported before the port is opened
+    projects = _projects(site, options["folder"], reachable=_is_reachable(host, options))
     person = site.actor().identity
     actions = ReviewActions(offline=state.offline)
     serving = Serving(
-        site.results, site.root, site.file.project, host, port, person, actions, entry
+        site.results,
+        site.root,
+        site.file.project,
+        host,
+        port,
+        person,
+        actions,
+        entry,
+        projects=projects,
     )
 
     duties = duty_statuses(site)
@@ -150,11 +175,8 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
             terminal.note("runs by itself:")
             for status in duties:
                 terminal.note(f"  {status.in_words}")
-        if not is_this_machine(host) and not entry.tls:
-            said = "without HTTPS, passwords and pages can be read in transit"
-            terminal.note(
-                StyledText("warning:", ODD), f" {said}; put a proxy in front: --behind-tls"
-            )
+        for warning in _warnings(host, serving):
+            terminal.note(StyledText("warning:", ODD), f" {warning}")
         flush(sys.stdout)
         if open_:
             webbrowser.open(address)
@@ -162,6 +184,27 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
     # Ctrl-C is the normal end.
     with contextlib.suppress(KeyboardInterrupt), duties_in_background(site.root):
         serve_pages(serving, ready)
+
+
+def _warnings(host: str, serving: Serving) -> Iterator[str]:
+    if not is_this_machine(host) and not serving.access.tls:
+        said = "without HTTPS, passwords and pages can be read in transit"
+        yield f"{said}; put a proxy in front: --behind-tls"
+    for each in serving.projects.listing().unreadable if serving.projects is not None else ():
+        yield f"{each.name} is not served: {each.problem}"
+
+
+def _projects(site: Site, folder: Path | None, *, reachable: bool) -> Projects | None:
+    """Return the other projects to serve; raises UsageError if the folder is missing."""
+    if folder is None:
+        return None
+    place = site.root / folder
+    if not place.is_dir():
+        raise UsageError(
+            f"--projects: there is no folder {place}",
+            hint=f"make it: mkdir {place}; a project is a folder with an edison.yaml in it",
+        )
+    return Projects(site.root, place, reachable=reachable)
 
 
 def _access_rules(host: str, options: dict[str, Any]) -> ServerAccess:

@@ -293,6 +293,8 @@ async def _authorized(datasette: Any, request: Any, route: ApiRoute) -> ApiReque
     actor = await authenticate(settings, request.scope)
     if actor is None:
         raise ApiError(401, "token", "the token is not valid", "make a new one: edison roles token")
+    if actor.role is None:
+        raise ApiError(404, "not_found", "there is no such project, or it is not for you")
     wait_s = _limit.wait_s(actor.name)
     if wait_s:
         raise ApiError(429, "rate", f"more than {PER_MINUTE} requests a minute", f"wait {wait_s} s")

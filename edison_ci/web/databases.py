@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from edison_ci.forge.oauth import OAuthApp
+    from edison_ci.operate.projects import Projects
     from edison_ci.operate.site import Identity
     from edison_ci.review.actions import ReviewActions
+    from edison_ci.web.security import RateLimit
 
 PROJECT_FILE = "edison.yaml"
 
@@ -61,6 +63,20 @@ class ServerSettings:
     """Whether slow results are computed at once, for pages written to files."""
     traffic: Traffic = field(default_factory=Traffic)
     """Counts of requests."""
+    limit: RateLimit | None = None
+    """Counts requests per address; None for no limit."""
+    projects: Projects | None = None
+    """The projects of the site, for the site itself and for each of them; None without others."""
+
+    @property
+    def home(self) -> Path:
+        """The project whose members sign in."""
+        return self.root if self.projects is None else self.projects.home
+
+    @property
+    def is_home(self) -> bool:
+        """Whether it is that project, and not another one of the site."""
+        return self.root == self.home
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,15 @@ from datasette import Forbidden
 
 from edison_ci.errors import EdisonError
 from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.site import Actor, Role, Site, find_role, open_site
+from edison_ci.operate.projects import role_in
+from edison_ci.operate.site import Actor, Role, Site, open_site
 from edison_ci.web.databases import PROJECT_FILE, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from edison_ci.operate.site import Identity
     from edison_ci.web.databases import ServerSettings
 
 
@@ -90,8 +92,13 @@ async def current_actor(datasette: Any, request: Any) -> Actor | None:
         return actor
     if settings.person is None:
         return None
-    site = await asyncio.to_thread(current_site, settings.root)
-    return Actor(settings.person, find_role(settings.person, site.file.members))
+    return await asyncio.to_thread(_actor_here, settings, settings.person)
+
+
+def _actor_here(settings: ServerSettings, identity: Identity) -> Actor:
+    """Return a person with their role in the served project."""
+    home, site = current_site(settings.home), current_site(settings.root)
+    return Actor(identity, role_in(home, site, identity))
 
 
 async def require(
@@ -106,7 +113,17 @@ async def require(
 
 
 async def authenticate(settings: ServerSettings, scope: Mapping[str, Any]) -> Actor | None:
-    """Return the sender of a request: by token, by the header of a proxy, or by session."""
+    """Return the sender of a request: by token, by the header of a proxy, or by session.
+
+    In a project of a site that is not for them, they have no role.
+    """
+    actor = await _authenticated(settings, scope)
+    if actor is None or settings.is_home:
+        return actor
+    return await asyncio.to_thread(_actor_here, settings, actor.identity)
+
+
+async def _authenticated(settings: ServerSettings, scope: Mapping[str, Any]) -> Actor | None:
     authorization = header(scope, b"authorization")
     if authorization:  # with a token, a cookie does not count
         kind, _, token = authorization.partition(" ")
@@ -175,7 +192,7 @@ def header(scope: Mapping[str, Any], name: bytes) -> str:
 
 
 def _accounts(settings: ServerSettings) -> Accounts:
-    return Accounts(current_site(settings.root))
+    return Accounts(current_site(settings.home))
 
 
 def current_site(root: Path) -> Site:

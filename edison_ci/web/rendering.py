@@ -81,7 +81,8 @@ async def render_error(datasette: Any, request: Any, links: Links, error: Edison
         return await render_page(datasette, request, links, error.page, 422)
     status = status_of(error, 400)
     page = problem_page(status, error.message, error.hint)
-    page.values["back"] = request.path.rpartition("/")[0]  # forms are posted below their page
+    # Forms are posted below their page.
+    page.values["back"] = datasette.urls.path(request.path.rpartition("/")[0])
     return await render_page(datasette, request, links, page, status)
 
 

@@ -181,9 +181,6 @@ class Refusal:
 
 def with_guard(datasette: Any, app: App) -> App:
     """Wrap an application with the security checks, if `edison serve` started it."""
-    known = settings_of(datasette)
-    most = known.access.per_minute if known is not None else 0
-    limit = RateLimit(most, time.monotonic) if most else None
     once = Once(time.monotonic)
 
     async def guard(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
@@ -195,27 +192,48 @@ def with_guard(datasette: Any, app: App) -> App:
         send = _with_headers(send, _STRICT if settings.access.tls else {})
         actor: Actor | None = None
         refusal = _request_refusal(scope, settings)
-        if refusal is None and limit is not None and not _FILES.fullmatch(_path(scope)):
-            refusal = _rate_limit_refusal(limit.wait_s(address_of(settings, scope)), most)
+        if refusal is None and settings.limit and not _FILES.fullmatch(_path(scope)):
+            wait_s = settings.limit.wait_s(address_of(settings, scope))
+            refusal = _rate_limit_refusal(wait_s, settings.access.per_minute)
         if refusal is None and settings.access.sign_in:
             actor = await authenticate(settings, scope)
             scope = {**scope, KNOWN: actor}
-            if actor is None and not _OPEN.fullmatch(_path(scope)):
-                refusal = _sign_in_refusal(datasette, scope)
-            elif actor is not None and _is_for_owners(scope, actor):
-                refusal = Refusal(403, "Datasette's pages about itself need the role owner.")
-                await asyncio.to_thread(_audit_refusal, settings, actor, _path(scope))
+            refusal = await _visitor_refusal(datasette, settings, scope, actor)
             await _note_proxy(settings, once, scope, actor)
         if refusal is None and _downloaded(scope):
             refusal = await asyncio.to_thread(_download_refusal, settings, actor, _path(scope))
         if refusal is not None:
-            await _refuse(send, refusal, api=_path(scope).startswith(_API))
+            await _refuse(send, refusal, api=_API in _path(scope))
             return
         status = await _serve(app, scope, receive, send)
         if status == HTTPStatus.OK:
             await _note_download(settings, once, scope, actor)
 
     return guard
+
+
+class NotForVisitor(Exception):
+    """A visitor asks for a project of the site that they are not a member of."""
+
+
+async def _visitor_refusal(
+    datasette: Any, settings: ServerSettings, scope: Mapping[str, Any], actor: Actor | None
+) -> Refusal | None:
+    """Return why a visitor may not ask for this; raises NotForVisitor."""
+    if actor is None:
+        is_open = _is_open(settings, _path(scope))
+        return None if is_open else _sign_in_refusal(datasette, scope)
+    if actor.role is None:
+        raise NotForVisitor
+    if not _is_for_owners(scope, actor):
+        return None
+    await asyncio.to_thread(_audit_refusal, settings, actor, _path(scope))
+    return Refusal(403, "Datasette's pages about itself need the role owner.")
+
+
+def _is_open(settings: ServerSettings, path: str) -> bool:
+    """Whether a path needs no sign-in; one in a project of a site would tell of the project."""
+    return settings.is_home and _OPEN.fullmatch(path) is not None
 
 
 def _counted(
@@ -290,7 +308,7 @@ async def _note_proxy(
     if actor is None or actor.identity.known_by != "proxy":
         return
     if once.is_first(actor.name, "sign in"):
-        site = await asyncio.to_thread(current_site, settings.root)
+        site = await asyncio.to_thread(current_site, settings.home)
         after = {"from": address_of(settings, scope), "by": "proxy"}
         await asyncio.to_thread(site.note, site.entry(actor, "sign in", after=after))
 
@@ -356,7 +374,7 @@ def _sign_in_refusal(datasette: Any, scope: Mapping[str, Any]) -> Refusal:
     if not browser or header(scope, b"authorization"):
         text = "Sign in, or send a token as Authorization: Bearer TOKEN."
         return Refusal(401, text, {"www-authenticate": "Bearer"})
-    wanted = _path(scope)
+    wanted = datasette.urls.path(_path(scope))
     if query := scope.get("query_string", b"").decode("latin-1"):
         wanted += f"?{query}"
     address = datasette.urls.path(SIGN_IN)

@@ -8,19 +8,31 @@ from __future__ import annotations
 import importlib
 import ipaddress
 import socket
+import time
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.web.databases import ServerAccess, ServerSettings, register_settings
+from edison_ci.store.database import open_database
+from edison_ci.web.databases import (
+    ServerAccess,
+    ServerSettings,
+    register_settings,
+    settings_of,
+)
 from edison_ci.web.page_context import PREFIX
+from edison_ci.web.projects import ProjectApps
+from edison_ci.web.security import RateLimit
 from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from edison_ci.operate.projects import Projects, SiteProject
     from edison_ci.operate.site import Identity
     from edison_ci.review.actions import ReviewActions
 
@@ -77,6 +89,8 @@ class Serving:
     access: ServerAccess = ServerAccess()
     synchronous: bool = False
     """Whether slow results are computed at once, for pages written to files."""
+    projects: Projects | None = None
+    """The projects of the site, besides the one that it is; None without others."""
 
 
 def is_this_machine(host: str) -> bool:
@@ -91,19 +105,38 @@ def is_this_machine(host: str) -> bool:
 
 def application(serving: Serving) -> Any:
     """Return Datasette for the results, with these settings."""
+    most = serving.access.per_minute
+    settings = ServerSettings(
+        root=serving.root,
+        hosts=_hosts(serving),
+        person=serving.person,
+        actions=serving.actions,
+        access=serving.access,
+        synchronous=serving.synchronous,
+        limit=RateLimit(most, time.monotonic) if most else None,
+        projects=serving.projects,
+    )
+    return _datasette(serving.results, serving.title, settings)
+
+
+def _datasette(results: Path, title: str, settings: ServerSettings, base: str = "/") -> Any:
     from datasette.app import Datasette  # takes half a second to import
 
-    found = Datasette(
-        [str(serving.results)],
-        settings={**SETTINGS, "force_https_urls": serving.access.tls},
-        metadata={"title": serving.title},
-    )
-    hosts = _hosts(serving)
-    settings = ServerSettings(
-        serving.root, hosts, serving.person, serving.actions, serving.access, serving.synchronous
-    )
+    chosen = {**SETTINGS, "force_https_urls": settings.access.tls, "base_url": base}
+    found = Datasette([str(results)], settings=chosen, metadata={"title": title})
     register_settings(found, settings)
     return found
+
+
+def project_application(project: SiteProject, settings: ServerSettings, base: str) -> Any:
+    """Return Datasette for a project of a site; visitors, limits and counts are those of the site.
+
+    A project without results gets an empty file, which the first push fills.
+    """
+    site = project.site
+    if not site.results.exists():
+        open_database(site.results).close()
+    return _datasette(site.results, project.title, replace(settings, root=site.root), base)
 
 
 def _hosts(serving: Serving) -> frozenset[str] | None:
@@ -133,8 +166,12 @@ def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
     port = listening.getsockname()[1]
     datasette = application(serving)
     prepare(datasette, serving.root)
+    app, settings = datasette.app(), settings_of(datasette)
+    if serving.projects is not None:
+        assert settings is not None, "it was just registered"
+        app = ProjectApps(app, serving.projects, partial(project_application, settings=settings))
     config = uvicorn.Config(
-        datasette.app(),
+        app,
         log_level="warning",
         lifespan="on",
         ws="none",

@@ -75,7 +75,7 @@ async def sign_in(datasette: Any, request: Any) -> Any:
 
 async def _attempt(datasette: Any, request: Any, form: Args) -> SignInSuccess | SignInFailure:
     settings = _settings(datasette)
-    accounts = Accounts(await asyncio.to_thread(current_site, settings.root))
+    accounts = Accounts(await asyncio.to_thread(current_site, settings.home))
     # The earlier session of the browser ends, against session fixation.
     before = session_cookie(settings, request.scope)
     async with _AT_ONCE:
@@ -136,7 +136,7 @@ async def end_github(datasette: Any, request: Any) -> Any:
         return await _no_github(datasette, request, "The sign-in took too long. Try again.")
     if request.args.get("error") or not request.args.get("code"):
         return await _no_github(datasette, request, "GitHub was not allowed to sign you in.")
-    accounts = Accounts(await asyncio.to_thread(current_site, settings.root))
+    accounts = Accounts(await asyncio.to_thread(current_site, settings.home))
     address = address_of(settings, request.scope)
     blocked = await asyncio.to_thread(accounts.begin_github, address)
     if blocked is not None:
@@ -208,7 +208,7 @@ async def sign_out(datasette: Any, request: Any) -> Any:
     settings, actor = _settings(datasette), await current_actor(datasette, request)
     assert actor is not None, "the security check requires sign-in"
     form = await form_of(request)
-    accounts = Accounts(await asyncio.to_thread(current_site, settings.root))
+    accounts = Accounts(await asyncio.to_thread(current_site, settings.home))
     cookie = session_cookie(settings, request.scope)
     everywhere = form.flag("everywhere")
     await asyncio.to_thread(accounts.sign_out, actor, cookie, everywhere=everywhere)
@@ -219,7 +219,7 @@ async def you(datasette: Any, request: Any) -> Any:
     """Show the account: role, sessions and tokens."""
     settings, actor = _settings(datasette), await current_actor(datasette, request)
     assert actor is not None, "the security check requires sign-in"
-    accounts = Accounts(await asyncio.to_thread(current_site, settings.root))
+    accounts = Accounts(await asyncio.to_thread(current_site, settings.home))
     member = find_member(actor.identity, accounts.site.file.members)
     assert member is not None, "only members are signed in"
     access = await asyncio.to_thread(accounts.access_of, member)

@@ -70,7 +70,7 @@ def _of_results(context: PageContext) -> dict[str, Any]:
         "database": {"ok": not damaged, "last_run_at": last_run_at(connection)},
         "runs": _runs(context),
     }
-    if context.server is not None:
+    if context.server is not None and context.server.is_home:
         site = current_site(context.server.root)
         checks["duties"] = _duties(context, site)
         if any(each.active for each in read_schedules(site).schedules):
@@ -129,7 +129,7 @@ def metrics(context: PageContext) -> str:
     """Return the metrics of the project, and of the server, in the text format of Prometheus."""
     source = MetricSource(context.connection, context.file, project_of(context), context.now)
     text = render(OF_PROJECT, project_samples(source))
-    if context.server is None:
+    if context.server is None or not context.server.is_home:
         return text
     sessions = None
     if context.server.access.sign_in:
