@@ -15,6 +15,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.hash_index import HashIndex
 from edison_ci.config.prompt import fits
 from edison_ci.documents.csv_text import CsvRow, CsvTable
 from edison_ci.documents.decoding import text_lines
@@ -379,7 +380,7 @@ class CaseFeed:
     """Applied to every case before anything else gets it, if the experiment redacts inputs."""
 
     def __iter__(self) -> Iterator[Case]:
-        kept: set[int] = set()
+        kept = HashIndex()
         for index, entry in enumerate(self.entries):
             cases = self._of_entry(index, entry, kept)
             taken = cases if entry.take is None else sample(cases, entry.take)
@@ -388,9 +389,9 @@ class CaseFeed:
             else:
                 yield from (redact_case(case, self.redact) for case in taken)
 
-    def _of_entry(self, index: int, entry: DatasetEntry, kept: set[int]) -> Iterator[Case]:
+    def _of_entry(self, index: int, entry: DatasetEntry, kept: HashIndex) -> Iterator[Case]:
         """Yield the cases of one entry; `kept` has the ids of earlier entries."""
-        seen: set[int] = set()
+        seen = HashIndex()
         several = len(self.entries) > 1
         reader = RowReader(self.tree, entry, self.types, self.problems)
         keep, kind, types = _condition(entry), entry.kind, self._types()
@@ -404,9 +405,9 @@ class CaseFeed:
                 reader.report(Problem(where, bad.code, message, bad.hint))
                 continue
             case.line = reader.line
-            key = hash(case.id)
+            key, before = hash(case.id), len(seen)
             wanted = keep is None or keep(case)
-            if key in seen or (wanted and key in kept):
+            if seen.add(key) < before or (wanted and key in kept):
                 if len(repeated) < MAX_PROBLEMS:
                     where = reader.locate(("id",))
                     repeated.append(
@@ -415,7 +416,6 @@ class CaseFeed:
                 else:
                     reader.suppressed += 1
                 continue
-            seen.add(key)
             if wanted:
                 if several:
                     kept.add(key)

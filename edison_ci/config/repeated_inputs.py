@@ -7,9 +7,11 @@ declared cluster that shares an input with another one is joined with it.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from typing import TYPE_CHECKING, TypeAlias
 
+from edison_ci.config.hash_index import HashIndex
 from edison_ci.numeric import counted
 from edison_ci.records import canonical_json
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -36,8 +38,9 @@ class RepeatedInputs:
     def __init__(self, prompts: Sequence[Prompt]) -> None:
         self._prompts = prompts
         self.cases = 0
-        self._first: dict[int, Node] = {}
-        """Where each input was first seen, by its hash."""
+        self._inputs = HashIndex()
+        self._names, self._ends = bytearray(), array("Q")
+        """Where each input was first seen: the texts of the nodes one after the other."""
         self._nodes: dict[str, Node] = {}
         """Nodes of the cases that are in a cluster, by id."""
         self._parents: dict[Node, Node] = {}
@@ -47,7 +50,12 @@ class RepeatedInputs:
         """Add a case, which may join it with earlier ones."""
         self.cases += 1
         node: Node = case.id if case.cluster is None else (case.cluster,)
-        first = self._first.setdefault(self._input_hash(case), node)
+        number = self._inputs.add(self._input_hash(case))
+        if number == len(self._ends):
+            self._remember(node)
+            first = node
+        else:
+            first = self._node(number)
         if case.cluster is not None:
             self._nodes[case.id] = node
         if first == node:
@@ -58,6 +66,16 @@ class RepeatedInputs:
         root, own = self._root(first), self._root(node)
         if root != own:
             self._parents[own] = root
+
+    def _remember(self, node: Node) -> None:
+        text = f"-{node}" if isinstance(node, str) else f"+{node[0]}"
+        self._names += text.encode("utf-8", "surrogatepass")
+        self._ends.append(len(self._names))
+
+    def _node(self, number: int) -> Node:
+        start = self._ends[number - 1] if number else 0
+        text = self._names[start : self._ends[number]].decode("utf-8", "surrogatepass")
+        return text[1:] if text.startswith("-") else (text[1:],)
 
     def _input_hash(self, case: Case) -> int:
         # 64 bits: in a million cases two inputs are mistaken for one with a chance of 1 in 10^7.
@@ -80,7 +98,7 @@ class RepeatedInputs:
     @property
     def inputs(self) -> int:
         """How many different inputs there are."""
-        return len(self._first)
+        return len(self._inputs)
 
     def clusters(self) -> dict[str, str]:
         """Return the cluster of each case that has one, declared or not."""

@@ -83,17 +83,55 @@ class ChangedCase(NamedTuple):
 def triage_of(result: RunResult, *, most: int | None = SHOWN) -> Triage:
     """Return what fails in a run; at most so many cases are listed, or all of them."""
     connection, run, left_out = result.connection, result.run, result.quarantined
-    rows = connection.execute(
-        "select case_id, failed + malformed + blocked + error > 0 from rollup_case "
-        "where run_id = ? and side = 'head' order by lowest, composite, case_id",
-        (run.id,),
-    )
-    found = {case: bool(bad) for case, bad in rows if case not in left_out}
     passes, flips = _flips(result, left_out)
     newly = {case for case, (before, after) in passes.items() if before and not after}
-    failing = sorted((case for case, bad in found.items() if bad), key=lambda c: c not in newly)
-    worst = tuple(_failing(connection, run, case, case in newly) for case in failing[:most])
-    return Triage(len(found), len(failing), flips, worst)
+    cases, failing = _counts(connection, run, left_out)
+    listed = _worst_cases(connection, run, left_out, newly, failing if most is None else most)
+    worst = tuple(_failing(connection, run, case, case in newly) for case in listed)
+    return Triage(cases, failing, flips, worst)
+
+
+_BAD = "failed + malformed + blocked + error > 0"
+
+
+def _counts(connection: sqlite3.Connection, run: Run, left_out: Collection[str]) -> tuple[int, int]:
+    """Return how many cases a run has, and how many of them fail."""
+    count = (
+        f"select count(*), coalesce(sum({_BAD}), 0) from rollup_case "
+        "where run_id = ? and side = 'head'"
+    )
+    cases, failing = connection.execute(count, (run.id,)).fetchone()
+    for case in left_out:
+        aside, bad = connection.execute(f"{count} and case_id = ?", (run.id, case)).fetchone()
+        cases, failing = cases - aside, failing - bad
+    return cases, failing
+
+
+def _worst_cases(
+    connection: sqlite3.Connection,
+    run: Run,
+    left_out: Collection[str],
+    newly: Collection[str],
+    most: int,
+) -> list[str]:
+    """Return the first failing cases, newly failing ones before others, each kind by score.
+
+    They are read one by one until there are enough: a run may have a million.
+    """
+    first: list[str] = []
+    others: list[str] = []
+    if most:
+        rows = connection.execute(
+            f"select case_id from rollup_case where run_id = ? and side = 'head' and {_BAD} "
+            "order by lowest, composite, case_id",
+            (run.id,),
+        )
+        for (case,) in rows:
+            if case not in left_out and len(found := first if case in newly else others) < most:
+                found.append(case)
+            if len(first) == min(most, len(newly)) and len(first) + len(others) >= most:
+                break
+    return [*first, *others][:most]
 
 
 def _flips(

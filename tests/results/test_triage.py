@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,6 +43,30 @@ def test_the_worst_cases_come_first_with_their_reason(results: Results) -> None:
     assert [one.case for one in found.worst] == [f"c{index:02}" for index in range(SHOWN)]
     assert found.worst[3].why == "words: 3"
     assert len(triaged(results, most=None).worst) == 15
+
+
+def test_cases_that_pass_are_counted_and_not_held_in_memory(results: Results) -> None:
+    results.add(Graded("bad", 0.2, passed=False, components=(check("wrong"),)))
+    found = ended(results)
+    results.connection.execute(
+        "insert into rollup_case (run_id, side, case_id, cells, ok, malformed, error, blocked, "
+        "skipped, passed, failed, composite, lowest, cost_microusd, tokens) "
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000) "
+        "select ?, 'head', 'case ' || i, 1, 1, 0, 0, 0, 0, 1, 0, 1.0, 1.0, 0, 0 from n",
+        (results.run_id,),
+    )
+    tracemalloc.start()
+    try:
+        triage = triage_of(found)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (triage.cases, triage.failing, [one.case for one in triage.worst]) == (
+        20_001,
+        1,
+        ["bad"],
+    )
+    assert peak < 300_000, "less than the ids of the cases would take"
 
 
 def test_an_error_says_what_went_wrong_and_more_than_one_failed_check_is_counted(
