@@ -157,6 +157,7 @@ class Library:
         return None if spec is None or spec.origin is None else Path(spec.origin)
 
 
+DISTRIBUTED = Library("distributed", "dask", "distributed>=2026.8", at_least="2026.8")
 LITELLM = Library("litellm", "litellm", "litellm>=1.100,!=1.82.7,!=1.82.8,<2", at_least="1.100")
 SAFETENSORS = Library("safetensors", "embeddings", "safetensors>=0.5")
 TOKENIZERS = Library("tokenizers", "embeddings", "tokenizers>=0.20")
@@ -177,10 +178,11 @@ PHONENUMBERS = Library("phonenumbers", "pii", "phonenumbers>=9")
 SPACY = Library("spacy", "spacy", "spacy>=3.8", at_least="3.8")
 
 LIBRARIES = (
-    LITELLM, XLLAMACPP, SMOLLM2, SAFETENSORS, TOKENIZERS, WORDLLAMA, PY3LANGID, SACREBLEU,
-    PHONENUMBERS, OTLP_EXPORTER, OPENTELEMETRY_SDK,
+    DISTRIBUTED, LITELLM, XLLAMACPP, SMOLLM2, SAFETENSORS, TOKENIZERS, WORDLLAMA, PY3LANGID,
+    SACREBLEU, PHONENUMBERS, OTLP_EXPORTER, OPENTELEMETRY_SDK,
 )  # fmt: skip
 EXTRAS = {
+    "dask": "workers on other machines",
     "litellm": "models of vertex, bedrock and litellm",
     "local": "models of provider local and edison demo --real",
     "embeddings": "the check similar",

@@ -27,7 +27,7 @@ LAYERS = [
     {"checks", "safety", "telemetry"},
     {"config", "simulator"},
     {"plan", "providers", "judges"},
-    {"results"},
+    {"cluster", "results"},
     {"decide"},
     {"execute", "forge", "importing"},
     {"operate"},
@@ -68,7 +68,9 @@ ONLY_IN = {
     "httpx": {"forge/api.py", "operate/webhooks.py", "providers/litellm_bridge.py"},
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "sqlite_utils": {"store/merge.py"},
-    "cryptography": {"documents/signatures.py"},
+    "cryptography": {"cluster/tls.py", "documents/signatures.py"},
+    "dask": {"cluster"},
+    "distributed": {"cluster"},
     "nacl": {"operate/sealed_keys.py"},
     "tenacity": {"providers/resilience.py"},
     "opentelemetry": {"telemetry/export.py"},
@@ -208,6 +210,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
     "cli/run.py": {"edison_ci.cli.reporting", "edison_ci.cli.production_sample"},
     "cli/schema.py": {"edison_ci.config.schema"},
+    "cli/worker.py": {"edison_ci.cluster.nodes"},
     "providers/adapters.py": {"edison_ci.simulator.provider"},
     "report/reporters.py": {"edison_ci.report.html"},
     "safety/redaction.py": {"edison_ci.safety.pii"},
@@ -358,6 +361,7 @@ def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:
 
 
 HEAVY = {
+    "distributed",
     "litellm",
     "xllamacpp",
     "uvloop",

@@ -83,6 +83,9 @@ COMMANDS = {
         "Set up", "secret_keys:secrets", "Seal keys in the repository, list and test them."
     ),
     "trust": Entry("Set up", "trust:trust", "Show and edit which key may be sent to which host."),
+    "worker": Entry(
+        "Set up", "worker:worker", "Make calls for runs of other machines, and connect them."
+    ),
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, steer, pause, cancel and merge runs."),

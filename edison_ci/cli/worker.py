@@ -1,0 +1,123 @@
+"""edison worker: workers of a cluster, their scheduler and their certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import GOOD, StyledText, Terminal, flush
+from edison_ci.cluster.tls import (
+    certificates_for,
+    issue_certificates,
+    read_address,
+    tls_folder,
+)
+from edison_ci.errors import UsageError
+from edison_ci.extras import DISTRIBUTED, install_command
+
+_TLS = click.option(
+    "--tls",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="EDISON_TLS",
+    metavar="DIR",
+    help="Folder of the certificates; default: ~/.config/edison/cluster.",
+)
+
+
+@click.group(cls=EdisonGroup)
+def worker() -> None:
+    """Make calls for runs of other machines, and connect the machines.
+
+    Examples:
+      edison worker keys build-1 build-2
+      edison worker scheduler --listen tls://0.0.0.0:8786
+    """
+
+
+@worker.command("keys", cls=EdisonCommand)
+@click.argument("machines", nargs=-1, metavar="[MACHINE]...")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3_650),
+    default=365,
+    show_default=True,
+    help="Days until the certificates expire.",
+)
+@_TLS
+@click.pass_obj
+def keys(state: CliState, machines: tuple[str, ...], days: int, folder: Path | None) -> None:
+    """Issue certificates for this machine, and for others.
+
+    The first time it makes an authority of your own, whose certificates are the only ones that the
+    parts of a cluster accept of each other. Later it issues new ones of the same authority. Copy
+    the folder of each MACHINE there, and keep ca.key to yourself.
+
+    Examples:
+      edison worker keys
+      edison worker keys build-1 build-2 --days 90
+    """
+    terminal, place = Terminal(state), tls_folder(folder)
+    issued = issue_certificates(place, machines, days=days)
+    if terminal.json:
+        made = [
+            {"machine": i.machine or None, "folder": str(i.folder), "until": i.until.isoformat()}
+            for i in issued
+        ]
+        terminal.document({"certificates": made})
+        return
+    for each in issued:
+        whom = each.machine or "this machine"
+        said = f" {whom}: {each.folder}, until {each.until:%Y-%m-%d}"
+        terminal.result(StyledText("issued", GOOD), said)
+    for each in issued[1:]:
+        terminal.note(f"scp -r {each.folder}/. {each.machine}:.config/edison/cluster")
+
+
+@worker.command("scheduler", cls=EdisonCommand)
+@click.option(
+    "--listen",
+    default="tls://127.0.0.1:8786",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Where workers and runs connect; port 0 is any free one.",
+)
+@_TLS
+@click.pass_obj
+def scheduler(state: CliState, listen: str, folder: Path | None) -> None:
+    """Run the scheduler of a cluster, which knows its workers.
+
+    It runs no code that it is sent, stores nothing, and serves no pages. Beyond this machine it
+    listens with TLS only. Ctrl-C ends it.
+
+    Examples:
+      edison worker scheduler
+      edison worker scheduler --listen tls://0.0.0.0:8786
+    """
+    terminal, address = Terminal(state), read_address(listen)
+    certificates = certificates_for(address, folder)
+    _require_dask()
+    # Dask takes a second to import, and is an extra.
+    from edison_ci.cluster.nodes import run_scheduler
+
+    def ready(reached: str) -> None:
+        if terminal.json:
+            terminal.document({"scheduler": reached})
+        terminal.result(f"scheduler at {reached}")
+        flush(sys.stdout)
+        terminal.note(f"workers: edison worker --connect {reached}")
+
+    asyncio.run(run_scheduler(address, certificates, ready, terminal.note))
+
+
+def _require_dask() -> None:
+    """Raise UsageError if Dask is not installed."""
+    if fault := DISTRIBUTED.fault():
+        raise UsageError(
+            f"a cluster needs the library distributed, which {fault}",
+            hint=install_command("dask"),
+        )

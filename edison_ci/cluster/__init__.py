@@ -1,0 +1,1 @@
+"""Clusters: runs whose calls are made by workers on other machines, connected by Dask."""

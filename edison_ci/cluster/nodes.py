@@ -1,0 +1,162 @@
+"""A Dask scheduler that carries plain data only.
+
+Dask is made to run any function that a client sends, as a pickle. Here it only says which workers
+there are and connects to them: every operation but the named ones is blocked, and nothing is ever
+unpickled, so that a certificate of the team is no right to run code on its machines. It serves no
+pages, writes nothing, and reads no settings of Dask from files and variables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import signal
+from typing import TYPE_CHECKING, Any
+
+import dask.config
+from distributed import Scheduler, SchedulerPlugin
+from distributed.comm import tcp
+from distributed.protocol import pickle as dask_pickle
+
+from edison_ci.errors import UsageError
+from edison_ci.numeric import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from distributed.security import Security
+
+    from edison_ci.cluster.tls import Certificates, ClusterAddress
+
+logger = logging.getLogger(__name__)
+
+MOST_BYTES = 256_000_000
+"""Bytes of one message at most."""
+_SETTINGS = {
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.comm.timeouts.connect": "10s",
+    "distributed.diagnostics.nvml": False,
+    "distributed.scheduler.work-stealing": False,
+    "distributed.scheduler.worker-ttl": "30s",
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.terminate": False,
+    "distributed.worker.profile.enabled": False,
+}
+_OF_SCHEDULERS = frozenset({"heartbeat_worker", "identity", "register-worker"})
+_STREAMED_TO_SCHEDULERS = frozenset({"keep-alive", "worker-status-change"})
+
+
+def carry_plain_data() -> None:
+    """Make Dask refuse pickles and floods in this process, and forget the settings of its user."""
+    dask.config.refresh(paths=[], env={})
+    dask.config.set(_SETTINGS)
+    dask_pickle.loads = _refuse_pickle
+    tcp.read_bytes_rw = _limited(tcp.read_bytes_rw)
+    # Dask gives some loggers a handler of their own when it is imported.
+    for name in ("asyncio", "distributed", "distributed.client", "tornado", "tornado.application"):
+        theirs = logging.getLogger(name)
+        theirs.handlers[:] = [_Said()]
+        theirs.propagate = False
+
+
+def _refuse_pickle(x: Any, *, buffers: Any = ()) -> Any:
+    raise pickle.UnpicklingError("this cluster carries plain data only")
+
+
+def _limited(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what reads the bytes of a message, for messages of a limited size."""
+    if getattr(read, "limited", False):
+        return read
+
+    async def read_limited(stream: Any, n: int) -> Any:
+        if n > MOST_BYTES:
+            raise OSError(f"a message of {n:,} bytes; at most {MOST_BYTES:,} are read")
+        return await read(stream, n)
+
+    read_limited.limited = True  # type: ignore[attr-defined]
+    return read_limited
+
+
+class _Said(logging.Handler):
+    """Shows messages of Dask among those of edison, as details."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger.debug("dask", extra={"said": record.getMessage()[:500]})
+
+
+class _Members(SchedulerPlugin):
+    """Tells which workers come and go."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        """Tell of a new worker."""
+        self._tell(f"worker {worker} has come; {counted(len(scheduler.workers), 'worker')}")
+
+    def remove_worker(self, scheduler: Scheduler, worker: str, **_: Any) -> None:
+        """Tell of a worker that has left, or does not answer any more."""
+        self._tell(f"worker {worker} has gone; {counted(len(scheduler.workers), 'worker')}")
+
+
+class PlainScheduler(Scheduler):
+    """A scheduler that knows the workers, and runs nothing."""
+
+    def __init__(
+        self, address: ClusterAddress, security: Security | None, tell: Callable[[str], None]
+    ) -> None:
+        super().__init__(
+            host=address.host,
+            port=address.port,
+            protocol="tls" if security else "tcp",
+            security=security,
+            dashboard=False,
+            extensions={},
+            plugins=(_Members(tell),),
+        )
+        _keep(self, _OF_SCHEDULERS, _STREAMED_TO_SCHEDULERS)
+
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Serve no pages."""
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    """Do nothing: an unknown message on a stream would end the connection."""
+
+
+def _keep(node: Any, operations: frozenset[str], streamed: frozenset[str]) -> None:
+    """Leave a node with these operations, and ignore everything else on its streams."""
+    node.handlers = {name: node.handlers[name] for name in operations}
+    for name in node.stream_handlers.keys() - streamed:
+        node.stream_handlers[name] = _ignore
+
+
+async def run_scheduler(
+    address: ClusterAddress,
+    certificates: Certificates | None,
+    on_ready: Callable[[str], None],
+    tell: Callable[[str], None],
+) -> None:
+    """Run a scheduler until SIGINT or SIGTERM; raises UsageError if it cannot listen.
+
+    `on_ready` gets the address under which others reach it, `tell` who comes and goes.
+    """
+    carry_plain_data()
+    security = None if certificates is None else certificates.security()
+    try:
+        scheduler = await PlainScheduler(address, security, tell)
+    except (OSError, RuntimeError) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        raise UsageError(
+            f"a scheduler cannot listen at {address}: {getattr(cause, 'strerror', None) or cause}",
+            hint="the port may be in use: port 0 picks a free one",
+        ) from None
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    on_ready(scheduler.address)
+    await ended.wait()
+    await scheduler.close()
