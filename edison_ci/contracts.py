@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden
@@ -73,6 +73,8 @@ class CallError(Exception):
         self.retry_after_s = retry_after_s
         self.charged = charged
         """False only if the provider certainly did not charge for it."""
+        self.lost_worker = False
+        """Whether the worker that made the call is gone, which says nothing about the model."""
         self.garbled = False
         """Whether a reply of success was damaged in transit, or is a page of a proxy: such a call
         is retried once."""
@@ -98,6 +100,51 @@ class Provider(Protocol):
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer; raises CallError."""
+        ...
+
+
+class WorkerState(NamedTuple):
+    """A worker of a run at one moment."""
+
+    name: str
+    calls: int
+    """Calls that it was given and has not answered."""
+    answered: int
+    leaving: bool
+    """Whether it finishes what it has, and takes no more."""
+
+
+ModelOfRun = TypeVar("ModelOfRun", contravariant=True)
+
+
+class Executor(Protocol[ModelOfRun]):
+    """Makes the calls of a run in other processes, here or on other machines.
+
+    Plans, results, budgets, rate limits and grades stay in the process of the run.
+    """
+
+    on_change: Callable[[], None]
+    """Called when a worker comes or goes, before the calls of one that is gone fail."""
+
+    def provider_for(self, model: ModelOfRun) -> Provider | None:
+        """Return what calls a model; None if the process of the run calls it itself."""
+        ...
+
+    def workers(self, model: ModelOfRun) -> int:
+        """Return how many workers can call a model."""
+        ...
+
+    def states(self) -> Sequence[WorkerState]:
+        """Return the workers at this moment."""
+        ...
+
+    @property
+    def stranded_s(self) -> float:
+        """How long a model has had no worker, in seconds; 0 if each has one."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let the workers go."""
         ...
 
 

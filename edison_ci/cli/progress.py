@@ -95,6 +95,11 @@ class Display:
         who = f"steered by {by}:" if done else f"refused to {by}:"
         self._terminal.note(StyledText(who, ODD), f" {said}")
 
+    def worker(self, said: str) -> None:
+        """Print what became of a worker."""
+        if not self._quiet:
+            self._terminal.note(StyledText("workers:", ODD), f" {said}")
+
     def stopping(self, in_flight: int) -> None:
         """Print that the run stops after the calls in flight."""
         self.clear()

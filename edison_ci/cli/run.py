@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,6 +165,7 @@ class _FireType(click.ParamType[FireTime]):
     "--strict", is_flag=True, help="Fail if a case lacks a variable, instead of skipping it."
 )
 @sessions.allow_code
+@sessions.on_workers
 @click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.option("--watch", is_flag=True, help="Run again whenever a file changes.")
 @click.option("--fire", type=_FireType(), hidden=True, help="Given by the scheduler.")
@@ -194,11 +196,15 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     half. The run is then PAUSED and its verdict inconclusive; `edison resume` collects the answers,
     grades them and decides. Models without a price for batches are called as usual.
 
+    --on makes the calls at workers, each with the concurrency of models.yaml and keys of its own;
+    budgets, rate limits, results and grades stay here. local:4 starts four on this machine.
+
     Examples:
       edison run
       edison run support-reply --budget 2
       edison run --limit 10 --model small
       edison run support-reply --batch
+      edison run --on local:4
       edison run --against main
       edison run --against HEAD --aa
       edison run --changed-since origin/main --json
@@ -377,12 +383,15 @@ def evaluate_order(
     if given["batch"] and (replayed or given["shard"]):
         other = "--replay" if replayed else "--shard"
         raise UsageError(f"--batch and {other} exclude each other", hint="leave one of them out")
+    on = given.get("on")
+    sessions.refuse_on(on, {"--batch": given["batch"], "--replay": replayed})
     confirmation = PlanConfirmation(
         terminal,
         yes=given["yes"],
         strict=given["strict"],
         replay=replayed,
         plan_hash=given.get("if_plan"),
+        keys_elsewhere=sessions.keys_elsewhere(on),
     )
     request = RunRequest(
         tuple(order.experiments),
@@ -398,10 +407,11 @@ def evaluate_order(
         for said in outside_sentences(found[-1].experiment):
             terminal.note(said)
     ended = []
-    for end in evaluate(project, request, agenda):
-        ended.append(end)
-        if given["record"]:
-            _record(terminal, project, end.run_id, given["record"])
+    with sessions.on_workers_of(state, project, request.factory, on) as factory:
+        for end in evaluate(project, replace(request, factory=factory), agenda):
+            ended.append(end)
+            if given["record"]:
+                _record(terminal, project, end.run_id, given["record"])
     return ended
 
 
@@ -412,10 +422,9 @@ def evaluate_order(
     "--wait", is_flag=True, help="Wait until batches, or another run of the experiment, have ended."
 )
 @click.option("--no-batch", is_flag=True, help="Ask one by one what no batch has answered.")
+@sessions.on_workers
 @click.pass_obj
-def resume(
-    state: CliState, wanted: str | None, budget: float | None, wait: bool, no_batch: bool
-) -> None:
+def resume(state: CliState, /, wanted: str | None, **given: Any) -> None:
     """Resume a run that stopped.
 
     The run may have been paused, have failed or have been killed. RUN is an id, `latest` or the
@@ -428,10 +437,13 @@ def resume(
     cancelled goes into a new batch; with --no-batch it is asked at once, and a batch that the
     provider does not have any more is given up.
 
+    --on resumes it with other workers than before, or with some where it had none.
+
     Examples:
       edison resume
       edison resume support-reply --wait
       edison resume support-reply --budget 5
+      edison resume --on local:4
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))
@@ -439,10 +451,13 @@ def resume(
         stored = find_run_or_newest(terminal, reader, wanted)
     scheduled = stored.trigger == SCHEDULE
     project = open_scheduled_project(state, stored.experiment) if scheduled else open_project(state)
-    factory = session_factory(state, PlanConfirmation(terminal))
-    left = False if no_batch else None
-    chosen = RunOptions(budget_microusd=sessions.microusd(budget), wait=wait, batch=left)
-    ended = resume_run(project, stored, chosen, factory)
+    on, budget = given["on"], sessions.microusd(given["budget"])
+    confirmation = PlanConfirmation(terminal, keys_elsewhere=sessions.keys_elsewhere(on))
+    left = False if given["no_batch"] else None
+    chosen = RunOptions(budget_microusd=budget, wait=given["wait"], batch=left)
+    here = session_factory(state, confirmation)
+    with sessions.on_workers_of(state, project, here, on) as factory:
+        ended = resume_run(project, stored, chosen, factory)
     finish(terminal, project, [ended])
 
 

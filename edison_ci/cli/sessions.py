@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ from edison_ci.cli.progress import Display
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.tokens import estimate_tokens
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
+from edison_ci.extras import DISTRIBUTED, install_command
 from edison_ci.git.repository import commit_names
 from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.operate.sessions import SessionFactory
@@ -53,10 +55,14 @@ class PlanConfirmation:
     """Whether answers come from a recording, which needs neither keys nor prices."""
     plan_hash: str | None = None
     """Of the only plan that may be run; None for any."""
+    keys_elsewhere: bool = False
+    """Whether workers on other machines make the calls, with their own keys."""
 
     def refuse(self, plan: Plan) -> None:
         """Raise ConfigError if the run could not complete, such as for a missing key."""
         unready = [] if self.replay else plan.unready
+        if self.keys_elsewhere:
+            unready = [each for each in unready if each not in plan.unset]
         problems = [_problem("models.yaml", blocker) for blocker in unready]
         problems += [_problem(f"experiments/{plan.experiment}", b) for b in plan.refusals]
         if problems:
@@ -185,6 +191,7 @@ def _observe_session(
             "on_batch": display.batch,
             "on_stop": display.stopping,
             "on_steer": display.steered,
+            "on_worker": display.worker,
         }
     finally:
         display.clear()
@@ -243,6 +250,42 @@ def allow_code(command: Command) -> Command:
 def cost_options(command: Command) -> Command:
     """Add the options of commands that spend money and grade answers."""
     return budget(allow_code(yes(command)))
+
+
+on_workers = click.option(
+    "--on",
+    metavar="WORKERS",
+    help="Make the calls at workers: local:4, or tls://HOST:PORT of a scheduler.",
+)
+
+
+def keys_elsewhere(on: str | None) -> bool:
+    """Whether the workers are not started here, and have keys of their own."""
+    return on is not None and not on.startswith("local:")
+
+
+def refuse_on(on: str | None, others: Mapping[str, bool]) -> None:
+    """Raise UsageError for an option that makes no calls that workers could make."""
+    for option, given in others.items():
+        if on is not None and given:
+            raise UsageError(f"--on and {option} exclude each other", hint="leave one of them out")
+
+
+@contextlib.contextmanager
+def on_workers_of(
+    state: CliState, project: Project, factory: SessionFactory, on: str | None
+) -> Iterator[SessionFactory]:
+    """Yield the factory with workers that make the calls; those of `local:N` end with the block."""
+    if on is None:
+        yield factory
+        return
+    if fault := DISTRIBUTED.fault():
+        said = f"--on needs the library distributed, which {fault}"
+        raise UsageError(said, hint=install_command("dask"))
+    from edison_ci.cli.cluster import workers_at  # Dask takes a second to import
+
+    with workers_at(on, project.root, offline=state.offline) as connect:
+        yield replace(factory, connect=connect)
 
 
 def microusd(usd: float | None) -> int | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
-    from edison_ci.contracts import CallError, Provider
+    from edison_ci.contracts import CallError, Executor, Provider
     from edison_ci.providers.budget import RunBudget
     from edison_ci.providers.resilience import Clock
 
@@ -48,6 +48,8 @@ class ClientSettings:
     """Called with a model whose key is taken for calls, and the run that they are for."""
     deadline_s: float | None = None
     """Deadline of an answer with all its attempts; default: a multiple of the model's timeout."""
+    executor: Executor[Model] | None = None
+    """Makes the calls at workers; None if they are made here."""
 
 
 @dataclass(slots=True)
@@ -98,8 +100,9 @@ class ClientPool:
         """Calls for anything but answers, by phase and name of the model."""
         self._providers: dict[str, Provider] = {}
         self._clients: dict[tuple[str, str], ModelClient] = {}
+        self._models: dict[str, Model] = {}
         self.concurrency: dict[str, int] = {}
-        """Calls at once of the models whose limit was changed while the run goes on."""
+        """Calls at once, here or at each worker, of the models whose limit was changed."""
         self.paused: set[str] = set()
         """Models that are paused."""
 
@@ -107,8 +110,33 @@ class ClientPool:
         """Return the client of a model in a phase such as `generate` or `judge`."""
         key = (model.key, phase)
         if key not in self._clients:
+            self._models[model.key] = model
             self._clients[key] = self._build(model, phase)
+            self._pause_or_resume(model.key, self._clients[key])
         return self._clients[key]
+
+    def places(self, model: Model) -> int:
+        """Return how many calls a model may make at once: its limit counts for each worker."""
+        calls = self.concurrency.get(model.name, model.limits.concurrency)
+        executor = self._settings.executor
+        if executor is None or executor.provider_for(model) is None:
+            return calls
+        return calls * max(executor.workers(model), 1)
+
+    def follow_workers(self) -> None:
+        """Adapt the clients to the workers of the moment; without one they wait."""
+        for (key, _), client in self._clients.items():
+            client.throttle.resize(self.places(self._models[key]))
+            self._pause_or_resume(key, client)
+
+    def _pause_or_resume(self, key: str, client: ModelClient) -> None:
+        model, executor = self._models[key], self._settings.executor
+        remote = executor is not None and executor.provider_for(model) is not None
+        stranded = remote and executor is not None and not executor.workers(model)
+        if stranded or model.name in self.paused:
+            client.throttle.pause()
+        elif client.throttle.places.paused:
+            client.throttle.resume()
 
     def spent(self) -> int:
         """Return what is booked for the calls of all clients, in micro-dollars."""
@@ -129,7 +157,7 @@ class ClientPool:
         budgeted = Budgeted(provider, self.budget, model=model.name, phase=phase, price=price)
         budgeted.count = lambda texts: counter_for(model).of_messages(texts)
         limits = ClientLimits(
-            self.concurrency.get(model.name, model.limits.concurrency),
+            self.places(model),
             self._share(model.limits.rpm),
             self._share(model.limits.tpm),
             model.limits.attempts,
@@ -141,8 +169,6 @@ class ClientPool:
         reader = self._reader if any_answer(self._reader) else None
         client = build_client(budgeted, limits, settings.clock, reader, settings.newer_than)
         client.breaker.advice, client.breaker.address = settings.advice, model.address
-        if model.name in self.paused:
-            client.throttle.pause()
         if isinstance(provider, ReplayProvider):
             client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
         elif isinstance(provider, SkippedProgram):
@@ -154,7 +180,11 @@ class ClientPool:
 
     def _provider(self, model: Model) -> Provider:
         if model.key not in self._providers:
-            provider = self._providers[model.key] = self._settings.provider_for(model)
+            executor = self._settings.executor
+            provider = None if executor is None else executor.provider_for(model)
+            if provider is None:
+                provider = self._settings.provider_for(model)
+            self._providers[model.key] = provider
             if model.keys and not isinstance(provider, ReplayProvider):
                 self._settings.key_used(model, self.budget.run_id)
         return self._providers[model.key]
@@ -179,8 +209,9 @@ class ClientPool:
     def resize(self, model: str, calls: int) -> None:
         """Change how many calls a model may make at once."""
         self.concurrency[model] = calls
-        for _, client in self._of(model):
-            client.throttle.resize(calls)
+        for (key, _), client in self._clients.items():
+            if self._models[key].name == model:
+                client.throttle.resize(self.places(self._models[key]))
 
     def pause(self, model: str) -> int:
         """Send no more calls to a model; return how many are on their way."""
@@ -193,8 +224,9 @@ class ClientPool:
     def resume(self, model: str) -> None:
         """Send calls to a paused model again."""
         self.paused.discard(model)
-        for _, client in self._of(model):
-            client.throttle.resume()
+        for (key, _), client in self._clients.items():
+            if self._models[key].name == model:
+                self._pause_or_resume(key, client)
 
     def unsteerable(self, model: str) -> str | None:
         """Return why no limit of a model applies; None if its calls can be steered."""

@@ -22,8 +22,9 @@ from edison_ci.store.runs import add_event, events, note_event
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from edison_ci.contracts import WorkerState
     from edison_ci.execute.clients import ClientPool, ClientState, PhaseCalls
     from edison_ci.execute.regrade import StoredAnswers
     from edison_ci.execute.run_options import RunContext
@@ -98,6 +99,8 @@ class ProgressReporter:
         self._context, self._budget, self._reader = context, budget, reader
         self.client_states: Callable[[], list[ClientState]] = list
         """Returns the state of the clients at this moment."""
+        self.workers: Callable[[], Sequence[WorkerState]] = tuple
+        """Returns the workers that make the calls; none if this process makes them."""
         self._written: dict[str, Any] = {}
         self._alert_at = alert_at
         self._next = 0.0
@@ -150,6 +153,7 @@ class ProgressReporter:
             "cells": dict(progress.cells),
             "models": [row.as_json() for row in self._meter.rows(now)],
             "clients": [state._asdict() for state in self.client_states()],
+            "workers": [worker._asdict() for worker in self.workers()],
             "left_s": self._meter.left_s(now),
             "in_batch": progress.in_batch,
             "budget_microusd": progress.budget_microusd,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.requirements import Phase
-    from edison_ci.contracts import Provider
+    from edison_ci.contracts import Executor, Provider
     from edison_ci.errors import ExitCode, Location, Problem
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.outputs import ImportedAnswers
@@ -135,12 +135,24 @@ class CaseRounds(Protocol):
         ...
 
 
+class ConnectWorkers(Protocol):
+    """Connects a run to workers that make its calls."""
+
+    async def __call__(
+        self, run_id: str, models: Sequence[Model], tell: Callable[[str], None]
+    ) -> Executor[Model]:
+        """Return the workers; `tell` is called with what becomes of them. Raises UsageError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """Dependencies of a session: providers, graders, clock and callbacks."""
 
     provider_for: Callable[[Model], Provider]
     grading: Callable[[Project, Experiment, ClientPool], Grading]
+    connect: ConnectWorkers | None = None
+    """Connects to the workers of a cluster; None if this process makes the calls."""
     answers: ImportedAnswers | None = None
     """Answers from a file that are graded, instead of asking for answers."""
     rounds: CaseRounds | None = None
@@ -170,6 +182,8 @@ class RunContext:
     """Called when a person changed the run or was refused: who, what was said, whether it was."""
     on_stop: Callable[[int], None] = lambda _in_flight: None
     """Called when the run is asked to stop, with the number of calls that are finished first."""
+    on_worker: Callable[[str], None] = lambda _said: None
+    """Called with what became of a worker."""
     now: Callable[[], dt.datetime] = utc.now
     clock: Clock = field(default_factory=Clock.real)
     advice: str = ""

@@ -538,8 +538,8 @@ class RunWork:
     """Which of them are filled now; None for all at once."""
     batch: bool = False
     """Whether answers are bought in batches, all of them at once."""
-    concurrency: Mapping[str, int] = field(default_factory=dict)
-    """Calls at once of the models whose limit was changed while the run goes on."""
+    places: Callable[[Model], int] = lambda model: model.limits.concurrency
+    """Calls that a model may make at once at this moment."""
 
     @property
     def repeats(self) -> int:
@@ -609,7 +609,7 @@ class RunWork:
         file = self.sides[Side.HEAD].file
         judges = file.judges
         judged = file.rubric is not None or bool(judges.graders or judges.pairwise)
-        places = self.concurrency.get(model.name, model.limits.concurrency)
+        places = self.places(model)
         return (places + 2 * (places // AHEAD)) * (2 if judged else 1)
 
     def _tasks(self, key: str) -> Iterator[Task]:

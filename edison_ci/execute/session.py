@@ -52,6 +52,12 @@ from edison_ci.execute.run_options import (
     RunOutcome,
     allow_code,
 )
+from edison_ci.execute.run_workers import (
+    NO_WORKERS,
+    connect_workers,
+    follow_workers,
+    is_stranded,
+)
 from edison_ci.execute.runner import Pairing, Runner, RunWork
 from edison_ci.execute.steering import RunBudgets, RunSteering
 from edison_ci.judges.approval import JudgeApproval
@@ -98,6 +104,7 @@ if TYPE_CHECKING:
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
+    from edison_ci.contracts import Executor
     from edison_ci.decide.conclusion import Conclusion
     from edison_ci.execute.batches import BatchClient
     from edison_ci.execute.progress import Progress
@@ -541,10 +548,11 @@ class Session:
         return outcome
 
     async def _work_through(self, state: _RunState) -> RunOutcome:
-        await self._begin(state)
         async with AsyncExitStack() as stack:
+            executor = await connect_workers(self._context, state.run_id, state.plan, stack)
+            await self._begin(state)
             budgets = self._budgets(state)
-            clients = self._clients(state, budgets)
+            clients = self._clients(state, budgets, executor)
             cells = self._work(state, clients)
             progress = initial_progress(state.plan, cells, clients, state.stored_answers)
             if state.resumed is not None:
@@ -573,12 +581,15 @@ class Session:
                     await interims.run(answers)
                 await self._submit(clients, runner)
 
+            if executor is not None:
+                follow_workers(executor, clients, runner)
+                reporter.workers = executor.states
             work = asyncio.create_task(fill())
             stop = StopHandler(
                 runner, work, lambda: self._context.on_stop(clients.budget.in_flight)
             )
             steering = RunSteering(runner, clients, self._concurrency(state, progress), budgets)
-            listening = asyncio.create_task(self._listen(state, stop, steering, reporter))
+            listening = asyncio.create_task(self._listen(state, stop, steering, reporter, executor))
             try:
                 await work
                 await runner.finish()
@@ -681,12 +692,15 @@ class Session:
         stop: StopHandler,
         steering: RunSteering,
         reporter: ProgressReporter,
+        executor: Executor[Model] | None,
     ) -> None:
-        """Pause, cancel or change the run when another process requests it."""
+        """Pause, cancel or change the run on request; pause it without workers."""
         with suppress(asyncio.CancelledError):
             while True:
                 await asyncio.sleep(LISTEN_S)
                 asked = requested_control(state.reader, state.run_id)
+                if is_stranded(executor):
+                    asked = NO_WORKERS
                 if asked is not None:
                     stop.drain(asked)
                     return
@@ -728,7 +742,7 @@ class Session:
             state.plan.clusters,
             only=only,
             batch=bool(options.batch),
-            concurrency=clients.concurrency,
+            places=clients.places,
         )
 
     def _answers(self, state: _RunState, clients: ClientPool, model: Model) -> Answer:
@@ -762,7 +776,9 @@ class Session:
             self._now,
         )
 
-    def _clients(self, state: _RunState, budgets: RunBudgets) -> ClientPool:
+    def _clients(
+        self, state: _RunState, budgets: RunBudgets, executor: Executor[Model] | None = None
+    ) -> ClientPool:
         experiment = self._experiment
         budget = RunBudget(
             writer=state.writer,
@@ -783,6 +799,7 @@ class Session:
             self._context.advice,
             state.options.batch,
             self._context.key_used,
+            executor=executor,
         )
         return ClientPool(settings, budget, state.reader)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.contracts import Provider
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.outputs import ImportedAnswers
-    from edison_ci.execute.run_options import RunTarget
+    from edison_ci.execute.run_options import ConnectWorkers, RunTarget
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
@@ -51,14 +51,20 @@ def require_editor(project: Project, action: str) -> None:
     Site(project.root, project.file).require(Role.EDITOR, action)
 
 
+def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model], Provider]:
+    """Return what opens models with the keys of this process, as far as the project allows."""
+    terms = apply_base_terms(project)
+    environ = key_environment(terms)
+    return partial(
+        provider_for, environ=environ, offline=offline, tree=project.tree, trust=terms.trust
+    )
+
+
 def run_context(project: Project, *, offline: bool = False) -> RunContext:
     """Return the context of a run: providers with keys from the environment, and graders."""
     terms = apply_base_terms(project)
     claim_new_results(project)
-    environ = key_environment(terms)
-    called = partial(
-        provider_for, environ=environ, offline=offline, tree=project.tree, trust=terms.trust
-    )
+    called, environ = model_caller(project, offline=offline), key_environment(terms)
     programs = ProgramRules(terms, environ, offline=offline)
 
     site = Site(project.root, project.file)
@@ -147,6 +153,8 @@ class SessionFactory:
     """A recording that replaces the models."""
     answers: ImportedAnswers | None = None
     """Imported answers that are graded."""
+    connect: ConnectWorkers | None = None
+    """Connects a run to the workers of a cluster; None if this process makes the calls."""
 
     @contextlib.contextmanager
     def session(self, target: RunTarget) -> Iterator[Session]:
@@ -154,7 +162,7 @@ class SessionFactory:
         context = run_context(target.project, offline=self.offline)
         if (recording := self.recording) is not None:
             context = replace(context, provider_for=lambda _: recording)
-        context = replace(context, answers=self.answers)
+        context = replace(context, answers=self.answers, connect=self.connect)
         with self._exporting(target.project), self.hooks() as hooks:
             context = replace(context, **{"advice": advice(RESUMES), **hooks})
             project = apply_base_terms(target.project)

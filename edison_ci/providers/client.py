@@ -3,7 +3,8 @@
 All calls use the same stack: `Cached(Retrying(Guarded(Throttled(Budgeted(adapter)))))`. Each
 wrapper adds one thing and is independent of the others; `build_client` stacks them.
 
-Requests and tokens per minute are token buckets; expected use that was not needed is refunded.
+Requests per minute are counted in a window that slides. Tokens per minute are a token bucket;
+expected use that was not needed is refunded.
 Concurrency starts at its cap, decreases when the provider reports a rate limit, once per episode,
 and increases again step by step. A busy client books a few calls ahead, so that a slot is filled as
 soon as a reply arrives.
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 EPISODE_S = 15.0
 FALL = 0.7
+_WINDOW_S = 60.0
+_WINDOW_POLL_S = 1.0
 AHEAD = 5
 """One call is booked ahead for this many slots; a small client books none."""
 
@@ -66,6 +69,37 @@ class TokenBucket:
         now = self._clock.monotonic()
         self._level = min(self._most, self._level + max(0.0, now - self._at) * self._rate)
         self._at = now
+
+
+class MinuteWindow:
+    """Requests of which at most a number reaches the provider in every 60 seconds.
+
+    A request arrives some time between the moment it is let through and its answer, so that it
+    counts until 60 seconds after that.
+    """
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most, self._clock = most, clock
+        self._open = 0
+        self._ended: deque[float] = deque()
+        """When requests were answered, the oldest first."""
+
+    async def enter(self) -> None:
+        """Wait until one more request may be sent."""
+        while True:
+            now = self._clock.monotonic()
+            while self._ended and self._ended[0] + _WINDOW_S <= now:
+                self._ended.popleft()
+            if self._open + len(self._ended) < self._most:
+                self._open += 1
+                return
+            left = self._ended[0] + _WINDOW_S - now if self._ended else _WINDOW_POLL_S
+            await self._clock.sleep(left)
+
+    def leave(self) -> None:
+        """Note that a request was answered, or is not sent."""
+        self._open -= 1
+        self._ended.append(self._clock.monotonic())
 
 
 class Concurrency:
@@ -238,7 +272,7 @@ class Throttled:
         self.places = Concurrency(limits.concurrency, clock)
         ahead = limits.concurrency // AHEAD
         self._ahead = Concurrency(ahead, clock) if ahead else None
-        self._requests = TokenBucket(limits.rpm, clock) if limits.rpm else None
+        self._requests = MinuteWindow(limits.rpm, clock) if limits.rpm else None
         self._tokens = TokenBucket(limits.tpm, clock) if limits.tpm else None
         self._not_before = 0.0
 
@@ -269,8 +303,10 @@ class Throttled:
         """Wait for a slot and for the buckets, then pass on."""
         turn = RateLimitSlot(self.places, lambda: self._ahead, self._inner.breaker.refuse_closed)
         await turn.wait_to_book()
+        counted = False
         try:
             expected = await self._room(request)
+            counted = True
             paid = await self._inner.answer(request, turn)
         except CallError as error:
             if error.kind is ErrorKind.RATE_LIMIT:
@@ -281,6 +317,8 @@ class Throttled:
             raise
         finally:
             turn.leave()
+            if counted and self._requests is not None:
+                self._requests.leave()
         self.places.increase()
         if self._tokens is not None and paid.completion.tokens_out is not None:
             used = (paid.completion.tokens_in or 0) + paid.completion.tokens_out
@@ -290,14 +328,14 @@ class Throttled:
     async def _room(self, request: Request) -> float:
         while (left := self._not_before - self._clock.monotonic()) > 0:
             await self._clock.sleep(left)
+        expected = 0.0
+        if self._tokens is not None:
+            most = request.params.get("max_tokens", 0)
+            prompt = sum(len(message.content) for message in request.messages) / 4
+            expected = prompt + (most if isinstance(most, int) else 0)
+            await self._tokens.take(expected)
         if self._requests is not None:
-            await self._requests.take(1)
-        if self._tokens is None:
-            return 0.0
-        most = request.params.get("max_tokens", 0)
-        prompt = sum(len(message.content) for message in request.messages) / 4
-        expected = prompt + (most if isinstance(most, int) else 0)
-        await self._tokens.take(expected)
+            await self._requests.enter()
         return expected
 
 
@@ -313,7 +351,10 @@ class Guarded:
         try:
             paid = await self._inner.answer(request)
         except CallError as error:
-            self.breaker.record_failure(error, probe=probe)
+            if error.lost_worker:
+                self.breaker.record_abandoned(probe=probe)
+            else:
+                self.breaker.record_failure(error, probe=probe)
             raise
         except BaseException:
             self.breaker.record_abandoned(probe=probe)

@@ -36,6 +36,8 @@ UNREACHED_PROBE_S = 2.0
 """Pause before the only probe of a service that was never reached."""
 SUCCESSES_TO_CLOSE = 2
 SAME_BAD_REQUESTS = 3
+MOST_LOST_WORKERS = 3
+"""Workers that one call may lose before they count as attempts."""
 LONG_WAIT_S = 10.0
 """Pauses from this length on are logged."""
 
@@ -210,21 +212,24 @@ def retry_loop(attempts: int, clock: Clock, *, deadline_s: float = math.inf) -> 
 
     No attempt begins after the deadline, and none is waited for that would. A rate limit does not
     count as an attempt: only the deadline and the breaker end these. A garbled reply may have been
-    paid for, so that it is asked for once more and no oftener.
+    paid for, so that it is asked for once more and no oftener. Nor does a worker count that is
+    gone, unless one after the other is: the request itself may be what ends them.
     """
     from tenacity import AsyncRetrying, retry_if_exception  # slow to load, and few runs need it
 
-    start, refusals, garbled = clock.monotonic(), 0, 0
+    start, refusals, garbled, lost = clock.monotonic(), 0, 0, 0
 
     def stop(state: RetryCallState) -> bool:
-        nonlocal refusals, garbled
+        nonlocal refusals, garbled, lost
         error = state.outcome.exception() if state.outcome else None
         if isinstance(error, CallError) and error.kind is ErrorKind.RATE_LIMIT:
             if retry_after_too_long(error):
                 return True
             refusals += 1
+        if isinstance(error, CallError) and error.lost_worker and lost < MOST_LOST_WORKERS:
+            lost += 1
         garbled += isinstance(error, CallError) and error.garbled
-        tried = state.attempt_number - refusals
+        tried = state.attempt_number - refusals - lost
         elapsed = clock.monotonic() - start + state.upcoming_sleep
         return tried >= attempts or garbled > 1 or elapsed > deadline_s
 

@@ -15,6 +15,7 @@ from edison_ci.providers.budget import Budgeted, BudgetExhausted, RunBudget
 from edison_ci.providers.client import (
     ClientLimits,
     Concurrency,
+    MinuteWindow,
     ModelClient,
     TokenBucket,
     build_client,
@@ -409,6 +410,19 @@ async def test_a_bucket_lets_a_minutes_worth_through_then_waits() -> None:
     before = time.now
     await bucket.take(5)
     assert time.now == before
+
+
+async def test_no_60_seconds_have_more_requests_than_allowed() -> None:
+    time = FakeTime()
+    window = MinuteWindow(3, time.clock())
+    arrived = []
+    for number in range(9):
+        await window.enter()
+        time.now += 2 if number % 3 else 5  # it may arrive at the very end of its call
+        arrived.append(time.now)
+        window.leave()
+    assert all(later - first >= 60 for first, later in zip(arrived, arrived[3:], strict=False))
+    assert time.now < 3 * 75, "nor are they held back for longer"
 
 
 async def test_a_clock_that_goes_back_does_not_fill_or_break_a_bucket() -> None:

@@ -1,0 +1,57 @@
+"""The option --on: workers that make the calls of a run, here or at a scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+from edison_ci.cluster.dask_executor import DaskExecutor
+from edison_ci.cluster.local_workers import MOST_WORKERS, local_cluster
+from edison_ci.cluster.tls import certificates_for, probe, read_address
+from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from edison_ci.cluster.tls import Certificates
+    from edison_ci.config.models import Model
+    from edison_ci.execute.run_options import ConnectWorkers
+
+_LOCAL = re.compile(r"local:([0-9]{1,4})")
+_PROCESS = "edison_ci.operate.worker_process"
+
+
+@contextlib.contextmanager
+def workers_at(on: str, root: Path, *, offline: bool) -> Iterator[ConnectWorkers]:
+    """Yield what connects runs to workers; those of `local:N` end with the block."""
+    if not on.startswith("local:"):
+        address = read_address(on)
+        certificates = certificates_for(address, None)
+        asyncio.run(probe(address, certificates))
+        yield _connector(str(address), certificates, 1)
+        return
+    found = _LOCAL.fullmatch(on)
+    count = 0 if found is None else int(found[1])
+    if not 1 <= count <= MOST_WORKERS:
+        raise UsageError(
+            f"{on!r} is not local:N with 1 to {MOST_WORKERS} workers", hint="write --on local:4"
+        )
+    options = ["offline"] if offline else []
+    with local_cluster(count, _PROCESS, *options, cwd=root) as cluster:
+        yield _connector(cluster.scheduler, cluster.certificates, count)
+
+
+def _connector(scheduler: str, certificates: Certificates | None, at_least: int) -> ConnectWorkers:
+    security = None if certificates is None else certificates.security()
+
+    async def connect(
+        run_id: str, models: Sequence[Model], tell: Callable[[str], None]
+    ) -> DaskExecutor:
+        executor = DaskExecutor(scheduler, security, run_id, models, tell)
+        await executor.open(at_least)
+        return executor
+
+    return connect

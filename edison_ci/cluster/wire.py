@@ -1,0 +1,401 @@
+"""Messages between the coordinator of a run and its workers: plain JSON, checked on arrival.
+
+A worker is not trusted more than a model: every field of what it sends has a type and a limit, and
+an answer that breaks one is a `WireError`, for which the worker is dropped. No message has a key:
+models name the variables of their keys, which each worker reads from its own environment.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.capabilities import Capabilities
+from edison_ci.config.model_entry import APPLICATIONS, Limits, ModelEntry
+from edison_ci.config.models import Model
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.errors import Location
+from edison_ci.records import Completion, FinishReason, Message, Request, canonical_json
+from edison_ci.shape import short
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PROTOCOL = 1
+_NOT_HERE = frozenset({"command", "replay"})
+"""Providers that the coordinator asks itself: they need files of the project."""
+HANDLER = "edison"
+"""The operation of a Dask worker that opens a connection of a run."""
+MOST_TEXT = 20_000_000
+"""Characters of an answer at most, as of a reply of a model."""
+MOST_TOKENS = 20_000_000
+"""Tokens of one call at most; no model has a context as long."""
+MOST_TOKEN_BYTES = 256
+"""A token of every known model has fewer bytes, so that an answer has a fewest number of them."""
+_WORKER_NAME = re.compile(r"[A-Za-z0-9._@-]{1,100}")
+_LONGEST_NAME = 300
+_LONGEST_ERROR = 4_000
+_MOST_LEFT_OUT = 100
+_DAY_S = 86_400
+
+
+class WireError(Exception):
+    """A message that does not have the form it must have."""
+
+
+class Hello(NamedTuple):
+    """What a coordinator tells a worker when it connects."""
+
+    version: str
+    run: str
+    coordinator: str
+    """Random name of the coordinator, by which a second one for the run is refused."""
+    models: tuple[Model, ...]
+
+
+class Welcome(NamedTuple):
+    """What a worker answers to it."""
+
+    version: str
+    name: str
+    now: float
+    """Seconds since 1970 by its clock."""
+    unready: Mapping[int, str]
+    """Why it cannot call a model, by the place of the model in the hello."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A call that a worker is to make: its money and its rate slot are taken already."""
+
+    id: int
+    model: int
+    """Its place among the models of the hello."""
+    request: Request
+
+
+class Answer(NamedTuple):
+    """The result of a leased call."""
+
+    lease: int
+    completion: Completion | None
+    error: CallError | None
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+class _Fields:
+    """The fields of a message, each taken with its type and limits."""
+
+    def __init__(self, value: Any, known: str) -> None:
+        if not isinstance(value, dict) or not set(value) <= set(known.split()):
+            raise WireError(f"unknown fields: {short(value)}")
+        self._value = value
+
+    def text(self, name: str, *, most: int = _LONGEST_NAME) -> str:
+        found = self._value.get(name)
+        if not isinstance(found, str) or len(found) > most:
+            raise WireError(f"{name} is not a text of at most {most:,} characters")
+        return found
+
+    def whole(self, name: str, *, most: int, least: int = 0) -> int:
+        found = self._value.get(name)
+        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+            raise WireError(f"{name} is not a whole number from {least:,} to {most:,}")
+        return found
+
+    def number(self, name: str, *, most: float) -> float:
+        found = self._value.get(name)
+        if not isinstance(found, int | float) or isinstance(found, bool) or not 0 <= found <= most:
+            raise WireError(f"{name} is not a number from 0 to {most:,}")
+        return float(found)
+
+    def flag(self, name: str) -> bool:
+        found = self._value.get(name)
+        if not isinstance(found, bool):
+            raise WireError(f"{name} is neither true nor false")
+        return found
+
+    def missing(self, name: str) -> bool:
+        return self._value.get(name) is None
+
+    def any(self, name: str) -> Any:
+        return self._value.get(name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self._value.get(name)
+        if not isinstance(found, list) or len(found) > _MOST_LEFT_OUT:
+            raise WireError(f"{name} is not a short list")
+        if not all(isinstance(each, str) and len(each) <= _LONGEST_NAME for each in found):
+            raise WireError(f"{name} is not a list of names")
+        return tuple(found)
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        found = self._value.get(name)
+        if not isinstance(found, dict):
+            raise WireError(f"{name} is not a mapping")
+        return found
+
+
+def _read(text: object, known: str, *, most: int) -> _Fields:
+    if not isinstance(text, str) or len(text) > most:
+        raise WireError(f"a message is not a text of at most {most:,} characters")
+    try:
+        return _Fields(json.loads(text, parse_constant=_no_constant), known)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"a message is not JSON: {type(error).__name__}") from None
+
+
+def _no_constant(name: str) -> float:
+    raise WireError(f"{name} is not a number of JSON")
+
+
+def travels(model: Model) -> bool:
+    """Whether workers can call a model; the coordinator calls those that need its files."""
+    return model.provider not in _NOT_HERE and model.script is None
+
+
+# --- at the beginning -----------------------------------------------------------------------------
+
+_MODEL = "name provider model base_url base_url_env keys options limits store capabilities"
+
+
+def write_hello(hello: Hello) -> str:
+    """Return the text of a hello."""
+    models = [_model_json(model) for model in hello.models]
+    return canonical_json({**hello._asdict(), "models": models, "protocol": PROTOCOL})
+
+
+def read_hello(text: object) -> Hello:
+    """Read what a coordinator says; raises WireError."""
+    found = _read(text, "protocol version run coordinator models", most=MOST_TEXT)
+    if found.any("protocol") != PROTOCOL:
+        raise WireError(f"the coordinator speaks protocol {short(found.any('protocol'))}")
+    models = found.any("models")
+    if not isinstance(models, list):
+        raise WireError("models is not a list")
+    return Hello(
+        found.text("version"),
+        found.text("run"),
+        found.text("coordinator"),
+        tuple(map(_read_model, models)),
+    )
+
+
+def write_welcome(welcome: Welcome) -> str:
+    """Return the text of a welcome."""
+    unready = {str(place): why for place, why in welcome.unready.items()}
+    return canonical_json({**welcome._asdict(), "unready": unready})
+
+
+def read_welcome(text: object) -> Welcome:
+    """Read what a worker answers to a hello; raises WireError."""
+    found = _read(text, "version name now unready", most=MOST_TEXT)
+    unready = found.mapping("unready")
+    if not all(isinstance(why, str) and place.isdecimal() for place, why in unready.items()):
+        raise WireError("unready is not a mapping of places to texts")
+    told = {int(place): why[:_LONGEST_ERROR] for place, why in unready.items()}
+    name = found.text("name")
+    if not _WORKER_NAME.fullmatch(name):
+        raise WireError("its name is not letters, digits and -._@")
+    return Welcome(found.text("version"), name, found.number("now", most=1e12), told)
+
+
+def _model_json(model: Model) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "provider": model.provider,
+        "model": model.model,
+        "base_url": model.base_url,
+        "base_url_env": model.base_url_env,
+        "keys": dict(model.keys),
+        "options": dict(model.options),
+        "limits": model.limits.model_dump(mode="json", exclude_none=True),
+        "store": model.store,
+        "capabilities": asdict(model.capabilities),
+    }
+
+
+def _read_model(value: object) -> Model:
+    """Read a model; the worker itself decides whether its keys may be sent there."""
+    found = _Fields(value, _MODEL)
+    keys = found.mapping("keys")
+    told = {
+        "provider": found.text("provider"),
+        "model": found.text("model"),
+        "base_url": found.any("base_url"),
+        "base_url_env": found.any("base_url_env"),
+        "options": found.mapping("options"),
+        "store": found.any("store"),
+        "key_env": keys or None,
+    }
+    capabilities = found.mapping("capabilities")
+    try:
+        given = {key: value for key, value in told.items() if value is not None}
+        entry = ModelEntry.model_validate(given)
+        limits = Limits.model_validate(found.mapping("limits"))
+        can = Capabilities(**{**capabilities, "reasoning": _levels(capabilities)})
+    except (ValidationError, TypeError) as error:
+        raise WireError(f"a model is not valid: {short(str(error))}") from None
+    return Model(
+        name=found.text("name"),
+        provider=str(entry.provider),
+        model=str(entry.model),
+        base_url=entry.base_url,
+        base_url_env=entry.base_url_env,
+        keys=keys,
+        options=entry.options or {},
+        params={},
+        price=None,
+        limits=limits,
+        fallback=(),
+        store=entry.store,
+        where=Location("models.yaml"),
+        capabilities=can,
+    )
+
+
+def _levels(capabilities: Mapping[str, Any]) -> tuple[str, ...] | None:
+    found = capabilities.get("reasoning")
+    return None if found is None else tuple(map(str, found))
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+_REQUEST = "provider endpoint model messages params tools response_format repeat left_out embedding"
+
+
+def write_lease(lease: Lease) -> str:
+    """Return the text of a lease."""
+    request = lease.request
+    return canonical_json(
+        {
+            "id": lease.id,
+            "model": lease.model,
+            "request": {
+                "provider": request.provider,
+                "endpoint": request.endpoint,
+                "model": request.model,
+                "messages": [[message.role, message.content] for message in request.messages],
+                "params": dict(request.params),
+                "tools": request.tools,
+                "response_format": request.response_format,
+                "repeat": request.repeat,
+                "left_out": [*request.left_out],
+                "embedding": request.embedding,
+            },
+        }
+    )
+
+
+def read_lease(text: object) -> Lease:
+    """Read a call that a coordinator asks for; raises WireError."""
+    found = _read(text, "id model request", most=10 * MOST_TEXT)
+    asked = _Fields(found.any("request"), _REQUEST)
+    messages = asked.any("messages")
+    try:
+        said = tuple(Message(role, str(content)) for role, content in messages)
+    except (TypeError, ValueError):
+        raise WireError("messages are not pairs of role and content") from None
+    request = Request(
+        provider=asked.text("provider"),
+        endpoint=asked.text("endpoint", most=MOST_TEXT),
+        model=asked.text("model"),
+        messages=said,
+        params=asked.mapping("params"),
+        tools=asked.any("tools"),
+        response_format=asked.any("response_format"),
+        repeat=asked.whole("repeat", most=1_000_000),
+        left_out=asked.texts("left_out"),
+        embedding=asked.flag("embedding"),
+    )
+    return Lease(found.whole("id", most=2**53), found.whole("model", most=1_000), request)
+
+
+_COMPLETION = (
+    "text finish_reason tokens_in tokens_out cached_in latency_ms served_model tool_calls "
+    "written_in written_hour_in left_out cost_microusd details"
+)
+_ERROR = "kind message status retry_after_s charged garbled"
+
+
+def write_answer(lease: int, result: Completion | CallError) -> str:
+    """Return the text of an answer, or of the failure of a call."""
+    if isinstance(result, CallError):
+        error = {name: getattr(result, name) for name in _ERROR.split()}
+        return canonical_json({"id": lease, "error": error})
+    told = {name: getattr(result, name) for name in _COMPLETION.split()}
+    return canonical_json({"id": lease, "completion": told})
+
+
+def read_answer(text: object, request_of: Callable[[int], Request | None]) -> Answer:
+    """Read an answer of a worker to one of the calls it was given; raises WireError."""
+    found = _read(text, "id completion error", most=4 * MOST_TEXT)
+    lease = found.whole("id", most=2**53)
+    request = request_of(lease)
+    if request is None:
+        raise WireError("it answered a call that it was not given")
+    if found.missing("error") == found.missing("completion"):
+        raise WireError("an answer has either a completion or an error")
+    if not found.missing("error"):
+        return Answer(lease, None, _read_error(_Fields(found.any("error"), _ERROR)))
+    return Answer(lease, _read_completion(found.any("completion"), request), None)
+
+
+def _read_error(found: _Fields) -> CallError:
+    try:
+        kind = ErrorKind(found.text("kind"))
+    except ValueError:
+        raise WireError("unknown kind of error") from None
+    error = CallError(
+        kind,
+        found.text("message", most=MOST_TEXT)[:_LONGEST_ERROR],
+        status=None if found.missing("status") else found.whole("status", least=100, most=999),
+        retry_after_s=(
+            None if found.missing("retry_after_s") else found.number("retry_after_s", most=_DAY_S)
+        ),
+        charged=found.flag("charged"),
+    )
+    error.garbled = found.flag("garbled")
+    return error
+
+
+def _read_completion(value: object, request: Request) -> Completion:
+    found = _Fields(value, _COMPLETION)
+    text = found.text("text", most=MOST_TEXT)
+
+    def tokens(name: str, least: int = 0) -> int | None:
+        return None if found.missing(name) else found.whole(name, most=MOST_TOKENS, least=least)
+
+    size = 0 if request.embedding else len(text.encode(errors="replace"))
+    cost = None
+    if not found.missing("cost_microusd"):
+        if request.provider not in APPLICATIONS:
+            raise WireError("it names a cost, which only an application may do")
+        cost = found.whole("cost_microusd", most=10**12)
+    try:
+        finish = FinishReason(found.text("finish_reason"))
+    except ValueError:
+        raise WireError("unknown finish reason") from None
+    return Completion(
+        text,
+        finish,
+        tokens("tokens_in"),
+        tokens("tokens_out", math.ceil(size / MOST_TOKEN_BYTES)),
+        found.whole("cached_in", most=MOST_TOKENS),
+        found.whole("latency_ms", most=1_000 * _DAY_S),
+        found.text("served_model"),
+        found.any("tool_calls"),
+        found.whole("written_in", most=MOST_TOKENS),
+        found.whole("written_hour_in", most=MOST_TOKENS),
+        found.texts("left_out"),
+        cost,
+        found.any("details"),
+    )

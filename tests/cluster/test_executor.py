@@ -1,0 +1,231 @@
+"""Workers that are not what they should be: each is dropped, and its calls are asked elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed.core import Status
+
+from edison_ci import __version__
+from edison_ci.cluster.dask_executor import DaskExecutor
+from edison_ci.cluster.nodes import PlainScheduler, carry_plain_data
+from edison_ci.cluster.tls import ClusterAddress, read_address
+from edison_ci.cluster.wire import HANDLER, Hello, WireError, read_hello, write_hello
+from edison_ci.cluster.worker_tasks import PlainWorker, WorkerService
+from edison_ci.config.load import load_project
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.errors import UsageError
+from edison_ci.records import Completion, Message, Request
+from tests.conftest import MINIMAL
+from tests.timing import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from distributed.comm.core import Comm
+
+    from edison_ci.config.models import Model
+
+GOOD = {
+    "text": "fine", "finish_reason": "stop", "tokens_in": 3, "tokens_out": 1, "cached_in": 0,
+    "latency_ms": 5, "served_model": "m", "tool_calls": None, "written_in": 0,
+    "written_hour_in": 0, "left_out": [], "cost_microusd": None, "details": None,
+}  # fmt: skip
+
+
+class Honest:
+    """A provider that answers at once."""
+
+    async def complete(self, request: Request) -> Completion:
+        if "refuse" in request.messages[0].content:
+            raise CallError(ErrorKind.CONTENT_FILTER, "no", status=400, charged=False)
+        return Completion(f"to {request.messages[0].content}", tokens_in=2, tokens_out=3)
+
+
+class Odd(WorkerService):
+    """A worker that answers the calls it is given in its own way."""
+
+    def __init__(self, answers: Callable[[int], list[Any]], version: str = __version__) -> None:
+        super().__init__(lambda _: Honest(), name="odd", version=version)
+        self._odd = answers
+
+    async def serve(self, comm: Comm, hello: str) -> Status:
+        read_hello(hello)
+        welcome = {"version": self._version, "name": self.name, "now": 0.0, "unready": {}}
+        await comm.write({"welcome": json.dumps(welcome)})
+        with contextlib.suppress(OSError):
+            while True:
+                message = await comm.read()
+                for text in message["leases"]:
+                    for answer in self._odd(json.loads(text)["id"]):
+                        said = answer if isinstance(answer, dict) else {"answers": [answer]}
+                        await comm.write({"draining": False, **said})
+        return Status.dont_reply
+
+
+def model(tmp_path: Path) -> Model:
+    for name, text in MINIMAL.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return next(iter(load_project(tmp_path).models.values()))
+
+
+def ask(text: str) -> Request:
+    return Request("sim", "", "small", (Message("user", text),), {"max_tokens": 5})
+
+
+@contextlib.asynccontextmanager
+async def cluster(
+    tmp_path: Path, *services: WorkerService
+) -> AsyncIterator[tuple[DaskExecutor, list[str], list[PlainWorker]]]:
+    """Yield the executor of a run at these workers, and what it says."""
+    carry_plain_data()
+    said: list[str] = []
+    async with contextlib.AsyncExitStack() as stack:
+        plain = PlainScheduler(ClusterAddress("127.0.0.1", 0, tls=False), None, lambda _: None)
+        scheduler = await stack.enter_async_context(plain)
+        address = read_address(scheduler.address)
+        workers = []
+        for number, service in enumerate(services):
+            folder = tmp_path / f"worker-{number}"
+            worker = PlainWorker(address, folder, service, None)
+            workers.append(await stack.enter_async_context(worker))
+        found = DaskExecutor(scheduler.address, None, "run-1", [model(tmp_path)], said.append)
+        stack.push_async_callback(found.aclose)
+        yield found, said, workers
+
+
+def honest(name: str = "honest") -> WorkerService:
+    return WorkerService(lambda _: Honest(), name=name, version=__version__)
+
+
+def completion(lease: int, **changed: Any) -> str:
+    return json.dumps({"id": lease, "completion": {**GOOD, **changed}})
+
+
+ODD: dict[str, tuple[Callable[[int], list[Any]], str]] = {
+    "unasked": (lambda lease: [completion(lease + 500)], "a call that it was not given"),
+    "twice": (lambda lease: [completion(lease)] * 2, "a call that it was not given"),
+    "negative": (lambda lease: [completion(lease, tokens_out=-1)], "tokens_out is not a whole"),
+    "absurd": (lambda lease: [completion(lease, tokens_in=10**12)], "tokens_in is not a whole"),
+    "too few": (lambda lease: [completion(lease, text="x" * 9_000)], "tokens_out is not a whole"),
+    "costly": (lambda lease: [completion(lease, cost_microusd=5)], "names a cost"),
+    "no number": (lambda lease: [completion(lease, latency_ms=float("nan"))], "not a number"),
+    "other fields": (lambda lease: [completion(lease, code="x")], "unknown fields"),
+    "no JSON": (lambda _: ["[" * 100_000], "not JSON"),
+    "no text": (lambda _: [{"answers": [17]}], "not a text"),
+    "odd error": (lambda lease: [json.dumps({"id": lease, "error": {"kind": "X"}})], "kind"),
+    "odd message": (lambda _: [{"hello": 1}], "unknown message"),
+    "flood": (lambda _: [{"answers": []}] * 100, "without end"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+async def test_a_worker_that_breaks_the_protocol_is_dropped(case: str, tmp_path: Path) -> None:
+    answers, why = ODD[case]
+    async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, Odd(answers)) as (found, said, _):
+        await found.open(1)
+        (provider,) = [found.provider_for(each) for each in found._models]
+        assert provider is not None
+        calls = [asyncio.create_task(provider.complete(ask(str(i)))) for i in range(2)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        lost = [each for each in results if isinstance(each, CallError)]
+        assert lost and all(each.lost_worker and each.charged and each.retried for each in lost)
+        assert any("was dropped" in each and why in each for each in said), said
+        assert found.states() == [] and found.stranded_s > 0
+        with pytest.raises(CallError, match="no worker is left") as refused:
+            await provider.complete(ask("more"))
+        assert not refused.value.charged
+
+
+async def test_calls_go_to_workers_that_can_make_them(tmp_path: Path) -> None:
+    def without_key(_: Model) -> Any:
+        raise UsageError("needs a key in SOME_KEY, which is not set")
+
+    bare = WorkerService(without_key, name="bare", version=__version__)
+    wrong = Odd(lambda lease: [json.dumps({"id": lease, "error": {
+        "kind": "INVALID_KEY", "message": "401", "status": 401, "retry_after_s": None,
+        "charged": False, "garbled": False}})])  # fmt: skip
+    services = (honest(), bare, wrong, Odd(lambda _: [], version="0.0.1"))
+    async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, *services) as (found, said, _):
+        await found.open(1)
+        (this,) = found._models
+        provider = found.provider_for(this)
+        assert provider is not None and found.workers(this) == 2
+        results = await asyncio.gather(
+            *(provider.complete(ask(str(i))) for i in range(4)), return_exceptions=True
+        )
+        texts = {each.text for each in results if isinstance(each, Completion)}
+        moved = [each for each in results if isinstance(each, CallError)]
+        assert texts <= {"to 0", "to 1", "to 2", "to 3"} and texts
+        assert moved and all(each.lost_worker and not each.charged for each in moved)
+        assert found.workers(this) == 1 and found.stranded_s == 0
+        with pytest.raises(CallError, match="CONTENT_FILTER"):
+            await provider.complete(ask("refuse"))
+        assert any("bare cannot call" in each and "SOME_KEY" in each for each in said)
+        assert any("it has edison" in each and "0.0.1" in each for each in said), said
+        assert any("clock of worker odd" in each and "behind" in each for each in said)
+        by_itself = replace(this, provider="command")
+        assert found.provider_for(by_itself) is None
+
+
+async def test_a_worker_serves_one_coordinator_of_a_run_and_finishes_its_calls(
+    tmp_path: Path,
+) -> None:
+    started, release, leaves = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def complete(self, request: Request) -> Completion:
+            started.set()
+            await release.wait()
+            return Completion("late")
+
+    service = WorkerService(lambda _: Slow(), name="slow", version=__version__)
+    async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, service) as (found, said, _):
+        await found.open(1)
+        second = DaskExecutor(found._scheduler, None, "run-1", found._models, said.append)
+        with pytest.raises(UsageError, match="another coordinator runs run-1 already"):
+            await second.open(1)
+        other = DaskExecutor(found._scheduler, None, "run-2", found._models, said.append)
+        await other.open(1)
+        await other.aclose()
+        (this,) = found._models
+        provider = found.provider_for(this)
+        assert provider is not None
+        call = asyncio.create_task(provider.complete(ask("x")))
+        await started.wait()
+        found.on_change = leaves.set
+        draining = asyncio.create_task(service.drain())
+        await leaves.wait()
+        assert not found.workers(this)
+        assert found.stranded_s > 0 and not draining.done()
+        release.set()
+        assert (await call).text == "late"
+        await draining
+
+
+def test_a_coordinator_is_not_believed_either(tmp_path: Path) -> None:
+    this = model(tmp_path)
+    told = json.loads(write_hello(Hello(__version__, "r", "c", (this,))))
+    assert read_hello(json.dumps(told)).models[0].key == this.key
+    for changed in (
+        {"protocol": 2},
+        {"models": 7},
+        {"models": [{**told["models"][0], "base_url": "ftp://host"}]},
+        {"models": [{**told["models"][0], "api_key": "sk-1"}]},
+        {"models": [{**told["models"][0], "limits": {"concurrency": 0}}]},
+        {"more": 1},
+    ):
+        with pytest.raises(WireError):
+            read_hello(json.dumps({**told, **changed}))
+    assert HANDLER == "edison"

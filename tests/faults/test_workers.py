@@ -1,0 +1,115 @@
+"""Runs on workers of this machine: the same results as here, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.loopback.script import rule
+from tests.timing import poll
+
+if TYPE_CHECKING:
+    from tests.faults.conftest import MakeStage
+    from tests.faults.stage import Stage
+
+pytest.importorskip("distributed")
+
+KEY = "sk-0123456789abcdef-of-a-worker"
+
+
+def with_key(stage: Stage) -> dict[str, str]:
+    """Let the models need a key, and return the environment that has it."""
+    text = stage.folder.read("models.yaml")
+    stage.folder.write("models.yaml", text.replace("model: ", "key_env: WORKER_KEY, model: "))
+    stage.folder.write(
+        ".edison/trust.yaml",
+        f"version: 1\nkeys:\n  - {{env: WORKER_KEY, hosts: ['{stage.server.url}']}}\n",
+    )
+    return {"WORKER_KEY": KEY}
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process started and that are alive."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            rest = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(rest[1]) == pid and rest[0] != "Z":
+            found.append(int(path.parent.name))
+    return sorted(found)
+
+
+def cluster_of(pid: int) -> list[int]:
+    """Return the scheduler and the workers of a run; [] before all have started."""
+    crews = children(pid)
+    return children(crews[0]) if crews else []
+
+
+def writers(folder: Path) -> set[int]:
+    """Return the processes that have the results file open for writing."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/[0-9]*"):
+        try:
+            if link.readlink() == folder / ".edison/results.db":
+                info = (link.parent.parent / "fdinfo" / link.name).read_text()
+                if int(info.split("flags:")[1].split()[0], 8) & os.O_ACCMODE:
+                    found.add(int(link.parent.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
+    stage = make_stage(cases=20, concurrency=3)
+    stage.script(rule(model="small-1", latency_s=0.3))
+    expected = stage.undisturbed()
+    run = stage.start("run", "--on", "local:2", "--json", env=with_key(stage))
+    poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 3)
+    assert writers(stage.folder.path) == {run.pid}
+    done = run.wait()
+    assert done.code == 0, done.all
+    assert stage.results() == expected
+    stage.check_settled(lost=0)
+    assert 3 < stage.server.peak <= 2 * 2 * 3, "its limit counts for each worker, and for the judge"
+    sent = {request.headers.get("authorization") for request in stage.server.requests}
+    assert sent == {f"Bearer {KEY}"}
+    assert KEY not in done.all
+    told = stage.rows("select data from event where type = 'run:progress' order by seq desc")
+    workers = next(found for (data,) in told if (found := json.loads(data)["workers"]))
+    assert [worker["name"] for worker in workers] == ["local-1", "local-2"]
+    assert sum(worker["answered"] for worker in workers) > 0
+
+
+def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: MakeStage) -> None:
+    stage = make_stage(cases=30, concurrency=2)
+    stage.script(rule(model="small-1", latency_s=0.3))
+    expected = stage.undisturbed()
+    run = stage.start("run", "--on", "local:3")
+    poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 8)
+    _, victim, *others = cluster_of(run.pid)
+    assert len(others) == 2
+    os.kill(victim, signal.SIGKILL)
+    run.until_it_says("local-1 is gone")
+    poll("it goes on", lambda: len(stage.server.ledger_rows()) > 20)
+    crew = children(run.pid)
+    run.send(signal.SIGKILL)
+    run.wait()
+    poll("the workers end too", lambda: not any(map(_alive, [*crew, *others])))
+    done = stage.edison("resume", "--on", "local:1")
+    assert done.code == 0, done.all
+    assert stage.results() == expected
+    stage.check_settled(lost=2 * 3 * 2)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
