@@ -20,6 +20,10 @@ CODES: dict[str, tuple[str, str]] = {
         "YAML aliases would expand to far more than the file holds",
         "write the values out",
     ),
+    "cache": (
+        "a private project has a shared cache, which would get its answers",
+        "remove `cache`, or `settings.private`",
+    ),
     "chain": ("a model inherits through too many others", "shorten the chain of `use`"),
     "check": (
         "an entry of `checks` is not a map with exactly one check",

@@ -22,9 +22,10 @@ settings:
   reuse_days: 0
   allow_code: false
   redact_pii_before_storage: false
-  private: true
+  private: false
   monthly_budget_usd: 500
 members: [{github: ada, email: ada@example.com, role: owner}]
+cache: {url_env: ANSWERS_URL, token_env: ANSWERS_TOKEN, unsigned: ignore}
 notifications:
   - {name: chat, on: [alert, budget], webhook_env: HOOK, format: slack}
   - {name: program, on: [run_completed], webhook_env: HOOK, secret_env: SIGN, texts: false}

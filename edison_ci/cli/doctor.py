@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -25,9 +26,14 @@ from edison_ci.config.requirements import missing_in
 from edison_ci.config.schema import file_name, text_of
 from edison_ci.config.validation import DataCheck
 from edison_ci.documents.files import WorkingTree
+from edison_ci.documents.signatures import VARIABLE
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
 from edison_ci.numeric import counted, fixed
+from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.sealed_keys import key_environment
+from edison_ci.operate.shared_cache import cache_access
+from edison_ci.providers.shared_cache import probe_cache
 from edison_ci.report.pdf import find_browser
 from edison_ci.resources import KINDS
 
@@ -54,8 +60,8 @@ def doctor(state: CliState) -> None:
     """Check this machine and this project.
 
     Checks Python, git, SQLite, disk space, optional libraries and versions with advisories; then
-    the files, schemas and keys of the project (whether a key is set; its value is never shown). The
-    exit code is 2 if something would stop a run.
+    the files, schemas and keys of the project (whether a key is set; its value is never shown), and
+    its shared cache. The exit code is 2 if something would stop a run.
 
     Examples:
       edison doctor
@@ -213,6 +219,7 @@ def _project(state: CliState) -> Iterator[Finding]:
     if project is not None:
         yield from _keys(project)
         yield _prices(project)
+        yield from _cache(project, offline=state.offline)
     yield _schemas(root)
 
 
@@ -226,6 +233,29 @@ def _keys(project: Project) -> Iterator[Finding]:
     for env in sorted({env for model in project.models.values() for env in model.keys.values()}):
         source = "set" if os.environ.get(env) else "sealed" if project.has_key(env) else "not set"
         yield Finding("warn" if source == "not set" else "ok", "key", f"{env} is {source}")
+
+
+def _cache(project: Project, *, offline: bool) -> Iterator[Finding]:
+    """Try the shared cache of the project; a run goes on without it."""
+    if (entry := project.file.cache) is None:
+        return
+    terms = apply_base_terms(project)
+    access = cache_access(terms, key_environment(terms), offline=offline)
+    if access is None:
+        why = "--offline" if offline else f"{entry.url_env} is not set"
+        yield Finding("warn", "cache", f"not used: {why}")
+        return
+    problem = access.problem or asyncio.run(probe_cache(access))
+    if problem:
+        yield Finding("warn", "cache", f"not used: {problem}")
+    elif not access.keys:
+        said = "results.public_keys of .edison/trust.yaml is empty: its answers decide nothing"
+        yield Finding("warn", "cache", said)
+    elif access.signer is None:
+        said = f"answers are read; without a trusted key in {VARIABLE} none is written"
+        yield Finding("ok", "cache", said)
+    else:
+        yield Finding("ok", "cache", "answers are read and written")
 
 
 def _prices(project: Project) -> Finding:

@@ -86,7 +86,7 @@ class Display:
         self._terminal.note(f"waiting for run {run} to end; stop waiting with Ctrl-C")
 
     def batch(self, said: str) -> None:
-        """Print what became of a batch."""
+        """Print what became of a batch, or what is wrong with the shared cache."""
         self.clear()
         self._terminal.note(said)
 

@@ -189,6 +189,7 @@ def _observe_session(
             "on_interim": display.interim,
             "on_wait": display.waiting,
             "on_batch": display.batch,
+            "on_cache": display.batch,
             "on_stop": display.stopping,
             "on_steer": display.steered,
             "on_worker": display.worker,

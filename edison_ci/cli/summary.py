@@ -618,6 +618,8 @@ def _counts(terminal: Terminal, summary: RunResult) -> None:
     retried = f", {calls['retried']:,} retried" if calls["retried"] else ""
     unknown = f", {calls['unknown']:,} lost" if calls["unknown"] else ""
     seconds = f" in {duration(summary.wall_s)}" if summary.wall_s is not None else ""
+    if calls["shared"]:
+        terminal.result(f"  {counted(calls['shared'], 'answer')} from the shared cache")
     terminal.result(
         f"  {counted(calls['made'], 'call')} made, {calls['reused']:,} reused{retried}{unknown}; "
         f"{cost_text(summary)}{seconds}"

@@ -259,6 +259,22 @@ class Notification(Shape):
         return self
 
 
+class SharedCacheEntry(Shape):
+    """A server on which checkouts share their answers."""
+
+    url_env: EnvName = Field(
+        description="Variable with the URL below which answers are kept; unset, there is no cache."
+    )
+    token_env: EnvName | None = Field(
+        None, description="Variable with a bearer token, or with a whole header (`Name: value`)."
+    )
+    unsigned: Literal["replay", "ignore"] = Field(
+        "replay",
+        description="Answers without a trusted signature: `replay` uses them, and the run is "
+        "inconclusive at best; `ignore` asks the model.",
+    )
+
+
 class ProjectFile(Shape):
     """edison.yaml: the project, its defaults, settings, members and notifications."""
 
@@ -284,6 +300,16 @@ class ProjectFile(Shape):
     notifications: Annotated[tuple[Notification, ...], items(0, 100)] = Field(
         (), description="Notifications."
     )
+    cache: SharedCacheEntry | None = Field(
+        None, description="Server on which checkouts share their answers."
+    )
+
+    @model_validator(mode="after")
+    def _keeps_private_answers_here(self) -> Self:
+        if self.cache is not None and self.settings.private:
+            said = "settings.private keeps texts on this machine, and cache shares answers"
+            raise wrong("cache", said, "remove one of the two", at=("cache",))
+        return self
 
     @model_validator(mode="after")
     def _each_recipient_once(self) -> Self:

@@ -331,6 +331,7 @@ class _Collection:
                 completion = sanitize_completion(found, budget.redact)
                 self._run.answered.add(request_hash)
                 settlement = budgeted.settlement(call.booking, completion)
+                budget.on_bought(request_hash, settlement)
                 return settle(call.booking, call.attempt, settlement)
         if error is None:  # expired or cancelled: it is asked again
             why = "not answered before the batch ended"
@@ -374,6 +375,8 @@ class BatchedAnswers:
         stored, asked = self._single.stored(request)
         if stored is not None:
             return replace(stored, bought=request.request_hash in run.answered)
+        if (shared := await self._single.shared(asked)) is not None:
+            return shared
         if (error := run.failed.get(request.request_hash)) is not None:
             raise error
         if run.singly or not run.wanted:

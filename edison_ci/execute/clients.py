@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.model_entry import OFFLINE
 from edison_ci.config.tokens import counter_for
 from edison_ci.errors import UsageError
 from edison_ci.execute.batches import BatchClient, BatchedAnswers, RunBatches
@@ -15,7 +16,7 @@ from edison_ci.providers.budget import Budgeted, ReplayedAnswers
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client
 from edison_ci.providers.command import SkippedProgram
 from edison_ci.providers.replay import ReplayProvider
-from edison_ci.store.answers import any_answer
+from edison_ci.store.answers import any_answer, newest_time
 from edison_ci.store.ledger import read_total
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from edison_ci.contracts import CallError, Executor, Provider
     from edison_ci.providers.budget import RunBudget
     from edison_ci.providers.resilience import Clock
+    from edison_ci.providers.shared_cache import SharedCache
+    from edison_ci.records import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,8 @@ class ClientSettings:
     """Deadline of an answer with all its attempts; default: a multiple of the model's timeout."""
     executor: Executor[Model] | None = None
     """Makes the calls at workers; None if they are made here."""
+    cache: Callable[[RunBudget], SharedCache] | None = None
+    """Opens the shared cache; None if there is none."""
 
 
 @dataclass(slots=True)
@@ -95,6 +100,9 @@ class ClientPool:
     ) -> None:
         self._settings, self.budget, self._reader = settings, budget, reader
         self.batches = RunBatches(reader, wanted=settings.batch)
+        self._cache = None if settings.cache is None else settings.cache(budget)
+        if self._cache is not None:
+            budget.on_bought = self._cache.offer
         self.usage = BudgetUsage()
         self.calls: dict[tuple[str, str], PhaseCalls] = {}
         """Calls for anything but answers, by phase and name of the model."""
@@ -166,9 +174,12 @@ class ClientPool:
         )
         # An empty store has no answers to reuse; answers stored meanwhile are found when a call is
         # booked.
-        reader = self._reader if any_answer(self._reader) else None
+        known = self._cache is not None or any_answer(self._reader)
+        reader = self._reader if known else None
         client = build_client(budgeted, limits, settings.clock, reader, settings.newer_than)
         client.breaker.advice, client.breaker.address = settings.advice, model.address
+        if self._cache is not None and model.provider not in OFFLINE:
+            client.cached.find_shared = partial(self._cache.find, model.name)
         if isinstance(provider, ReplayProvider):
             client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
         elif isinstance(provider, SkippedProgram):
@@ -177,6 +188,14 @@ class ClientPool:
             answers = BatchedAnswers(self.batches, batched, client.cached, settings.newer_than)
             client = replace(client, top=answers)
         return replace(client, usage=self.usage)
+
+    async def fetch_shared(self, model: Model, request: Request) -> None:
+        """Store the answer that the shared cache has to a request, if none is stored here."""
+        if self._cache is None:
+            return
+        time = newest_time(self._reader, request.request_hash)
+        if time is None or time < self._settings.newer_than:
+            await self.of(model, "generate").cached.shared(request)
 
     def _provider(self, model: Model) -> Provider:
         if model.key not in self._providers:
@@ -275,7 +294,9 @@ class ClientPool:
                 client.throttle.resume()  # what waits is dropped, instead of waiting to be aborted
 
     async def close(self) -> None:
-        """Close the connections of every provider that has some."""
+        """Close the connections of every provider that has some, and the shared cache."""
+        if self._cache is not None:
+            await self._cache.close()
         for provider in self._providers.values():
             close = getattr(provider, "aclose", None)
             if close is not None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.plan.plan import Plan
+    from edison_ci.providers.shared_cache import CacheAccess
     from edison_ci.records import Case, RunStatus
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
@@ -188,6 +189,10 @@ class RunContext:
     clock: Clock = field(default_factory=Clock.real)
     advice: str = ""
     """Advice to show while a model does not answer."""
+    cache: CacheAccess | None = None
+    """The shared cache of answers; None if there is none."""
+    on_cache: Callable[[str], None] = lambda _said: None
+    """Called with what is wrong with the shared cache; the run goes on."""
     loop: SpendingCap | None = None
     """The budget of the loop or search that all calls belong to, scope `loop:ID` or other."""
     job: SpendingCap | None = None

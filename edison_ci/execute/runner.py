@@ -156,6 +156,13 @@ class Pairing:
     day_ago: str
     newer_than: str
     """Time from which stored answers count at all."""
+    fetch_shared: Callable[[Model, Request], Awaitable[None]] | None = None
+    """Stores the answer that the shared cache has to a request; None if there is no cache."""
+
+    async def fetch(self, *pair: tuple[Model, Request]) -> None:
+        """Store what the shared cache has for the two sides, so that their times are known."""
+        if self.fetch_shared is not None and len({one.request_hash for _, one in pair}) > 1:
+            await asyncio.gather(*(self.fetch_shared(*each) for each in pair))
 
     def align(self, request: Request, counterpart: Request) -> Request:
         """Return the request, asking for a new answer if its counterpart gets a new one."""
@@ -416,6 +423,8 @@ class Runner:
             if self.pairing is not None and task.counterpart is not None:
                 prompt, configuration = task.counterpart
                 counterpart = request_for(replace(task, prompt=prompt, configuration=configuration))
+                own, other = task.configuration.model, configuration.model
+                await self.pairing.fetch((own, request), (other, counterpart))
                 request = self.pairing.align(request, counterpart)
         except (MissingValueError, RenderError) as error:
             skipped = CellStatus.SKIPPED
@@ -540,6 +549,8 @@ class RunWork:
     """Whether answers are bought in batches, all of them at once."""
     places: Callable[[Model], int] = lambda model: model.limits.concurrency
     """Calls that a model may make at once at this moment."""
+    looks_up: bool = False
+    """Whether answers are looked for in a shared cache, while other cells wait for the model."""
 
     @property
     def repeats(self) -> int:
@@ -610,7 +621,8 @@ class RunWork:
         judges = file.judges
         judged = file.rubric is not None or bool(judges.graders or judges.pairwise)
         places = self.places(model)
-        return (places + 2 * (places // AHEAD)) * (2 if judged else 1)
+        looking = places if self.looks_up else 0
+        return (places + 2 * (places // AHEAD) + looking) * (2 if judged else 1)
 
     def _tasks(self, key: str) -> Iterator[Task]:
         """Yield the cells of one model, reading the cases again for each."""

@@ -66,6 +66,7 @@ from edison_ci.plan.interim_analysis import interim_kind
 from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budget import RunBudget
+from edison_ci.providers.shared_cache import SharedCache
 from edison_ci.records import CellStatus, RunStatus, Side, Verdict
 from edison_ci.results.judges import (
     last_error_of_judges,
@@ -74,7 +75,7 @@ from edison_ci.results.judges import (
     why_nothing_is_graded,
 )
 from edison_ci.results.rollups import rollups_of
-from edison_ci.results.snapshot import snapshot_of
+from edison_ci.results.snapshot import doubts_of, snapshot_of
 from edison_ci.results.spending import reused_answers, stored_reuse
 from edison_ci.safety.redaction import redactor
 from edison_ci.store.audit import add_audit, write_audit
@@ -171,10 +172,12 @@ class RunGates:
         given = self.against.gates if self.against is not None else None
         return self.experiment.file.gates if given is None else given
 
-    def doubts(self, options: RunOptions) -> tuple[BaselineDoubt, ...]:
-        """Return the reasons for which a run is inconclusive at best; none without gates."""
-        own = self.against.doubts if self.against is not None else ()
-        return (*own, *options.doubts) if self.all else ()
+    def doubts(self, state: _RunState) -> tuple[BaselineDoubt, ...]:
+        """Return the reasons for which a run is inconclusive at best; none without gates.
+
+        They are read from the results file: an answer that is not trusted adds one.
+        """
+        return doubts_of(find_run(state.reader, state.run_id)) if self.all else ()
 
     def interim_kind(self, work: RunWork) -> Kind | None:
         """Return the kind of interim analyses; None if the gates decide once, at the end.
@@ -213,7 +216,7 @@ class RunGates:
                 now(),
                 interim,
                 approval.unapproved(self.all),
-                self.doubts(state.options),
+                self.doubts(state),
             )
             return conclude(work.project, state.reader, question)
 
@@ -619,7 +622,7 @@ class Session:
         if state.resumed is not None:
             runner.done_before = state.reader
         if Side.BASE in self._sides:
-            runner.pairing = self._pairing(state)
+            runner.pairing = self._pairing(state, clients)
         return runner
 
     def _find_sufficient_budget(
@@ -726,10 +729,11 @@ class Session:
                     models = {name: known[name] for name in others & known.keys()} | models
         return {name: model.limits.concurrency for name, model in models.items()}
 
-    def _pairing(self, state: _RunState) -> Pairing:
+    def _pairing(self, state: _RunState, clients: ClientPool) -> Pairing:
         begun = state.resumed.created_at if state.resumed is not None else self._now()
         day_ago = utc.timestamp(self._context.now() - dt.timedelta(days=1))
-        return Pairing(state.reader, begun, day_ago, state.newer_than)
+        fetch = clients.fetch_shared if self._context.cache is not None else None
+        return Pairing(state.reader, begun, day_ago, state.newer_than, fetch)
 
     def _work(self, state: _RunState, clients: ClientPool) -> RunWork:
         stored = state.stored_answers
@@ -743,6 +747,7 @@ class Session:
             only=only,
             batch=bool(options.batch),
             places=clients.places,
+            looks_up=self._context.cache is not None,
         )
 
     def _answers(self, state: _RunState, clients: ClientPool, model: Model) -> Answer:
@@ -800,8 +805,18 @@ class Session:
             state.options.batch,
             self._context.key_used,
             executor=executor,
+            cache=self._cache(state),
         )
         return ClientPool(settings, budget, state.reader)
+
+    def _cache(self, state: _RunState) -> Callable[[RunBudget], SharedCache] | None:
+        """Return what opens the shared cache; it is not read for a run that reuses nothing."""
+        access, tell = self._context.cache, self._context.on_cache
+        if access is None:
+            return None
+        if not self._context.gated:  # no verdict would say what a trial rests on
+            access = replace(access, replays=False)
+        return partial(SharedCache, access, tell=tell, reads=state.options.reuse)
 
     # --- after the last call ----------------------------------------------------------------------
 
@@ -825,7 +840,7 @@ class Session:
                     approval = JudgeApproval.of(state.project, self._experiment)
                     await state.writer.write(approval.note(state.run_id))
                     change["cells_planned"] = progress.total
-                    doubts = self._gates.doubts(state.options)
+                    doubts = self._gates.doubts(state)
                     found = decided() if verdict is None or doubts else None
                     if found is not None:
                         verdict, code = found.verdict, found.exit_code

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.config.prices import PriceTable
-    from edison_ci.config.project import Notification
+    from edison_ci.config.project import Notification, SharedCacheEntry
 
 
 # Only a run writes results, locks and copies: answers in a committed results file would count as
@@ -147,6 +147,11 @@ def base_notifications(
     return _terms(root, read_event(environ)).notifications
 
 
+def base_cache(root: Path, environ: Mapping[str, str] = os.environ) -> SharedCacheEntry | None:
+    """Return the shared cache that the base of a proposal names."""
+    return _terms(root, read_event(environ)).cache
+
+
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether this is a job for a proposal; elsewhere the trust of its own files applies."""
     if not environ.get("GITHUB_EVENT_NAME"):
@@ -166,6 +171,7 @@ class BaseTerms(NamedTuple):
     prices: PriceTable | None = None
     limits: BaseLimits | None = None
     notifications: tuple[Notification, ...] = ()
+    cache: SharedCacheEntry | None = None
     secrets: SecretsFile = SecretsFile.model_construct()
 
 
@@ -210,7 +216,11 @@ def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:
         prices = load_prices()
     limits = limits_of(header, stops, terms.trust.budget_usd_max)
     return terms._replace(
-        models=models, prices=prices, limits=limits, notifications=header.notifications
+        models=models,
+        prices=prices,
+        limits=limits,
+        notifications=header.notifications,
+        cache=header.cache,
     )
 
 

@@ -22,6 +22,7 @@ from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.run_notices import note_budget, note_end
 from edison_ci.operate.sealed_keys import key_environment
+from edison_ci.operate.shared_cache import cache_access
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
 from edison_ci.sanitize import in_actions
@@ -85,6 +86,7 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
         provider,
         _grading,
         advice=advice("every answer is stored"),
+        cache=cache_access(terms, environ, offline=offline),
         job=job_cap(terms, os.environ),
         audit=partial(_audit_entry, site),
         key_used=KeyUses(site),

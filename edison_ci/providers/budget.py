@@ -34,6 +34,7 @@ from edison_ci.store.ledger import (
 from edison_ci.telemetry.spans import call_span
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Awaitable, Callable
 
     from edison_ci.config.model_entry import BatchPrice
@@ -108,6 +109,8 @@ class RunBudget:
     draining: bool = False
     """Whether no more answers are generated; existing ones may still be judged."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    on_bought: Callable[[str, Settlement], None] = lambda _request_hash, _settlement: None
+    """Called with the hash of a request whose answer was bought and is stored."""
 
     def limit(self, microusd: int | None) -> None:
         """Add the budget of --budget, if there is one."""
@@ -175,9 +178,16 @@ class ReplayedAnswers:
 
 
 async def store_unpaid(
-    budget: RunBudget, request: Request, model: str, settlement: Settlement
+    budget: RunBudget,
+    request: Request,
+    model: str,
+    settlement: Settlement,
+    note: Callable[[sqlite3.Connection], None] | None = None,
 ) -> StoredAnswer:
-    """Store an answer that was paid for elsewhere, without keys and redacted; return it."""
+    """Store an answer that was paid for elsewhere, without keys and redacted; return it.
+
+    `note` is called in the same transaction.
+    """
     completion = sanitize_completion(
         settlement.completion, budget.redact, embedding=request.embedding
     )
@@ -185,7 +195,13 @@ async def store_unpaid(
         request.request_hash, budget.run_id, model, "replay", 0, 0, budget.owner, budget.now(), ()
     )
     stored = replay(booking, replace(settlement, completion=completion))
-    answer_no = await budget.writer.write(stored)
+
+    def operation(connection: sqlite3.Connection) -> int:
+        if note is not None:
+            note(connection)
+        return stored(connection)
+
+    answer_no = await budget.writer.write(operation)
     return StoredAnswer(completion, answer_no, False, settlement.cost_microusd)
 
 
@@ -293,6 +309,7 @@ class Budgeted:
         settlement = self.settlement(booking, completion, request)
         stored = settle(booking, attempt, settlement)
         answer_no = await budget.writer.write(stored, within_s=self._patience())
+        budget.on_bought(booking.request_hash, settlement)
         return StoredAnswer(
             settlement.completion,
             answer_no,

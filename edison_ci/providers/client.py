@@ -26,7 +26,7 @@ from edison_ci.store.answers import newest_answer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from edison_ci.providers.budget import RunBudget
     from edison_ci.records import Request
@@ -403,6 +403,14 @@ class Cached:
         self._inner, self._reader, self._newer_than = inner, reader, newer_than
         self._budget = budget
         self._in_flight: dict[str, asyncio.Future[StoredAnswer]] = {}
+        self.find_shared: Callable[[Request, str], Awaitable[StoredAnswer | None]] | None = None
+        """Looks for an answer in the shared cache, from a time on; None if there is no cache."""
+
+    async def shared(self, request: Request) -> StoredAnswer | None:
+        """Return the answer of the shared cache to a request that has no stored one."""
+        if self.find_shared is None or self._newer_than is None:
+            return None
+        return await self.find_shared(request, max(self._newer_than, request.not_before))
 
     def stored(self, request: Request) -> tuple[StoredAnswer | None, Request]:
         """Return a stored answer that is new enough, if any, and the request to make if not."""
@@ -431,7 +439,7 @@ class Cached:
         future: asyncio.Future[StoredAnswer] = asyncio.get_running_loop().create_future()
         self._in_flight[request_hash] = future
         try:
-            paid = await self._inner.answer(request)
+            paid = await self.shared(request) or await self._inner.answer(request)
         except asyncio.CancelledError:
             future.cancel()
             raise

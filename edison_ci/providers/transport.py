@@ -169,6 +169,8 @@ class Service:
     ca_file: str | None = None
     reach: Reach = Reach.NEARBY
     """The addresses that its name may resolve to."""
+    most_bytes: int = MAX_REPLY_BYTES
+    """The largest reply that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class Transport:
                 status = reply.status
                 headers = reply.headers
                 saved = into is not None and status == 200
-                received = b"" if saved else await _read(reply)
+                received = b"" if saved else await _read(reply, self._service.most_bytes)
                 if into is not None and saved:
                     await _save(reply, into)
         except CallError:
@@ -346,24 +348,24 @@ async def _save(reply: aiohttp.ClientResponse, into: BinaryIO) -> None:
         into.write(chunk)
 
 
-async def _read(reply: aiohttp.ClientResponse) -> bytes:
+async def _read(reply: aiohttp.ClientResponse, most: int) -> bytes:
     """Return the decompressed body; raises CallError if it is too large."""
     content = reply.content
     first = await content.readany()
     if content.at_eof():
-        if len(first) > MAX_REPLY_BYTES:
-            raise _too_large(reply)
+        if len(first) > most:
+            raise _too_large(reply, most)
         return first
     parts, size = [first], len(first)
     while chunk := await content.readany():
         parts.append(chunk)
         size += len(chunk)
-        if size > MAX_REPLY_BYTES:
-            raise _too_large(reply)
+        if size > most:
+            raise _too_large(reply, most)
     return b"".join(parts)
 
 
-def _too_large(reply: aiohttp.ClientResponse, most: int = MAX_REPLY_BYTES) -> CallError:
+def _too_large(reply: aiohttp.ClientResponse, most: int) -> CallError:
     reply.close()  # the rest is not read, so the connection cannot be reused
     message = f"the reply is larger than {most // 1_000_000} MB"
     return CallError(ErrorKind.BAD_RESPONSE, message, status=reply.status)

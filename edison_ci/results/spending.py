@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.results.current_prices import cost_now
-from edison_ci.store.answers import SIMULATED
+from edison_ci.store.answers import REUSABLE, SIMULATED
 from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
@@ -401,9 +401,15 @@ def calls_of(connection: sqlite3.Connection, run: Run, sums: CallSums) -> dict[s
             (run.id,),
         ).fetchall()
     )
+    (shared,) = connection.execute(
+        "select count(*) from attempt t join answer a on a.attempt = t.id where t.run_id = ? "
+        f"and t.phase = 'replay' and a.{REUSABLE}",
+        (run.id,),
+    ).fetchone()
     return {
         "made": states.get("settled", 0),
         "reused": run.reused,
+        "shared": shared,
         "retried": sums.retried,
         "unknown": states.get("unknown", 0),
         "estimated": sums.estimated,

@@ -179,6 +179,16 @@ _COLUMNS = (
 )
 
 
+def add_doubt(connection: sqlite3.Connection, run_id: str, kind: str, sentence: str) -> None:
+    """Add a reason for which a run is inconclusive at best to its snapshot, once."""
+    connection.execute(
+        "update run set snapshot = json_insert(snapshot, '$.\"command line\".doubts[#]', "
+        "json_array(?2, ?3)) where id = ?1 and not exists (select 1 from "
+        "json_each(snapshot, '$.\"command line\".doubts') where value ->> 1 = ?3)",
+        (run_id, kind, sentence),
+    )
+
+
 def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:
     """Return the operation that writes a new run."""
 

@@ -95,7 +95,14 @@ def test_what_a_run_bought_itself_is_not_reused_when_it_goes_on(
         "est_tokens, 'another process', sent_at from attempt where id = 1",
     )
     calls = told(edison(mini, "resume", "--json").out)["calls"]
-    assert calls == {"made": 4, "reused": 0, "retried": 0, "unknown": 1, "estimated": 0}
+    assert calls == {
+        "made": 4,
+        "reused": 0,
+        "shared": 0,
+        "retried": 0,
+        "unknown": 1,
+        "estimated": 0,
+    }
     assert told(edison(mini, "run", "--json").out)["calls"]["reused"] == 4
 
 

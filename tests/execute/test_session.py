@@ -214,6 +214,7 @@ def test_the_summary_has_intervals_and_counts(project: Folder) -> None:
     assert found["calls"] == {
         "made": CASES,
         "reused": 0,
+        "shared": 0,
         "retried": 0,
         "unknown": 0,
         "estimated": 0,

@@ -1,0 +1,113 @@
+"""An object of the shared cache is whole, or it is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+
+from edison_ci.documents.signatures import Signer, generate_keys
+from edison_ci.providers.shared_cache import (
+    NotAnObject,
+    RefusedObject,
+    read_object,
+    write_object,
+)
+from edison_ci.records import Completion, FinishReason
+from edison_ci.store.answers import Settlement
+
+HASH = hashlib.sha256(b"a request").hexdigest()
+ANSWER = Completion(
+    "Grüße, 東京\n",
+    FinishReason.LENGTH,
+    tokens_in=12,
+    tokens_out=None,
+    cached_in=3,
+    latency_ms=40,
+    served_model="m-2",
+    tool_calls=[{"name": "f", "arguments": {"x": 1}}],
+    left_out=("seed", "top_p"),
+    details={"context": ["a"]},
+)
+BOUGHT = Settlement(ANSWER, 7, "estimated", "2026-01-02T03:04:05.678Z")
+PAIR = generate_keys()
+WHOLE = write_object(HASH, BOUGHT, Signer(PAIR.private))
+
+
+def test_an_answer_comes_back_as_it_was_bought() -> None:
+    found = read_object(WHOLE, HASH, (PAIR.public,))
+    assert (found.completion, found.cost_microusd, found.cost_kind) == (ANSWER, 7, "estimated")
+    assert (found.created_at, found.trusted) == (BOUGHT.now, True)
+    assert not read_object(WHOLE, HASH, (generate_keys().public,)).trusted
+    assert not read_object(unsigned(WHOLE), HASH, (PAIR.public,)).trusted
+
+
+def unsigned(data: bytes, **changed: object) -> bytes:
+    value = {**json.loads(data.partition(b"\n")[2]), **changed}
+    body = json.dumps(value).encode()
+    return f"edison-answer 1 unsigned {hashlib.sha256(body).hexdigest()}\n".encode() + body
+
+
+@pytest.mark.parametrize("data", [WHOLE, unsigned(WHOLE)], ids=["signed", "unsigned"])
+def test_no_object_is_read_that_was_cut_off_or_changed(data: bytes) -> None:
+    for length in range(1, len(data)):
+        with pytest.raises(RefusedObject):
+            read_object(data[:length], HASH, (PAIR.public,))
+    for place in range(len(b"edison-answer 1 "), len(data)):
+        other = bytearray(data)
+        other[place] ^= 1
+        with pytest.raises(RefusedObject):
+            read_object(bytes(other), HASH, (PAIR.public,))
+
+
+def test_a_renamed_object_is_refused() -> None:
+    with pytest.raises(RefusedObject, match="answers another request than its name says"):
+        read_object(WHOLE, "0" * 64, (PAIR.public,))
+
+
+@pytest.mark.parametrize("data", [b"", b"<html></html>", b"{}", b"edison-answer 2 unsigned\n{}"])
+def test_what_is_no_object_at_all_is_told_apart(data: bytes) -> None:
+    with pytest.raises(NotAnObject):
+        read_object(data, HASH, (PAIR.public,))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cost_microusd": 2**63},
+        {"cost_microusd": -1},
+        {"cost_kind": "replayed"},
+        {"tokens_in": True},
+        {"tokens_out": 1.5},
+        {"latency_ms": None},
+        {"text": None},
+        {"text": "\ud800"},
+        {"details": [float("nan")]},
+        {"tool_calls": "f"},
+        {"finish_reason": "tired"},
+        {"left_out": ["two words"]},
+        {"created_at": "yesterday"},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_values_that_a_run_would_not_store_are_refused(changed: dict[str, object]) -> None:
+    """Any of them would otherwise stop the thread that writes results."""
+    with pytest.raises(RefusedObject):
+        read_object(unsigned(WHOLE, **changed), HASH, ())
+
+
+def test_a_signature_of_something_else_is_not_one_of_an_answer() -> None:
+    body = WHOLE.partition(b"\n")[2]
+    signed = Signer(PAIR.private).sign(b"edison-ci results 1\n", hashlib.sha256(body).digest())
+    head = f"edison-answer 1 ed25519 {signed.public} {signed.signature}\n"
+    with pytest.raises(RefusedObject, match="does not fit its signature"):
+        read_object(head.encode() + body, HASH, (PAIR.public,))
+
+
+def test_an_answer_without_tools_and_tokens_is_an_answer() -> None:
+    bare = replace(BOUGHT, completion=Completion(""), cost_kind="billed")
+    data = write_object(HASH, bare, Signer(PAIR.private))
+    assert read_object(data, HASH, (PAIR.public,)).completion == Completion("")
