@@ -25,6 +25,7 @@ from edison_ci.contracts import CallError
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.signatures import signer_of
+from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
 from edison_ci.providers.budget import store_unpaid
 from edison_ci.providers.transport import Transport
@@ -310,6 +311,8 @@ class SharedCache:
                     self._failed_reads.row = 0
             except NotAnObject:
                 self._fail_read("it returns something else than answers")
+            except UsageError as error:  # the library for signatures is not installed
+                self._fail_read(error.message)
             except RefusedObject as refused:
                 self._refused.append(str(refused))
             else:

@@ -406,6 +406,22 @@ def test_a_query_of_the_address_is_kept(
     assert run(edison, team.checkout("second"))["calls"]["shared"] == CALLS
 
 
+def test_answers_of_batches_are_shared_too(team: Team, edison: Edison) -> None:
+    price = "price: {in: 1, out: 2"
+    team.origin.edit("models.yaml", price, f"{price}, batch: {{in: 0.5, out: 1}}")
+    team.commit()
+    team.model.batches.says = lambda _: WELCOME
+    first = team.checkout("first")
+    assert edison(first, "run", "--batch").code == 0
+    team.model.batches.ends = True
+    found = json.loads(edison(first, "resume", "--json").out)["runs"][0]
+    assert (found["verdict"], len(team.cache.objects)) == ("pass", CALLS)
+    team.model.chats = 0
+    found = run(edison, team.checkout("second"), "--batch")
+    assert (found["verdict"], found["calls"]["shared"]) == ("pass", CALLS), found["told"]
+    assert (team.model.chats, len(team.model.batches.made)) == (0, 1), "no second batch"
+
+
 def test_doctor_tries_the_cache(
     team: Team, edison: Edison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
