@@ -10,6 +10,7 @@ FULL = {
 version: 1
 project: Full House
 description: Every key once.
+team: support
 paths: {experiments: e, prompts: p, rubrics: r, datasets: d, models: m.yaml}
 results: .edison/results.db
 defaults: {model: small, judge: judge, refiner: small, budget_usd: 5, max_iterations: 3}
@@ -24,6 +25,8 @@ settings:
   redact_pii_before_storage: false
   private: false
   monthly_budget_usd: 500
+shared_budget: {url_env: SITE_URL, token_env: SITE_TOKEN, if_unreachable: stop}
+limits: {monthly_usd: 900, teams: {support: 200}, projects: {full-house: 50}}
 members: [{github: ada, email: ada@example.com, role: owner}]
 cache: {url_env: ANSWERS_URL, token_env: ANSWERS_TOKEN, unsigned: ignore}
 notifications:

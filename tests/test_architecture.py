@@ -65,7 +65,12 @@ ONLY_IN = {
     "xllamacpp": {"providers/local.py"},
     "aiohttp": {"providers/transport.py"},
     "uvloop": {"execute/session.py"},
-    "httpx": {"forge/api.py", "operate/webhooks.py", "providers/litellm_bridge.py"},
+    "httpx": {
+        "forge/api.py",
+        "operate/site_client.py",
+        "operate/webhooks.py",
+        "providers/litellm_bridge.py",
+    },
     "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py"},
     "sqlite_utils": {"store/merge.py"},
     "cryptography": {"cluster/tls.py", "documents/signatures.py"},

@@ -12,8 +12,11 @@ from edison_ci import utc
 from edison_ci.cli.lookup import open_readable_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mark, sparkline
+from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of
 from edison_ci.numeric import counted, dollars, fixed, percent
+from edison_ci.operate.shared_budget import limits_here, limits_there
+from edison_ci.operate.site_client import SiteUnreachable
 from edison_ci.results.current_prices import CurrentPrices
 from edison_ci.results.spending import By, SpendingRow, last_run_of, spending_by
 from edison_ci.store.ledger import booked
@@ -87,6 +90,7 @@ def costs(state: CliState, since: int, by: By) -> None:
         rows = spending_by(connection, by, prices, since=first)
         days = rows if by == "day" else spending_by(connection, "day", prices, since=first)
         limits = _limits(connection, project, f"{today:%Y-%m-%d}")
+    limits = [*_shared_limits(state, terminal, project), *limits]
     total = _total(days)
     if terminal.json:
         terminal.document(
@@ -192,6 +196,21 @@ def _limits(connection: sqlite3.Connection, project: Project, today: str) -> lis
                 limit = Limit(cap.name, of, tokens, cap.tokens or 0, "tokens")
             found[cap.name, of] = limit
     return sorted(found.values(), key=lambda limit: not limit.of.startswith("the project"))
+
+
+def _shared_limits(state: CliState, terminal: Terminal, project: Project) -> list[Limit]:
+    """Return the limits of the budget that the project shares, or has as a site."""
+    found = limits_here(project.root, project.file.limits, utc.now())
+    shared = project.file.shared_budget
+    if shared is not None and not state.offline:
+        try:
+            found += limits_there(shared, project.file)
+        except (SiteUnreachable, UsageError) as error:
+            terminal.note(f"the use of the shared budget is not known: {error}")
+    return [
+        Limit(each.name, each.of, each.used_microusd, each.limit_microusd, "microusd")
+        for each in found
+    ]
 
 
 def _show_limits(terminal: Terminal, limits: Sequence[Limit]) -> None:

@@ -456,6 +456,9 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
         return f"Continue with a larger budget: {resume} --budget{to.removeprefix(' to') or ' USD'}"
     if budget == "stop.daily_budget_usd":
         return f"Continue tomorrow (UTC) with: {resume}; or raise {budget}{to}, then: {anew}"
+    if "the shared budget" in budget:
+        when = "when it can be reached" if "cannot be reached" in budget else "when it has room"
+        return f"Continue {when} with: {resume}"
     if budget.startswith("settings."):
         return f"Raise {budget} in edison.yaml{to}, then continue with: {resume}"
     # The experiment is part of the plan of a run, which is resumed as planned.

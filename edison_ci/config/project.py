@@ -36,6 +36,7 @@ Version = Annotated[
     Literal[1], BeforeValidator(_version), Field(description="Version of the file format.")
 ]
 Dollars = Annotated[float, Field(ge=0.01, le=10_000)]
+MonthlyDollars = Annotated[float, Field(ge=0.01, le=1_000_000)]
 
 _PROJECT = re.compile(r"[A-Za-z0-9 _-]+\Z")
 
@@ -105,8 +106,32 @@ class Settings(Shape):
         False, description="Whether only redacted texts are stored and graded."
     )
     private: bool = Field(False, description="Whether texts never leave the local results.db.")
-    monthly_budget_usd: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = Field(
+    monthly_budget_usd: MonthlyDollars | None = Field(
         None, description="Budget of the project for 30 days in dollars."
+    )
+
+
+class SharedBudget(Shape):
+    """A monthly budget that several machines share: each leases money from a site."""
+
+    url_env: EnvName = Field(description="Variable with the address of the site.")
+    token_env: EnvName = Field(description="Variable with the token of an editor of the site.")
+    if_unreachable: Literal["stop", "continue"] = Field(
+        "stop", description="What runs do when what they leased is spent and the site is down."
+    )
+
+
+class SiteLimits(Shape):
+    """Limits of a site on all machines that lease from it, for a calendar month in UTC."""
+
+    monthly_usd: MonthlyDollars | None = Field(
+        None, description="Limit of all projects together in dollars."
+    )
+    teams: Annotated[dict[Name, MonthlyDollars], items(0, 1_000)] = Field(
+        {}, description="Limits of teams in dollars: name to limit."
+    )
+    projects: Annotated[dict[Name, MonthlyDollars], items(0, 1_000)] = Field(
+        {}, description="Limits of projects in dollars: name in kebab-case to limit."
     )
 
 
@@ -286,12 +311,21 @@ class ProjectFile(Shape):
     )
     description: str = Field("", max_length=1_000, description="Description of the project.")
     paths: Paths = Field(default_factory=Paths.model_construct, description="Paths of the files.")
+    team: Name | None = Field(
+        None, description="The team that the project belongs to, for costs and limits."
+    )
     results: FilePath = Field(".edison/results.db", description="Path of the results file.")
     defaults: Defaults = Field(
         default_factory=Defaults.model_construct, description="Defaults of experiments."
     )
     settings: Settings = Field(
         default_factory=Settings.model_construct, description="Settings of the project."
+    )
+    shared_budget: SharedBudget | None = Field(
+        None, description="The budget that this project shares with other machines."
+    )
+    limits: SiteLimits | None = Field(
+        None, description="Monthly limits of the machines that lease from this site."
     )
     members: Annotated[tuple[Member, ...], items(0, 1_000)] = Field(
         (),

@@ -131,6 +131,8 @@ class RunBatches:
             usual = client.usual.booking(request, newer_than).est_microusd
             calls.append(BatchCall(booking, usual, formed, request.left_out))
             lines.append(line)
+        await budget.lease_more(sum(call.booking.est_microusd for call in calls))
+        calls = [replace(call, booking=replace(call.booking, **budget.terms())) for call in calls]
         prepared = await budget.writer.write(prepare(batch, calls))
         self.refused = prepared.refused
         if prepared.numbers:

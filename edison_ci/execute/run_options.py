@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.plan.plan import Plan
+    from edison_ci.providers.budget import Lease
     from edison_ci.providers.shared_cache import CacheAccess
     from edison_ci.records import Case, RunStatus
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
+    from edison_ci.store.liveness import ProcessLock
     from edison_ci.store.runs import FireTime, Run
 
 
@@ -197,6 +199,8 @@ class RunContext:
     """The budget of the loop or search that all calls belong to, scope `loop:ID` or other."""
     job: SpendingCap | None = None
     """The budget of the CI job for a proposal."""
+    lease: Callable[[sqlite3.Connection, ProcessLock], Lease | None] = lambda _reader, _owner: None
+    """Returns the money of a budget that other machines share; None without one."""
     key_used: Callable[[Model, str], None] = lambda _model, _run: None
     """Called with a model whose key is taken for calls, and the run that they are for."""
     audit: Callable[[str, str, Any], AuditEntry] | None = None

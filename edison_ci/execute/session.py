@@ -560,6 +560,8 @@ class Session:
             progress = initial_progress(state.plan, cells, clients, state.stored_answers)
             if state.resumed is not None:
                 add_earlier_sessions(progress, cells, state.reader, state.run_id)
+            if clients.budget.lease is not None:
+                stack.push_async_callback(clients.budget.lease.close)
             stack.push_async_callback(clients.close)
             alert_at = self._experiment.file.stop.alert_at
             reporter = ProgressReporter(
@@ -794,6 +796,7 @@ class Session:
             now=self._now,
             is_alive=state.owner.is_alive,
             redact=redactor(state.project.file.settings, experiment.file.safety),
+            lease=self._context.lease(state.reader, state.owner),
         )
         settings = ClientSettings(
             state.project,

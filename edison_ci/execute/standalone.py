@@ -203,6 +203,7 @@ async def standalone_client(
                 redact=redactor(
                     project.file.settings, None if experiment is None else experiment.file.safety
                 ),
+                lease=context.lease(reader, owner),
             )
             settings = ClientSettings(
                 project,
@@ -219,6 +220,8 @@ async def standalone_client(
                 yield clients
             finally:
                 await clients.close()
+                if budget.lease is not None:
+                    await budget.lease.close()
                 reader.close()
     finally:
         owner.close()

@@ -22,6 +22,7 @@ from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.run_notices import note_budget, note_end
 from edison_ci.operate.sealed_keys import key_environment
+from edison_ci.operate.shared_budget import MoneyLease, shared_budget
 from edison_ci.operate.shared_cache import cache_access
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
@@ -29,6 +30,7 @@ from edison_ci.sanitize import in_actions
 from edison_ci.telemetry.export import exporting
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
+    from edison_ci.store.liveness import ProcessLock
 
 T = TypeVar("T")
 RESUMES = "every answer is stored, and edison resume continues from there"
@@ -90,9 +93,19 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
         job=job_cap(terms, os.environ),
         audit=partial(_audit_entry, site),
         key_used=KeyUses(site),
+        lease=partial(_lease, terms, offline),
         record_end=lambda connection, run_id: note_end(connection, site, run_id),
         record_alert=lambda connection, *fact: note_budget(connection, site, *fact),
     )
+
+
+def _lease(
+    terms: Project, offline: bool, reader: sqlite3.Connection, owner: ProcessLock
+) -> MoneyLease | None:
+    shared = shared_budget(terms)
+    if shared is None:
+        return None
+    return MoneyLease(terms, shared, reader, owner, offline=offline)
 
 
 class KeyUses:

@@ -7,7 +7,7 @@ import logging
 import math
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import HOUR, tokens_booked, writes_cache
@@ -83,6 +83,28 @@ class AwaitsBatch(UsageError):
         )
 
 
+class Lease(Protocol):
+    """Money of a budget that other machines share."""
+
+    @property
+    def scope(self) -> str:
+        """The scope in which calls are booked."""
+        ...
+
+    @property
+    def cap(self) -> SpendingCap:
+        """What was leased."""
+        ...
+
+    async def extend(self, microusd: int) -> str:
+        """Lease money for calls that cost at most this; return what has no room, or nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Return what was not spent."""
+        ...
+
+
 class ModelPaused(Exception):
     """The model was paused before a booked call was sent."""
 
@@ -111,6 +133,21 @@ class RunBudget:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     on_bought: Callable[[str, Settlement], None] = lambda _request_hash, _settlement: None
     """Called with the hash of a request whose answer was bought and is stored."""
+    lease: Lease | None = None
+    """Money of a shared budget; None without one."""
+
+    def terms(self) -> dict[str, Any]:
+        """Return the scopes and caps of a call that is booked now."""
+        if self.lease is None:
+            return {"scopes": self.scopes, "caps": self.caps}
+        return {
+            "scopes": (*self.scopes, self.lease.scope),
+            "caps": (*self.caps, self.lease.cap),
+        }
+
+    async def lease_more(self, microusd: int) -> str:
+        """Lease money for calls that cost at most this; return what has no room, or nothing."""
+        return "" if self.lease is None else await self.lease.extend(microusd)
 
     def limit(self, microusd: int | None) -> None:
         """Add the budget of --budget, if there is one."""
@@ -267,8 +304,8 @@ class Budgeted:
                 booking = self.booking(request, since)
                 continue
             await self._wait_for_money(outcome)
-            # The budget of a run can be changed meanwhile.
-            booking = replace(booking, caps=self.budget.caps)
+            # The budget of a run can be changed meanwhile, and money can be leased.
+            booking = replace(booking, **self.budget.terms())
 
     def _refuse_drained(self) -> None:
         if self.budget.draining and self._phase == "generate":
@@ -413,9 +450,8 @@ class Budgeted:
             est_tokens=tokens_in + tokens_out,
             owner=self.budget.owner,
             now=self.budget.now(),
-            scopes=self.budget.scopes,
-            caps=self.budget.caps,
             newer_than=newer_than,
+            **self.budget.terms(),
         )
 
     async def _wait_for(self, elsewhere: InFlight) -> None:
@@ -429,6 +465,11 @@ class Budgeted:
 
     async def _wait_for_money(self, refused: BudgetRefusal) -> None:
         budget = self.budget
+        if budget.lease is not None and refused.cap.scope == budget.lease.scope:
+            without_room = await budget.lease_more(refused.reserves_microusd)
+            if not without_room:
+                return
+            refused = replace(refused, cap=SpendingCap("", None, name=without_room))
         if budget.in_flight > 0:
             await budget.settled.wait()
         elif any(budget.is_alive(owner) for owner in refused.in_flight):

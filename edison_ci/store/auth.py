@@ -7,24 +7,17 @@ with salt, of tokens and sessions only the SHA-256 of 256 random bits is stored.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sqlite3
-import stat
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.errors import StoreError, UsageError
-from edison_ci.store.database import store_error
+from edison_ci.store.private_file import FileLayout, PrivateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    import sqlite3
+    from collections.abc import Sequence
 
 AUTH_ID = 0x45444155  # "EDAU"
 _VERSION = 1
-_PATIENCE_S = 10.0
 _SCHEMA = """
 create table password (                     -- one for each person
   name       text primary key,              -- login or e-mail address of a member, in lower case
@@ -106,17 +99,18 @@ class Session:
     address: str
 
 
-class AuthFile:
-    """The file of one project; opened for each question, so that nothing is held."""
+class AuthFile(PrivateFile):
+    """The file of one project."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    layout = FileLayout(
+        AUTH_ID, _VERSION, _SCHEMA, "an account file", "then set passwords and tokens again"
+    )
 
     # --- passwords --------------------------------------------------------------------------------
 
     def put_password(self, password: Password, also: Sequence[str] = ()) -> int:
         """Keep a password in place of those under the same names; end all their sessions."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             for name in {password.name, *also}:
                 connection.execute("delete from password where name = ?", (name,))
             ended = _end_sessions(connection, [password.name, *also])
@@ -134,7 +128,7 @@ class AuthFile:
         """Return the passwords kept under these names, or all."""
         where, values = _where(names)
         found = []
-        for name, hashed, salt, cost, changed_at in self._rows(
+        for name, hashed, salt, cost, changed_at in self.rows(
             f"select * from password {where}", values
         ):
             n, r, p = map(int, cost.split(","))
@@ -146,7 +140,7 @@ class AuthFile:
     def put_token(self, token: Token, sha256: bytes) -> None:
         """Keep a token."""
         row = (sha256, token.id, token.name, token.label, token.created_at, token.expires_at)
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("insert into token values (?, ?, ?, ?, ?, ?, null)", row)
 
     def token(self, sha256: bytes) -> Token | None:
@@ -165,7 +159,7 @@ class AuthFile:
     def count_tokens(self, names: Sequence[str] | None = None) -> int:
         """Return how many tokens there are."""
         where, values = _where(names)
-        rows = self._rows(f"select count(*) from token {where}", values)
+        rows = self.rows(f"select count(*) from token {where}", values)
         return int(rows[0][0]) if rows else 0
 
     def token_by_id(self, token_id: str) -> Token | None:
@@ -175,19 +169,19 @@ class AuthFile:
 
     def drop_token(self, token_id: str) -> None:
         """Forget a token."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("delete from token where id = ?", (token_id,))
 
     def token_used(self, token_id: str, now: str) -> None:
         """Remember when a token was used last."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("update token set used_at = ? where id = ?", (now, token_id))
 
     # --- accounts on GitHub -----------------------------------------------------------------------
 
     def is_same_account(self, name: str, github_id: int, now: str) -> bool:
         """Whether a login still belongs to the account that first signed in with it."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             row = (name, github_id, now)
             connection.execute("insert or ignore into account values (?, ?, ?)", row)
             sql = "select github_id from account where name = ?"
@@ -195,14 +189,14 @@ class AuthFile:
 
     def drop(self, names: Sequence[str]) -> None:
         """Forget the tokens, password, account and sessions of a person."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             for table in ("token", "password", "account", "session"):
                 sql = f"delete from {table} where name in ({_marks(names)})"
                 connection.execute(sql, [*names])
 
     def _tokens(self, where: str, values: Sequence[object]) -> list[Token]:
         columns = "id, name, label, created_at, expires_at, used_at"
-        return [Token(*row) for row in self._rows(f"select {columns} from token {where}", values)]
+        return [Token(*row) for row in self.rows(f"select {columns} from token {where}", values)]
 
     # --- sessions ---------------------------------------------------------------------------------
 
@@ -216,7 +210,7 @@ class AuthFile:
         """
         row = (sha256, session.name, session.created_at, session.expires_at, session.seen_at,
                session.address)  # fmt: skip
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("delete from session where expires_at <= ?", (session.created_at,))
             given = (None, None) if password is None else (password.name, password.hash)
             kept = connection.execute(
@@ -234,7 +228,7 @@ class AuthFile:
     def session(self, sha256: bytes) -> Session | None:
         """Return a session by its hash."""
         columns = "name, created_at, expires_at, seen_at, address"
-        rows = self._rows(f"select {columns} from session where sha256 = ?", [sha256])
+        rows = self.rows(f"select {columns} from session where sha256 = ?", [sha256])
         return Session(*rows[0]) if rows else None
 
     def sessions(self, names: Sequence[str] | None = None) -> list[Session]:
@@ -242,22 +236,22 @@ class AuthFile:
         columns = "name, created_at, expires_at, seen_at, address"
         where, values = _where(names)
         sql = f"select {columns} from session {where} order by created_at desc"
-        return [Session(*row) for row in self._rows(sql, values)]
+        return [Session(*row) for row in self.rows(sql, values)]
 
     def touch_session(self, sha256: bytes, now: str) -> None:
         """Store when a session was last used."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("update session set seen_at = ? where sha256 = ?", (now, sha256))
 
     def end_session(self, sha256: bytes) -> bool:
         """End a session; return whether there was one."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             sql = "delete from session where sha256 = ?"
             return connection.execute(sql, (sha256,)).rowcount > 0
 
     def end_sessions(self, names: Sequence[str]) -> int:
         """End every session of a person; return how many there were."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             return _end_sessions(connection, names)
 
     # --- attempts ---------------------------------------------------------------------------------
@@ -268,7 +262,7 @@ class AuthFile:
         Returns the time of the attempt whose end has to be waited for, if there were `most` for
         one of the keys already; that one is then not counted.
         """
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("delete from attempt where time <= ?", (since,))
             waiting = []
             for key in keys:
@@ -284,7 +278,7 @@ class AuthFile:
 
     def attempt_worked(self, account: str, others: Sequence[str], now: str) -> None:
         """Forget the failures of an account, and that this attempt was counted elsewhere."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("delete from attempt where who = ?", (account,))
             for key in others:
                 connection.execute(
@@ -295,7 +289,7 @@ class AuthFile:
 
     def report_once(self, key: str, now: str) -> bool:
         """Whether a refusal is to be audited; only the first while its attempts count."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             sql = "select 1 from attempt where who = ?"
             if connection.execute(sql, (f"told:{key}",)).fetchone():
                 return False
@@ -305,7 +299,7 @@ class AuthFile:
 
     def list_refusal(self, began: str, *, most: int) -> bool:
         """Count a refusal of the window that began then; return whether the audit lists it."""
-        with self._writing() as connection:
+        with self.writing() as connection:
             connection.execute("insert or ignore into refusal values (?, 0, 0)", (began,))
             listed = connection.execute(
                 "update refusal set listed = listed + 1 where began = ? and listed < ?",
@@ -319,92 +313,13 @@ class AuthFile:
 
     def counted_refusals(self, before: str) -> list[tuple[str, int]]:
         """Take the windows that are over: when each began, and how many were not listed."""
-        if not self._rows("select 1 from refusal where began < ? limit 1", [before]):
+        if not self.rows("select 1 from refusal where began < ? limit 1", [before]):
             return []
-        with self._writing() as connection:
+        with self.writing() as connection:
             rows = connection.execute(
                 "delete from refusal where began < ? returning began, counted", (before,)
             ).fetchall()
         return sorted((began, counted) for began, counted in rows if counted)
-
-    # --- the file ---------------------------------------------------------------------------------
-
-    def _rows(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        if not self.path.exists():
-            return []
-        try:
-            with closing(self._connect()) as connection:
-                return connection.execute(sql, [*values]).fetchall()
-        except sqlite3.Error as error:
-            raise store_error(error, self.path) from None
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(self._connect()) as connection:
-                connection.execute("begin immediate")
-                yield connection
-                connection.execute("commit")
-        except sqlite3.Error as error:
-            raise store_error(error, self.path) from None
-
-    def _connect(self) -> sqlite3.Connection:
-        _keep_private(self.path)
-        connection = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)
-        try:
-            _prepare(connection, self.path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-
-def _keep_private(path: Path) -> None:
-    """Make the file for its owner alone; refuse a link, or a file of another user.
-
-    A folder that is a link could lead to files that came with a commit.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.parent.is_symlink():
-            hint = "check where it comes from, and replace it by a folder"
-            raise UsageError(f"{path.parent} is a link", hint=hint)
-        with contextlib.suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise UsageError(
-                f"{path} is not a file of yours", hint="check where it comes from, and remove it"
-            )
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            path.chmod(0o600)
-    except OSError as error:
-        raise StoreError(
-            f"cannot make {path}: {error.strerror}", hint="is the folder writable?"
-        ) from None
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("pragma secure_delete = 1")
-    connection.execute("pragma trusted_schema = 0")
-    (version,) = connection.execute("pragma user_version").fetchone()
-    (owner,) = connection.execute("pragma application_id").fetchone()
-    if version == _VERSION and owner == AUTH_ID:
-        return
-    connection.execute("begin immediate")
-    (tables,) = connection.execute("select count(*) from sqlite_schema").fetchone()
-    (version,) = connection.execute("pragma user_version").fetchone()
-    if version != _VERSION:
-        if tables or version:
-            raise UsageError(
-                f"{path} is not an account file of this version",
-                hint="remove it, then set passwords and tokens again",
-            )
-        for statement in _SCHEMA.split(";\n"):
-            connection.execute(statement)
-        connection.execute(f"pragma application_id = {AUTH_ID}")
-        connection.execute(f"pragma user_version = {_VERSION}")
-    connection.execute("commit")
 
 
 def _end_sessions(connection: sqlite3.Connection, names: Sequence[str]) -> int:

@@ -161,6 +161,12 @@ def all_of(operations: Iterable[OnTotals[T]]) -> OnTotals[list[T]]:
     return OnTotals(lambda connection, totals: [one.act(connection, totals) for one in listed])
 
 
+def waits_in_batch(connection: sqlite3.Connection, scope: str) -> bool:
+    """Whether a batch that is not collected has bookings in a scope."""
+    sql = f"select exists (select 1 from batch b where {_OPEN} and instr(scopes, json_quote(?)))"
+    return bool(connection.execute(sql, (scope,)).fetchone()[0])
+
+
 def open_batches(
     connection: sqlite3.Connection, *, run_id: str | None = None, experiment: str | None = None
 ) -> list[StoredBatch]:

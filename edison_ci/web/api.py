@@ -1,4 +1,4 @@
-"""The HTTP interface of programs: plan, start, follow, steer, pause, resume and cancel runs.
+"""The HTTP interface of programs: plan, start, follow, steer and stop runs, and lease money.
 
 A request has the token of a member; cookies do not count here, so no page can send it in somebody's
 name. The role is read for each request. Errors are JSON with a code, a message and a hint. What is
@@ -8,6 +8,7 @@ described in `openapi` is what is served.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import re
 import time
@@ -21,11 +22,13 @@ from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageE
 from edison_ci.operate.dispatch import CannotStart, DispatchUnknown
 from edison_ci.operate.run_control import RunControl, current_run
 from edison_ci.operate.run_start import PlanChanged, Start, StartPlan, resume_run, start_run
+from edison_ci.operate.shared_budget import LEASES_FILE, monthly_limits
 from edison_ci.operate.site import Role
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.results.steering import steering_state
 from edison_ci.sanitize import json_text
 from edison_ci.store.database import open_reader
+from edison_ci.store.leases import LeaseFile, LeaseRefusal, LeaseRequest
 from edison_ci.store.runs import Run, find_run
 from edison_ci.store.steering import Change, SteeringAction
 from edison_ci.web.databases import settings_of
@@ -37,10 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from edison_ci.operate.site import Actor, Site
+    from edison_ci.store.leases import Lease
 
 PER_MINUTE = 120
 """Requests of a member."""
 _MOST_USD = 100_000
+_MOST_MICROUSD = 10**12
+_LONGEST_NAME = 100
+_LEASE = re.compile(r"[0-9a-f]{32}")
 _limit = RateLimit(PER_MINUTE, time.monotonic)
 
 
@@ -49,10 +56,13 @@ class ApiError(EdisonError):
 
     exit_code = ExitCode.INVALID
 
-    def __init__(self, status: int, code: str, message: str, hint: str = "") -> None:
+    def __init__(
+        self, status: int, code: str, message: str, hint: str = "", *, limit: str = ""
+    ) -> None:
         super().__init__(message, hint=hint)
         self.status = status
         self.own_code = code
+        self.more = {"limit": limit} if limit else {}
 
 
 class ApiRequest(NamedTuple):
@@ -163,6 +173,67 @@ def _steer(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     return 200, {**_state(asked.site, run.id), "answer": answer.as_json()}
 
 
+# --- the budget that machines share ---------------------------------------------------------------
+
+
+def _budget_state(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    month = f"{asked.site.clock():%Y-%m}"
+    leases = LeaseFile(asked.site.root / LEASES_FILE)
+    limits = [
+        {
+            "name": limit.name,
+            "scope": limit.scope,
+            "of": limit.of,
+            "limit_microusd": limit.microusd,
+            "used_microusd": leases.used(limit, month),
+        }
+        for limit in monthly_limits(asked.site.file.limits)
+    ]
+    return 200, {"month": month, "limits": limits}
+
+
+def _lend(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    request = _lease_request(asked, _amount(asked.body, "needs_microusd"))
+    limits, now = monthly_limits(asked.site.file.limits), asked.site.clock()
+    if not limits:
+        hint = "add limits to its edison.yaml, such as monthly_usd"
+        raise ApiError(409, "no_limits", "this site has no budget to share", hint)
+    found = LeaseFile(asked.site.root / LEASES_FILE).lend(request, limits, now)
+    return 200, _lease_json(found, now)
+
+
+def _take_back(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    told, now = _lease_request(asked), asked.site.clock()
+    return 200, _lease_json(LeaseFile(asked.site.root / LEASES_FILE).take_back(told, now), now)
+
+
+def _lease_request(asked: ApiRequest, needs: int | None = None) -> LeaseRequest:
+    known = {"project", "team", "spent_microusd"}
+    _refuse_unknown(asked.body, known if needs is None else {*known, "needs_microusd"})
+    project, team = _text(asked.body, "project"), asked.body.get("team", "")
+    if not isinstance(team, str) or max(len(team), len(project)) > _LONGEST_NAME:
+        raise ApiError(400, "invalid", f"project and team have at most {_LONGEST_NAME} characters")
+    if not _LEASE.fullmatch(asked.path["lease"]):
+        raise ApiError(400, "invalid", "a lease is named by 32 hexadecimal digits")
+    names = (asked.path["lease"], project, team, asked.actor.name)
+    return LeaseRequest(*names, _amount(asked.body, "spent_microusd"), needs or 0)
+
+
+def _lease_json(found: Lease | LeaseRefusal, now: dt.datetime) -> dict[str, Any]:
+    if isinstance(found, LeaseRefusal):
+        status = 404 if found.code == "unknown" else 409
+        raise ApiError(status, found.code, found.message, limit=found.limit)
+    left = dt.datetime.fromisoformat(found.expires_at) - now
+    return {
+        "lease": found.id,
+        "month": found.month,
+        "granted_microusd": found.granted_microusd,
+        "spent_microusd": found.spent_microusd,
+        "expires_in_s": max(int(left.total_seconds()), 0),
+        "returned": found.returned_at is not None,
+    }
+
+
 ROUTES = (
     ApiRoute("GET", "/experiments/{experiment}/plan", Role.VIEWER, "plan", _plan),
     ApiRoute("POST", "/experiments/{experiment}/runs", Role.EDITOR, "start run", _start),
@@ -171,6 +242,9 @@ ROUTES = (
     ApiRoute("POST", "/runs/{run}/resume", Role.EDITOR, "resume run", _resume),
     ApiRoute("POST", "/runs/{run}/cancel", Role.EDITOR, "cancel run", _cancel),
     ApiRoute("POST", "/runs/{run}/steer", Role.EDITOR, "steer", _steer),
+    ApiRoute("GET", "/budget", Role.VIEWER, "shared budget", _budget_state),
+    ApiRoute("POST", "/budget/leases/{lease}", Role.EDITOR, "lease", _lend),
+    ApiRoute("POST", "/budget/leases/{lease}/return", Role.EDITOR, "return lease", _take_back),
     ApiRoute("GET", "/openapi.json", Role.VIEWER, "openapi", lambda _: (200, document())),
 )
 """Every operation; the OpenAPI document describes each."""
@@ -225,6 +299,14 @@ def _budget(body: Mapping[str, Any]) -> int | None:
         message = f"budget_usd is more than 0 and at most {_MOST_USD:,}"
         raise ApiError(400, "invalid", message)
     return round(float(value) * 1_000_000)
+
+
+def _amount(body: Mapping[str, Any], name: str) -> int:
+    value = body.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_MICROUSD:
+        message = f"the field {name!r} is missing, or no whole number of micro-dollars"
+        raise ApiError(400, "invalid", message)
+    return value
 
 
 def _change(body: Mapping[str, Any]) -> Change:
@@ -337,6 +419,7 @@ def _error(error: EdisonError) -> Any:
         status = 503
     code = error.own_code if isinstance(error, ApiError) else error.code
     told = {"code": code, "message": error.message, "hint": error.hint or ""}
+    told |= error.more if isinstance(error, ApiError) else {}
     return _json(status, {"error": told})
 
 

@@ -29,6 +29,11 @@ def _object(properties: dict[str, Any], *required: str, **more: Any) -> dict[str
     return {"type": "object", "properties": properties, "required": [*required], **more}
 
 
+_AMOUNT = {"type": "integer", "minimum": 0, "maximum": 10**12}
+_NAMES = {
+    "project": {**_TEXT, "minLength": 1, "maxLength": 100},
+    "team": {**_TEXT, "maxLength": 100},
+}
 _BUDGET = {"type": "number", "exclusiveMinimum": 0, "description": "Dollars."}
 _REQUEST = _object(
     {
@@ -64,7 +69,13 @@ _SCHEMAS: dict[str, Any] = {
     "Error": _object(
         {
             "error": _object(
-                {"code": _TEXT, "message": _TEXT, "hint": _TEXT}, "code", "message", "hint"
+                {
+                    "code": _TEXT,
+                    "message": _TEXT,
+                    "hint": _TEXT,
+                    "limit": {**_TEXT, "description": "The limit without room for a lease."},
+                },
+                "code", "message", "hint",
             )
         },
         "error",
@@ -153,6 +164,56 @@ _SCHEMAS: dict[str, Any] = {
         "run_id", "experiment", "status", "moving", "created_at", "done", "total", "errors",
         "models", "budget", "steering",
     ),
+    "LeaseRequest": _object(
+        {
+            **_NAMES,
+            "spent_microusd": {**_AMOUNT, "description": "Booked for this lease so far."},
+            "needs_microusd": {
+                **_AMOUNT,
+                "description": "What it has to allow in all, so that the next call can be made.",
+            },
+        },
+        "project", "spent_microusd", "needs_microusd",
+        additionalProperties=False,
+    ),
+    "LeaseReturn": _object(
+        {**_NAMES, "spent_microusd": _AMOUNT},
+        "project", "spent_microusd",
+        additionalProperties=False,
+    ),
+    "Lease": _object(
+        {
+            "lease": _TEXT,
+            "month": {**_TEXT, "description": "Such as 2026-11, UTC, by the clock of the site."},
+            "granted_microusd": {**_AMOUNT, "description": "What may be spent in all."},
+            "spent_microusd": _AMOUNT,
+            "expires_in_s": {**_INTEGER, "description": "Until it has to be asked for again."},
+            "returned": _FLAG,
+        },
+        "lease", "month", "granted_microusd", "spent_microusd", "expires_in_s", "returned",
+    ),
+    "Budget": _object(
+        {
+            "month": _TEXT,
+            "limits": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "name": {**_TEXT, "description": "Its key in edison.yaml."},
+                        "scope": {"enum": ["all", "team", "project"]},
+                        "of": _TEXT,
+                        "limit_microusd": _AMOUNT,
+                        "used_microusd": {
+                            **_AMOUNT,
+                            "description": "Spent, and what open leases may still spend.",
+                        },
+                    },
+                    "name", "scope", "of", "limit_microusd", "used_microusd",
+                ),
+            },
+        },
+        "month", "limits",
+    ),
 }  # fmt: skip
 
 
@@ -164,9 +225,9 @@ _ERRORS = {
     "400": "The request is not valid.",
     "401": "The token is missing or not valid.",
     "403": "The role of the token's member is not sufficient.",
-    "404": "There is no such experiment or run.",
-    "409": "It is not possible now: the plan changed, keys are missing, or the run or GitHub "
-    "refused it.",
+    "404": "There is no such experiment, run or lease.",
+    "409": "It is not possible now: the plan changed, keys are missing, a limit has no room, or "
+    "the run or GitHub refused it.",
     "413": f"The body has more than {MOST_BYTES} bytes.",
     "429": "Too many requests in a minute.",
 }
@@ -182,7 +243,7 @@ def _operation(
     if body == "Start":
         found["parameters"] = [{"$ref": "#/components/parameters/IdempotencyKey"}]
     if body:
-        required = body in ("Start", "Change")
+        required = body in ("Start", "Change", "LeaseRequest", "LeaseReturn")
         found["requestBody"] = {"required": required, "content": _content(body)}
     said = {status: {"description": "Done.", "content": _content(reply)}}
     if body == "Start":
@@ -200,6 +261,8 @@ def _named(name: str, text: str) -> dict[str, Any]:
 def _paths() -> dict[str, Any]:
     experiment = [_named("experiment", "Name of an experiment.")]
     run = [_named("run", "Id of a run, or an experiment for its newest run.")]
+    lease = [_named("lease", "32 hexadecimal digits, chosen by the sender, new for each lease.")]
+    lend = "Lease money of the shared budget, more of it, or for longer; repeated, it is one lease"
     start = "Start a run of the plan that was read; the same key starts one run"
     return {
         "/experiments/{experiment}/plan": {
@@ -230,6 +293,19 @@ def _paths() -> dict[str, Any]:
             "parameters": run,
             "post": _operation("steerRun", "Change a run", "200", "Run", body="Change"),
         },
+        "/budget": {
+            "get": _operation("getBudget", "Limits of this month and their use", "200", "Budget"),
+        },
+        "/budget/leases/{lease}": {
+            "parameters": lease,
+            "post": _operation("lease", lend, "200", "Lease", body="LeaseRequest"),
+        },
+        "/budget/leases/{lease}/return": {
+            "parameters": lease,
+            "post": _operation(
+                "returnLease", "Return what was not spent", "200", "Lease", body="LeaseReturn"
+            ),
+        },
         "/openapi.json": {
             "get": {
                 "operationId": "getDocument",
@@ -259,7 +335,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "edison serve",
             "version": "1",
-            "description": "Plan, start, follow, steer, pause, resume and cancel runs.",
+            "description": "Plan, start, follow, steer, pause, resume and cancel runs; "
+            "lease money of a budget that machines share.",
         },
         "servers": [{"url": API}],
         "security": [{"token": []}],

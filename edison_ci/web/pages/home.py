@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import caps_of
+from edison_ci.operate.shared_budget import limits_here
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
@@ -251,6 +252,9 @@ def _limits(context: PageContext) -> list[Limit]:
     if project is None:
         return []
     today, found = f"{context.now:%Y-%m-%d}", {}
+    for use in limits_here(project.root, project.file.limits, context.now):
+        amounts = (use.used_microusd, use.limit_microusd)
+        found[use.name, use.of] = Limit(use.name, use.of, *amounts, True)
     for experiment in project.experiments.values():
         last = last_run_of(context.connection, experiment.id)
         for cap in caps_of(project, experiment, last or "", None):

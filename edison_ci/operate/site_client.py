@@ -1,0 +1,132 @@
+"""Requests to the HTTP interface of a site, with the token of a member.
+
+Address and token come from environment variables. The site is not trusted more than needed: it has
+ten seconds, redirects are not followed, and only the start of a reply is read. Only tokens that
+edison made are sent, so that no other secret of the environment can leave by a changed file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+from edison_ci import __version__
+from edison_ci._dataclass import dataclass
+from edison_ci.documents.secrets import remember
+from edison_ci.errors import UsageError
+from edison_ci.forge.api import verification
+from edison_ci.forge.host import is_loopback
+from edison_ci.operate.accounts import TOKEN_PREFIX
+from edison_ci.sanitize import line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIMEOUT_S = 10.0
+MAX_REPLY_BYTES = 1_000_000
+_PAGES = "/-/edison"
+_SHOWN = 300
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class SiteUnreachable(Exception):
+    """The site did not answer, or could not; the same request may work later."""
+
+
+class SiteRefusal(Exception):
+    """The site refused a request."""
+
+    def __init__(self, status: int, error: Mapping[str, Any]) -> None:
+        self.status = status
+        self.code = line(str(error.get("code", "")))[:_SHOWN]
+        self.message = line(str(error.get("message", "")))[:_SHOWN] or f"status {status}"
+        self.data = error
+        super().__init__(self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteClient:
+    """A site, and the token for it."""
+
+    url: str
+    """Address of the site, without the path of its pages."""
+    token: str
+
+    @classmethod
+    def of(cls, url_env: str, token_env: str, environ: Mapping[str, str]) -> Self:
+        """Return the client of the site in two variables; raises UsageError."""
+        url, token = (environ.get(name, "").strip() for name in (url_env, token_env))
+        for name, value in ((url_env, url), (token_env, token)):
+            if not value:
+                raise UsageError(f"{name} is not set", hint=f"export {name}, or add it as a secret")
+        remember([token])
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname or "", parts.port
+        except ValueError:
+            host, parts = "", urlsplit("")
+        if not host or parts.scheme not in {"http", "https"} or parts.query or parts.username:
+            raise UsageError(
+                f"{url_env} does not hold the address of a site", hint="set it to https://HOST"
+            )
+        if parts.scheme == "http" and not is_loopback(host):
+            raise UsageError(
+                f"the address in {url_env} is not encrypted",
+                hint="use https:// (http only on this machine)",
+            )
+        if not token.startswith(TOKEN_PREFIX):
+            raise UsageError(
+                f"{token_env} does not hold a token of a site",
+                hint="make one at the site: edison roles token NAME",
+            )
+        return cls(url.rstrip("/").removesuffix(_PAGES), token)
+
+    @property
+    def host(self) -> str:
+        """The host, with its port if that is not the usual one."""
+        return urlsplit(self.url).netloc
+
+    async def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Return the reply of an operation; raises SiteUnreachable or SiteRefusal."""
+        import httpx
+
+        headers = {
+            "Authorization": f"Bearer {self.token}",
+            "User-Agent": f"edison-ci/{__version__}",
+            "Accept-Encoding": "identity",
+        }
+        content = None if body is None else json.dumps(body).encode()
+        address = f"{self.url}{_PAGES}/api/v1{path}"
+        try:
+            async with (
+                asyncio.timeout(TIMEOUT_S),
+                httpx.AsyncClient(verify=verification(), timeout=TIMEOUT_S) as client,
+                client.stream(method, address, headers=headers, content=content) as reply,
+            ):
+                status, text = reply.status_code, bytearray()
+                async for chunk in reply.aiter_bytes():
+                    text += chunk
+                    if len(text) > MAX_REPLY_BYTES:
+                        raise SiteUnreachable(f"its reply has more than {MAX_REPLY_BYTES:,} bytes")
+        except (TimeoutError, httpx.TimeoutException):
+            raise SiteUnreachable(f"no answer within {TIMEOUT_S:g} s") from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            raise SiteUnreachable(line(str(error))[:_SHOWN] or type(error).__name__) from None
+        return _value(status, bytes(text))
+
+
+def _value(status: int, text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if status in _BUSY or not isinstance(value, dict):
+        raise SiteUnreachable(f"it answered with status {status}")
+    if not 200 <= status < 300:
+        error = value.get("error")
+        raise SiteRefusal(status, error if isinstance(error, dict) else {})
+    return value
