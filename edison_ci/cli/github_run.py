@@ -32,7 +32,7 @@ from edison_ci.cli.github_comment import (
     show_failure,
 )
 from edison_ci.cli.github_keys import require_keys
-from edison_ci.cli.lookup import results_of
+from edison_ci.cli.lookup import open_project, results_of
 from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.reporting import (
@@ -52,7 +52,6 @@ from edison_ci.cli.run import (
     show_ended,
 )
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, folder_in_checkout
-from edison_ci.config.load import find_root, load_project
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import EdisonError, ExitCode, ForgeError, StoreError, UsageError
 from edison_ci.execute.session import BATCH
@@ -494,9 +493,7 @@ class _Job:
         """Evaluate what the change affects."""
         event = self.event = read_event(os.environ)
         mode = mode_of(event, self.given["mode"])
-        project = self.project = load_project(
-            self.state.enter_project(find_root(self.state.folder))
-        )
+        project = self.project = open_project(self.state)
         base = self._base(event, project)
         self.facts = {"situation": str(event.situation), "mode": mode, "base": base}
         self.terminal.note(f"{event.situation}: {mode}, compared with {(base or 'nothing')[:8]}")

@@ -18,6 +18,7 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
+from edison_ci.operate.trust_audit import audit_untrusted
 from edison_ci.sanitize import in_actions
 from edison_ci.spelling import did_you_mean
 
@@ -122,7 +123,12 @@ def _typed(name: str, text: str, kind: str) -> Json:
 
 def open_project(state: CliState) -> Project:
     """Load the project of the working folder; raises ConfigError if a file is invalid."""
-    return load_project(state.enter_project(find_root(state.folder)))
+    root = state.enter_project(find_root(state.folder))
+    try:
+        return load_project(root)
+    except ConfigError as error:
+        audit_untrusted(root, error.problems)
+        raise
 
 
 def refuse_texts_in_log(project: Project) -> Project:
@@ -146,6 +152,7 @@ def open_scheduled_project(state: CliState, name: str) -> Project:
     root = state.enter_project(find_root(state.folder))
     project, problems = inspect_project(WorkingTree(root), root=root)
     wrong = only_errors(problems)
+    audit_untrusted(root, wrong)
     if project is None or name not in project.experiments:
         if wrong:
             raise ConfigError(wrong)

@@ -16,7 +16,7 @@ from edison_ci.cli.reporting import requested_reports
 from edison_ci.cli.run import Surroundings, finish
 from edison_ci.cli.terminal import Terminal
 from edison_ci.decide.verdict import RunDecision
-from edison_ci.errors import EdisonError, ExitCode, Location, Problem, UsageError
+from edison_ci.errors import EdisonError, ExitCode, Location, Problem, StoreError, UsageError
 from edison_ci.execute.progress import Progress
 from edison_ci.execute.run_options import RunOutcome, options_of, resumed_target
 from edison_ci.execute.shard_merge import MergeSession, ShardSet, shard_sets
@@ -28,6 +28,7 @@ from edison_ci.operate.site import Role, Site
 from edison_ci.records import RunStatus
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.snapshot import snapshot_of
+from edison_ci.store.audit import all_audit, verify_audit
 from edison_ci.store.database import open_reader
 from edison_ci.store.import_check import open_shard_file
 from edison_ci.store.liveness import experiment_lock
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.load import Project
+    from edison_ci.execute.shard_merge import ShardFileRun
 
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -107,6 +109,7 @@ def _merge_shards(
             stack.callback(files[-1].close)
         pieces = shard_sets(files)
         before = _merged_before(site.results, pieces)
+        heads = _audit_heads(site.results, [piece for each in pieces for piece in each.all])
         for name, run_id in {p.first.run.experiment: p.run_id for p in pieces}.items():
             stack.enter_context(experiment_lock(site.locks, name, run_id))
         stage = stack.enter_context(stage_beside(site.results))
@@ -114,7 +117,9 @@ def _merge_shards(
         ended = [before.get(p.run_id) or _merge_run(state, staged, p) for p in pieces]
         fresh = [p for p in pieces if p.run_id not in before]
         if fresh:
-            told = {p.run_id: [piece.run.id for piece in p.all] for p in fresh}
+            told = {
+                p.run_id: {piece.run.id: heads[piece.file.path] for piece in p.all} for p in fresh
+            }
             entry = site.entry(actor, "merge", site.file.results, after=told)
             publish(site.results, stage, told, entry)
     for each in pieces:
@@ -152,6 +157,44 @@ def _merged_before(results: Path, pieces: Sequence[ShardSet]) -> dict[str, RunOu
         return {
             p.run_id: _stored_outcome(connection, p.run_id) for p in pieces if p.run_id in known
         }
+
+
+def _audit_heads(results: Path, pieces: Sequence[ShardFileRun]) -> dict[Path, str]:
+    """Return number and hash of the newest row of the log of each shard.
+
+    They are kept with the merge. Raises StoreError if a log is broken, or is not the one that was
+    merged before: its end was cut off, or it was written anew.
+    """
+    known = _merged_heads(results)
+    found = {}
+    for piece in pieces:
+        rows, _, head = known.get(piece.run.id, "").partition(":")
+        number = int(rows or 0)
+        chain = verify_audit(piece.file.connection, {number})
+        wrong = chain.problem
+        if head and chain.hashes.get(number) != head:
+            wrong = wrong or f"row {number}, with which it was merged before, is not there"
+        if wrong:
+            raise StoreError(
+                f"the audit log of {piece} was changed: {wrong}",
+                hint="take the file from the job that made it",
+            )
+        found[piece.file.path] = f"{chain.rows}:{chain.newest}" if chain.rows else ""
+    return found
+
+
+def _merged_heads(results: Path) -> dict[str, str]:
+    """Return the heads of the logs of shards that were merged before, by their runs."""
+    if not results.exists():
+        return {}
+    with closing(open_reader(results)) as connection:
+        merges = [row.entry.after for row in all_audit(connection) if row.entry.action == "merge"]
+    return {
+        run_id: head
+        for after in merges
+        for shards in (after or {}).values()
+        for run_id, head in shards.items()
+    }
 
 
 def _stored_outcome(connection: sqlite3.Connection, run_id: str) -> RunOutcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,12 +19,15 @@ from edison_ci.operate.notifications import (
     send_test,
     silent_recipients,
 )
+from edison_ci.operate.sealed_keys import keys_at
 from edison_ci.operate.site import Role, Site, open_site
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import open_for_reading
 from edison_ci.store.outbox import RecipientCounts, count_notifications
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from edison_ci.config.project import Notification
 
 _RUN_SECONDS = 5.0
@@ -62,21 +64,22 @@ def list_recipients(state: CliState) -> None:
     counts = _counts(site)
     named = {recipient.name: recipient for recipient in site.file.notifications}
     rows = [(name, named.get(name), counts.get(name)) for name in dict.fromkeys([*named, *counts])]
+    environ = keys_at(site.root)
     if terminal.json:
-        terminal.document({"recipients": [_as_json(*row) for row in rows]})
+        terminal.document({"recipients": [_as_json(*row, environ) for row in rows]})
         return
     if not rows:
         terminal.note("edison.yaml has no notifications; docs/watching.md shows how to add one")
         return
     for name, recipient, count in rows:
-        _show_recipient(terminal, name, recipient, count)
+        by = _way(recipient, environ) or "not in edison.yaml any more"
+        terminal.result(StyledText(name, bold=True), f": {by}")
+        _show_recipient(terminal, recipient, count)
 
 
 def _show_recipient(
-    terminal: Terminal, name: str, recipient: Notification | None, count: RecipientCounts | None
+    terminal: Terminal, recipient: Notification | None, count: RecipientCounts | None
 ) -> None:
-    by = "not in edison.yaml any more" if recipient is None else _way(recipient)
-    terminal.result(StyledText(name, bold=True), f": {by}")
     if recipient is not None:
         texts = "; with texts" if recipient.texts else ""
         terminal.result(f"  on {', '.join(recipient.on)}{texts}", hang=5)
@@ -113,7 +116,7 @@ def test_recipients(state: CliState, names: tuple[str, ...]) -> None:
     chosen = _chosen(terminal, site, names)
     actor = site.require(Role.EDITOR, "notifications test", ", ".join(one.name for one in chosen))
     _refuse_offline(state)
-    results = []
+    results, environ = [], keys_at(site.root)
     for recipient in chosen:
         try:
             said, error = send_test(site, recipient), None
@@ -121,12 +124,12 @@ def test_recipients(state: CliState, names: tuple[str, ...]) -> None:
             said, error = "", failed
         after = "accepted" if error is None else error.message
         site.note(site.entry(actor, "notifications test", recipient.name, after=after))
-        results.append((recipient, said, error))
+        results.append((recipient, _way(recipient, environ), said, error))
         if not terminal.json:
-            _show_test(terminal, recipient, said, error)
+            _show_test(terminal, *results[-1])
     if terminal.json:
         terminal.document({"tests": [_test_json(*result) for result in results]})
-    if any(error is not None for _, _, error in results):
+    if any(error is not None for *_, error in results):
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
@@ -216,14 +219,18 @@ def _chosen(terminal: Terminal, site: Site, names: tuple[str, ...]) -> list[Noti
     return [known[name] for name in dict.fromkeys(names)] or [*known.values()]
 
 
-def _way(recipient: Notification) -> str:
-    return address_of(recipient, os.environ)
+def _way(recipient: Notification | None, environ: Mapping[str, str]) -> str | None:
+    return None if recipient is None else address_of(recipient, environ)
 
 
 def _show_test(
-    terminal: Terminal, recipient: Notification, said: str, error: DeliveryError | None
+    terminal: Terminal,
+    recipient: Notification,
+    by: str | None,
+    said: str,
+    error: DeliveryError | None,
 ) -> None:
-    name = f"{recipient.name}, {_way(recipient)}: "
+    name = f"{recipient.name}, {by}: "
     if error is None:
         terminal.result(name, StyledText("accepted", GOOD), f" ({said})" if said else "")
         return
@@ -232,10 +239,12 @@ def _show_test(
         terminal.result(f"  {error.hint}")
 
 
-def _test_json(recipient: Notification, said: str, error: DeliveryError | None) -> dict[str, Any]:
+def _test_json(
+    recipient: Notification, by: str | None, said: str, error: DeliveryError | None
+) -> dict[str, Any]:
     return {
         "recipient": recipient.name,
-        "by": _way(recipient),
+        "by": by,
         "accepted": error is None,
         "answer": said or None,
         "error": None if error is None else error.message,
@@ -244,11 +253,14 @@ def _test_json(recipient: Notification, said: str, error: DeliveryError | None) 
 
 
 def _as_json(
-    name: str, recipient: Notification | None, count: RecipientCounts | None
+    name: str,
+    recipient: Notification | None,
+    count: RecipientCounts | None,
+    environ: Mapping[str, str],
 ) -> dict[str, Any]:
     return {
         "recipient": name,
-        "by": None if recipient is None else _way(recipient),
+        "by": _way(recipient, environ),
         "on": [] if recipient is None else list(recipient.on),
         "texts": recipient is not None and recipient.texts,
         "waiting": 0 if count is None else count.waiting,

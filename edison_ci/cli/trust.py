@@ -101,15 +101,17 @@ def _show_others(terminal: Terminal, file: TrustFile) -> None:
 @trust.command("add", cls=EdisonCommand)
 @click.argument("key", metavar="KEY")
 @click.argument("host", metavar="HOST")
+@click.option("--unencrypted", is_flag=True, help="Allow http:// to another machine.")
 @click.pass_obj
-def add_trust(state: CliState, key: str, host: str) -> None:
+def add_trust(state: CliState, key: str, host: str, unencrypted: bool) -> None:
     """Allow a key to be sent to a host.
 
     KEY is the name of the variable, HOST is https://host:port. Comments and the rest of trust.yaml
-    stay as they are. Needs an admin.
+    stay as they are. A host with http:// is refused unless it is this machine. Needs an admin.
 
     Examples:
       edison trust add VENDOR_KEY https://llm.example:8443
+      edison trust add VENDOR_KEY http://llm.lan:8080 --unencrypted
     """
     terminal, project = Terminal(state), _project(state)
     if project.proposed:
@@ -118,7 +120,7 @@ def add_trust(state: CliState, key: str, host: str) -> None:
             hint="change it in a clone, and merge it",
         )
     site = open_site(project.root)
-    added = trust_key(site, project.trust, key, host)
+    added = trust_key(site, project.trust, key, host, unencrypted=unencrypted)
     if terminal.json:
         terminal.document({"key": key, "host": added})
         return

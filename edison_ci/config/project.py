@@ -258,6 +258,12 @@ class Notification(Shape):
         False, description="Whether texts of prompts, cases and answers may be sent."
     )
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The variables that hold a secret."""
+        password = self.smtp.password_env if self.smtp is not None else None
+        return tuple(name for name in (self.webhook_env, self.secret_env, password) if name)
+
     @model_validator(mode="after")
     def _has_one_way(self) -> Self:
         need_one_of(

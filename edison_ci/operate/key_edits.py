@@ -156,6 +156,12 @@ def remove_key(site: Site, project: Project, name: str) -> SealedKey:
             f"{', '.join(dict.fromkeys(users))}",
             hint=f"take {name} out of {project.file.paths.models} first",
         )
+    told = [each.name for each in project.file.notifications if name in each.secrets]
+    if told:
+        raise UsageError(
+            f"{counted(len(told), 'notification')} would lose {name}: {', '.join(told)}",
+            hint=f"take {name} out of edison.yaml first",
+        )
     row = site.entry(actor, "secrets remove", name, before={"since": found.since})
     _write(site, project.secrets.without_key(name), row)
     return found

@@ -23,7 +23,7 @@ LEAST = 12
 
 @dataclass(frozen=True, slots=True)
 class KeyState:
-    """A key that a model names, or that is sealed."""
+    """A key that a model or a notification names, or that is sealed."""
 
     name: str
     source: Source
@@ -43,7 +43,7 @@ class KeyState:
 
 
 def key_states(project: Project, environ: KeyEnvironment, today: dt.date) -> list[KeyState]:
-    """Return the keys that models name, and all sealed ones, by name."""
+    """Return the keys that models and notifications name, and all sealed ones, by name."""
     users: dict[str, list[str]] = {key.name: [] for key in environ.secrets.keys}
     for model in project.models.values():
         for name in model.keys.values():
@@ -51,6 +51,9 @@ def key_states(project: Project, environ: KeyEnvironment, today: dt.date) -> lis
     for program in project.trust.programs:
         for name in program.env:
             users.setdefault(name, []).append(program.model)
+    for recipient in project.file.notifications:
+        for name in recipient.secrets:
+            users.setdefault(name, []).append(f"notification {recipient.name}")
     found = [_state(name, users[name], environ, today) for name in sorted(users)]
     return [
         replace(each, source="identity") if _is_replaced(project, each) else each for each in found

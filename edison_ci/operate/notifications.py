@@ -24,6 +24,7 @@ from edison_ci.errors import DeliveryError, EdisonError
 from edison_ci.operate.issues import tell_issue
 from edison_ci.operate.mail import mail_server, send_mail
 from edison_ci.operate.proposal_terms import base_notifications, is_proposed
+from edison_ci.operate.sealed_keys import keys_at
 from edison_ci.operate.site import BY_ITSELF
 from edison_ci.operate.webhooks import host_of, post
 from edison_ci.sanitize import line, lines
@@ -213,17 +214,21 @@ def message_of(site: Site, notice: Notice, *, texts: bool = False) -> dict[str, 
 def deliver(
     site: Site,
     *,
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     seconds: float | None = None,
     rng: random.Random | None = None,
 ) -> Delivery:
-    """Send what is due, for `seconds` at most; what is left stays for the next time."""
+    """Send what is due, for `seconds` at most; what is left stays for the next time.
+
+    Addresses and passwords are in `environ`: by default the variables and sealed keys.
+    """
     if not site.results.exists():
         return Delivery()
     with try_lock(site.locks, "notifications") as free:
         if not free:
             return Delivery(busy=True)
-        courier = _Courier(site, environ, rng or random.Random(), seconds)
+        known = keys_at(site.root) if environ is None else environ
+        courier = _Courier(site, known, rng or random.Random(), seconds)
         with open_for_change(site.results) as connection:
             queues = courier.prepare(connection)
         if queues:
@@ -385,7 +390,7 @@ def digest_of(site: Site, waiting: Sequence[StoredNotification]) -> dict[str, An
     }
 
 
-def send_test(site: Site, recipient: Notification, environ: Mapping[str, str] = os.environ) -> str:
+def send_test(site: Site, recipient: Notification, environ: Mapping[str, str] | None = None) -> str:
     """Send a test message at once and return what the server answered; raises DeliveryError."""
     sentences = (
         f"This is a test. {recipient.name} is told about: {', '.join(recipient.on)}.",
@@ -393,7 +398,8 @@ def send_test(site: Site, recipient: Notification, environ: Mapping[str, str] = 
     )
     notice = Notice(recipient.on[0], f"Test from {site.file.project}", sentences)
     message = {**message_of(site, notice), "occasion": "test"}
-    return asyncio.run(_Sender(site, recipient, environ).test(message))
+    known = keys_at(site.root) if environ is None else environ
+    return asyncio.run(_Sender(site, recipient, known).test(message))
 
 
 @dataclass(frozen=True, slots=True)

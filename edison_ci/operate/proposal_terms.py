@@ -140,6 +140,11 @@ def base_trust(root: Path, environ: Mapping[str, str] = os.environ) -> TrustFile
     return _terms(root, read_event(environ)).trust
 
 
+def base_secrets(root: Path, environ: Mapping[str, str] = os.environ) -> SecretsFile:
+    """Return the sealed keys of the base of a proposal."""
+    return _terms(root, read_event(environ)).secrets
+
+
 def base_notifications(
     root: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Notification, ...]:

@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
+from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
 from edison_ci.git.command import remote_of, run_git
 from edison_ci.git.repository import Repository
-from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.proposal_terms import apply_base_terms, base_secrets, is_proposed
 from edison_ci.providers.litellm_bridge import ENVIRONMENT
 from edison_ci.records import canonical_json
 
@@ -323,3 +325,9 @@ class KeyEnvironment(Mapping[str, str]):
 def key_environment(project: Project) -> KeyEnvironment:
     """Return the variables and sealed keys of a project, on the terms of its base."""
     return KeyEnvironment(apply_base_terms(project).secrets, project.root)
+
+
+def keys_at(root: Path) -> KeyEnvironment:
+    """Return the same for the project at `root`, whose other files may be invalid."""
+    files = ProjectFiles(WorkingTree(root))
+    return KeyEnvironment(base_secrets(root) if is_proposed(root) else files.secrets(), root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,6 +16,7 @@ from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_edit import with_entry
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import UsageError
+from edison_ci.forge.host import is_loopback
 from edison_ci.operate.key_edits import refuse_name
 from edison_ci.operate.site import Role
 from edison_ci.store.audit import write_audit
@@ -100,8 +102,13 @@ def trusted_pairs(project: Project, found: list[Permission]) -> list[TrustedPair
     return pairs
 
 
-def trust_key(site: Site, trust: TrustFile, key: str, address: str) -> str:
-    """Allow a key to be sent to a host; return the host as it is compared."""
+def trust_key(
+    site: Site, trust: TrustFile, key: str, address: str, *, unencrypted: bool = False
+) -> str:
+    """Allow a key to be sent to a host; return the host as it is compared.
+
+    Without encryption only to this machine, unless `unencrypted` insists.
+    """
     actor = site.require(Role.ADMIN, "trust add", key)
     refuse_name(key)
     try:
@@ -110,6 +117,13 @@ def trust_key(site: Site, trust: TrustFile, key: str, address: str) -> str:
         raise UsageError(
             str(error.errors()[0]["msg"]), hint="write https://host:port, without a path"
         ) from None
+    parts = urlsplit(host)
+    if parts.scheme == "http" and not unencrypted and not is_loopback(parts.hostname or ""):
+        raise UsageError(
+            f"{key} would be sent to {host} without encryption, and everyone on the way could read "
+            "it",
+            hint="use https://; to allow it in a network of your own, add --unencrypted",
+        )
     if (key, host) in {(k.env, origin(h)) for k in trust.keys for h in k.hosts}:
         raise UsageError(f"{key} may be sent to {host} already", hint="edison trust list")
     row = site.entry(actor, "trust add", key, after={"host": host})

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from edison_ci import __version__
 from edison_ci.documents.secrets import remember
-from edison_ci.errors import DeliveryError
+from edison_ci.errors import DeliveryError, UsageError
 from edison_ci.forge.api import verification
 from edison_ci.forge.host import is_loopback
 from edison_ci.numeric import fixed
@@ -44,8 +44,11 @@ _sending: ContextVar[bool] = ContextVar("sending", default=False)
 
 
 def variable(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of an environment variable; raises DeliveryError without one."""
-    value = environ.get(name, "").strip()
+    """Return the value of a variable, or of a sealed key; raises DeliveryError without one."""
+    try:
+        value = environ.get(name, "").strip()
+    except UsageError as error:  # it is sealed, and cannot be opened here
+        raise DeliveryError(error.message, hint=error.hint, unset=True) from None
     if not value:
         raise DeliveryError(
             f"{name} is not set", hint=f"export {name}, or add it as a secret", unset=True

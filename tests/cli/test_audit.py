@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -134,6 +136,32 @@ def test_a_signed_tag_shows_that_the_end_was_cut_off(edison: Edison, signing: Fo
     done = edison(signing, "admin", "audit", "--verify")
     assert done.code == 3
     assert f"the log ends at row 4, but {tag} holds row 5" in " ".join(done.err.split())
+
+
+def test_a_tag_is_signed_with_gpg_too(
+    edison: Edison, signing: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("gpg") is None:
+        pytest.skip("gpg is not installed")
+    with tempfile.TemporaryDirectory(prefix="gpg") as home:  # its sockets need a short path
+        monkeypatch.setenv("GNUPGHOME", home)
+        words = ("gpg", "--batch", "--quiet", "--passphrase", "", "--quick-gen-key")
+        subprocess.run([*words, "ada@example.org", "ed25519", "sign"], check=True)
+        signing.git("config", "--global", "gpg.format", "openpgp")
+        signing.git("config", "--global", "user.signingKey", "ada@example.org")
+        tag = edison(signing, "admin", "audit", "--anchor").out.split(":")[0]
+        assert "BEGIN PGP SIGNATURE" in signing.git("cat-file", "tag", tag)
+        whole = edison(signing, "admin", "audit", "--verify")
+        assert (whole.code, f"the one that {tag} holds" in whole.out) == (0, True), whole.err
+        assert "not known here" not in whole.out
+        monkeypatch.setenv("GNUPGHOME", str(signing.path))  # where no key is known
+        other = edison(signing, "admin", "audit", "--verify")
+        assert "whose signature it is, is not known here" in other.out, other.all
+        monkeypatch.setenv("GNUPGHOME", home)
+        cut_to(signing, 4)
+        done = edison(signing, "admin", "audit", "--verify")
+        assert (done.code, f"{tag} holds row 5" in " ".join(done.err.split())) == (3, True)
+        subprocess.run(["gpgconf", "--kill", "all"], check=False)
 
 
 def test_a_signed_tag_shows_that_the_log_was_written_anew(edison: Edison, signing: Folder) -> None:

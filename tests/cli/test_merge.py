@@ -526,6 +526,34 @@ def test_merging_again_changes_nothing(edison: Edison, pair: Folder) -> None:
     assert {name: rows(results, f"select * from {name}") for name in tables} == before
 
 
+def test_the_merge_keeps_the_heads_of_the_logs_of_its_shards(edison: Edison, pair: Folder) -> None:
+    files = ["shards/1.db", "shards/2.db"]
+    second = pair.path / files[1]
+    assert told(edison, pair, "runs", "merge", *files)
+    ((kept,),) = rows(pair.path / ".edison/results.db", "select after from audit")
+    (heads,) = json.loads(kept).values()
+    newest = "select seq || ':' || sha256 from audit order by seq desc limit 1"
+    assert [*heads.values()] == [rows(pair.path / name, newest)[0][0] for name in files]
+    assert edison(pair, "runs", "merge", *files).code == 0
+    ((stays,),) = rows(second, "select sql from sqlite_schema where name = 'audit_stays'")
+    with opened(second) as connection:
+        connection.executescript(
+            "drop trigger audit_stays; delete from audit where seq = (select max(seq) from audit);"
+            f"update sqlite_sequence set seq = seq - 1 where name = 'audit'; {stays}"
+        )
+    cut = edison(pair, "runs", "merge", *files)
+    assert cut.code == 3
+    assert (
+        "(shards/2.db) was changed: row 1, with which it was merged before, is not there" in cut.err
+    )
+    with opened(second) as connection:
+        connection.executescript(
+            "insert into audit (seq, time, actor, known_by, action, entity, host, detail, sha256) "
+            "values (1, '2026-11-17T00:00:00Z', 'eve', 'git', 'run', 'hello', 'h', '', '')"
+        )
+    assert "row 1 was changed" in edison(pair, "runs", "merge", *files).err
+
+
 def test_answers_that_several_files_have_are_paid_once(edison: Edison, pair: Folder) -> None:
     """Shards that started from the same results bring the same old answers along."""
     remove_results(pair)

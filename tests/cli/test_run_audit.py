@@ -127,6 +127,20 @@ def test_a_replayed_run_uses_no_key(edison: Edison, shop: Folder) -> None:
     assert [entry.action for entry in entries(shop)] == ["run"]
 
 
+def test_files_that_would_send_a_key_elsewhere_are_in_the_audit_once(
+    edison: Edison, shop: Folder
+) -> None:
+    assert edison(shop, "run", "-q").code in (0, 1, 5)
+    before = len(entries(shop))
+    shop.write(".edison/trust.yaml", "version: 1\n")
+    for command in (("validate",), ("validate",), ("run", "-q"), ("plan",)):
+        assert edison(shop, *command).code == 2
+    (row,) = entries(shop)[before:]
+    assert (row.action, row.entity) == ("refused: send a key", "models.yaml")
+    assert row.after.startswith("model 'small' would send SHOP_LLM to http://127.0.0.1:")
+    assert "was refused send a key on models.yaml: model 'small'" in audit_sentence(row)
+
+
 def test_a_key_that_is_not_sent_is_in_the_audit(
     edison: Edison, shop: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

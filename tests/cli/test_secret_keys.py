@@ -20,6 +20,7 @@ from edison_ci.documents.secrets import learn
 from edison_ci.operate.sealed_keys import key_environment, key_folder
 from tests import forked
 from tests.loopback.server import LoopbackServer
+from tests.operate.receiver import receiving
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -218,6 +219,32 @@ def test_a_key_that_a_model_names_is_not_removed(
     assert near.code == 2 and "OLD_KEY" in near.err
     assert edison(project, "secrets", "remove", "OLD_KEY").code == 0
     assert "OLD_KEY" not in project.read(SECRETS) and "VENDOR_KEY" in project.read(SECRETS)
+
+
+def test_the_address_of_a_webhook_is_sealed_too(edison: Edison, project: Folder, seal: Any) -> None:
+    with receiving() as receiver:
+        project.write("edison.yaml", project.read("edison.yaml") + "notifications:\n"
+                      "  - {name: ops, on: [run_completed], webhook_env: OPS_URL, "
+                      "secret_env: OPS_SECRET}\n")  # fmt: skip
+        edison(project, "secrets", "keygen")
+        seal(project)
+        seal(project, "OPS_URL", receiver.url)
+        seal(project, "OPS_SECRET", "whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ=")
+        done = edison(project, "run", "hello", "--yes")
+        assert done.code in (0, 5), done.err
+        (sent,) = receiver.messages
+        assert sent["occasion"] == "run_completed"
+        assert edison(project, "notifications", "test").code == 0
+        keys = value_of(edison(project, "secrets", "list", "--json"))["keys"]
+        assert {key["name"]: key["models"] for key in keys}["OPS_URL"] == ["notification ops"]
+        refused = edison(project, "secrets", "remove", "OPS_URL")
+        assert (refused.code, "would lose OPS_URL: ops" in refused.err) == (2, True)
+        (kept,) = key_folder().iterdir()
+        kept.unlink()
+        shut = edison(project, "notifications", "test")
+        assert (shut.code, "is not here" in shut.all) == (3, True)
+        assert "very-secret-path" not in done.all + shut.all
+        assert len(receiver.messages) == 2
 
 
 # --- rotation -------------------------------------------------------------------------------------

@@ -71,10 +71,19 @@ def test_an_added_pair_keeps_comments_and_the_rest(edison: Edison, project: Fold
 
 
 def test_a_file_is_made_where_there_is_none(edison: Edison, mini: Folder) -> None:
-    plain = edison(mini, "trust", "add", "OWN_KEY", "http://10.0.0.5:8000")
+    asked = ("trust", "add", "OWN_KEY", "http://10.0.0.5:8000")
+    refused = edison(mini, *asked)
+    assert (refused.code, "without encryption" in refused.err) == (2, True)
+    assert "add --unencrypted" in refused.err and not (mini.path / TRUST).exists()
+    plain = edison(mini, *asked, "--unencrypted")
     assert plain.code == 0 and "without encryption" in plain.out
+    assert edison(mini, "trust", "add", "LOCAL_KEY", "http://127.0.0.1:8000").code == 0
     assert value_of(edison(mini, "trust", "list", "--json"))["pairs"] == [
-        {"key": "OWN_KEY", "hosts": "http://10.0.0.5:8000", "by": "trust.yaml", "models": []}
+        {"key": key, "hosts": host, "by": "trust.yaml", "models": []}
+        for key, host in (
+            ("OWN_KEY", "http://10.0.0.5:8000"),
+            ("LOCAL_KEY", "http://127.0.0.1:8000"),
+        )
     ]
 
 
