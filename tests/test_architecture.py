@@ -206,6 +206,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/app.py": {"edison_ci.store.database"},
     "cli/explain.py": {"edison_ci.decide.conclusion"},
     "cli/lookup.py": {
+        "edison_ci.operate.trust_audit",
         "edison_ci.results.snapshot",
         "edison_ci.store.database",
         "edison_ci.store.runs",
@@ -217,6 +218,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/run.py": {"edison_ci.cli.reporting", "edison_ci.cli.production_sample"},
     "cli/sessions.py": {"edison_ci.cli.cluster"},
     "cli/schema.py": {"edison_ci.config.schema"},
+    "cli/validate.py": {"edison_ci.operate.trust_audit"},
     "cli/worker.py": {"edison_ci.cluster.nodes"},
     "providers/adapters.py": {"edison_ci.simulator.provider"},
     "report/reporters.py": {"edison_ci.report.html"},

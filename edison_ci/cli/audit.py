@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import click
 
 from edison_ci.cli.github_comment import origin_of
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.terminal import Terminal, screen_width
 from edison_ci.config.load import find_root
 from edison_ci.errors import StoreError, UsageError
 from edison_ci.forge import sticky_comment
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from edison_ci.operate.site import Site
 
 _MOST_JUMPS = 5
+_WIDE = 120
+"""Columns from which times and entities are shown whole."""
 
 
 @click.command(cls=EdisonCommand)
@@ -211,19 +214,22 @@ def _show(terminal: Terminal, rows: Sequence[AuditRow]) -> None:
         terminal.note("the audit log is empty")
         return
     table = [("no", "time", "actor", "known by", "action", "entity", "after")]
+    narrow = (screen_width(sys.stdout) or _WIDE) < _WIDE
     for row in rows:
         entry = row.entry
         after = "(forgotten)" if row.nonce is None else _short(entry.after)
-        who = (entry.actor, entry.known_by, entry.action, entry.entity)
-        table.append((str(row.seq), entry.time, *who, after))
-    terminal.table(table, right=(0,))
+        time, what = entry.time, entry.entity
+        if narrow:
+            time, what = f"{time[:16]}Z", _short(what, 22)
+        table.append((str(row.seq), time, entry.actor, entry.known_by, entry.action, what, after))
+    terminal.table(table, right=(0,), drop=(6, 3))  # who did what to what stays
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, most: int = 80) -> str:
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _as_json(row: AuditRow) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.operate.trust_audit import audit_untrusted
 from edison_ci.sanitize import in_actions
 from edison_ci.spelling import did_you_mean
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
+    from edison_ci.errors import Problem
     from edison_ci.records import Case, Json
     from edison_ci.store.runs import Run
 
@@ -127,8 +127,15 @@ def open_project(state: CliState) -> Project:
     try:
         return load_project(root)
     except ConfigError as error:
-        audit_untrusted(root, error.problems)
+        _audit_untrusted(root, error.problems)
         raise
+
+
+def _audit_untrusted(root: Path, problems: Sequence[Problem]) -> None:
+    if any(problem.code == "trust" for problem in problems):
+        from edison_ci.operate.trust_audit import audit_untrusted
+
+        audit_untrusted(root, problems)
 
 
 def refuse_texts_in_log(project: Project) -> Project:
@@ -152,7 +159,7 @@ def open_scheduled_project(state: CliState, name: str) -> Project:
     root = state.enter_project(find_root(state.folder))
     project, problems = inspect_project(WorkingTree(root), root=root)
     wrong = only_errors(problems)
-    audit_untrusted(root, wrong)
+    _audit_untrusted(root, wrong)
     if project is None or name not in project.experiments:
         if wrong:
             raise ConfigError(wrong)

@@ -16,7 +16,6 @@ from edison_ci.config.proof import Proof, prove_checks
 from edison_ci.config.validation import Inspection, inspect
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
 from edison_ci.numeric import counted
-from edison_ci.operate.trust_audit import audit_untrusted
 
 _SHARED = {"", "edison.yaml", ".edison/trust.yaml", ".edison/secrets.yaml", ".edison/prices.json"}
 
@@ -82,7 +81,11 @@ def _projects(state: CliState, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
 
 def _inspect(root: Path, names: set[str]) -> Inspection:
     found = inspect(root)
-    audit_untrusted(root, found.problems)
+    if any(problem.code == "trust" for problem in found.problems):
+        # Loads the database, which takes longer than a validation.
+        from edison_ci.operate.trust_audit import audit_untrusted
+
+        audit_untrusted(root, found.problems)
     return dataclasses.replace(found, problems=_selected(found.problems, found.project, names))
 
 

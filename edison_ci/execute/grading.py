@@ -28,7 +28,7 @@ from edison_ci.providers.openai_embeddings import embedding_request
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import CellStatus, canonical_json
 from edison_ci.safety.redaction import Redact, keep_text, redactor
-from edison_ci.safety.screen import ScreenResult, screen
+from edison_ci.safety.screen import ScreenResult, prepare_screens, screen
 from edison_ci.store.cells import CELL_STATUSES, COUNTED, Component
 from edison_ci.store.judgments import JudgeScoreRow, Judgment
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -228,6 +228,7 @@ class InputScreen:
     def of(cls, experiment: Experiment) -> InputScreen:
         """Return the screen of an experiment's inputs."""
         screens = experiment.file.safety.inputs
+        prepare_screens(screens)
         return cls(screens, bool(screens.active()))
 
     def findings(self, case: Case) -> list[Component]:
@@ -279,6 +280,7 @@ class CellGrader:
         judging = ExperimentJudges.of(project, experiment, ask)
         if judging is not None:
             judging.set_up()
+        prepare_screens(experiment.file.safety)
         return cls(
             experiment,
             CheckGrader.of(project, experiment, clients),

@@ -84,6 +84,8 @@ SESSION = dt.timedelta(days=7)
 REMEMBERED = dt.timedelta(days=30)
 ATTEMPTS = 5
 WINDOW = dt.timedelta(minutes=15)
+CLOCK_SLACK = dt.timedelta(days=1)
+"""How far a clock may go back without ending the sessions that it has begun."""
 _MINUTE = dt.timedelta(minutes=1)
 TOKEN_PREFIX = "edison_token_"  # so that scanners recognise a leaked token
 LISTED = 50
@@ -366,6 +368,8 @@ class Accounts:
         member = self._member(session.name) if session else None
         if session is None or member is None or _over(session.expires_at, now):
             return None
+        if session.created_at > utc.timestamp(self.site.clock() + CLOCK_SLACK):
+            return None  # made by a clock that was ahead, it would last too long
         if self._long_ago(session.seen_at):
             self.file.touch_session(_sha256(cookie), now)
         return _actor(member)

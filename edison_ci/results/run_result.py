@@ -43,6 +43,7 @@ from edison_ci.results.snapshot import (
     is_redacted,
     outputs_of,
     replaced_names,
+    screens_of,
     snapshot_of,
     suite_changes,
 )
@@ -330,7 +331,10 @@ class RunResult:
 
     @cached_property
     def screens(self) -> tuple[ScreenTotal, ...]:
-        """What each screen, and each kind of flag of the judges, found in the answers."""
+        """What each screen, and each kind of flag of the judges, found in the answers.
+
+        Screens that found nothing are listed as well: they have looked.
+        """
         totals = self.totals
         sent = 0 if totals is None else totals.ok + totals.malformed + totals.blocked
         of = sent
@@ -340,15 +344,24 @@ class RunResult:
                 "and status = 'blocked' and answer_no is null",
                 (self.run.id,),
             ).fetchone()[0]
-        return tuple(
+        if not sent:
+            return ()
+        found = [
             ScreenTotal(
                 screen_words(each.name), each.kind, each.answers,
                 sent if each.name.startswith("input_") else of, each.flagged, each.redacted,
                 each.blocked, each.errors,
             )
             for each in self.components
-            if each.kind in ("safety", "flag") and sent
-        )  # fmt: skip
+            if each.kind in ("safety", "flag")
+        ]  # fmt: skip
+        told = {each.name for each in found if each.by == "safety"}
+        clean = [
+            ScreenTotal(words, "safety", 0, sent if name.startswith("input_") else of, 0, 0, 0, 0)
+            for name in screens_of(self.run)
+            if (words := screen_words(name)) not in told
+        ]
+        return (*found, *clean)
 
     @cached_property
     def totals(self) -> Totals | None:

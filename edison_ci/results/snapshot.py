@@ -12,6 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.config.screens import SAFETY_KINDS
 from edison_ci.plan.baseline import BaselineDoubt
 from edison_ci.records import Side
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, PRODUCTION, find_run
@@ -215,6 +216,20 @@ def is_redacted(run: Run) -> bool:
         return True
     pii = _dict(_dict(_experiment(kept).get("safety")).get("pii"))
     return "redact" in (pii.get("action"), *_dict(pii.get("kinds")).values())
+
+
+def screens_of(run: Run) -> tuple[str, ...]:
+    """Return the safety screens that a run had on, in the order of the file format."""
+    safety = _dict(_experiment(snapshot_of(run)).get("safety"))
+    inputs = _dict(safety.get("inputs"))
+    told = safety | {f"input_{kind}": value for kind, value in inputs.items()}
+    return tuple(kind for kind in SAFETY_KINDS if _screens(told.get(kind)))
+
+
+def _screens(told: object) -> bool:
+    """Whether a screen looks for anything: it is an action, or has one."""
+    actions = (told, _dict(told).get("action"), *_dict(_dict(told).get("kinds")).values())
+    return any(isinstance(action, str) and action != "off" for action in actions)
 
 
 def _dict(value: object) -> dict[str, Any]:

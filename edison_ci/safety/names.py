@@ -10,6 +10,8 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -21,7 +23,7 @@ _PIECE = 100_000
 
 def find_names(text: str, pipeline: str) -> Iterator[tuple[str, int, int]]:
     """Yield kind, start and end of the names in a text."""
-    model = _load(pipeline)
+    model = load_pipeline(pipeline)
     for start in range(0, len(text), _PIECE):
         for entity in model(text[start : start + _PIECE]).ents:
             if (kind := KINDS.get(entity.label_)) is not None:
@@ -29,5 +31,12 @@ def find_names(text: str, pipeline: str) -> Iterator[tuple[str, int, int]]:
 
 
 @cache
-def _load(pipeline: str) -> Any:
-    return importlib.import_module(pipeline).load()
+def load_pipeline(pipeline: str) -> Any:
+    """Load a pipeline, which takes seconds; raises UsageError if it cannot be loaded."""
+    try:
+        return importlib.import_module(pipeline).load()
+    except Exception as error:  # whatever the package does, such as for another version of spaCy
+        raise UsageError(
+            f"the pipeline {pipeline} cannot be loaded: {type(error).__name__}: {error}",
+            hint=f"install it again: python -m spacy download {pipeline}",
+        ) from None

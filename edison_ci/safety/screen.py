@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import MASK, secrets_in
+from edison_ci.safety.names import load_pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Finding", "ScreenResult", "screen"]
+__all__ = ["Finding", "ScreenResult", "prepare_screens", "screen"]
 
 Action = Literal["block", "flag", "redact", "off"]
 Status = Literal["block", "flag", "redact", "ok"]
@@ -92,6 +93,12 @@ class ScreenResult:
         """Return what was found of a kind, without duplicates."""
         whats = dict.fromkeys(each.what for each in self.findings if each.kind == kind)
         return ", ".join(whats)
+
+
+def prepare_screens(actions: ScreenActions) -> None:
+    """Load what the screens need and what takes longer than a text may; raises UsageError."""
+    if actions.pii.names_by is not None:
+        load_pipeline(actions.pii.names_by)
 
 
 def screen(text: str, actions: ScreenActions, *, redacted: bool = False) -> ScreenResult:

@@ -264,6 +264,8 @@ class AuthFile(PrivateFile):
         """
         with self.writing() as connection:
             connection.execute("delete from attempt where time <= ?", (since,))
+            # A clock that was ahead for a while must not close an account for as long.
+            connection.execute("update attempt set time = ?1 where time > ?1", (now,))
             waiting = []
             for key in keys:
                 times = connection.execute(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.checks import time_limit
 from edison_ci.config.requirements import THROUGH_LITELLM
 from edison_ci.extras import SMOLLM2, SPACY, command_for, install_command
 from edison_ci.providers.adapters import provider_for
@@ -17,6 +18,8 @@ from tests.opened import opened
 from tests.providers.kitchen import model
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.conftest import Edison, Folder, Result
     from tests.loopback.server import LoopbackServer
 
@@ -531,6 +534,38 @@ def test_a_run_that_a_broken_library_keeps_from_grading_is_not_measured(
     (run,) = json.loads(done.out)["runs"]
     assert (done.code, run["status"], run["composite"]["n"]) == (0, "COMPLETED", 2)
     assert len(loopback.requests) == 2, "the answers are graded, and not requested again"
+
+
+PIPELINES = {
+    "spacy": "",
+    "xx_slow": "import time\nfrom types import SimpleNamespace\n\ndef load():\n"
+    "    end = time.process_time() + 0.8\n"
+    "    while time.process_time() < end:\n        sum(range(9_999))\n"
+    "    return lambda text: SimpleNamespace(ents=())\n",
+    "xx_broken": "def load():\n    raise OSError('E053 no config file')\n",
+}
+"""Pipelines of spaCy are packages with a function `load`, which takes seconds."""
+
+
+def test_a_pipeline_for_names_is_loaded_before_any_text_is_screened(
+    edison: Edison, mini: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, code in PIPELINES.items():
+        (tmp_path / "site" / name).mkdir(parents=True)
+        (tmp_path / "site" / name / "__init__.py").write_text(code)
+    (tmp_path / "site/spacy-3.8.18.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(time_limit, "LIMIT_S", 0.3)
+    text = mini.read("experiments/hello.yaml")
+    mini.write("experiments/hello.yaml", f"{text}safety: {{pii: {{names_by: xx_slow}}}}\n")
+    done = edison(mini, "run", "--json")
+    assert done.code == 0, done.all
+    assert json.loads(done.out)["runs"][0]["cells"]["ok"] == 2
+    mini.edit("experiments/hello.yaml", "xx_slow", "xx_broken")
+    broken = edison(mini, "run")
+    assert broken.code == 2
+    said = "the pipeline xx_broken cannot be loaded: OSError: E053 no config file"
+    assert said in " ".join(broken.err.split())
 
 
 def test_a_pipeline_for_names_that_is_not_installed_is_refused(project: Folder) -> None:

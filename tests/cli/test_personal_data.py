@@ -160,6 +160,7 @@ checks:
   - contains: Hello
 safety:
   pii: {action: flag, kinds: {card: block, e-mail: redact}}
+  secrets: flag
   inputs: {pii: redact, jailbreak: block}
 gates:
   - {metric: safety.any, at_most: 0}
@@ -231,6 +232,8 @@ def test_every_kind_is_treated_as_the_experiment_says(edison: Edison, mini: Fold
             "1",
             "0",
         ]
+        clean = ["secrets", "a screen", "0 of 4", "0%", "0", "0", "0", "0"]
+        assert table[-8:] == clean  # it found nothing, and has looked
     shown = edison(mini, "explain", "order@small").out
     assert "blocked: jailbreak in the input" in shown
     assert "there is no answer" in shown

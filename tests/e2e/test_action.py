@@ -185,6 +185,29 @@ def test_a_scheduled_run_tells_people_and_a_pull_request_tells_nobody(bench: Ben
         bench.assert_no_secret(proposed)
 
 
+def test_a_pull_request_waits_for_the_approvals_that_the_default_branch_asks_for(
+    bench: Bench,
+) -> None:
+    people = "members:\n  - {github: ada, role: owner}\n" + "".join(
+        f"  - {{github: {login}, role: reviewer}}\n" for login in ("bob", "cy")
+    )
+    project = "version: 1\nproject: greetings\n"
+    bench.repository.write("edison.yaml", f"{project}settings: {{approvals: 2}}\n{people}")
+    bench.base = bench.commit("people")
+    bench.propose(**{"prompts/hello.md": PROMPT.format(text=BAD), "edison.yaml": project})
+    pull, state = bench.github.state.pulls[1], bench.github.state  # of ada
+    pull.files = [{"filename": "prompts/hello.md", "status": "modified"}]
+    event = {**bench.pull_request(), "action": "submitted"}
+    for login, code in (("bob", 1), ("cy", 0)):
+        approval = {"event": "APPROVE", "body": ""}
+        state.add_review(pull, approval, Grant(login, is_bot=False))
+        done = bench.act("edison-approvals.yml", "pull_request_review", event)
+        assert done.code == code, done.log
+    assert "2 of 2 approvals (bob, cy)" in done.log
+    assert not bench.model.requests
+    bench.assert_no_secret(done)
+
+
 def test_a_merge_queue_is_measured_and_comments_nowhere(bench: Bench) -> None:
     bench.propose_prompt(BAD)
     group = {

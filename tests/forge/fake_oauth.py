@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import secrets
 import threading
@@ -138,6 +139,9 @@ class _Connection(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
+        if self.path.startswith("/login/oauth/authorize?"):
+            self._show_consent()
+            return
         try:
             if (self.command, self.path) == ("POST", "/login/oauth/access_token"):
                 status, body = self.github.exchange(headers, raw)
@@ -155,6 +159,17 @@ class _Connection(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         if status != 204:
             self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _show_consent(self) -> None:
+        """Ask the person at the browser."""
+        back = self.github.consent(self.github.url + self.path)
+        page = f"<title>Authorize</title><a href='{html.escape(back)}'>Authorize</a>"
+        data = f"<link rel=icon href='data:,'>{page}".encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
 

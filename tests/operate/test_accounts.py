@@ -107,6 +107,27 @@ def test_a_session_ends_by_itself(world: World, remember: bool, days: int) -> No
     assert world.accounts.by_session(signed.cookie) is None
 
 
+def test_a_clock_that_jumps_prolongs_no_session_and_closes_no_account(world: World) -> None:
+    before = world.entered()
+    world.later(days=400)
+    assert world.accounts.by_session(before.cookie) is None
+    ahead = world.entered()
+    for _ in range(5):
+        world.sign_in(password="wrong", address="198.51.100.1")
+    _, secret = world.accounts.new_token("bob", label="", days=3)
+    world.later(days=-400)  # somebody has set it right
+    assert world.accounts.by_session(ahead.cookie) is None
+    assert world.accounts.by_token(secret) is not None
+    assert world.sign_in() == SignInFailure(wait_s=900)
+    world.later(minutes=15)
+    after = world.entered()
+    world.later(hours=-2)
+    assert world.accounts.by_session(after.cookie) is not None
+    with closing(sqlite3.connect(world.root / ".edison" / "results.db")) as connection:
+        chain = verify_audit(connection)
+    assert (chain.broken, len(chain.jumps)) == (None, 1)
+
+
 def test_whoever_is_no_longer_a_member_is_out_at_once(world: World) -> None:
     signed, (_, token) = world.entered(), world.accounts.new_token("bob", label="", days=None)
     world.members(MEMBERS.replace("reviewer", "viewer"))

@@ -22,7 +22,7 @@ from tests.timing import PATIENCE_S
 from tests.web.review_site import ReviewSite, build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 LINES = ("0.65", "1.0")
@@ -140,19 +140,23 @@ def environment(line: str) -> dict[str, str]:
     return kept if line == LINES[0] else {**kept, "PYTHONPATH": str(NEXT_LINE)}
 
 
-def started(project: Path, line: str, *options: str) -> Iterator[Server]:
+def started(
+    project: Path, line: str, *options: str, environ: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Yield a server of this line, and end it."""
     command = ("-P", "-m", "edison_ci", "serve", "--port", "0", "--json", *options)
-    yield from asked(project, line, *command)
+    yield from asked(project, line, *command, environ=environ)
 
 
-def asked(project: Path, line: str, *command: str) -> Iterator[Server]:
+def asked(
+    project: Path, line: str, *command: str, environ: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     """Yield the server that a command of Python starts; what it complains of goes to a file."""
     with (project / "serve.log").open("a") as log:
         process = forked.Popen(
             [sys.executable, *command],
             cwd=project,
-            env=environment(line),
+            env={**environment(line), **(environ or {})},
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from playwright.async_api import async_playwright, expect
 
 from edison_ci.cli.serve import _access_rules
 from edison_ci.errors import UsageError
-from edison_ci.forge.oauth import OAuthApp
+from edison_ci.forge.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.operate.accounts import AUTH_FILE
 from edison_ci.operate.site import Identity
 from edison_ci.review.actions import ReviewActions
 from edison_ci.web.databases import ServerAccess
 from edison_ci.web.serving import Serving, application
 from tests.forge.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
+from tests.timing import PATIENCE_S
+from tests.web.conftest import LINES, started
+from tests.web.test_acting_in_browser import check
+from tests.web.test_browser import Watched, chromium
 from tests.web.test_sign_in import MEMBERS, PASSWORD, prepared
 
 if TYPE_CHECKING:
@@ -101,6 +106,33 @@ async def test_a_member_signs_in_with_github_and_no_token_is_kept(
     kept = (folder / AUTH_FILE).read_bytes() + (folder / ".edison" / "results.db").read_bytes()
     assert b"gho_" not in kept
     assert SECRET.encode() not in kept
+
+
+async def test_a_person_signs_in_with_github_in_a_browser(folder: Path, fake: FakeOAuth) -> None:
+    fake.url = fake.url.replace("127.0.0.1", "localhost")  # another site, for cookies
+    app = {CLIENT_ID: CLIENT, CLIENT_SECRET: SECRET, "GITHUB_SERVER_URL": fake.url}
+    for server in started(folder, LINES[0], "--sign-in", "--github-sign-in", environ=app):
+        fake.callback = f"{server.address}{CALLBACK_PATH}"
+        async with async_playwright() as play:
+            chrome = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            page = await chrome.new_page(viewport={"width": 390, "height": 900})
+            page.set_default_timeout(1000 * PATIENCE_S)
+            await page.goto(f"{server.address}{HOME}/costs?by=day")
+            await check(Watched(server, page))
+            await page.get_by_role("link", name="Sign in with GitHub").click()
+            assert await page.title() == "Authorize"
+            await page.get_by_role("link", name="Authorize").click()
+            await page.wait_for_url(f"{server.address}{HOME}/costs?by=day")
+            await page.goto(f"{server.address}{HOME}/you")
+            await expect(page.locator("main")).to_contain_text("ed")
+            await page.context.clear_cookies()
+            fake.login = "mallory"
+            await page.goto(f"{server.address}{HOME}/sign-in")
+            await page.get_by_role("link", name="Sign in with GitHub").click()
+            await page.get_by_role("link", name="Authorize").click()
+            await expect(page.get_by_role("alert")).to_contain_text("mallory")
+            await chrome.close()
+    assert (fake.given, fake.tokens) == (2, set())
 
 
 async def test_an_account_that_is_no_member_is_refused(folder: Path, fake: FakeOAuth) -> None:
