@@ -146,7 +146,7 @@ def _ask(name: str) -> str:
 @secrets.command("list", cls=EdisonCommand)
 @click.pass_obj
 def list_keys(state: CliState) -> None:
-    """List the keys that models name, and the sealed ones.
+    """List the keys of models and notifications, and the sealed ones.
 
     Of a key only the last 4 characters are shown, and of one below 12 characters nothing. `taken
     from` tells what a run uses: a variable that is set counts more than a sealed key.
@@ -259,7 +259,7 @@ def _may_call(terminal: Terminal, found: KeyTest, *, yes: bool) -> bool:
 @click.argument("name")
 @click.pass_obj
 def remove(state: CliState, name: str) -> None:
-    """Remove a sealed key that no model names.
+    """Remove a sealed key that nothing names.
 
     The box stays in the history of Git: revoke the key at its vendor as well.
 
