@@ -68,6 +68,7 @@ ONLY_IN = {
     "httpx": {
         "forge/api.py",
         "operate/site_client.py",
+        "operate/transfer.py",
         "operate/webhooks.py",
         "providers/litellm_bridge.py",
     },

@@ -78,14 +78,16 @@ COMMANDS = {
     "github": Entry(
         "Set up", "github:github", "Report on a pull request from a GitHub Actions job."
     ),
-    "roles": Entry("Set up", "roles:roles", "Manage who may sign in to the pages."),
+    "roles": Entry("Team", "roles:roles", "Manage who may sign in to the pages."),
     "secrets": Entry(
-        "Set up", "secret_keys:secrets", "Seal keys in the repository, list and test them."
+        "Team", "secret_keys:secrets", "Seal keys in the repository, list and test them."
     ),
-    "trust": Entry("Set up", "trust:trust", "Show and edit which key may be sent to which host."),
+    "trust": Entry("Team", "trust:trust", "Show and edit which key may be sent to which host."),
     "worker": Entry(
-        "Set up", "worker:worker", "Make calls for runs of other machines, and connect them."
+        "Team", "worker:worker", "Make calls for runs of other machines, and connect them."
     ),
+    "push": Entry("Team", "transfer:push", "Send runs to a site of a team."),
+    "pull": Entry("Team", "transfer:pull", "Fetch runs of this project from a site of a team."),
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, steer, pause, cancel and merge runs."),

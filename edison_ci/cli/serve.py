@@ -21,6 +21,7 @@ from edison_ci.errors import UsageError
 from edison_ci.forge.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.git.command import run_git
 from edison_ci.operate.accounts import AUTH_FILE, Accounts, sign_in_names
+from edison_ci.operate.bundles import MOST_BYTES
 from edison_ci.operate.duties import duties_in_background, duty_statuses
 from edison_ci.operate.projects import Projects
 from edison_ci.operate.site import open_site
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,60}")
 _TAKEN = {"authorization", "cookie", "host", "origin", "x-forwarded-for"}
+_MB = 1_000_000
 _USUAL_RATE = 100
 """Requests per minute and address, if other machines can reach the pages."""
 
@@ -106,6 +108,19 @@ _USUAL_RATE = 100
     metavar="FOLDER",
     help="Serve the projects in this folder too, below /projects/.",
 )
+@click.option(
+    "--accept-push",
+    is_flag=True,
+    help="Let editors push runs of their projects; needs --projects.",
+)
+@click.option(
+    "--push-limit",
+    type=click.IntRange(1, MOST_BYTES // _MB),
+    default=MOST_BYTES // _MB,
+    show_default=True,
+    metavar="MB",
+    help="Most megabytes of a run that is pushed.",
+)
 @click.pass_obj
 def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any) -> None:
     """Serve the results as web pages.
@@ -122,7 +137,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
 
     With --projects this project is a site for others: each folder in FOLDER that has an edison.yaml
     is one, with its own results. Members sign in at the site; a project that lists members is for
-    them only.
+    them only. With --accept-push, editors add runs with `edison push`.
 
     Examples:
       edison serve
@@ -130,7 +145,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
       edison serve --port 0 --json
       edison serve --behind-tls --behind-proxy --name edison.example.com
       edison serve --behind-tls --name edison.example.com --github-sign-in
-      edison serve --projects projects
+      edison serve --projects projects --accept-push
     """
     terminal = Terminal(state)
     site = open_site(state.enter_project(find_root(state.folder)))
@@ -148,7 +163,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         open_database(site.results).close()  # empty pages, until the first run fills them
     with closing(open_reader(site.results)):
         pass  # problems with the file are reported before the port is opened
-    projects = _projects(site, options["folder"], reachable=_is_reachable(host, options))
+    projects = _projects(site, options, reachable=_is_reachable(host, options))
     person = site.actor().identity
     actions = ReviewActions(offline=state.offline)
     serving = Serving(
@@ -194,9 +209,15 @@ def _warnings(host: str, serving: Serving) -> Iterator[str]:
         yield f"{each.name} is not served: {each.problem}"
 
 
-def _projects(site: Site, folder: Path | None, *, reachable: bool) -> Projects | None:
+def _projects(site: Site, options: dict[str, Any], *, reachable: bool) -> Projects | None:
     """Return the other projects to serve; raises UsageError if the folder is missing."""
+    folder: Path | None = options["folder"]
     if folder is None:
+        if options["accept_push"]:
+            raise UsageError(
+                "--accept-push needs --projects",
+                hint="give the folder of the projects that are pushed: --projects projects",
+            )
         return None
     place = site.root / folder
     if not place.is_dir():
@@ -225,6 +246,7 @@ def _access_rules(host: str, options: dict[str, Any]) -> ServerAccess:
         tls=options["behind_tls"],
         proxy=options["behind_proxy"],
         names=options["names"],
+        push_limit=options["push_limit"] * _MB if options["accept_push"] else 0,
         per_minute=(_USUAL_RATE if sign_in else 0) if most is None else most,
     )
 

@@ -41,6 +41,7 @@ from edison_ci.results.snapshot import (
     push_of,
 )
 from edison_ci.store.cells import clusters_of
+from edison_ci.store.origins import origin_of
 from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION, find_run
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from edison_ci.records import Verdict
     from edison_ci.results.decisions import GateRow
     from edison_ci.store.cells import CellRow
+    from edison_ci.store.origins import RunOrigin
     from edison_ci.store.runs import Run
 
 
@@ -146,7 +148,7 @@ def stored_base(
         origin = _origin(project)
     except UsageError as error:
         return StoredBaseline(sentence=_no_base(error.message, run, "REF"))
-    found = _comparable(connection, run, origin)
+    found = _comparable(connection, run, origin, _keys(project))
     if isinstance(found, str):
         return StoredBaseline(sentence=_no_base(found, run, origin.branch))
     choice, cells = found
@@ -172,7 +174,7 @@ def fixed_version(
     except UsageError as error:
         hint = f": {error.hint}" if error.hint else ""
         return StoredBaseline(sentence=f"Not compared with {name}: {error.message}{hint}.")
-    found = _first_comparable(connection, run, choices)
+    found = _first_comparable(connection, run, choices, _keys(project))
     if isinstance(found, str):
         reason = found or "no complete run of it is stored"
         command = f"edison run {run.experiment} --against {ref}"
@@ -225,23 +227,34 @@ def _origin(project: Project) -> _Origin:
     return _Origin(branch, repository.base_for(branch, fetch=False))
 
 
+def _keys(project: Project) -> tuple[str, ...]:
+    """Return the public keys by which runs that were made elsewhere are trusted."""
+    return project.trust.results.public_keys
+
+
 def _comparable(
-    reader: sqlite3.Connection, run: Run, origin: _Origin
+    reader: sqlite3.Connection, run: Run, origin: _Origin, keys: Collection[str]
 ) -> tuple[CellChoice, TwoSidedSample] | str:
     """Return the stored run of a commit with its cells aligned with those of a run, or why not."""
     at = f"{origin.branch} at {origin.commit[:8]}"
-    found = _first_comparable(reader, run, _candidates(reader, run, origin), f", of {at},")
+    choices = _candidates(reader, run, origin)
+    found = _first_comparable(reader, run, choices, keys, f", of {at},")
     return found or f"no complete run of {at} is stored"
 
 
 def _first_comparable(
-    reader: sqlite3.Connection, run: Run, choices: Sequence[CellChoice], which: str = ""
+    reader: sqlite3.Connection,
+    run: Run,
+    choices: Sequence[CellChoice],
+    keys: Collection[str],
+    which: str = "",
 ) -> tuple[CellChoice, TwoSidedSample] | str:
     """Return the first stored run that can be compared with a run, or why the first cannot."""
     first = ""
     for choice in choices:
         own = choice.run.id == run.id
-        reason = "" if own else _unfit(choice.run) or _suite_difference(choice.run, run)
+        unfit = "" if own else _unfit(choice.run, origin_of(reader, choice.run.id), keys)
+        reason = "" if own else unfit or _suite_difference(choice.run, run)
         cells = reason or _joint_sample(reader, choice, run)
         if isinstance(cells, TwoSidedSample):
             return choice, cells
@@ -254,7 +267,8 @@ def _candidates(reader: sqlite3.Connection, run: Run, origin: _Origin) -> list[C
     return [CellChoice(origin.branch, one, side) for one, side in found]
 
 
-def _unfit(run: Run) -> str:
+def _unfit(run: Run, origin: RunOrigin | None, keys: Collection[str]) -> str:
+    """Return why a stored run never serves as base; empty if it may."""
     if run.partial:
         return "has only some of the cases, and such runs never serve as base"
     if run.simulated:
@@ -267,7 +281,10 @@ def _unfit(run: Run) -> str:
         OUTPUTS: "has imported answers",
         PRODUCTION: "has answers of production",
     }
-    return reasons.get(run.trigger, "")
+    if origin is None or not origin.is_trusted(keys):
+        return reasons.get(run.trigger, "")
+    # It is signed, so it counts as if it had been made here: by how it was started there.
+    return reasons.get(origin.ran_as, "is a trial" if origin.ran_as == "refine" else "")
 
 
 def _suite_difference(old: Run, new: Run) -> str:

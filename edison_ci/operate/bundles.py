@@ -2,12 +2,15 @@
 
 A bundle is a ZIP file with `results.db`, a results file with only these runs, and `manifest.json`
 with its contents and checksums. It is imported in one transaction if all checksums are right and
-the results are consistent, else not at all.
+the results are consistent, else not at all. Where EDISON_SIGNING_KEY is set, the manifest is
+signed: with its checksums, and with who ran each run. Runs signed with a key in trust.yaml may
+serve as base where they are imported; others never do.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -18,29 +21,37 @@ import uuid
 import zipfile
 import zlib
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.project_files import ProjectFiles
+from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import hidden
-from edison_ci.errors import UsageError
+from edison_ci.documents.signatures import VARIABLE as SIGNING_KEY
+from edison_ci.documents.signatures import Signer, signer_of
+from edison_ci.errors import ConfigError, StoreError, UsageError
+from edison_ci.operate.proposal_terms import base_trust, is_proposed
 from edison_ci.operate.site import Role
 from edison_ci.providers.replay import FIRST_LINE, RecordedAnswer
 from edison_ci.results.rollups import rollups_of
+from edison_ci.sanitize import line
 from edison_ci.store.answers import newest_answers
 from edison_ci.store.cells import count_cells
 from edison_ci.store.database import migrations, open_reader, sync_to_disk
 from edison_ci.store.import_check import open_foreign, problems_in
 from edison_ci.store.merge import accept, extract, known_runs
-from edison_ci.store.runs import find_run, run_ids
+from edison_ci.store.origins import RunOrigin, origin_of, who_ran
+from edison_ci.store.runs import FINAL, IMPORT, find_run, run_ids
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from edison_ci.operate.site import Site
+    from edison_ci.operate.site import Actor, Site
     from edison_ci.store.runs import Run
 
 # Only expected names are unpacked, to paths chosen here, up to a limit of size; the claims of the
@@ -55,6 +66,7 @@ _CHUNK = 1 << 20
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -67,11 +79,18 @@ class UnpackedFile(NamedTuple):
 
 
 def unpack(
-    archive: Path, wanted: Mapping[str, int], folder: Path, *, most_members: int = MOST_MEMBERS
+    archive: Path,
+    wanted: Mapping[str, int],
+    folder: Path,
+    *,
+    most_members: int = MOST_MEMBERS,
+    optional: str = "",
 ) -> dict[str, UnpackedFile]:
     """Unpack the wanted files, each with its limit of size; raises UsageError for others."""
     with _opened(archive, most_members) as opened:
         members = opened.infolist()
+        if optional and optional not in opened.namelist():
+            wanted = {name: most for name, most in wanted.items() if name != optional}
         _refuse_members(archive, members, wanted)
         return {
             member.filename: _unpack_member(opened, member, wanted[member.filename], folder)
@@ -101,6 +120,11 @@ def _opened(archive: Path, most_members: int) -> Iterator[zipfile.ZipFile]:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise invalid_bundle(archive, f"it is damaged ({error})") from None
     except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise StoreError(
+                f"{archive.name} cannot be unpacked: {error.strerror}",
+                hint="free some space in the folder for temporary files",
+            ) from None
         raise invalid_bundle(archive, f"it cannot be read ({error.strerror or error})") from None
 
 
@@ -215,8 +239,11 @@ def _add(archive: zipfile.ZipFile, place: str, content: Path | bytes) -> None:
 
 
 _FORM = 1
-_DATABASE, _MANIFEST = "results.db", "manifest.json"
-_MOST_MANIFEST = 1_000_000
+_DATABASE, _MANIFEST, _SIGNATURE = "results.db", "manifest.json", "manifest.json.sig"
+_LIMITS = {_MANIFEST: 1_000_000, _SIGNATURE: 200, _DATABASE: MOST_BYTES}
+_LONGEST_NAME = 200
+_ABOUT = b"edison-ci bundle 1\n"
+"""Prefix of what is signed, so that signatures of other things are not valid."""
 _HINT = "make a bundle with edison report --format bundle"
 
 
@@ -237,11 +264,46 @@ class ImportedRuns:
     new: tuple[BundledRun, ...]
     known: tuple[BundledRun, ...]
     """Runs that existed already."""
+    signed_by: str | None = None
+    """Public key of the valid signature; None without one."""
+    trusted: bool = False
+    """Whether that key is one of trust.yaml."""
 
 
-def write_bundle(site: Site, runs: Sequence[Run], target: Path) -> int:
-    """Write runs to a bundle; return its size in bytes."""
-    site.require(Role.VIEWER, "report --format bundle", ", ".join(run.id for run in runs))
+class Arrival(NamedTuple):
+    """How a bundle came here."""
+
+    way: str
+    """import, push or pull."""
+    source: str
+    """File or address that it came from."""
+    actor: Actor
+    keys: Collection[str]
+    """The trusted public keys."""
+
+
+def trusted_keys(root: Path) -> tuple[str, ...]:
+    """Return the public keys whose signatures are trusted here; none if trust.yaml is not valid.
+
+    In a job for a proposal, that is for its base to say.
+    """
+    try:
+        if is_proposed(root):
+            return base_trust(root).results.public_keys
+    except (UsageError, ConfigError):
+        return ()
+    files = ProjectFiles(WorkingTree(root))
+    trust = files.trust()
+    return () if files.problems else trust.results.public_keys
+
+
+def write_bundle(site: Site, runs: Sequence[Run], target: Path, actor: Actor | None = None) -> int:
+    """Write runs to a bundle; return its size in bytes.
+
+    It is signed if there is a key, and all of them were made here or are trusted here.
+    """
+    action, names = "report --format bundle", ", ".join(run.id for run in runs)
+    site.admit(actor or site.actor(), Role.VIEWER, action, names)
     if site.file.settings.private:
         raise UsageError(
             "this project is private, so its texts are not exported",
@@ -263,24 +325,61 @@ def write_bundle(site: Site, runs: Sequence[Run], target: Path) -> int:
         manifest = {
             "edison_bundle": _FORM,
             "results_version": len(migrations()),
+            "project": site.file.slug,
             "runs": told,
+            "origins": _origins(site, runs),
             "files": [file],
         }
-        text = json.dumps(manifest, indent=2, ensure_ascii=True) + "\n"
-        return pack(target, {_MANIFEST: text.encode(), _DATABASE: database})
+        private = os.environ.get(SIGNING_KEY, "").strip()
+        own = all(_is_own(site, run) for run in runs)
+        signer = Signer(private) if private and own else None
+        return pack(target, {**_manifest_files(manifest, signer), _DATABASE: database})
 
 
-def import_bundle(site: Site, bundle: Path, *, dry_run: bool = False) -> ImportedRuns:
+def _manifest_files(manifest: dict[str, Any], signer: Signer | None) -> dict[str, bytes]:
+    """Return the manifest and, if it is to be signed, its signature."""
+    if signer is not None:
+        manifest["public_key"] = signer.public
+    text = f"{json.dumps(manifest, indent=2, ensure_ascii=True)}\n".encode()
+    if signer is None:
+        return {_MANIFEST: text}
+    signed = signer.sign(_ABOUT, hashlib.sha256(text).digest())
+    return {_MANIFEST: text, _SIGNATURE: signed.signature.encode()}
+
+
+def _origins(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
+    """Return who ran each run, where, and how it was started."""
+    found = []
+    with closing(open_reader(site.results)) as reader:
+        for run in runs:
+            (by, on), origin = who_ran(reader, run.id), origin_of(reader, run.id)
+            as_ = run.trigger if origin is None else origin.ran_as
+            found.append({"run_id": run.id, "by": by, "on": on, "as": as_})
+    return found
+
+
+def _is_own(site: Site, run: Run) -> bool:
+    """Whether a run was made here, or is trusted here."""
+    with closing(open_reader(site.results)) as reader:
+        origin = origin_of(reader, run.id)
+    return run.trigger != IMPORT if origin is None else origin.is_trusted(trusted_keys(site.root))
+
+
+def import_bundle(
+    site: Site, bundle: Path, *, dry_run: bool = False, arrival: Arrival | None = None
+) -> ImportedRuns:
     """Import the runs of a bundle into the results, in one transaction."""
-    actor = site.require(Role.EDITOR, "import bundle", bundle.name)
+    if arrival is None:
+        actor = site.require(Role.EDITOR, "import bundle", bundle.name)
+        arrival = Arrival("import", bundle.name, actor, trusted_keys(site.root))
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
-        limits = {_MANIFEST: _MOST_MANIFEST, _DATABASE: MOST_BYTES}
-        files = unpack(bundle, limits, Path(name))
+        files = unpack(bundle, _LIMITS, Path(name), optional=_SIGNATURE)
         manifest = _manifest(bundle, files[_MANIFEST].path.read_bytes())
         listed = manifest["files"][0]
         found = files[_DATABASE]
         if (listed["size_bytes"], listed["sha256"]) != (found.size_bytes, found.sha256):
             raise invalid_bundle(bundle, f"the checksum of {_DATABASE} differs from the manifest")
+        signed_by = _signer(bundle, files, manifest)
         with closing(open_foreign(found.path, hint=_HINT)) as source:
             odd = next(problems_in(source), None)
             if odd is not None:
@@ -288,13 +387,86 @@ def import_bundle(site: Site, bundle: Path, *, dry_run: bool = False) -> Importe
             runs = _runs(source)
             if [run._asdict() for run in runs] != manifest["runs"] or not runs:
                 raise invalid_bundle(bundle, "its runs differ from the manifest")
+            if arrival.way != "import":
+                _refuse_for_transfer(site, bundle, manifest, source)
             taken = _split_known(site, source, runs)
+            taken = replace(taken, signed_by=signed_by, trusted=signed_by in arrival.keys)
             if taken.new and not dry_run:
-                ids = [run.id for run in taken.new]
-                told = {"runs": ids, "sha256": found.sha256}
-                entry = site.entry(actor, "import bundle", bundle.name, after=told)
-                accept(site.results, source, ids, entry, _add_rollups)
+                _accept(site, source, manifest, taken, arrival)
     return taken
+
+
+def _accept(
+    site: Site,
+    source: sqlite3.Connection,
+    manifest: Mapping[str, Any],
+    taken: ImportedRuns,
+    arrival: Arrival,
+) -> None:
+    ids, now = [run.id for run in taken.new], site.now()
+    told = {
+        "runs": ids,
+        "sha256": manifest["files"][0]["sha256"],
+        "signed_by": taken.signed_by,
+        "trusted": taken.trusted,
+    }
+    action = "import bundle" if arrival.way == "import" else f"{arrival.way} runs"
+    entry = site.entry(arrival.actor, action, arrival.source, after=told)
+    claims = _claims(manifest)
+    origins = [
+        RunOrigin(
+            run_id,
+            *claims.get(run_id, ("", "", "")),
+            arrival.way,
+            arrival.source,
+            arrival.actor.name,
+            now,
+            taken.signed_by,
+        )
+        for run_id in ids
+    ]
+    accept(site.results, source, origins, entry, _add_rollups)
+
+
+def _claims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, str, str]]:
+    """Return what a manifest says of who ran each run, where and how; texts of a stranger."""
+    listed = manifest.get("origins")
+    return {
+        str(each.get("run_id")): (_short(each, "by"), _short(each, "on"), _short(each, "as"))
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict)
+    }
+
+
+def _short(claim: Mapping[str, Any], name: str) -> str:
+    value = claim.get(name)
+    return line(value)[:_LONGEST_NAME] if isinstance(value, str) else ""
+
+
+def _signer(
+    bundle: Path, files: Mapping[str, UnpackedFile], manifest: Mapping[str, Any]
+) -> str | None:
+    """Return the key that signed the manifest; None without one. Raises if it does not fit."""
+    key = manifest.get("public_key")
+    if key is None and _SIGNATURE not in files:
+        return None
+    signature = files[_SIGNATURE].path.read_bytes() if _SIGNATURE in files else b""
+    digest = bytes.fromhex(files[_MANIFEST].sha256)
+    given = signature.decode("ascii", "replace")
+    if not isinstance(key, str) or signer_of(_ABOUT, digest, given, [key]) is None:
+        raise invalid_bundle(bundle, "its signature does not fit: it was changed after signing")
+    return key
+
+
+def _refuse_for_transfer(
+    site: Site, bundle: Path, manifest: Mapping[str, Any], source: sqlite3.Connection
+) -> None:
+    """Raise for a bundle of another project, or with a run that may still change."""
+    if manifest.get("project") != site.file.slug:
+        raise invalid_bundle(bundle, f"it is not of the project {site.file.slug}")
+    for run_id in run_ids(source):
+        if find_run(source, run_id).status not in FINAL:
+            raise invalid_bundle(bundle, f"run {run_id} has not ended")
 
 
 def _add_rollups(connection: sqlite3.Connection, run_id: str) -> None:

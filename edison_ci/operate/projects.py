@@ -11,20 +11,23 @@ of the site are owners of every project in it.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
+import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.errors import EdisonError
+from edison_ci.errors import EdisonError, UsageError
 from edison_ci.operate.site import Role, Site, find_role, open_site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from edison_ci.operate.site import Identity
+    from edison_ci.operate.site import Actor, Identity
 
 PROJECTS = "projects"
 """Usual name of the folder."""
@@ -135,6 +138,31 @@ class Projects:
             said = "settings.private is set, and other machines could read its pages"
             return UnreadableProject(name, said)
         return SiteProject(name, site)
+
+
+def create_project(
+    home: Site, actor: Actor, projects: Projects, title: str, description: str
+) -> SiteProject:
+    """Make a project of the site; return it also if it is there already."""
+    words = {"version": 1, "project": title, "description": description}
+    # JSON of a text is YAML of it.
+    text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in words.items() if value)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=projects.folder) as folder:
+        root = Path(folder) / "project"
+        root.mkdir()
+        (root / _FILE).write_text(text, encoding="ascii")
+        name = open_site(root).file.slug
+        if is_project_name(name):
+            with suppress(OSError):  # there already, perhaps since a moment
+                root.rename(projects.folder / name)
+                home.note(home.entry(actor, "create project", name))
+    found = projects.find(name)
+    if found is None or found.title != title or role_in(home, found.site, actor.identity) is None:
+        raise UsageError(
+            f"a project {title!r} cannot be made: the name {name!r} is taken or not valid",
+            hint="choose another name in edison.yaml, or ask an owner of the site",
+        )
+    return found
 
 
 def is_project_name(name: str) -> bool:

@@ -67,6 +67,7 @@ TEXTS: dict[str, dict[str, str]] = {
 NAMES: dict[str, tuple[str, ...]] = {
     "run": ("experiment", "snapshot", "labels", "models", "base_ref"),
     "steering": ("what", "by"),
+    "run_origin": ("ran_by", "ran_on", "source", "brought_by"),
     "start_request": ("experiment", "by"),
     "cell": ("prompt", "model", "case_id", "cluster"),
     "run_case": ("case_id", "tags"),
@@ -116,6 +117,7 @@ FIXED: dict[str, tuple[str, ...]] = {
         *("commit_id", "shard", "loop", "owner", "wanted", "created_at", "finished_at"),
     ),
     "steering": ("run_id", "asked_at", "taken_at"),
+    "run_origin": ("run_id", "ran_as", "way", "brought_at", "signed_by"),
     "start_request": ("key", "run_id", "plan_hash", "asked_at", "workflow_url", "accepted_at"),
     "cell": ("id", "run_id", "side", "version", "request_hash", "status", "error", "case_hash"),
     "fallback_answer": ("cell_id", "request_hash", "status"),

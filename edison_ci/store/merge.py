@@ -33,15 +33,17 @@ from edison_ci.store.database import (
 )
 from edison_ci.store.integrity import check_database
 from edison_ci.store.ledger import Totals
+from edison_ci.store.origins import add_origins
 from edison_ci.store.runs import IMPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sqlite_utils import Database
 
     from edison_ci.store.audit import AuditEntry
+    from edison_ci.store.origins import RunOrigin
 
 
 _CONCLUDED = ("decision", "judge_approval")
@@ -359,7 +361,7 @@ def known_runs(
 def accept(
     results: Path,
     source: sqlite3.Connection,
-    run_ids: Iterable[str],
+    origins: Sequence[RunOrigin],
     entry: AuditEntry,
     add_up: Callable[[sqlite3.Connection, str], None],
 ) -> None:
@@ -368,7 +370,8 @@ def accept(
     Rollups are computed again: those of a foreign file can contain anything.
     """
     with open_for_change(results) as target:
-        for run_id in run_ids:
-            import_run(target, source, run_id, foreign=True)
-            add_up(target, run_id)
+        for origin in origins:
+            import_run(target, source, origin.run_id, foreign=True)
+            add_up(target, origin.run_id)
+        add_origins(target, origins)
         add_audit(target, entry)

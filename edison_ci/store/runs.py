@@ -51,7 +51,8 @@ PRODUCTION = "production"
 IMPORTED_ANSWERS = frozenset({OUTPUTS, PRODUCTION})
 NO_OUTPUTS = f"trigger not in ('{OUTPUTS}', '{PRODUCTION}')"
 """In a query on `run`: only runs whose answers are those of the project's models."""
-RESTING = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.FAILED, RunStatus.PAUSED})
+FINAL = frozenset({RunStatus.COMPLETED, RunStatus.CANCELLED, RunStatus.FAILED})
+RESTING = FINAL | {RunStatus.PAUSED}
 """Statuses in which no process works on a run."""
 
 
@@ -187,6 +188,16 @@ def add_doubt(connection: sqlite3.Connection, run_id: str, kind: str, sentence: 
         "json_each(snapshot, '$.\"command line\".doubts') where value ->> 1 = ?3)",
         (run_id, kind, sentence),
     )
+
+
+def final_runs(connection: sqlite3.Connection, *, after: str = "", most: int = -1) -> list[str]:
+    """Return the ids of runs that have ended for good, in their order."""
+    rows = connection.execute(
+        "select id from run where status in (select value from json_each(?)) and id > ? "
+        "order by id limit ?",
+        (json.dumps(sorted(FINAL)), after, most),
+    )
+    return [run_id for (run_id,) in rows]
 
 
 def start_run(run: NewRun) -> Callable[[sqlite3.Connection], None]:

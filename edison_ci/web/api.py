@@ -355,18 +355,33 @@ def _view(route: ApiRoute) -> Callable[..., Awaitable[Any]]:
             asked = await _authorized(datasette, request, route)
             status, value = await asyncio.to_thread(route.do, asked)
         except EdisonError as error:
-            return _error(error)
-        return _json(status, value)
+            return error_reply(error)
+        return json_reply(status, value)
 
     return view
 
 
 async def _unknown(request: Any) -> Any:
     del request
-    return _error(ApiError(404, "not_found", "there is no such operation", "see openapi.json"))
+    return error_reply(ApiError(404, "not_found", "there is no such operation", "see openapi.json"))
 
 
 async def _authorized(datasette: Any, request: Any, route: ApiRoute) -> ApiRequest:
+    entity = ", ".join(request.url_vars.values())
+    site, actor = await authorize(datasette, request, route.needs, route.action, entity)
+    settings = settings_of(datasette)
+    assert settings is not None and settings.actions is not None, "who is authorized has both"
+    body = await _body(request) if route.method == "POST" else {}
+    key = header(request.scope, b"idempotency-key").strip()
+    # A key belongs to a member: another one cannot learn of a run by guessing it.
+    key = f"{actor.name}:{key}" if key else ""
+    return ApiRequest(site, actor, request.url_vars, body, key, settings.actions.offline)
+
+
+async def authorize(
+    datasette: Any, request: Any, needs: Role, action: str, entity: str = ""
+) -> tuple[Site, Actor]:
+    """Return the project and the member of a token, if their role is sufficient."""
     settings = settings_of(datasette)
     if settings is None or settings.actions is None:
         raise ApiError(403, "read_only", "these pages are read-only", "use edison serve")
@@ -381,13 +396,8 @@ async def _authorized(datasette: Any, request: Any, route: ApiRoute) -> ApiReque
     if wait_s:
         raise ApiError(429, "rate", f"more than {PER_MINUTE} requests a minute", f"wait {wait_s} s")
     site = await asyncio.to_thread(current_site, settings.root)
-    entity = ", ".join(request.url_vars.values())
-    await asyncio.to_thread(site.admit, actor, route.needs, route.action, entity)
-    body = await _body(request) if route.method == "POST" else {}
-    key = header(request.scope, b"idempotency-key").strip()
-    # A key belongs to a member: another one cannot learn of a run by guessing it.
-    key = f"{actor.name}:{key}" if key else ""
-    return ApiRequest(site, actor, request.url_vars, body, key, settings.actions.offline)
+    await asyncio.to_thread(site.admit, actor, needs, action, entity)
+    return site, actor
 
 
 async def _body(request: Any) -> dict[str, Any]:
@@ -405,7 +415,8 @@ async def _body(request: Any) -> dict[str, Any]:
     return value
 
 
-def _error(error: EdisonError) -> Any:
+def error_reply(error: EdisonError) -> Any:
+    """Return an error as JSON."""
     status = 400
     if isinstance(error, ApiError):
         status = error.status
@@ -420,10 +431,11 @@ def _error(error: EdisonError) -> Any:
     code = error.own_code if isinstance(error, ApiError) else error.code
     told = {"code": code, "message": error.message, "hint": error.hint or ""}
     told |= error.more if isinstance(error, ApiError) else {}
-    return _json(status, {"error": told})
+    return json_reply(status, {"error": told})
 
 
-def _json(status: int, value: dict[str, Any]) -> Any:
+def json_reply(status: int, value: dict[str, Any]) -> Any:
+    """Return a value as JSON, which nobody keeps."""
     headers = {**PAGE_HEADERS, "cache-control": "private, no-store"}
     if status == 401:
         headers["www-authenticate"] = "Bearer"

@@ -41,6 +41,8 @@ class ServerAccess:
     """The OAuth app for sign-in with GitHub; None without it."""
     user_header: str = ""
     """The header by which a proxy names the visitor, in lower case; empty without one."""
+    push_limit: int = 0
+    """Most bytes of a bundle that is pushed; 0 if none is accepted."""
     user_header_from: tuple[IPv4Network | IPv6Network, ...] = ()
     """The addresses from which that header is believed."""
 

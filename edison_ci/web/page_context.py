@@ -36,6 +36,8 @@ SIGN_IN_GITHUB, GITHUB_CALLBACK = (
     f"{PREFIX}/sign-in/{page}" for page in ("github", "github/callback")
 )
 SIGN_IN, SIGN_OUT, YOU = (f"{PREFIX}/{page}" for page in ("sign-in", "sign-out", "you"))
+TRANSFER = f"{PREFIX}/api/transfer"
+"""Path of what `edison push` and `edison pull` ask for."""
 LONGEST_NEXT = 1_000
 """Most characters of the address to go to after signing in."""
 SHOWN_ID = 12

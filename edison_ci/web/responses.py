@@ -78,6 +78,7 @@ from edison_ci.web.pages.live import live_view
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
 from edison_ci.web.sign_in import end_github, sign_in, sign_out, start_github, you
+from edison_ci.web.transfer import transfer_routes
 from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
         (rf"^{PREFIX}/experiment/(?P<experiment>[^/]+)/export$", _export),
         (rf"^{PREFIX}/try/(?P<try>[0-9a-f]{{32}})/events$", _try_events),
     ]
-    found += api_routes()
+    found += [*transfer_routes(), *api_routes()]
     found += [(post.pattern, form_view(post)) for post in POSTS]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
         found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]

@@ -18,7 +18,7 @@ from edison_ci.operate.accounts import network_key
 from edison_ci.operate.site import Actor, Role
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import KNOWN, address_of, authenticate, current_site, header
-from edison_ci.web.page_context import LONGEST_NEXT, PREFIX, SIGN_IN
+from edison_ci.web.page_context import LONGEST_NEXT, PREFIX, SIGN_IN, TRANSFER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -109,6 +109,9 @@ _LENGTH = 0
 """SQLITE_LIMIT_LENGTH."""
 MOST_SENT = 1_000_000
 """Most bytes of a form."""
+MOST_PART = 8_000_000
+"""Most bytes of a part of a pushed bundle."""
+_UPLOAD = re.compile(rf"{TRANSFER}/uploads/[0-9a-f]{{64}}")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _ALWAYS = {
     "x-content-type-options": "nosniff",
@@ -274,8 +277,9 @@ def _request_refusal(scope: Mapping[str, Any], settings: ServerSettings) -> Refu
     length = header(scope, b"content-length")
     if not length.isdecimal():
         return Refusal(411, "A Content-Length header is required.")
-    if int(length) > MOST_SENT:
-        return Refusal(413, f"The request has more than {MOST_SENT:,} bytes.")
+    most = MOST_PART if _UPLOAD.fullmatch(_path(scope)) else MOST_SENT
+    if int(length) > most:
+        return Refusal(413, f"The request has more than {most:,} bytes.")
     return None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.documents.signatures import generate_keys
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
 
@@ -159,6 +160,31 @@ def test_a_run_from_a_bundle_never_serves(edison: Edison, project: Folder) -> No
         left.unlink()
     assert edison(project, "import", "bundle", "run.zip").code == 0
     assert "came in with a bundle" in skipped(edison, project)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_signed_run_from_a_bundle_serves_where_its_key_is_trusted(
+    edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    keys = generate_keys()
+    monkeypatch.setenv("EDISON_SIGNING_KEY", keys.private)
+    edison(project, "run", "-q")
+    assert edison(project, "report", "--out", "run.zip").code == 0
+    for left in (project.path / ".edison").glob("results.db*"):
+        left.unlink()
+    listed = keys.public if trusted else generate_keys().public
+    text = project.read(".edison/trust.yaml")
+    project.write(".edison/trust.yaml", f"{text}results: {{public_keys: ['{listed}']}}\n")
+    assert edison(project, "import", "bundle", "run.zip").code == 0
+    if not trusted:
+        assert "came in with a bundle" in skipped(edison, project)
+        return
+    compared, _ = gates(edison, project)
+    assert (compared["verdict"], compared["n"]) == ("pass", CASES)
+    # How it was started there counts as it would here.
+    own = "update run set complete = 0 where trigger <> 'import'"
+    change_results(project, "update run_origin set ran_as = 'replay'", own)
+    assert "answers from a recording" in skipped(edison, project)
 
 
 def test_another_yardstick_is_not_comparable(edison: Edison, project: Folder) -> None:

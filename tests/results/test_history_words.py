@@ -91,6 +91,15 @@ def test_an_event_is_a_sentence(kind: str, data: dict[str, Any], said: str) -> N
             entry("refused: sign in", after={"from": "10.0.0.1", "why": "wrong password"}),
             "ada could not sign in: wrong password.",
         ),
+        (
+            entry("push runs", "bundle 0a1b", after={"runs": ["r1"], "trusted": True}),
+            "ada pushed run r1 as bundle 0a1b.",
+        ),
+        (
+            entry("pull runs", "e.example.com", after={"runs": ["r1"], "trusted": False}),
+            "ada pulled run r1 from e.example.com.",
+        ),
+        (entry("create project", "shop"), "ada made the project shop."),
         (entry("grade", "cell ab", after="tampered"), "ada used grade on cell ab."),
         (entry("something new", "there"), "ada used something new on there."),
     ],

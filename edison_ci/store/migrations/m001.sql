@@ -45,6 +45,18 @@ create table steering (                     -- requests to change a run while it
 create index steering_by_run on steering (run_id);
 create index steering_open on steering (run_id) where taken_at is null;
 
+create table run_origin (                   -- runs that were made elsewhere, and who brought them here
+  run_id     text primary key references run (id),
+  ran_by     text not null,                 -- who ran it, as its bundle says; empty if it does not
+  ran_on     text not null,                 -- the machine, as its bundle says
+  ran_as     text not null,                 -- trigger of the run there
+  way        text not null check (way in ('import', 'push', 'pull')),
+  source     text not null,                 -- file or address that it came from
+  brought_by text not null,                 -- who imported, pushed or pulled it
+  brought_at text not null,
+  signed_by  text                           -- public key of its valid signature; null without one
+) strict, without rowid;
+
 create table start_request (                -- runs that pages and programs asked for, each once
   key        text primary key,              -- chosen by the sender: a repeated request has the same
   run_id     text not null,                 -- of the run; it may not have begun yet

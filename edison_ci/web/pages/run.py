@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.operate.bundles import trusted_keys
 from edison_ci.operate.site import Role
 from edison_ci.records import RunStatus, Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
@@ -29,6 +30,7 @@ from edison_ci.results.scores import (
 )
 from edison_ci.results.triage import changed_lists
 from edison_ci.results.troubles import troubles_of
+from edison_ci.store.origins import origin_of
 from edison_ci.store.runs import count_events, newest_events
 from edison_ci.web import formats
 from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
@@ -94,9 +96,27 @@ def head_of(context: PageContext, found: Run, tab: str) -> dict[str, Any]:
         "progress": progress,
         "live": live,
         "may_steer": context.may(Role.EDITOR) and found.status not in _FINAL,
+        "origin": _origin(context, found),
         "tabs": TABS,
         "tab": tab,
     }
+
+
+_BROUGHT = {"import": "imported", "push": "pushed", "pull": "pulled"}
+
+
+def _origin(context: PageContext, found: Run) -> str:
+    """Return who ran a run elsewhere, who brought it here, and what it is worth; empty if here."""
+    origin = origin_of(context.connection, found.id)
+    if origin is None:
+        return ""
+    ran = f"Ran by {origin.ran_by or 'somebody'} on {origin.ran_on or 'another machine'}"
+    brought = f"{_BROUGHT[origin.way]} by {origin.brought_by}"
+    keys = trusted_keys(context.root) if context.root is not None else ()
+    worth = "signed with a trusted key"
+    if not origin.is_trusted(keys):
+        worth = "not signed with a trusted key, so it never serves as base"
+    return f"{ran}, {brought}, {worth}."
 
 
 def crumbs_of(context: PageContext, found: Run, *more: Crumb) -> tuple[Crumb, ...]:

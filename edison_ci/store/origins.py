@@ -1,0 +1,66 @@
+"""Where runs came from: who ran them and where, who brought them here, and which key signed them.
+
+A run that was made here has no row. What a row says of who ran it, and where, is what its bundle
+says; it is worth as much as the signature. Whether a key is trusted is asked when it matters, so
+that a key that is removed from trust.yaml counts no more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Collection, Iterable
+
+
+class RunOrigin(NamedTuple):
+    """Where a run came from."""
+
+    run_id: str
+    ran_by: str
+    """Who ran it, as the bundle says; empty if it does not."""
+    ran_on: str
+    """The machine, as the bundle says."""
+    ran_as: str
+    """How it was started there: cli, schedule, replay, ..."""
+    way: str
+    """import, push or pull."""
+    source: str
+    """File or address that it came from."""
+    brought_by: str
+    brought_at: str
+    signed_by: str | None
+    """Public key of its valid signature; None without one."""
+
+    def is_trusted(self, keys: Collection[str]) -> bool:
+        """Whether it is signed with one of these keys."""
+        return self.signed_by is not None and self.signed_by in keys
+
+
+_COLUMNS = ", ".join(RunOrigin._fields)
+
+
+def add_origins(connection: sqlite3.Connection, origins: Iterable[RunOrigin]) -> None:
+    """Write where runs came from, in the current transaction."""
+    places = ", ".join("?" * len(RunOrigin._fields))
+    connection.executemany(f"insert into run_origin ({_COLUMNS}) values ({places})", origins)
+
+
+def origin_of(connection: sqlite3.Connection, run_id: str) -> RunOrigin | None:
+    """Return where a run came from; None if it was made here."""
+    row = connection.execute(
+        f"select {_COLUMNS} from run_origin where run_id = ?", (run_id,)
+    ).fetchone()
+    return None if row is None else RunOrigin(*row)
+
+
+def who_ran(connection: sqlite3.Connection, run_id: str) -> tuple[str, str]:
+    """Return who ran a run, and on which machine; empty if it is not known."""
+    origin = origin_of(connection, run_id)
+    if origin is not None:
+        return origin.ran_by, origin.ran_on
+    row = connection.execute(
+        "select actor, host from audit where run_id = ? order by seq limit 1", (run_id,)
+    ).fetchone()
+    return ("", "") if row is None else (row[0], row[1])

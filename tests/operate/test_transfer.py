@@ -1,0 +1,664 @@
+"""Runs between projects and a site: pushed, pulled, cut off, killed, forged, and all at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from edison_ci.documents.signatures import generate_keys
+from edison_ci.errors import UsageError
+from edison_ci.operate.accounts import Accounts
+from edison_ci.operate.bundles import write_bundle
+from edison_ci.operate.site import Actor, Identity, Role, open_site
+from edison_ci.operate.transfer import site_address
+from edison_ci.operate.uploads import MOST_OPEN, UploadRefused, Uploads
+from edison_ci.store.database import open_database, open_reader
+from edison_ci.store.runs import find_run
+from tests import forked
+from tests.conftest import MINIMAL, Folder
+from tests.opened import opened
+from tests.timing import PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KEYS = generate_keys()
+HOME = """\
+version: 1
+project: Team place
+members:
+  - {email: ann@example.org, role: owner}
+  - {github: eve, role: editor}
+  - {github: vic, role: viewer}
+"""
+TRUST = f"version: 1\nresults: {{public_keys: ['{KEYS.public}']}}\n"
+
+
+def project(path: Path, name: str) -> Folder:
+    """Make a project of this name that has no results."""
+    path.mkdir()
+    folder = Folder(path)
+    for place, text in MINIMAL.items():
+        folder.write(place, text)
+    file = folder.read("edison.yaml")
+    title = next(line for line in file.splitlines() if line.startswith("project:"))
+    folder.edit("edison.yaml", title, f"project: {name}\ndescription: What {name} found.")
+    return folder
+
+
+@dataclass
+class Place:
+    """A served site, which can be killed and started again."""
+
+    root: Path
+    options: tuple[str, ...] = ("--accept-push",)
+    tokens: dict[str, str] = field(default_factory=dict)
+    port: int = 0
+    process: Any = None
+
+    def start(self) -> None:
+        command = ("serve", "--projects", "projects", "--sign-in", "--json", "--rate-limit", "0")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("EDISON_", "GITHUB_"))}
+        with (self.root / "serve.log").open("a") as log:
+            self.process = forked.Popen(
+                [sys.executable, "-P", "-m", "edison_ci", *command, "--port", str(self.port),
+                 *self.options],
+                cwd=self.root,
+                env=kept,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )  # fmt: skip
+        told = ""
+        for text in self.process.stdout:
+            told += text
+            if text.startswith("}"):
+                break
+        self.port = json.loads(told)["port"]
+
+    def kill(self) -> None:
+        """End it as the kernel would."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=PATIENCE_S)
+        self.process.stdout.close()
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def env(self, who: str, *, signed: bool = False) -> dict[str, str]:
+        key = {"EDISON_SIGNING_KEY": KEYS.private} if signed else {}
+        return {"EDISON_TOKEN": self.tokens[who], **key}
+
+    def runs(self, name: str) -> list[str]:
+        with opened(self.root / "projects" / name / ".edison/results.db") as connection:
+            return [row[0] for row in connection.execute("select id from run order by id")]
+
+    def audit(self, name: str) -> list[tuple[str, str]]:
+        with opened(self.root / "projects" / name / ".edison/results.db") as connection:
+            return connection.execute("select actor, action from audit order by seq").fetchall()
+
+    def ask(self, method: str, path: str, who: str, **given: Any) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.tokens[who]}", **given.pop("headers", {})}
+        with httpx.Client(base_url=self.address, timeout=PATIENCE_S, trust_env=False) as client:
+            return client.request(method, path, headers=headers, **given)
+
+
+def make_site(root: Path) -> Place:
+    """Make a site with tokens of its members."""
+    (root / "projects").mkdir(parents=True)
+    (root / "edison.yaml").write_text(HOME)
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    subprocess.run(["git", "-C", str(root), "config", "user.email", "ann@example.org"], check=True)
+    open_database(root / ".edison/results.db").close()
+    place, accounts = Place(root), Accounts(open_site(root))
+    for name in ("eve", "vic"):
+        place.tokens[name] = accounts.new_token(name, label="t", days=1)[1]
+    return place
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    found = make_site(tmp_path_factory.mktemp("team") / "site")
+    found.start()
+    yield found
+    found.kill()
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """A project with a run, which each test copies under a name of its own."""
+    folder = project(tmp_path_factory.mktemp("measured") / "one", "measured")
+    assert folder.edison("run", "-q").code == 0
+    return folder
+
+
+@pytest.fixture
+def here(measured: Folder, tmp_path: Path, request: pytest.FixtureRequest) -> Folder:
+    """A project with one run, named like the test."""
+    name = "t-" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
+    folder = project(tmp_path / "here", name)
+    results = folder.path / ".edison/results.db"
+    results.parent.mkdir(exist_ok=True)
+    with opened(measured.path / ".edison/results.db") as source:
+        source.execute("vacuum into ?", (str(results),))
+    return folder
+
+
+def slug(folder: Folder) -> str:
+    return open_site(folder.path).file.slug
+
+
+def run_of(folder: Folder) -> str:
+    with closing(open_reader(folder.path / ".edison/results.db")) as reader:
+        return find_run(reader, "latest").id
+
+
+def contents(database: Path) -> list[list[Any]]:
+    tables = ("cell", "component", "decision", "rollup_run", "answer_text")
+    with opened(database) as connection:
+        return [
+            sorted(connection.execute(f"select * from {table}").fetchall(), key=repr)
+            for table in tables
+        ]
+
+
+# --- there and back -------------------------------------------------------------------------------
+
+
+def test_a_signed_run_goes_to_the_site_and_to_another_machine(
+    place: Place, here: Folder, tmp_path: Path
+) -> None:
+    name, run = slug(here), run_of(here)
+    first = here.edison("push", place.address, env=place.env("eve", signed=True))
+    assert (first.code, first.out.split()[:2]) == (0, ["pushed", run]), first.err
+    assert "not trusted" in first.out  # the site does not know the key
+    again = here.edison("push", place.address, env=place.env("eve", signed=True))
+    assert (again.code, again.out) == (
+        0, "nothing new: the site and this project have the same runs\n"
+    )  # fmt: skip
+    assert here.edison("push", place.address, run, env=place.env("eve")).out == f"exists  {run}\n"
+    assert place.runs(name) == [run]
+    there = place.root / "projects" / name
+    assert contents(there / ".edison/results.db") == contents(here.path / ".edison/results.db")
+    assert f'description: "What {name} found."' in (there / "edison.yaml").read_text()
+    assert place.audit(name) == [("eve", "push runs")]
+    assert list((there / ".edison/transfer").glob("*.part")) == []
+    page = place.ask("GET", f"/projects/{name}/-/edison/run/{run}", "vic").text
+    assert "pushed by eve" in page
+    assert "not signed with a trusted key" in page
+    # Trust is asked when it matters: once the key is listed, the run is trusted, and passed on.
+    (there / ".edison/trust.yaml").write_text(TRUST)
+    page = place.ask("GET", f"/projects/{name}/-/edison/run/{run}", "vic").text
+    assert "signed with a trusted key" in page
+    other = project(tmp_path / "other", name)
+    pulled = other.edison("pull", place.address, "--json", env=place.env("vic"))
+    (found,) = json.loads(pulled.out)["runs"]
+    assert (found["run_id"], found["new"], found["trusted"]) == (run, True, False)
+    assert contents(other.path / ".edison/results.db") == contents(there / ".edison/results.db")
+    with opened(other.path / ".edison/results.db") as connection:
+        (row,) = connection.execute("select ran_as, way, signed_by, source from run_origin")
+        assert row == ("cli", "pull", None, f"127.0.0.1:{place.port}")  # the site has no key
+        with opened(there / ".edison/results.db") as site:
+            (origin,) = site.execute("select ran_by, ran_on, brought_by, signed_by from run_origin")
+        (who,) = connection.execute("select ran_by, ran_on from run_origin")
+    assert who == origin[:2]
+    assert origin[2:] == ("eve", KEYS.public)
+    assert ("vic", "export") in place.audit(name)
+    foreign = other.edison("push", place.address, run, env=place.env("eve"))
+    assert (foreign.code, "its signature is not trusted here" in foreign.err) == (2, True)
+
+
+def test_who_may_not_push_or_pull_is_told_why(place: Place, here: Folder) -> None:
+    name = slug(here)
+    refused = here.edison("push", place.address, env=place.env("vic"))
+    assert (refused.code, "create project needs an editor; vic is a viewer" in refused.err) == (
+        2, True
+    )  # fmt: skip
+    assert not (place.root / "projects" / name).exists()
+    assert here.edison("push", place.address, env=place.env("eve")).code == 0
+    path = f"/projects/{name}/-/edison/api/transfer/uploads/{'0' * 64}"
+    assert place.ask("POST", path, "vic", content=b"x").status_code == 403
+    assert ("vic", "refused: push runs") in place.audit(name)
+    wrong = here.edison("push", place.address, env={"EDISON_TOKEN": "edison_token_wrong"})
+    assert (wrong.code, "HTTP 401" in wrong.err) == (2, True)
+    unset = here.edison("pull", place.address)
+    assert (unset.code, "EDISON_TOKEN is not set" in unset.err) == (2, True)
+    nowhere = here.edison("--offline", "pull", place.address, env=place.env("vic"))
+    assert "disabled by --offline" in nowhere.err
+    here.edit("edison.yaml", "description:", "settings: {private: true}\ndescription:")
+    with opened(here.path / ".edison/results.db") as connection:
+        connection.execute("update run set plan_hash = plan_hash || '0'")
+    (place.root / "projects" / name / "edison.yaml").write_text(
+        f"version: 1\nproject: {name}\nsettings: {{private: true}}\n"
+    )
+    private = place.ask("GET", f"/projects/{name}/-/edison/api/transfer/runs/{run_of(here)}", "vic")
+    assert (private.status_code, "this project is private" in private.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://192.0.2.1", "is not encrypted"),
+        ("https://eve:secret@edison.example.com", "has a name or password"),
+        ("ftp://edison.example.com", "is not the address of a site"),
+        ("edison.example.com", "is not the address of a site"),
+        ("https://[::1", "is not the address of a site"),
+        ("https://edison.example.com/?x=1", "is not the address of a site"),
+    ],
+)
+def test_an_address_that_cannot_be_used(url: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as refused:
+        site_address(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_an_address_is_taken_as_a_browser_shows_it() -> None:
+    assert site_address("https://e.example.com/-/edison/runs") == "https://e.example.com"
+    assert site_address("https://e.example.com:8443/team/") == "https://e.example.com:8443/team"
+    assert site_address("http://localhost:8001") == "http://localhost:8001"
+
+
+# --- cut off and killed ---------------------------------------------------------------------------
+
+
+class CuttingProxy:
+    """Passes bytes on to a server, and cuts each connection after so many of the client's."""
+
+    def __init__(self, port: int, after: int) -> None:
+        self._port, self._after = port, after
+        self.passed: list[int] = []
+        """Bytes of each connection that went to the server."""
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        index = len(self.passed)
+        self.passed.append(0)
+        with client, socket.create_connection(("127.0.0.1", self._port)) as server:
+            back = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
+            back.start()
+            while self.passed[index] < self._after:
+                room = min(65_536, self._after - self.passed[index])
+                data = client.recv(room)
+                if not data:
+                    break
+                server.sendall(data)
+                self.passed[index] += len(data)
+            else:
+                client.shutdown(socket.SHUT_RDWR)
+            server.shutdown(socket.SHUT_WR)
+            back.join(PATIENCE_S)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(65_536):
+            target.sendall(data)
+    except OSError:
+        pass
+
+
+@contextmanager
+def cutting(port: int, after: int) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(port, after)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+def bundle_of(folder: Folder, target: Path) -> Path:
+    site = open_site(folder.path)
+    with closing(open_reader(site.results)) as reader:
+        run = find_run(reader, "latest")
+    write_bundle(site, [run], target)
+    return target
+
+
+def test_a_push_that_is_cut_again_and_again_arrives_whole(place: Place, here: Folder) -> None:
+    """Each connection ends after some bytes; the next goes on at the byte that is there."""
+    with cutting(place.port, after=9_000) as proxy:
+        done = here.edison("push", proxy.address, env=place.env("eve"))
+    assert done.code == 0, done.err
+    assert place.runs(slug(here)) == [run_of(here)]
+    size = int(done.out.split()[2].replace(",", ""))
+    assert proxy.passed.count(9_000) >= size // 9_000 > 1
+
+
+def test_a_push_that_was_killed_goes_on_at_the_byte_that_is_there(
+    place: Place, here: Folder, tmp_path: Path
+) -> None:
+    """At each offset: nothing is visible of a part, and only the rest is sent by the next push."""
+    name, run = slug(here), run_of(here)
+    place.ask("POST", "/-/edison/api/transfer/projects", "eve", data={"project": name})
+    bundle = bundle_of(here, tmp_path / "b.zip")
+    data = bundle.read_bytes()
+    path = f"/projects/{name}/-/edison/api/transfer/uploads/{hashlib.sha256(data).hexdigest()}"
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{place.port}\r\nAuthorization: Bearer "
+    head += f"{place.tokens['eve']}\r\nUpload-Length: {len(data)}\r\n"
+    here_now = 0
+    for step in (0, 1, 2, 63, 1_024, 9_001):
+        rest = data[here_now:]
+        sizes = {"upload-offset": str(here_now), "upload-length": str(len(data))}
+        reply = place.ask("POST", path, "eve", content=rest[:step], headers=sizes)
+        here_now += step
+        assert (reply.status_code, reply.json()) == (200, {"received": here_now})
+        # What is cut off is stored up to some byte, or not at all.
+        more = f"Upload-Offset: {here_now}\r\nContent-Length: {len(rest) - step}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", place.port)) as client:
+            client.sendall((head + more).encode() + rest[step : 2 * step])
+        received = place.ask("GET", path, "eve").json()["received"]
+        assert here_now <= received <= here_now + step
+        here_now = received
+        assert place.runs(name) == []
+    assert place.ask("GET", f"/projects/{name}/-/edison", "vic").status_code == 200
+    with cutting(place.port, after=10**9) as proxy:
+        done = here.edison("push", proxy.address, env=place.env("eve"))
+    assert (done.code, place.runs(name)) == (0, [run]), done.err
+    assert sum(proxy.passed) < len(data) - here_now + 4_000  # the same run is the same bundle
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
+def test_a_site_that_is_killed_has_a_run_whole_or_not(
+    tmp_path: Path, here: Folder, delay_s: float
+) -> None:
+    place = make_site(tmp_path / "site")
+    place.start()
+    name, run = slug(here), run_of(here)
+    place.ask("POST", "/-/edison/api/transfer/projects", "eve", data={"project": name})
+    place.ask("GET", f"/projects/{name}/-/edison", "eve")
+    data = bundle_of(here, tmp_path / "b.zip").read_bytes()
+    path = f"/projects/{name}/-/edison/api/transfer/uploads/{hashlib.sha256(data).hexdigest()}"
+    headers = {"upload-offset": "0", "upload-length": str(len(data))}
+
+    def send() -> None:
+        with suppress(httpx.HTTPError):
+            place.ask("POST", path, "eve", content=data, headers=headers)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    sender.join(delay_s)
+    place.kill()
+    sender.join(PATIENCE_S)
+    assert place.runs(name) in ([], [run])
+    place.start()
+    done = here.edison("push", place.address, env=place.env("eve"))
+    assert (done.code, place.runs(name)) == (0, [run]), done.err
+    there = place.root / "projects" / name / ".edison/results.db"
+    assert contents(there) == contents(here.path / ".edison/results.db")
+    place.kill()
+
+
+def test_a_pull_that_is_cut_goes_on(place: Place, here: Folder, tmp_path: Path) -> None:
+    """The bytes that came stay, also when the command is killed; the next one asks for the rest."""
+    name, run = slug(here), run_of(here)
+    assert here.edison("push", place.address, env=place.env("eve")).code == 0
+    path = f"/projects/{name}/-/edison/api/transfer/runs/{run}"
+    whole = place.ask("GET", path, "vic")
+    assert whole.headers["etag"].strip('"') == hashlib.sha256(whole.content).hexdigest()
+    other = project(tmp_path / "other", name)
+    left = other.path / ".edison/transfer" / f"{hashlib.sha256(run.encode()).hexdigest()[:24]}.pull"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(whole.content[:70_001])
+    left.with_suffix(".etag").write_text(whole.headers["etag"].strip('"'))
+    done = other.edison("pull", place.address, env=place.env("vic"))
+    assert (done.code, done.out.split()[:2]) == (0, ["pulled", run]), done.err
+    there = place.root / "projects" / name / ".edison/results.db"
+    assert contents(other.path / ".edison/results.db") == contents(there)
+    rest = place.ask(
+        "GET", path, "vic", headers={"range": "bytes=70001-", "if-range": whole.headers["etag"]}
+    )
+    assert (rest.status_code, rest.content) == (206, whole.content[70_001:])
+    stale = place.ask("GET", path, "vic", headers={"range": "bytes=9-", "if-range": '"other"'})
+    assert (stale.status_code, stale.content) == (200, whole.content)
+    # Bytes of another bundle are noticed by their checksum, and fetched again.
+    fresh = project(tmp_path / "fresh", name)
+    left = fresh.path / ".edison/transfer" / left.name
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"x" * 1_000)
+    left.with_suffix(".etag").write_text(whole.headers["etag"].strip('"'))
+    assert fresh.edison("pull", place.address, env=place.env("vic")).code == 0
+    assert not left.exists()
+
+
+def test_two_pushes_at_once_are_one_run_while_pages_are_read(place: Place, here: Folder) -> None:
+    name = slug(here)
+    place.ask("POST", "/-/edison/api/transfer/projects", "eve", data={"project": name})
+    command = [sys.executable, "-P", "-m", "edison_ci", "push", place.address, "--json"]
+    both = [
+        forked.Popen(
+            command,
+            cwd=here.path,
+            env={**os.environ, **place.env("eve")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    while any(each.poll() is None for each in both):
+        assert place.ask("GET", f"/projects/{name}/-/edison", "vic").status_code == 200
+    told = [each.communicate(timeout=PATIENCE_S) for each in both]
+    assert [each.returncode for each in both] == [0, 0], told
+    new = [run["new"] for out, _ in told for run in json.loads(out)["runs"]]
+    assert new.count(True) == 1
+    assert place.runs(name) == [run_of(here)]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uploads(here: Folder, tmp_path: Path) -> Uploads:
+    return elsewhere(here, tmp_path / "there")
+
+
+def elsewhere(here: Folder, path: Path) -> Uploads:
+    """Return the uploads of the same project on another machine."""
+    there = project(path, slug(here))
+    there.write(".edison/trust.yaml", TRUST)
+    site = open_site(there.path)
+    open_database(site.results).close()
+    return Uploads(site, 50_000_000)
+
+
+EVE = Actor(Identity("token", login="eve"), Role.EDITOR)
+
+
+def sent(uploads: Uploads, data: bytes, name: str = "") -> Any:
+    name = name or hashlib.sha256(data).hexdigest()
+    uploads.add(name, uploads.received(name), len(data), data)
+    return uploads.finish(name, EVE)
+
+
+def changed(bundle: Path, manifest: dict[str, Any], *, drop: str = "", runs: str = "") -> bytes:
+    """Return a bundle with another manifest, without one of its files, or with other results."""
+    with zipfile.ZipFile(bundle) as archive:
+        files = {name: archive.read(name) for name in archive.namelist() if name != drop}
+    told = {**json.loads(files["manifest.json"]), **manifest}
+    if runs:
+        inner = bundle.with_suffix(".db")
+        inner.write_bytes(files["results.db"])
+        with opened(inner) as connection:
+            connection.execute(runs)
+        files["results.db"] = inner.read_bytes()
+        sha256 = hashlib.sha256(files["results.db"]).hexdigest()
+        told["files"][0] |= {"size_bytes": len(files["results.db"]), "sha256": sha256}
+    told = {key: value for key, value in told.items() if value is not None}
+    files["manifest.json"] = json.dumps(told).encode()
+    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return bundle.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"manifest": {"project": "other"}}, "its signature does not fit"),
+        ({"manifest": {}, "drop": "manifest.json.sig"}, "its signature does not fit"),
+        ({"manifest": {"public_key": None}}, "its signature does not fit"),
+        ({"manifest": {"public_key": 7}}, "its signature does not fit"),
+        ({"manifest": {"public_key": generate_keys().public}}, "its signature does not fit"),
+        ({"manifest": {}, "runs": "update cell set composite = 1.0"}, "its signature does not fit"),
+        (
+            {"manifest": {"project": "x", "public_key": None}, "drop": "manifest.json.sig"},
+            "it is not of the project",
+        ),
+        (
+            {
+                "manifest": {"public_key": None},
+                "drop": "manifest.json.sig",
+                "runs": "update run set status = 'PAUSED'",
+            },
+            "has not ended",
+        ),
+        (
+            {
+                "manifest": {"public_key": None},
+                "drop": "manifest.json.sig",
+                "runs": "update run set status = 'EXECUTING'",
+            },
+            "a run has not ended",
+        ),
+    ],
+)
+def test_a_forged_bundle_is_refused_whole(
+    monkeypatch: pytest.MonkeyPatch,
+    here: Folder,
+    uploads: Uploads,
+    tmp_path: Path,
+    change: dict[str, Any],
+    why: str,
+) -> None:
+    monkeypatch.setenv("EDISON_SIGNING_KEY", KEYS.private)
+    data = changed(bundle_of(here, tmp_path / "b.zip"), **change)
+    with pytest.raises(UploadRefused) as refused:
+        sent(uploads, data)
+    assert (refused.value.status, why in refused.value.message) == (422, True), refused.value
+    assert str(tmp_path) not in refused.value.message
+    assert uploads.received(hashlib.sha256(data).hexdigest()) == 0
+    with opened(uploads.site.results) as connection:
+        assert connection.execute("select count(*) from run").fetchone() == (0,)
+        (row,) = connection.execute("select actor, action, after from audit")
+        assert row[:2] == ("eve", "refused: push runs")
+        assert why in row[2]
+
+
+def test_a_signature_is_worth_what_the_key_is(
+    monkeypatch: pytest.MonkeyPatch, here: Folder, tmp_path: Path
+) -> None:
+    plain = bundle_of(here, tmp_path / "plain.zip").read_bytes()
+    monkeypatch.setenv("EDISON_SIGNING_KEY", generate_keys().private)
+    foreign = bundle_of(here, tmp_path / "foreign.zip").read_bytes()
+    monkeypatch.setenv("EDISON_SIGNING_KEY", KEYS.private)
+    own = bundle_of(here, tmp_path / "own.zip").read_bytes()
+    assert own == bundle_of(here, tmp_path / "again.zip").read_bytes()
+    found = []
+    for number, data in enumerate((plain, foreign, own)):
+        taken = sent(elsewhere(here, tmp_path / str(number)), data)
+        found.append((bool(taken.new), taken.signed_by is not None, taken.trusted))
+    assert found == [(True, False, False), (True, True, False), (True, True, True)]
+
+
+def test_bytes_that_do_not_fit_are_refused(here: Folder, uploads: Uploads, tmp_path: Path) -> None:
+    data = bundle_of(here, tmp_path / "b.zip").read_bytes()
+    name = hashlib.sha256(data).hexdigest()
+    with pytest.raises(UploadRefused, match="its bytes differ from its name"):
+        sent(uploads, data, "0" * 64)
+    with pytest.raises(UploadRefused, match="is not a valid bundle"):
+        sent(uploads, data[:-30])
+    for odd in ("../../evil", "A" * 64, "x"):
+        with pytest.raises(UploadRefused, match="named by its SHA-256"):
+            uploads.add(odd, 0, 1, b"x")
+    assert uploads.add(name, 0, len(data), data[:10]) == 10
+    for offset, more in ((0, b"x"), (11, b"x"), (10, data)):
+        with pytest.raises(UploadRefused) as refused:
+            uploads.add(name, offset, len(data), more)
+        assert (refused.value.status, refused.value.received) == (409, 10)
+    with pytest.raises(UploadRefused, match="this site accepts 50,000,000") as large:
+        uploads.add(name, 10, 50_000_001, b"x")
+    assert large.value.status == 413
+    for number in range(MOST_OPEN - 1):
+        uploads.add(f"{number:064x}", 0, 9, b"x")
+    with pytest.raises(UploadRefused, match="other bundles are being pushed"):
+        uploads.add("f" * 64, 0, 9, b"x")
+
+
+def test_a_full_disk_loses_nothing(here: Folder, uploads: Uploads, tmp_path: Path) -> None:
+    data = bundle_of(here, tmp_path / "b.zip").read_bytes()
+    name, before = hashlib.sha256(data).hexdigest(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(UploadRefused) as full:
+            uploads.add(name, 0, len(data), data)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (full.value.status, uploads.received(name)) == (507, 10_000)
+    uploads.add(name, 10_000, len(data), data[10_000:])
+    with opened(uploads.site.results) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")
+    # Neither the place for unpacking nor the results have room.
+    for room in (100_000, uploads.site.results.stat().st_size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            with pytest.raises(UploadRefused) as full:
+                uploads.finish(name, EVE)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert (full.value.status, uploads.received(name)) == (507, len(data)), full.value
+    assert len(uploads.finish(name, EVE).new) == 1
+
+
+def test_a_site_refuses_what_it_does_not_accept(tmp_path: Path, here: Folder) -> None:
+    place = make_site(tmp_path / "site")
+    place.options = ()
+    place.start()
+    refused = here.edison("push", place.address, env=place.env("eve"))
+    assert (refused.code, "this site accepts no runs" in refused.err) == (2, True)
+    place.kill()
+    place.options = ("--accept-push", "--push-limit", "1")
+    place.start()
+    with opened(here.path / ".edison/results.db") as connection:
+        connection.execute("drop trigger if exists answer_text_is_kept")
+        connection.execute(
+            "update answer_text set text = hex(randomblob(2000000)) where rowid = "
+            "(select min(rowid) from answer_text)"
+        )
+    large = here.edison("push", place.address, env=place.env("eve"))
+    assert (large.code, "accepts 1,000,000" in large.err) == (2, True), large.err
+    path = f"/projects/{slug(here)}/-/edison/api/transfer/uploads/{'0' * 64}"
+    head = {"upload-offset": "0", "upload-length": "1000001"}
+    reply = place.ask("POST", path, "eve", content=b"x", headers=head)
+    assert reply.status_code == 413
+    assert reply.json()["error"]["hint"].endswith("raise --push-limit")
+    assert ("eve", "refused: push runs") in place.audit(slug(here))
+    place.kill()
