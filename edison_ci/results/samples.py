@@ -774,25 +774,40 @@ where {_CELLS} and (c.request_hash <> b.request_hash or c.answer_no <> b.answer_
 
 
 class _Totals:
-    """Sums of the repeats of cases, exact in any order."""
+    """Sums of the repeats of cases, exact in any order.
+
+    Cases of one variant come in the order of their ids, so that a list of them is enough. They are
+    looked up by id only once another variant has the same cases again.
+    """
 
     def __init__(self) -> None:
-        self._index: dict[str, int] = {}
+        self._cases: list[str] = []
+        self._index: dict[str, int] | None = None
         self._sums, self._counts = array("d"), array("L")
 
     def add(self, case: str, values: list[float]) -> None:
-        index = self._index.setdefault(case, len(self._index))
+        index = self._place(case)
         if index == len(self._sums):
+            self._cases.append(case)
             self._sums.append(0.0)
             self._counts.append(0)
         self._sums[index] += math.fsum(values)
         self._counts[index] += len(values)
 
+    def _place(self, case: str) -> int:
+        if self._index is None:
+            if not self._cases or self._cases[-1] < case:
+                return len(self._cases)
+            self._index = {known: index for index, known in enumerate(self._cases)}
+        return self._index.setdefault(case, len(self._cases))
+
     def sample(self) -> Sample:
         found = Sample()
-        for case in sorted(self._index):
-            index = self._index[case]
-            count = self._counts[index]
+        order: Iterable[int] = range(len(self._cases))
+        if self._index is not None:
+            order = sorted(order, key=self._cases.__getitem__)
+        for index in order:
+            case, count = self._cases[index], self._counts[index]
             if not count:
                 found.missing += 1
                 continue

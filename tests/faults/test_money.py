@@ -257,6 +257,26 @@ def test_fault_21_two_runs_race_for_the_last_cent(make_stage: MakeStage, cents: 
     assert stage.count("cell where status = 'ok'") == 60
 
 
+def test_fault_21_ten_runs_at_once_share_one_file_and_one_budget(make_stage: MakeStage) -> None:
+    names = tuple(f"run-{number}" for number in range(10))
+    stage = make_stage(cases=6, experiments=names, judged=False, monthly_usd=0.02, dollars_in=30)
+    for number, name in enumerate(names):
+        stage.dataset(name, range(6 * number, 6 * number + 6))
+    with Watch(stage, cap_microusd=20_000):
+        codes = [each.wait().code for each in [stage.start("run", name) for name in names]]
+    assert set(codes) <= {0, 4}
+    assert codes.count(4) > 1, "the budget is too small for all of them"
+    stage.check_settled(lost=0)
+    stage.monthly(1.0)
+    paused = [name for name, code in zip(names, codes, strict=True) if code == 4]
+    again = [stage.start("resume", name) for name in paused]
+    assert [each.wait().code for each in again] == [0] * len(paused)
+    stage.check_settled(lost=0)
+    cells = stage.rows("select run_id, count(*) from cell where status = 'ok' group by run_id")
+    assert [count for _, count in cells] == [6] * len(names), "each run has all of its cells"
+    assert stage.server.chats == stage.count("answer") == 60, "no call was made twice"
+
+
 @pytest.mark.parametrize("trial", range(3))
 def test_fault_21_money_that_comes_free_is_waited_for(make_stage: MakeStage, trial: int) -> None:
     """Calls are booked at their worst case; as long as one is in flight nobody gives up."""

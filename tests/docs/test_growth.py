@@ -1,0 +1,20 @@
+"""The page of growth is drawn from its record, and the record has what the page promises."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.scale import PAGE, RECORD, chart, page
+
+
+def test_the_page_is_what_the_record_says() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == page(record)
+    assert all(row["peak_mb"] <= 130 for row in record["parts"]["cells"])
+    assert max(row["runs"] for row in record["parts"]["together"]) == 100
+    assert max(row["experiments"] for row in record["parts"]["experiments"]) == 1_000
+
+
+def test_bars_are_as_long_as_their_values() -> None:
+    lines = chart("time", [("1", 1.0, "1 s"), ("10", 4.0, "4 s")])
+    assert lines[2:4] == [f" 1  {'█' * 10} 1 s", f"10  {'█' * 40} 4 s"]
