@@ -139,12 +139,19 @@ wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it o
 check: venv ## lint, types and the tests that need nothing but Python, in three minutes
 	@$(MAKE) -j2 lint quick
 
+# The tests are compiled once, beside the checks: each process of the next step would do it alone.
+# What cannot be collected is said by that step.
+.PHONY: collected
+collected: venv
+	@$(BIN)/pytest --collect-only -qq >/dev/null || true
+
 .PHONY: quick
 quick: venv
 	$(BIN)/pytest -n auto --dist worksteal --quick $(PYTEST_ARGS)
 
 .PHONY: test
-test: venv node browser lint workflows site wheel-smoke ## run every check and every test
+test: venv node browser ## run every check and every test
+	@$(MAKE) -j2 lint workflows site wheel-smoke collected
 	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: coverage
