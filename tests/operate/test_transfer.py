@@ -255,7 +255,7 @@ def test_who_may_not_push_or_pull_is_told_why(place: Place, here: Folder) -> Non
     ("url", "why"),
     [
         ("http://192.0.2.1", "is not encrypted"),
-        ("https://eve:secret@edison.example.com", "has a name or password"),
+        ("https://eve:secret@edison.example.com", "has a name or password"),  # not-a-secret
         ("ftp://edison.example.com", "is not the address of a site"),
         ("edison.example.com", "is not the address of a site"),
         ("https://[::1", "is not the address of a site"),
