@@ -95,8 +95,9 @@ def _show_event(terminal: Terminal, event: Event) -> None:
     if event.type == "run:progress":
         share = 100 * data["done"] // max(data["total"], 1)
         cost = f", {dollars(data['cost_microusd'])}" if data["cost_microusd"] else ""
-        cells = counted(data["total"], "cell")
-        terminal.result(f"{clock}  {share:3d}%  {data['done']:,} of {cells}{cost}")
+        cells, workers = counted(data["total"], "cell"), data.get("workers", ())
+        at = f", at {counted(len(workers), 'worker')}" if workers else ""
+        terminal.result(f"{clock}  {share:3d}%  {data['done']:,} of {cells}{cost}{at}")
     elif event.type == "status:changed":
         color = STATUS_COLORS.get(data["to"], ODD)
         terminal.result(f"{clock}  {data['from']} -> ", StyledText(data["to"], color))

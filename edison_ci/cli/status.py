@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
@@ -10,15 +12,21 @@ from edison_ci.cli.summary import cost_text, document, show_run, show_slices
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.numeric import points
+from edison_ci.numeric import counted, points
 from edison_ci.operate.run_control import current_run
 from edison_ci.operate.site import open_site
 from edison_ci.records import RunStatus
+from edison_ci.results.live_progress import progress_of
 from edison_ci.results.report import as_json
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.snapshot import eval_suite_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import TRIAL, Run, find_run, recent_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.contracts import WorkerState
 
 
 @click.command(cls=EdisonCommand)
@@ -63,6 +71,8 @@ def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
         if wanted is not None:
             result = RunResult(reader, current_run(project, find_run(reader, wanted)))
             _show_one(terminal, result, slices=given["slices"], failed=given["failed"])
+            if result.run.moving and not terminal.json:
+                _show_workers(terminal, progress_of(reader, result.run).workers)
             return
         runs = recent_runs(reader, trials=given["trials"])
         results = [RunResult(reader, current_run(project, run)) for run in runs]
@@ -81,6 +91,14 @@ def _show_one(terminal: Terminal, result: RunResult, *, slices: bool, failed: bo
     show_run(terminal, result, slices=not slices, failed=failed)  # the full table follows
     if slices:
         show_slices(terminal, result)
+
+
+def _show_workers(terminal: Terminal, workers: Sequence[WorkerState]) -> None:
+    """Print the workers that make the calls of a run that goes on."""
+    for each in workers:
+        leaving = ", leaving" if each.leaving else ""
+        calls = f"{counted(each.calls, 'call')} in flight, {each.answered:,} answered{leaving}"
+        terminal.result(f"  worker {each.name}: {calls}")
 
 
 def _table(terminal: Terminal, summaries: list[RunResult]) -> None:

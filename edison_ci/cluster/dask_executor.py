@@ -217,7 +217,7 @@ class DaskExecutor:
         """Return the workers at this moment."""
         return [
             WorkerState(link.name, len(link.calls), link.answered, link.leaving)
-            for link in self._links.values()
+            for link in sorted(self._links.values(), key=lambda link: link.name)
         ]
 
     @property

@@ -126,10 +126,20 @@ class ClientPool:
     def places(self, model: Model) -> int:
         """Return how many calls a model may make at once: its limit counts for each worker."""
         calls = self.concurrency.get(model.name, model.limits.concurrency)
+        executor = self._executor_of(model)
+        return calls if executor is None else calls * max(executor.workers(model), 1)
+
+    def at_workers(self, model: str) -> bool:
+        """Whether workers call a model."""
+        return any(
+            each.name == model and self._executor_of(each) is not None
+            for each in self._models.values()
+        )
+
+    def _executor_of(self, model: Model) -> Executor[Model] | None:
+        """Return what calls a model at workers; None if this process calls it."""
         executor = self._settings.executor
-        if executor is None or executor.provider_for(model) is None:
-            return calls
-        return calls * max(executor.workers(model), 1)
+        return None if executor is None or executor.provider_for(model) is None else executor
 
     def follow_workers(self) -> None:
         """Adapt the clients to the workers of the moment; without one they wait."""
@@ -138,9 +148,9 @@ class ClientPool:
             self._pause_or_resume(key, client)
 
     def _pause_or_resume(self, key: str, client: ModelClient) -> None:
-        model, executor = self._models[key], self._settings.executor
-        remote = executor is not None and executor.provider_for(model) is not None
-        stranded = remote and executor is not None and not executor.workers(model)
+        model = self._models[key]
+        executor = self._executor_of(model)
+        stranded = executor is not None and not executor.workers(model)
         if stranded or model.name in self.paused:
             client.throttle.pause()
         elif client.throttle.places.paused:

@@ -79,7 +79,8 @@ class RunSteering:
         before = self.clients.concurrency.get(model, self.limits[model])
         self.clients.resize(model, calls)
         self.runner.hire_more()
-        return f"{model} makes {counted(calls, 'call')} at once, before {before:,}"
+        where = " at each worker" if self.clients.at_workers(model) else ""
+        return f"{model} makes {counted(calls, 'call')} at once{where}, before {before:,}"
 
     def _pause(self, model: str) -> str:
         if model in self.clients.paused:

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.contracts import WorkerState
 from edison_ci.results.case_grid import CaseAnswer, answer_beginning
 from edison_ci.results.explanation import expected_form
 from edison_ci.store.runs import last_event, newest_events
@@ -58,6 +59,8 @@ class Progress:
     cells: Mapping[str, int]
     models: tuple[ModelProgress, ...]
     clients: tuple[ClientState, ...]
+    workers: tuple[WorkerState, ...]
+    """Workers that make the calls; none if the process of the run makes them."""
     cost_microusd: int
     budget_microusd: int | None
     tokens_in: int
@@ -104,6 +107,7 @@ def progress_of(connection: sqlite3.Connection, run: Run) -> Progress:
         cells=data.get("cells", {}),
         models=tuple(ModelProgress(**model) for model in data.get("models", ())),
         clients=tuple(ClientState(**client) for client in data.get("clients", ())),
+        workers=tuple(WorkerState(**worker) for worker in data.get("workers", ())),
         cost_microusd=int(data.get("cost_microusd", 0)),
         budget_microusd=data.get("budget_microusd"),
         tokens_in=int(data.get("tokens_in", 0)),

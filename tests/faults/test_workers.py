@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.faults.stage import name_of
 from tests.loopback.script import rule
 from tests.timing import poll
 
@@ -68,11 +69,16 @@ def writers(folder: Path) -> set[int]:
 
 def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
     stage = make_stage(cases=20, concurrency=3)
-    stage.script(rule(model="small-1", latency_s=0.3))
+    last = rule(model="small-1", contains=name_of(19), held=True)
+    stage.script(last, rule(model="small-1", latency_s=0.3))
     expected = stage.undisturbed()
     run = stage.start("run", "--on", "local:2", "--json", env=with_key(stage))
     poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 3)
     assert writers(stage.folder.path) == {run.pid}
+    poll("it is told", lambda: "worker local-2: " in stage.edison("status", "latest").out)
+    steered = stage.edison("runs", "steer", "--concurrency", "small=2")
+    assert "small makes 2 calls at once at each worker, before 3" in steered.all
+    stage.server.release()
     done = run.wait()
     assert done.code == 0, done.all
     assert stage.results() == expected
@@ -85,6 +91,7 @@ def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
     workers = next(found for (data,) in told if (found := json.loads(data)["workers"]))
     assert [worker["name"] for worker in workers] == ["local-1", "local-2"]
     assert sum(worker["answered"] for worker in workers) > 0
+    assert ", at 2 workers" in stage.edison("runs", "watch", "latest").out
 
 
 def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: MakeStage) -> None:
