@@ -115,6 +115,19 @@ def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: Make
     stage.check_settled(lost=2 * 3 * 2)
 
 
+def test_a_budget_is_never_passed_by_all_workers_together(make_stage: MakeStage) -> None:
+    stage = make_stage(cases=20, concurrency=3, judged=False)
+    expected = stage.undisturbed()
+    half = sum(row[11] for row in expected) // 2
+    done = stage.edison("run", "--on", "local:2", "--budget", f"{half / 1_000_000:.6f}")
+    assert done.code == 4, done.all
+    assert 0 < stage.server.ledger_total() <= half
+    done = stage.edison("resume", "--budget", "1")
+    assert done.code == 0, done.all
+    assert stage.results() == expected
+    stage.check_settled(lost=0)
+
+
 def _alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
