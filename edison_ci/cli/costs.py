@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -15,10 +16,19 @@ from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mar
 from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of
 from edison_ci.numeric import counted, dollars, fixed, percent
+from edison_ci.operate.projects import Projects
 from edison_ci.operate.shared_budget import limits_here, limits_there
 from edison_ci.operate.site_client import SiteUnreachable
 from edison_ci.results.current_prices import CurrentPrices
-from edison_ci.results.spending import By, SpendingRow, last_run_of, spending_by
+from edison_ci.results.spending import (
+    By,
+    SpendingRow,
+    in_order,
+    last_run_of,
+    spending_by,
+    sum_rows,
+)
+from edison_ci.store.database import open_for_reading
 from edison_ci.store.ledger import booked
 
 if TYPE_CHECKING:
@@ -27,12 +37,9 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
 
+_ByProject = Literal["project", "team"]
 _NEARLY = 0.8
-_SUMS = (
-    *("calls", "replayed", "failed", "unknown", "billed_microusd", "estimated_microusd"),
-    *("unknown_microusd", "tokens_in", "tokens_out", "simulated", "simulated_microusd"),
-    "estimated",
-)
+_NO_TEAM = "(no team)"
 
 
 class Limit(NamedTuple):
@@ -62,13 +69,18 @@ class Limit(NamedTuple):
 )
 @click.option(
     "--by",
-    type=click.Choice(["day", "experiment", "model", "phase"]),
-    default="day",
-    show_default=True,
-    help="How to group the amounts.",
+    type=click.Choice(["day", "month", "experiment", "model", "phase", "project", "team"]),
+    help="How to group the amounts; default: day, with --projects project.",
+)
+@click.option(
+    "--projects",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The costs of all projects in this folder, instead of this one.",
 )
 @click.pass_obj
-def costs(state: CliState, since: int, by: By) -> None:
+def costs(state: CliState, since: int, by: By | _ByProject | None, folder: Path | None) -> None:
     """Show spending and how much of each budget is used.
 
     Days are UTC. A sum with ~ includes calls that count with their maximum cost: those whose
@@ -80,18 +92,27 @@ def costs(state: CliState, since: int, by: By) -> None:
       edison costs
       edison costs --by model --since 7
       edison costs --by experiment --json
+      edison costs --projects projects --by team
     """
     terminal = Terminal(state)
     project = open_readable_project(state, terminal)
     today = utc.now()
     first = f"{today - dt.timedelta(days=since - 1):%Y-%m-%d}"
-    with results_of(project) as connection:
-        prices = CurrentPrices(project)
-        rows = spending_by(connection, by, prices, since=first)
-        days = rows if by == "day" else spending_by(connection, "day", prices, since=first)
-        limits = _limits(connection, project, f"{today:%Y-%m-%d}")
+    if folder is not None:
+        by = by or "project"
+        rows, days = _of_projects(terminal, project.root, project.root / folder, by, first)
+        limits = []
+    elif by == "project" or by == "team":
+        raise UsageError(f"--by {by} needs --projects", hint="name the folder of the projects")
+    else:
+        by = by or "day"
+        with results_of(project) as connection:
+            prices = CurrentPrices(project)
+            rows = spending_by(connection, by, prices, since=first)
+            days = rows if by == "day" else spending_by(connection, "day", prices, since=first)
+            limits = _limits(connection, project, f"{today:%Y-%m-%d}")
     limits = [*_shared_limits(state, terminal, project), *limits]
-    total = _total(days)
+    total = sum_rows("total", days)
     if terminal.json:
         terminal.document(
             {
@@ -111,14 +132,41 @@ def costs(state: CliState, since: int, by: By) -> None:
     _show_limits(terminal, limits)
 
 
-def _total(days: Sequence[SpendingRow]) -> SpendingRow:
-    sums = {name: sum(getattr(day, name) for day in days) for name in _SUMS}
-    saved = sum(day.saved_microusd or 0 for day in days)
-    return SpendingRow(key="total", **sums, saved_microusd=saved)
+def _of_projects(
+    terminal: Terminal, home: Path, folder: Path, by: By | _ByProject, first: str
+) -> tuple[list[SpendingRow], list[SpendingRow]]:
+    """Return what the projects of a folder spent: in groups, and by day."""
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}", hint="name the folder of the projects")
+    listing = Projects(home, folder).listing()
+    groups: dict[str, list[SpendingRow]] = {}
+    days: dict[str, list[SpendingRow]] = {}
+    for project in listing.projects:
+        site = project.site
+        if not site.results.exists():
+            continue
+        with open_for_reading(site.results) as connection:
+            each_day = spending_by(connection, "day", None, since=first)
+            if by == "project":
+                found = [sum_rows(project.name, each_day)] if each_day else []
+            elif by == "team":
+                found = [sum_rows(site.file.team or _NO_TEAM, each_day)] if each_day else []
+            else:
+                found = spending_by(connection, by, None, since=first)
+        for rows, into in ((found, groups), (each_day, days)):
+            for row in rows:
+                into.setdefault(row.key, []).append(row)
+    for unreadable in listing.unreadable:
+        said = f" {unreadable.name} is left out: {unreadable.problem}"
+        terminal.note(StyledText("warning:", ODD), said)
+    grouped, daily = (
+        [sum_rows(key, rows) for key, rows in each.items()] for each in (groups, days)
+    )
+    return in_order(by, grouped), in_order("day", daily)
 
 
-def _table(terminal: Terminal, by: By, rows: Sequence[SpendingRow]) -> None:
-    saved = by != "phase"
+def _table(terminal: Terminal, by: str, rows: Sequence[SpendingRow]) -> None:
+    saved = by != "phase" and rows[-1].saved_microusd is not None
     table: list[tuple[str, ...]] = [
         (
             by,

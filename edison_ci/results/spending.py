@@ -7,7 +7,7 @@ be estimated because a provider named no usage, and what calls of unknown fate m
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
@@ -17,6 +17,7 @@ from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     from edison_ci.config.model_entry import Price
     from edison_ci.results.current_prices import CurrentPrices
@@ -202,9 +203,10 @@ def stored_reuse(connection: sqlite3.Connection, run_id: str) -> int:
     return int(row[0])
 
 
-By: TypeAlias = Literal["day", "experiment", "model", "phase"]
+By: TypeAlias = Literal["day", "month", "experiment", "model", "phase"]
 _KEYS: dict[By, str] = {
     "day": "substr(t.sent_at, 1, 10)",
+    "month": "substr(t.sent_at, 1, 7)",
     "experiment": "coalesce(t.experiment, r.experiment, '')",
     "model": "t.model",
     "phase": "t.phase",
@@ -248,10 +250,29 @@ class SpendingRow:
         return self.billed_microusd + self.estimated_microusd + self.unknown_microusd
 
 
+_SUMMED = tuple(field.name for field in fields(SpendingRow) if field.name != "key")
+
+
+def sum_rows(key: str, rows: Iterable[SpendingRow]) -> SpendingRow:
+    """Return rows as one; what was saved is not known if that of all is not."""
+    found = [*rows]
+    values = {name: [getattr(row, name) for row in found] for name in _SUMMED}
+    saved = [value for value in values.pop("saved_microusd") if value is not None]
+    sums = {name: sum(each) for name, each in values.items()}
+    return SpendingRow(key=key, **sums, saved_microusd=sum(saved) if saved or not found else None)
+
+
+def in_order(by: str, rows: Iterable[SpendingRow]) -> list[SpendingRow]:
+    """Return rows of days and months by time, all else the dearest first."""
+    if by in ("day", "month"):
+        return sorted(rows, key=lambda spent: spent.key)
+    return sorted(rows, key=lambda spent: (-spent.total_microusd, spent.key))
+
+
 def spending_by(
-    connection: sqlite3.Connection, by: By, prices: CurrentPrices, *, since: str = ""
+    connection: sqlite3.Connection, by: By, prices: CurrentPrices | None, *, since: str = ""
 ) -> list[SpendingRow]:
-    """Return what was spent since a time, days in their order, all else the dearest first."""
+    """Return what was spent since a time; without prices, what was saved is not known."""
     key = _KEYS[by]
     rows = connection.execute(
         f"select {key}, "
@@ -272,15 +293,15 @@ def spending_by(
         "where t.sent_at >= ? group by 1 order by 1",
         (since,),
     )
-    saved = None if by == "phase" else saved_now(connection, by, prices, since)
+    saved = None
+    if by != "phase" and prices is not None:
+        saved = saved_now(connection, by, prices, since)
     found = [SpendingRow(*row) for row in rows.fetchall()]
     if saved is not None:
         found = [replace(one, saved_microusd=saved.pop(one.key, 0)) for one in found]
     # Groups without a bought answer may still have saved something.
     found += [SpendingRow(name, *_NOTHING, rest) for name, rest in (saved or {}).items()]
-    if by == "day":
-        return sorted(found, key=lambda spent: spent.key)
-    return sorted(found, key=lambda spent: (-spent.total_microusd, spent.key))
+    return in_order(by, found)
 
 
 # Answers of finished runs that the run did not buy, by the tokens that they used: few rows for many
@@ -314,7 +335,8 @@ def saved_now(
         run = runs[run_id]
         if (run_id, side, model) not in known:
             known[run_id, side, model] = prices.price_of(run, side, model)
-        key = {"day": run.created_at[:10], "model": model}.get(by, run.experiment)
+        time = run.created_at
+        key = {"day": time[:10], "month": time[:7], "model": model}.get(by, run.experiment)
         cost = cost_now(known[run_id, side, model], (tokens[0], tokens[1], tokens[2]), paid)
         found[key] += count * cost
     return {key: saved for key, saved in found.items() if saved}
@@ -336,6 +358,7 @@ class RunSpending(NamedTuple):
 
 _STORED_KEYS: dict[By, str] = {
     "day": "s.day",
+    "month": "substr(s.day, 1, 7)",
     "experiment": "r.experiment",
     "model": "s.model",
     "phase": "s.phase",
@@ -357,7 +380,7 @@ def run_spending_by(connection: sqlite3.Connection, by: By, since: str) -> list[
         (since,),
     )
     found = [RunSpending(*row) for row in rows]
-    if by == "day":
+    if by in ("day", "month"):
         return sorted(found, key=lambda row: row.key, reverse=True)
     return sorted(found, key=lambda row: (-row.cost_microusd, row.key))
 

@@ -20,10 +20,11 @@ from datasette import Response
 from edison_ci.config.load import load_project
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
 from edison_ci.operate.dispatch import CannotStart, DispatchUnknown
+from edison_ci.operate.projects import role_in
 from edison_ci.operate.run_control import RunControl, current_run
 from edison_ci.operate.run_start import PlanChanged, Start, StartPlan, resume_run, start_run
 from edison_ci.operate.shared_budget import LEASES_FILE, monthly_limits
-from edison_ci.operate.site import Role
+from edison_ci.operate.site import Actor, Role
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.results.steering import steering_state
 from edison_ci.sanitize import json_text
@@ -39,8 +40,9 @@ from edison_ci.web.security import PAGE_HEADERS, RateLimit
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from edison_ci.operate.site import Actor, Site
+    from edison_ci.operate.site import Site
     from edison_ci.store.leases import Lease
+    from edison_ci.web.databases import ServerSettings
 
 PER_MINUTE = 120
 """Requests of a member."""
@@ -74,8 +76,17 @@ class ApiRequest(NamedTuple):
     body: Mapping[str, Any]
     key: str
     """The header Idempotency-Key."""
-    offline: bool = False
-    """Whether the server makes no requests of its own."""
+    settings: ServerSettings
+    """Settings of the server."""
+
+    @property
+    def offline(self) -> bool:
+        """Whether the server makes no requests of its own."""
+        return self.settings.actions is not None and self.settings.actions.offline
+
+    def home(self) -> Site:
+        """Return the site, whose members sign in: the project itself, or one that has it."""
+        return current_site(self.settings.home)
 
 
 class ApiRoute(NamedTuple):
@@ -177,8 +188,8 @@ def _steer(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
 
 
 def _budget_state(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    month = f"{asked.site.clock():%Y-%m}"
-    leases = LeaseFile(asked.site.root / LEASES_FILE)
+    home = asked.home()
+    month, leases = f"{home.clock():%Y-%m}", LeaseFile(home.root / LEASES_FILE)
     limits = [
         {
             "name": limit.name,
@@ -187,24 +198,25 @@ def _budget_state(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
             "limit_microusd": limit.microusd,
             "used_microusd": leases.used(limit, month),
         }
-        for limit in monthly_limits(asked.site.file.limits)
+        for limit in monthly_limits(home.file.limits)
     ]
     return 200, {"month": month, "limits": limits}
 
 
 def _lend(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    request = _lease_request(asked, _amount(asked.body, "needs_microusd"))
-    limits, now = monthly_limits(asked.site.file.limits), asked.site.clock()
+    request, home = _lease_request(asked, _amount(asked.body, "needs_microusd")), asked.home()
+    limits, now = monthly_limits(home.file.limits), home.clock()
     if not limits:
         hint = "add limits to its edison.yaml, such as monthly_usd"
         raise ApiError(409, "no_limits", "this site has no budget to share", hint)
-    found = LeaseFile(asked.site.root / LEASES_FILE).lend(request, limits, now)
+    found = LeaseFile(home.root / LEASES_FILE).lend(request, limits, now)
     return 200, _lease_json(found, now)
 
 
 def _take_back(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    told, now = _lease_request(asked), asked.site.clock()
-    return 200, _lease_json(LeaseFile(asked.site.root / LEASES_FILE).take_back(told, now), now)
+    told, home = _lease_request(asked), asked.home()
+    found = LeaseFile(home.root / LEASES_FILE).take_back(told, home.clock())
+    return 200, _lease_json(found, home.clock())
 
 
 def _lease_request(asked: ApiRequest, needs: int | None = None) -> LeaseRequest:
@@ -215,8 +227,22 @@ def _lease_request(asked: ApiRequest, needs: int | None = None) -> LeaseRequest:
         raise ApiError(400, "invalid", f"project and team have at most {_LONGEST_NAME} characters")
     if not _LEASE.fullmatch(asked.path["lease"]):
         raise ApiError(400, "invalid", "a lease is named by 32 hexadecimal digits")
-    names = (asked.path["lease"], project, team, asked.actor.name)
+    names = (asked.path["lease"], project, _team_of(asked, project, team), asked.actor.name)
     return LeaseRequest(*names, _amount(asked.body, "spent_microusd"), needs or 0)
+
+
+def _team_of(asked: ApiRequest, project: str, told: str) -> str:
+    """Return the team of a project: for one of the site that of its file, else what was told."""
+    projects, home = asked.settings.projects, asked.home()
+    if asked.settings.home != asked.site.root and project != asked.site.file.slug:
+        raise ApiError(400, "invalid", f"this is the address of {asked.site.file.slug}")
+    known = projects.find(project) if projects is not None else None
+    if known is None:
+        return told
+    identity = asked.actor.identity
+    actor = Actor(identity, role_in(home, known.site, identity))
+    home.admit(actor, Role.EDITOR, "lease", project)
+    return known.site.file.team or ""
 
 
 def _lease_json(found: Lease | LeaseRefusal, now: dt.datetime) -> dict[str, Any]:
@@ -370,12 +396,12 @@ async def _authorized(datasette: Any, request: Any, route: ApiRoute) -> ApiReque
     entity = ", ".join(request.url_vars.values())
     site, actor = await authorize(datasette, request, route.needs, route.action, entity)
     settings = settings_of(datasette)
-    assert settings is not None and settings.actions is not None, "who is authorized has both"
+    assert settings is not None, "who is authorized asked a server"
     body = await _body(request) if route.method == "POST" else {}
     key = header(request.scope, b"idempotency-key").strip()
     # A key belongs to a member: another one cannot learn of a run by guessing it.
     key = f"{actor.name}:{key}" if key else ""
-    return ApiRequest(site, actor, request.url_vars, body, key, settings.actions.offline)
+    return ApiRequest(site, actor, request.url_vars, body, key, settings)
 
 
 async def authorize(

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from edison_ci._dataclass import dataclass
 from edison_ci.report.metrics import Traffic
 from edison_ci.store.database import is_results_file
+from edison_ci.web.page_context import PREFIX
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -69,6 +70,16 @@ class ServerSettings:
     """Counts requests per address; None for no limit."""
     projects: Projects | None = None
     """The projects of the site, for the site itself and for each of them; None without others."""
+
+    @property
+    def is_site(self) -> bool:
+        """Whether it has projects besides its own."""
+        return self.projects is not None and self.root == self.home
+
+    @property
+    def front(self) -> str:
+        """The path of the page that visitors see first."""
+        return f"{PREFIX}/projects" if self.is_site else PREFIX
 
     @property
     def home(self) -> Path:

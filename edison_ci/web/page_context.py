@@ -7,7 +7,7 @@ know Datasette, and reads one consistent state of the results.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from edison_ci._dataclass import dataclass
@@ -84,6 +84,7 @@ def run_results(context: PageContext, ids: list[str]) -> list[RunResult]:
 
 
 Choice = TypeVar("Choice", bound=str)
+Row = TypeVar("Row")
 
 
 class Args:
@@ -246,6 +247,24 @@ class Paging:
         return cls(min(args.whole("page", 1), pages), total)
 
 
+def paged(context: PageContext, rows: Sequence[Row], *steps: str, **kept: Any) -> PagedRows[Row]:
+    """Return the requested page of a list; `steps` and `kept` are the address of the list."""
+    paging = Paging.of(context.args, len(rows))
+
+    def again(**changes: Any) -> str:
+        return context.links.to(*steps, **kept, **changes)
+
+    return PagedRows(rows[paging.rows.start : paging.rows.stop], {"paging": paging, "again": again})
+
+
+class PagedRows(NamedTuple, Generic[Row]):
+    """A page of a list."""
+
+    rows: Sequence[Row]
+    values: dict[str, Any]
+    """What the template needs to go to other pages."""
+
+
 class Area(NamedTuple):
     """An entry of the navigation."""
 
@@ -268,3 +287,5 @@ AREAS = (
     Area("audit", "Audit", ("audit",)),
 )
 """The navigation of every page."""
+SITE_AREA = Area("projects", "Projects", ("projects",))
+"""The first entry at a site with several projects."""

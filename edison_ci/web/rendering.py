@@ -15,7 +15,7 @@ from edison_ci.store.suggestions import DecidedAlready
 from edison_ci.web import formats
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_actor
-from edison_ci.web.page_context import AREAS, Links, Page, PageInstead
+from edison_ci.web.page_context import AREAS, SITE_AREA, Links, Page, PageInstead
 from edison_ci.web.security import PAGE_HEADERS
 
 _ASSETS = {
@@ -61,7 +61,7 @@ async def render_page(
         "database": links.database,
         "show": formats,
         "ui": components,
-        "areas": AREAS,
+        "areas": [SITE_AREA, *AREAS] if settings is not None and settings.is_site else AREAS,
         "asset": lambda name: asset_address(links, name),
         **page.values,
     }

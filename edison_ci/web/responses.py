@@ -67,6 +67,7 @@ from edison_ci.web.pages import (
     health,
     home,
     models,
+    projects,
     prompt_editor,
     run,
     schedules,
@@ -117,6 +118,7 @@ def _page(path: str, page: PageFunction) -> Route:
 
 PAGES = (
     _page("/?", home.home),
+    _page("/projects", projects.projects),
     _page("/experiment/(?P<experiment>[^/]+)", experiment.experiment),
     _page("/run/(?P<run>[^/]+)", run.run),
     _page("/run/(?P<run>[^/]+)/case", answers.case),
@@ -344,7 +346,9 @@ def _data_response(value: Any, route: Route) -> Any:
 
 
 async def _home(datasette: Any) -> Any:
-    return Response.redirect(datasette.urls.path(PREFIX))
+    settings = settings_of(datasette)
+    assert settings is not None, "the address is that of edison serve"
+    return Response.redirect(datasette.urls.path(settings.front))
 
 
 async def _static(request: Any) -> Any:

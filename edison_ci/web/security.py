@@ -157,9 +157,9 @@ _OPEN = re.compile(
 _PAGE = re.compile(rf"{PREFIX}(?:/([a-z-]+)?(?:/.*)?)?")
 PAGE_NAMES = frozenset({
     "alerts", "api", "audit", "cell", "compare", "costs", "dataset", "datasets", "experiment",
-    "health", "help", "leaderboard", "loop", "loops", "metrics", "models", "prompt", "prompts",
-    "ready", "run", "schedules", "search", "sign-in", "sign-out", "static", "suggestion",
-    "suggestions", "try", "you",
+    "health", "help", "leaderboard", "loop", "loops", "metrics", "models", "projects",
+    "prompt", "prompts", "ready", "run", "schedules", "search", "sign-in", "sign-out", "static",
+    "suggestion", "suggestions", "try", "you",
 })  # fmt: skip
 """First parts of the addresses of pages, by which requests are counted."""
 

@@ -23,7 +23,6 @@ from edison_ci.web.databases import (
     register_settings,
     settings_of,
 )
-from edison_ci.web.page_context import PREFIX
 from edison_ci.web.projects import ProjectApps
 from edison_ci.web.security import RateLimit
 from edison_ci.web.workspace import project_in
@@ -167,8 +166,8 @@ def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
     datasette = application(serving)
     prepare(datasette, serving.root)
     app, settings = datasette.app(), settings_of(datasette)
+    assert settings is not None, "it was just registered"
     if serving.projects is not None:
-        assert settings is not None, "it was just registered"
         app = ProjectApps(app, serving.projects, partial(project_application, settings=settings))
     config = uvicorn.Config(
         app,
@@ -180,7 +179,7 @@ def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
         timeout_graceful_shutdown=_GRACE_S,
     )
     # The socket already listens, so early requests are answered when the server is up.
-    on_ready(f"{_address(serving, port)}{PREFIX}", port)
+    on_ready(f"{_address(serving, port)}{settings.front}", port)
     uvicorn.Server(config).run(sockets=[listening])
 
 

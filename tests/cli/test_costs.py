@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,40 @@ def test_what_is_estimated_or_unknown_is_marked(edison: Edison, ran: Folder) -> 
     assert "\nhello       ~$0.0034" in done.out
     assert "~ $0.000900 of it is the most for 1 answer without usage; their tokens" in done.out
     assert "~ $0.000900 of it is the maximum cost of 1 call lost or in flight" in done.out
+
+
+def test_projects_of_a_folder_are_added_up_by_project_team_and_month(
+    edison: Edison, ran: Folder, mini: Folder
+) -> None:
+    for name, team in (("chat", "support"), ("faq", "support"), ("shop", "")):
+        place = f"all/{name}"
+        text = f"version: 1\nproject: {name}\n" + (f"team: {team}\n" if team else "")
+        mini.write(f"{place}/edison.yaml", text)
+        (mini.path / place / ".edison").mkdir()
+        shutil.copy(ran.path / ".edison/results.db", mini.path / place / ".edison/results.db")
+    mini.write("all/new/edison.yaml", "version: 1\nproject: new\n")
+    mini.write("all/broken/edison.yaml", "version: 7\n")
+
+    def rows(*args: str) -> list[tuple[str, int, int]]:
+        done = edison(mini, "costs", "--projects", "all", *args, "--json")
+        assert done.code == 0, done.all
+        assert "broken is left out" in done.err
+        document = json.loads(done.out)
+        assert document["total"]["cost_microusd"] == 3 * one
+        return [(row["key"], row["cost_microusd"], row["calls"]) for row in document["rows"]]
+
+    one = LARGE + SMALL
+    assert rows() == [("chat", one, 6), ("faq", one, 6), ("shop", one, 6)]
+    assert rows("--by", "team") == [("support", 2 * one, 12), ("(no team)", one, 6)]
+    assert rows("--by", "month")[0][0] == days_ago(3)[:7]
+    assert rows("--by", "model") == [("large", 3 * LARGE, 9), ("small", 3 * SMALL, 9)]
+    shown = edison(mini, "costs", "--projects", "all", "--by", "team").out.splitlines()
+    assert shown[1].split() == ["support", "$0.0032", "12", "0", "480", "48"]
+    assert shown[3].split() == ["total", "$0.0048", "18", "0", "720", "72"]
+    alone = edison(mini, "costs", "--by", "team")
+    assert (alone.code, "--by team needs --projects" in alone.err) == (2, True)
+    missing = edison(mini, "costs", "--projects", "nowhere")
+    assert (missing.code, "there is no folder" in missing.err) == (2, True)
 
 
 def test_limits_say_how_much_of_them_is_booked(edison: Edison, ran: Folder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ def place(
     add_project(root, "secret", "members:\n  - {github: eve, role: viewer}\n")
     add_project(root, "kept-here", "settings: {private: true}\n")
     add_project(root, "other", name="Renamed")
+    for number in range(25):
+        add_project(root, f"plain-{number:02}", "team: tools\ndescription: One & <all>\n")
     (root / "projects" / "..odd").mkdir()
     open_database(root / ".edison" / "results.db").close()
     accounts = Accounts(open_site(root))
@@ -114,6 +117,36 @@ def test_a_project_is_for_its_members_and_for_owners_of_the_site(place: Place) -
     sql = "/projects/{}/results.json?sql=select+1"
     assert place.get(sql.format("secret"), "eve", follow=True).status_code == 403
     assert place.get(sql.format("shop-support"), "eve", follow=True).status_code == 200
+
+
+def test_the_home_of_a_site_lists_the_projects_that_a_visitor_may_see(place: Place) -> None:
+    assert place.get("/", "vic").headers["location"] == "/-/edison/projects"
+    first = place.get("/-/edison/projects", "vic").text
+    names = re.findall(r'<th scope="row"><a class="name" href="/projects/([a-z0-9-]+)/">', first)
+    assert names[0] == "shop-support", "it changed last"
+    assert names[1:] == [f"plain-{number:02}" for number in range(19)]
+    row = re.findall(r"<td[^>]*>(.*?)</td>", first.partition("Shop support")[2], re.DOTALL)[:6]
+    assert row[1] == "Answers of the shop."
+    assert row[3:] == ["2", "3", "viewer"]
+    assert "One &amp; &lt;all&gt;" in first
+    assert 'href="/-/edison/projects?page=2"' in first
+    rest = place.get("/-/edison/projects?page=2", "vic").text
+    assert "plain-24" in rest
+    assert "plain-18" not in rest
+    # Neither its name nor the number of projects tells of one that is for others.
+    assert "secret" not in first + rest
+    assert "26" in rest
+    told = place.get("/-/edison/projects?q=SECRET", "vic").text
+    assert "No project matches" in told
+    for who, role in (("eve", "viewer"), ("ann", "owner")):
+        found = place.get("/-/edison/projects?q=secret", who).text
+        assert 'href="/projects/secret/"' in found
+        assert f"<td>{role}</td>" in found
+        assert "plain-" not in found
+    assert place.get("/-/edison/projects?q=tools&page=99", "vic").text.count("plain-") >= 5
+    assert place.get("/-/edison/projects").status_code == 401
+    inside = place.get("/projects/shop-support/-/edison/projects", "vic")
+    assert inside.status_code == 404
 
 
 def test_people_sign_in_at_the_site(place: Place) -> None:

@@ -41,6 +41,7 @@ from edison_ci.web.page_context import (
     Page,
     PageContext,
     Paging,
+    paged,
 )
 from edison_ci.web.pages.experiment import requested_experiment
 from edison_ci.web.workspace import project_of, searchable
@@ -105,16 +106,10 @@ def datasets(context: PageContext) -> Page:
     ran, project = experiments(context.connection), project_of(context)
     names = dict.fromkeys([*ran, *(() if project is None else project.experiments)])
     lines = [_line(context, project, name, ran=name in ran) for name in sorted(names)]
-    return Page(
-        "datasets",
-        "Datasets",
-        {
-            "datasets": [line for line in lines if line.has(text.casefold())],
-            "q": text,
-            "any": bool(lines),
-        },
-        area="datasets",
-    )
+    matching = [line for line in lines if line.has(text.casefold())]
+    shown = paged(context, matching, "datasets", q=text)
+    values = {"datasets": shown.rows, "q": text, "any": bool(lines), **shown.values}
+    return Page("datasets", "Datasets", values, area="datasets")
 
 
 def _line(context: PageContext, project: Project | None, name: str, *, ran: bool) -> DatasetLine:

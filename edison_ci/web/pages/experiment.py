@@ -63,6 +63,7 @@ from edison_ci.web.page_context import (
     Page,
     PageContext,
     Paging,
+    paged,
     run_results,
     with_liveness,
 )
@@ -602,8 +603,9 @@ class VersionLine(NamedTuple):
 
 def prompts(context: PageContext) -> Page:
     """Return all measured prompts."""
-    found = measured_prompts(context.connection)
-    return Page("prompts", "Prompts", {"prompts": found}, area="prompts")
+    found = paged(context, measured_prompts(context.connection), "prompts")
+    values = {"prompts": found.rows, **found.values}
+    return Page("prompts", "Prompts", values, area="prompts")
 
 
 def prompt(context: PageContext) -> Page:
@@ -619,12 +621,14 @@ def prompt(context: PageContext) -> Page:
     wanted = context.args.text("version")
     chosen = next((i for i, line in enumerate(lines) if line.hash.startswith(wanted)), 0)
     before = next((line for line in lines[chosen + 1 :] if line.text is not None), None)
+    shown = paged(context, lines, "prompt", name, version=wanted)
     return Page(
         "prompt",
         f"Prompt {name}",
         {
             "prompt": name,
-            "versions": lines,
+            "versions": shown.rows,
+            **shown.values,
             "chosen": lines[chosen],
             "before": before,
             "changes": _changes(before, lines[chosen]),

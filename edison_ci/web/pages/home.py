@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from edison_ci.results.spending import By
 
 
-_MOST_EXPERIMENTS = 200
 _IN_LINE = 20
 _RECENT = 20
 DAYS = 30
@@ -94,15 +93,24 @@ def home(context: PageContext) -> Page:
         and (not text or _matches(text, last.run.experiment, objective_of(last.run)))
     ]
     found.sort(key=lambda last: last.run.created_at, reverse=True)
-    lines = [_line(context, last, since) for last in found[:_MOST_EXPERIMENTS]]
     not_run = _not_run(context, names)
-    unrun = [each for each in not_run if _matches(text, *each)]
+    unrun = [each for each in not_run if _matches(text, *each) and status in ("", NOT_RUN)]
+    paging = Paging.of(context.args, len(found) + len(unrun))
+    start, end = paging.rows.start, paging.rows.stop
+    lines = [_line(context, last, since) for last in found[start:end]]
+    unrun = unrun[max(start - len(found), 0) : max(end - len(found), 0)]
+
+    def again(**changes: Any) -> str:
+        return context.links.to(q=context.args.text("q"), status=status, **changes)
+
     return Page(
         "home",
         "Experiments",
         {
             "experiments": lines,
-            "unrun": unrun if status in ("", NOT_RUN) else [],
+            "unrun": unrun,
+            "paging": paging,
+            "again": again,
             "q": context.args.text("q"),
             "status": status,
             "statuses": STATUSES[1:],
@@ -159,7 +167,7 @@ def _newest_totals(connection: sqlite3.Connection, experiment: str) -> Totals | 
 
 # --- costs ----------------------------------------------------------------------------------------
 
-BY: tuple[By, ...] = ("model", "phase", "experiment", "day")
+BY: tuple[By, ...] = ("model", "phase", "experiment", "day", "month")
 COSTS_DAYS = (30, 7, 90, 365)
 
 
