@@ -27,6 +27,11 @@ _PROCESS = "edison_ci.operate.worker_process"
 @contextlib.contextmanager
 def workers_at(on: str, root: Path, *, offline: bool) -> Iterator[ConnectWorkers]:
     """Yield what connects runs to workers; those of `local:N` end with the block."""
+    if "://" not in on and not on.startswith("local:"):
+        raise UsageError(
+            f"{on!r} is neither local:N nor the address of a scheduler",
+            hint="write --on local:4, or --on tls://HOST:PORT",
+        )
     if not on.startswith("local:"):
         address = read_address(on)
         certificates = certificates_for(address, None)
