@@ -8,6 +8,7 @@ the judge a sixth each. All of them use evidence in years (`stats.drift`), so th
 from __future__ import annotations
 
 import datetime as dt
+import heapq
 from collections import Counter
 from dataclasses import field
 from itertools import groupby
@@ -286,7 +287,9 @@ def _called(
         "and (c.status = 'error' or t.run_id = ?1) order by 1",
         (run_id,),
     )
-    calls = sorted([*rows, *connection.execute(_UNANSWERED, (run_id,))], key=itemgetter(0))
+    # Both are in order, so that the calls of a large run need not be in memory together.
+    unanswered = sorted(connection.execute(_UNANSWERED, (run_id,)), key=itemgetter(0))
+    calls = heapq.merge(rows, unanswered, key=itemgetter(0))
     for _, cells in groupby(calls, key=itemgetter(0)):
         kept = list(cells)
         found.calls += len(kept)
