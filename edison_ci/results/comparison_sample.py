@@ -7,6 +7,7 @@ run of that commit.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -243,6 +244,16 @@ class Operands:
     experiment: str | None = None
     """The experiment that is meant where a commit has several."""
 
+    def _fit(self, run_id: str) -> str:
+        """Return the condition on `run`: own answers, made here or signed with a trusted key.
+
+        Runs that are named by their id are compared whatever they are.
+        """
+        keys = json.dumps(self.project.trust.results.public_keys)
+        trusted = f"signed_by in (select value from json_each('{keys}'))"
+        elsewhere = f"select run_id from run_origin where not coalesce({trusted}, 0)"
+        return f"{NO_OUTPUTS} and {run_id} not in ({elsewhere})"
+
     def pair(self, a: str, b: str) -> tuple[CellChoice, CellChoice]:
         """Return the cells of A and B; the experiment of one is taken for the other."""
         first, second = self._run(a), self._run(b)
@@ -263,7 +274,7 @@ class Operands:
         has = "exists (select 1 from cell where run_id = r.id and side = 'head' and prompt = ?)"
         where = " and ".join([has] * len(prompts))
         row = self.connection.execute(
-            f"select id from run r where complete = 1 and {NO_OUTPUTS} and {where} and "
+            f"select id from run r where complete = 1 and {self._fit('r.id')} and {where} and "
             "experiment = coalesce(?, experiment) order by created_at desc, rowid desc limit 1",
             (*prompts, self.experiment),
         ).fetchone()
@@ -313,7 +324,7 @@ class Operands:
     def _version(self, name: str, prompt: str, version: str) -> CellChoice:
         row = self.connection.execute(
             "select r.id, c.side from run r join cell c on c.run_id = r.id "
-            f"where r.complete = 1 and r.partial = 0 and {NO_OUTPUTS} and c.prompt = ? "
+            f"where r.complete = 1 and r.partial = 0 and {self._fit('r.id')} and c.prompt = ? "
             "and substr(c.version, 1, ?) = ? group by r.id, c.side "
             "order by r.created_at desc, r.rowid desc, c.side = 'head' desc limit 1",
             (prompt, len(version), version),
@@ -327,7 +338,8 @@ class Operands:
     def _versions(self, prompt: str) -> str:
         rows = self.connection.execute(
             "select distinct substr(c.version, 1, 8) from cell c join run r on r.id = c.run_id "
-            f"where c.prompt = ? and r.complete = 1 and r.partial = 0 and {NO_OUTPUTS} limit 10",
+            "where c.prompt = ? and r.complete = 1 and r.partial = 0 and "
+            f"{self._fit('r.id')} limit 10",
             (prompt,),
         )
         found = ", ".join(version for (version,) in rows)
@@ -391,7 +403,7 @@ class Operands:
     def _newest(self, where: str, experiment: str, commit: str) -> Run | None:
         row = self.connection.execute(
             f"select id from run where {where} and experiment = ? and complete = 1 and partial = 0 "
-            f"and {NO_OUTPUTS} order by created_at desc, rowid desc limit 1",
+            f"and {self._fit('id')} order by created_at desc, rowid desc limit 1",
             (commit, experiment),
         ).fetchone()
         return None if row is None else find_run(self.connection, row[0])

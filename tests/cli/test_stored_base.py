@@ -178,6 +178,9 @@ def test_a_signed_run_from_a_bundle_serves_where_its_key_is_trusted(
     assert edison(project, "import", "bundle", "run.zip").code == 0
     if not trusted:
         assert "came in with a bundle" in skipped(edison, project)
+        change_results(project, "update run set complete = 0 where trigger <> 'import'")
+        done = edison(project, "compare", "main", "latest")
+        assert (done.code, "there is no complete run of hello at main" in done.err) == (2, True)
         return
     compared, _ = gates(edison, project)
     assert (compared["verdict"], compared["n"]) == ("pass", CASES)
