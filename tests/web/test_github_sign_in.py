@@ -270,7 +270,7 @@ async def test_a_proxy_names_the_visitor_and_nobody_else_can(folder: Path) -> No
 def rules(host: str = "127.0.0.1", **options: Any) -> ServerAccess:
     usual = {"sign_in": False, "rate_limit": None, "behind_tls": False, "behind_proxy": False,
              "names": (), "github_sign_in": False, "user_header": None,
-             "user_header_from": ()}  # fmt: skip
+             "user_header_from": (), "accept_push": False, "push_limit": 1}  # fmt: skip
     return _access_rules(host, {**usual, **options})
 
 
