@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci import utc
 from edison_ci.documents.signatures import Signer, generate_keys
+from edison_ci.providers import shared_cache
+from edison_ci.providers.budget import RunBudget
 from edison_ci.providers.shared_cache import (
+    CacheAccess,
     NotAnObject,
     RefusedObject,
+    SharedCache,
     read_object,
     write_object,
 )
+from edison_ci.providers.transport import Service
 from edison_ci.records import Completion, FinishReason
 from edison_ci.store.answers import Settlement
+from edison_ci.store.writer import Writer
+from tests.cache_server import CacheServer
+from tests.timing import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HASH = hashlib.sha256(b"a request").hexdigest()
 ANSWER = Completion(
@@ -105,6 +119,34 @@ def test_a_signature_of_something_else_is_not_one_of_an_answer() -> None:
     head = f"edison-answer 1 ed25519 {signed.public} {signed.signature}\n"
     with pytest.raises(RefusedObject, match="does not fit its signature"):
         read_object(head.encode() + body, HASH, (PAIR.public,))
+
+
+def test_writers_of_one_object_leave_one_that_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_cache, "FLUSH_S", PATIENCE_S)
+    monkeypatch.setattr(shared_cache, "WRITE_S", PATIENCE_S)
+    names = [hashlib.sha256(bytes([number])).hexdigest() for number in range(20)]
+    said: list[str] = []
+
+    async def write(url: str) -> None:
+        now = utc.timestamp(utc.now())
+        writer = Writer(tmp_path / "results.db")
+        budget = RunBudget(writer, "run", "me", (), (), lambda: now, lambda _: True)
+        service = Service(url.rstrip("/"), {})
+        access = CacheAccess(service, signer=Signer(PAIR.private))
+        caches = [SharedCache(access, budget, said.append, reads=False) for _ in range(3)]
+        for name in names:
+            for number, cache in enumerate(caches):
+                completion = Completion(f"answer {number} " * 2_000)
+                cache.offer(name, replace(BOUGHT, completion=completion))
+        await asyncio.gather(*(cache.close() for cache in caches))
+
+    with CacheServer() as server:
+        asyncio.run(write(server.url))
+        assert (said, server.count("PUT")) == ([], 3 * len(names))
+        found = {name: read_object(server.objects[name], name, (PAIR.public,)) for name in names}
+    assert all(answer.trusted for answer in found.values())
 
 
 def test_an_answer_without_tools_and_tokens_is_an_answer() -> None:
