@@ -220,7 +220,11 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/sessions.py": {"edison_ci.cli.cluster"},
     "cli/schema.py": {"edison_ci.config.schema"},
     "cli/validate.py": {"edison_ci.operate.trust_audit"},
-    "cli/worker.py": {"edison_ci.cluster.nodes"},
+    "cli/worker.py": {
+        "edison_ci.cluster.nodes",
+        "edison_ci.cluster.worker_loop",
+        "edison_ci.cluster.worker_tasks",
+    },
     "providers/adapters.py": {"edison_ci.simulator.provider"},
     "report/reporters.py": {"edison_ci.report.html"},
     "safety/redaction.py": {"edison_ci.safety.pii"},

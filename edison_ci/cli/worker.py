@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci import __version__
+from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
-from edison_ci.cli.terminal import GOOD, StyledText, Terminal, flush
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
+from edison_ci.cluster.preparation import PYTHON, Preparation
 from edison_ci.cluster.tls import (
     certificates_for,
     issue_certificates,
@@ -18,6 +24,12 @@ from edison_ci.cluster.tls import (
 )
 from edison_ci.errors import UsageError
 from edison_ci.extras import DISTRIBUTED, install_command
+from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.sealed_keys import key_environment
+from edison_ci.operate.sessions import model_caller
+
+if TYPE_CHECKING:
+    from edison_ci.cluster.tls import ClusterAddress
 
 _TLS = click.option(
     "--tls",
@@ -29,14 +41,86 @@ _TLS = click.option(
 )
 
 
-@click.group(cls=EdisonGroup)
-def worker() -> None:
+@click.group(cls=EdisonGroup, invoke_without_command=True)
+@click.option("--connect", metavar="ADDRESS", help="Scheduler to work for: tls://HOST:PORT.")
+@click.option("--name", help="Name of this worker; default: host name and process id.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, 3_600),
+    default=60,
+    show_default=True,
+    help="Seconds for calls in flight after SIGTERM or Ctrl-C.",
+)
+@click.option(
+    "--wait",
+    type=click.FloatRange(0, 86_400),
+    default=60,
+    show_default=True,
+    help="Seconds to wait for a scheduler that does not answer.",
+)
+@_TLS
+@click.pass_context
+def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
     """Make calls for runs of other machines, and connect the machines.
 
+    Run it in a checkout of the project. It calls the models of its own models.yaml whose keys are
+    set here, and others only where the trust.yaml of the checkout lets the key go. It runs no code
+    and writes nothing. SIGTERM or Ctrl-C ends it when the calls in flight are answered, a second
+    one at once.
+
     Examples:
+      edison worker --connect tls://build-1:8786
       edison worker keys build-1 build-2
       edison worker scheduler --listen tls://0.0.0.0:8786
     """
+    if ctx.invoked_subcommand is not None:
+        return
+    if connect is None:
+        raise UsageError(
+            "a worker needs a scheduler to work for",
+            hint="edison worker --connect tls://HOST:PORT; edison worker scheduler starts one",
+        )
+    _work(ctx.ensure_object(CliState), read_address(connect), **given)
+
+
+def _work(
+    state: CliState, address: ClusterAddress, /, folder: Path | None, name: str | None, **given: Any
+) -> None:
+    terminal, certificates = Terminal(state), certificates_for(address, folder)
+    _require_dask()
+    # Dask takes a second to import, and is an extra.
+    from edison_ci.cluster.worker_loop import WorkerLoop, WorkerOptions
+    from edison_ci.cluster.worker_tasks import WorkerService
+
+    project = apply_base_terms(open_project(state))
+    prepared = Preparation(
+        project, model_caller(project, offline=state.offline), key_environment(project).has
+    )
+    terminal.note(f"edison {__version__}, Python {PYTHON}, {project.root}")
+    for model in prepared.models():
+        needs = f" ({', '.join(model.variables)})" if model.variables else ""
+        if model.why_not:
+            terminal.note(StyledText("not called", ODD), f" {model.name} {model.why_not}")
+        else:
+            terminal.note(StyledText("calls", GOOD), f" {model.name}{needs}")
+    name = name or f"{socket.gethostname()}-{os.getpid()}"
+    service = WorkerService(
+        prepared.provider_for, name=name, version=__version__, tell=terminal.note
+    )
+
+    def ready(reached: str) -> None:
+        if terminal.json:
+            terminal.document({"worker": name, "address": reached, "scheduler": str(address)})
+        terminal.result(f"worker {name} at {reached} is ready for runs of {address}")
+        flush(sys.stdout)
+
+    options = WorkerOptions(address, certificates, given["grace"], given["wait"])
+
+    async def work() -> None:
+        await WorkerLoop(options, service, terminal.note).run(ready)
+
+    asyncio.run(work())
+    terminal.note("ended")
 
 
 @worker.command("keys", cls=EdisonCommand)

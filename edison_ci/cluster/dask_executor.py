@@ -19,6 +19,7 @@ from distributed.comm.core import connect
 
 from edison_ci import __version__
 from edison_ci.cluster.nodes import carry_plain_data
+from edison_ci.cluster.preparation import PYTHON
 from edison_ci.cluster.tls import read_address
 from edison_ci.cluster.wire import (
     HANDLER,
@@ -199,7 +200,8 @@ class DaskExecutor:
             lacking = [model for model in self._models if self.workers(model) < at_least]
             if not lacking:
                 break
-            if time.monotonic() > until or (self._refused and at_least == 1 and not self._links):
+            seen = self._refused or self._links
+            if time.monotonic() > until or (at_least == 1 and seen):
                 raise self._useless(lacking[0])
             await asyncio.sleep(0.2)
         self._looking = asyncio.create_task(self._watch())
@@ -313,7 +315,9 @@ class DaskExecutor:
             read_address(address)  # a plain connection to another machine is refused
             async with asyncio.timeout(CONNECT_S):
                 comm = await connect(address, timeout=CONNECT_S, **self._connection)
-                hello = Hello(__version__, self._run_id, self._name, self._models)
+                hello = Hello(
+                    __version__, self._run_id, self._name, PYTHON, time.time(), self._models
+                )
                 await comm.write({"op": HANDLER, "hello": write_hello(hello)})
                 said = await comm.read()
             link = _WorkerLink(address, comm, _welcome(said))
@@ -352,6 +356,10 @@ class DaskExecutor:
                 if link.leaving != leaving:
                     self._tell(f"worker {link.name} is leaving")
                     self._changed()
+                if link.leaving and not link.calls:
+                    # It waits for that, as calls may have been on their way to it.
+                    self._refused[link.address] = "has left"
+                    return self._lose(link, "has left")
         except OSError:
             self._lose(link, "is gone")
         except WireError as error:

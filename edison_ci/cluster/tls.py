@@ -423,9 +423,10 @@ async def probe(address: ClusterAddress, certificates: Certificates | None) -> N
             hint="both sides need certificates of one authority (ca.pem): edison worker keys",
         ) from None
     except (OSError, TimeoutError) as error:
+        number = getattr(error, "errno", None)
+        why = os.strerror(number) if number else "no answer in time"
         raise CallFailed(
-            f"no scheduler answers at {address}: "
-            f"{getattr(error, 'strerror', None) or 'no answer in time'}",
+            f"no scheduler answers at {address}: {why}",
             hint="start one there: edison worker scheduler",
         ) from None
     if not spoken:

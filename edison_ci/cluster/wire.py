@@ -56,6 +56,10 @@ class Hello(NamedTuple):
     run: str
     coordinator: str
     """Random name of the coordinator, by which a second one for the run is refused."""
+    python: str
+    """Version of Python, such as 3.11."""
+    now: float
+    """Seconds since 1970 by its clock."""
     models: tuple[Model, ...]
 
 
@@ -175,7 +179,7 @@ def write_hello(hello: Hello) -> str:
 
 def read_hello(text: object) -> Hello:
     """Read what a coordinator says; raises WireError."""
-    found = _read(text, "protocol version run coordinator models", most=MOST_TEXT)
+    found = _read(text, "protocol version run coordinator python now models", most=MOST_TEXT)
     if found.any("protocol") != PROTOCOL:
         raise WireError(f"the coordinator speaks protocol {short(found.any('protocol'))}")
     models = found.any("models")
@@ -185,6 +189,8 @@ def read_hello(text: object) -> Hello:
         found.text("version"),
         found.text("run"),
         found.text("coordinator"),
+        found.text("python"),
+        found.number("now", most=1e12),
         tuple(map(_read_model, models)),
     )
 

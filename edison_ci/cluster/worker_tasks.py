@@ -13,8 +13,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from distributed import Worker
+from distributed.batched import BatchedSend
 from distributed.core import Status
 
+from edison_ci.cluster.preparation import refuse_hello
 from edison_ci.cluster.wire import (
     HANDLER,
     Hello,
@@ -29,6 +31,8 @@ from edison_ci.cluster.wire import (
 )
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import EdisonError
+from edison_ci.numeric import counted
+from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,10 +56,15 @@ class WorkerService:
     """Serves the coordinators of runs with the keys of this process."""
 
     def __init__(
-        self, provider_for: Callable[[Model], Provider], *, name: str, version: str
+        self,
+        provider_for: Callable[[Model], Provider],
+        *,
+        name: str,
+        version: str,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._provider_for = provider_for
-        self.name, self._version = name, version
+        self.name, self._version, self._tell = name, version, tell
         self._sessions: dict[str, _RunSession] = {}
         self.draining = False
         """Whether it takes no more calls, and finishes those it has."""
@@ -69,25 +78,46 @@ class WorkerService:
             await comm.write({"refused": str(refused)})
             return Status.dont_reply
         session = self._sessions[asked.run] = _RunSession(comm, asked)
+        run = f"run {line(asked.run)}"
+        self._tell(f"{run}: takes calls")
         try:
             session.prepare(self._provider_for)
+            for place, why in session.unready.items():
+                self._tell(f"{run}: {line(asked.models[place].name)} is not called: {why}")
             told = Welcome(self._version, self.name, time.time(), session.unready)
             await comm.write({"welcome": write_welcome(told)})
             await session.work(lambda: self.draining)
         finally:
             del self._sessions[asked.run]
             await session.close()
+            self._tell(f"{run}: over, {counted(session.answered, 'call')} answered")
         return Status.dont_reply
 
+    @property
+    def runs(self) -> int:
+        """How many runs it serves."""
+        return len(self._sessions)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that it has not answered yet."""
+        return sum(session.calls for session in self._sessions.values())
+
     async def drain(self) -> None:
-        """Take no more calls, and return when those in flight are answered."""
+        """Take no more calls, and return when every coordinator has its answers and has left.
+
+        A coordinator may have leased calls that have not arrived yet: only it knows when it has
+        all answers.
+        """
         self.draining = True
-        busy = [session.idle.wait() for session in self._sessions.values()]
-        await asyncio.gather(*busy)
+        for session in self._sessions.values():
+            session.wake()
+        while self._sessions:
+            await asyncio.gather(*(session.over.wait() for session in self._sessions.values()))
 
     def _refuse(self, asked: Hello) -> None:
-        if asked.version != self._version:
-            raise WireError(f"it has edison {self._version}, the coordinator {asked.version}")
+        if why := refuse_hello(asked, self._version):
+            raise WireError(why)
         if self.draining:
             raise WireError("it is about to end")
         other = self._sessions.get(asked.run)
@@ -118,9 +148,9 @@ class PlainWorker(Worker):
         with contextlib.suppress(ValueError):  # Dask lets others put modules there
             sys.path.remove(self.local_directory)
         self.handlers = {"identity": self.handlers["identity"], HANDLER: service.serve}
-        # An unknown message on a stream would end the connection to the scheduler.
-        for name in self.stream_handlers.keys() - {"close"}:
-            self.stream_handlers[name] = _ignore
+        # A scheduler that ends says so to its workers, which go on with the runs that they serve.
+        self.stream_handlers = dict.fromkeys(self.stream_handlers, _ignore)
+        self.scheduler_left = asyncio.Event()
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
         """Serve no pages."""
@@ -128,6 +158,27 @@ class PlainWorker(Worker):
     async def plugin_add(self, *_: Any, **__: Any) -> Any:
         """Install no plugin that a scheduler sends."""
         return {"status": "OK"}
+
+    async def handle_scheduler(self, comm: Comm) -> None:
+        """Note when the scheduler is gone, instead of closing."""
+        try:
+            await self.handle_stream(comm)
+        finally:
+            for name in ("heartbeat", "keep-alive"):
+                self.periodic_callbacks[name].stop()
+            self.scheduler_left.set()
+
+    async def register_again(self) -> None:
+        """Register at a scheduler that is back."""
+        self.scheduler_left.clear()
+        self.batched_stream = BatchedSend(interval="2ms", loop=self.loop)
+        await self._register_with_scheduler()
+
+    async def close(self, *args: Any, **named: Any) -> Any:
+        """Close, unless it is because the scheduler does not know this worker any more."""
+        if str(named.get("reason", "")).startswith("worker-heartbeat"):
+            return None
+        return await super().close(*args, **named)
 
 
 def _ignore(*_: Any, **__: Any) -> None:
@@ -145,9 +196,17 @@ class _RunSession:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._answers: list[str] = []
         self._wake = asyncio.Event()
-        self.idle = asyncio.Event()
-        """Whether it has neither calls in flight nor answers to send."""
-        self.idle.set()
+        self.answered = 0
+        self.over = asyncio.Event()
+
+    @property
+    def calls(self) -> int:
+        """Calls that it has not answered yet."""
+        return len(self._tasks) + len(self._answers)
+
+    def wake(self) -> None:
+        """Let it send a message now."""
+        self._wake.set()
 
     def prepare(self, provider_for: Callable[[Model], Provider]) -> None:
         """Open the providers of the run, and note which models cannot be called here."""
@@ -184,7 +243,6 @@ class _RunSession:
     def _take(self, lease: Lease) -> None:
         if lease.id in self._tasks:
             raise WireError("a call was given twice")
-        self.idle.clear()
         self._tasks[lease.id] = asyncio.create_task(self._call(lease))
 
     async def _call(self, lease: Lease) -> None:
@@ -212,8 +270,7 @@ class _RunSession:
             answers, self._answers = self._answers, []
             message: dict[str, Any] = {"answers": answers, "draining": draining()}
             await self._comm.write(message)
-            if not self._tasks and not self._answers:
-                self.idle.set()
+            self.answered += len(answers)
 
     async def close(self) -> None:
         """Give up what is in flight, and close all connections to models."""
@@ -224,6 +281,6 @@ class _RunSession:
         for provider in self._providers.values():
             if (close := getattr(provider, "aclose", None)) is not None:
                 await close()
-        self.idle.set()
+        self.over.set()
         with contextlib.suppress(OSError):
             await self._comm.close()

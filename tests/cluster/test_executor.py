@@ -216,7 +216,7 @@ async def test_a_worker_serves_one_coordinator_of_a_run_and_finishes_its_calls(
 
 def test_a_coordinator_is_not_believed_either(tmp_path: Path) -> None:
     this = model(tmp_path)
-    told = json.loads(write_hello(Hello(__version__, "r", "c", (this,))))
+    told = json.loads(write_hello(Hello(__version__, "r", "c", "3.11", 0.0, (this,))))
     assert read_hello(json.dumps(told)).models[0].key == this.key
     for changed in (
         {"protocol": 2},

@@ -54,9 +54,36 @@ def test_containers_may_do_little() -> None:
     assert services()["backup"]["network_mode"] == "none"
 
 
+def pods() -> dict[str, Any]:
+    """Return the pods of the manifest for workers, by name."""
+    text = (DEPLOY / "edison-workers.yaml").read_text("utf-8")
+    found = [each for each in yaml.safe_load_all(text) if each["kind"] == "Deployment"]
+    return {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in found}
+
+
+def test_pods_may_do_little_and_have_time_to_drain() -> None:
+    assert set(pods()) == {"edison-scheduler", "edison-worker"}
+    for pod in pods().values():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        (container,) = pod["containers"]
+        limits = container["securityContext"]
+        assert limits["capabilities"] == {"drop": ["ALL"]}
+        assert limits["readOnlyRootFilesystem"] is True
+        tls = next(volume for volume in pod["volumes"] if volume["name"] == "tls")
+        assert tls["secret"]["defaultMode"] & 0o007 == 0, "edison refuses a key that all can read"
+    keys = [name for name, pod in pods().items() if "envFrom" in pod["containers"][0]]
+    assert keys == ["edison-worker"], "only workers need keys"
+    worker = pods()["edison-worker"]
+    words = worker["containers"][0]["args"]
+    assert worker["terminationGracePeriodSeconds"] > int(words[words.index("--grace") + 1])
+
+
 def started() -> list[list[str]]:
-    """Return the commands of edison that the files start."""
+    """Return the commands of edison that the files start, and those that docs/scale.md launches."""
     found = [s["command"] for s in services().values() if "entrypoint" not in s]
+    found += [pod["containers"][0]["args"] for pod in pods().values()]
+    text = (ROOT / "docs" / "scale.md").read_text("utf-8")
+    found += [words.split() for words in re.findall(r"\bedison (worker [^'#\n]+)", text)]
     for unit in UNITS:
         program, *words = shlex.split(parsed(unit)["Service"]["ExecStart"])
         assert program == "/opt/edison/bin/edison"

@@ -1,0 +1,257 @@
+"""Workers as processes of their own: what they refuse, and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from edison_ci.cluster.tls import issue_certificates, read_certificates
+from tests import forked
+from tests.cluster.test_nodes import ask
+from tests.loopback.script import rule
+from tests.timing import PATIENCE_S, poll
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.faults.conftest import MakeStage
+    from tests.faults.stage import Stage
+
+pytest.importorskip("distributed")
+
+KEY = "sk-0123456789abcdef-of-a-worker"
+EDISON = ["-P", "-m", "edison_ci"]
+OLDER = "import edison_ci; edison_ci.__version__ = '0.0.9'; "
+AHEAD = "import time; real = time.time; time.time = lambda: real() + 3600; "
+MAIN = "import sys; sys.argv[0] = 'edison'; from edison_ci.__main__ import main; main()"
+
+
+@dataclass(eq=False)
+class Part:
+    """A scheduler or a worker."""
+
+    process: subprocess.Popen[Any]
+    err: Path
+
+    @property
+    def said(self) -> str:
+        return self.err.read_text("utf-8")
+
+    def until_it_says(self, text: str) -> None:
+        poll(f"it says {text!r}", lambda: text in self.said)
+
+    def ended(self) -> int:
+        return self.process.wait(PATIENCE_S)
+
+
+class Cluster:
+    """A scheduler, workers in checkouts, and their certificates."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.team = folder, folder / "team"
+        issue_certificates(self.team, (), days=2)
+        self.address = ""
+        self._parts: list[Part] = []
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"EDISON_TLS": str(self.team)}
+
+    def schedule(self) -> Part:
+        """Start the scheduler, again at the same address."""
+        part = self.start("worker", "scheduler", "--listen", self.address or "tls://127.0.0.1:0")
+        self.address = first_line(part).split()[-1]
+        return part
+
+    def work(self, checkout: Path, *options: str, **given: Any) -> Part:
+        """Start a worker."""
+        return self.start("worker", "--connect", self.address, *options, cwd=checkout, **given)
+
+    def start(
+        self, *words: str, cwd: Path | None = None, code: str = "", key: str = "", tls: str = ""
+    ) -> Part:
+        err = self.folder / f"err-{len(self._parts)}"
+        python = ["-P", "-c", code + MAIN] if code else EDISON
+        variables = {**os.environ, **self.variables, **({"EDISON_TLS": tls} if tls else {})}
+        # What is changed before edison is imported cannot be forked.
+        start = subprocess.Popen if code else forked.Popen
+        with err.open("wb") as stream:
+            process = start(
+                [sys.executable, *python, *words],
+                cwd=cwd or self.folder,
+                env={**variables, **({"WORKER_KEY": key} if key else {})},
+                stdout=subprocess.PIPE,
+                stderr=stream,
+            )
+        self._parts.append(Part(process, err))
+        return self._parts[-1]
+
+    def close(self) -> None:
+        for part in self._parts:
+            if part.process.poll() is None:
+                part.process.kill()
+            part.ended()
+            assert part.process.stdout is not None
+            part.process.stdout.close()
+            assert "Traceback" not in part.said
+            assert KEY not in part.said
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with contextlib.closing(Cluster(folder)) as found:
+        found.schedule()
+        yield found
+
+
+def first_line(part: Part) -> str:
+    assert part.process.stdout is not None
+    line: bytes = part.process.stdout.readline()
+    assert line, part.said
+    return line.decode().strip()
+
+
+def keyed(stage: Stage) -> Path:
+    """Let the models need a key, and return the folder of the project."""
+    text = stage.folder.read("models.yaml")
+    stage.folder.write("models.yaml", text.replace("model: ", "key_env: WORKER_KEY, model: "))
+    stage.folder.write(
+        ".edison/trust.yaml",
+        f"version: 1\nkeys:\n  - {{env: WORKER_KEY, hosts: ['{stage.server.url}']}}\n",
+    )
+    return stage.folder.path
+
+
+def test_a_worker_finishes_its_calls_at_sigterm(make_stage: MakeStage, cluster: Cluster) -> None:
+    stage = make_stage(cases=40, concurrency=3)
+    stage.script(rule(model="small-1", latency_s=0.5))
+    expected = stage.undisturbed()
+    checkout = keyed(stage)
+    first, second = (cluster.work(checkout, key=KEY) for _ in range(2))
+    first_line(second)
+    assert first_line(first).endswith(f"is ready for runs of {cluster.address}")
+    assert "calls small (WORKER_KEY)\ncalls judge (WORKER_KEY)\n" in first.said
+    run = stage.start("run", "--on", cluster.address, env=cluster.variables)
+    poll("both work", lambda: stage.server.in_flight > 3)
+    first.process.send_signal(signal.SIGTERM)
+    assert first.ended() == 0
+    assert "ending: no new calls; " in first.said
+    assert first.said.endswith("\nended\n")
+    done = run.wait()
+    assert done.code == 0, done.all
+    assert " has left; 1 worker left" in done.err
+    assert stage.results() == expected
+    stage.check_settled(lost=0)
+    second.until_it_says(": over, ")
+
+
+def test_a_worker_that_does_not_fit_says_why(
+    make_stage: MakeStage, cluster: Cluster, tmp_path: Path
+) -> None:
+    stage = make_stage(cases=2)
+    checkout = keyed(stage)
+    issue_certificates(tmp_path / "other", (), days=2)
+    unfit = {
+        cluster.work(checkout): "no model of this project can be called here: small needs "
+        "WORKER_KEY, not set here; judge needs WORKER_KEY, not set here",
+        cluster.work(checkout, key=KEY, code=AHEAD): "this machine cannot work here: its clock is "
+        "3,600 seconds ahead of that of the scheduler; at most 60 s are allowed",
+        cluster.work(checkout, key=KEY, tls=str(tmp_path / "other")): "is not one of this team",
+        cluster.start("worker", "--connect", "tcp://192.0.2.1:8786"): "is not encrypted",
+        cluster.work(cluster.folder, key=KEY): "no edison.yaml",
+    }
+    for part, said in unfit.items():
+        assert part.ended() == 2
+        assert said in part.said
+    older = cluster.work(checkout, key=KEY, code=OLDER)
+    first_line(older)
+    done = stage.start("run", "--on", cluster.address, env=cluster.variables).wait()
+    assert done.code == 2
+    assert "it has edison 0.0.9, the coordinator 0.1.0" in done.err
+    assert stage.server.ledger_rows() == []
+
+
+def test_a_coordinator_sends_no_key_elsewhere(make_stage: MakeStage, cluster: Cluster) -> None:
+    """Its own files may allow what it likes: those of the worker decide."""
+    stage, theirs = make_stage(cases=2), make_stage(cases=2)
+    checkout = keyed(stage)
+    worker = cluster.work(checkout, key=KEY)
+    address = first_line(worker).split()[3]
+    for message in (
+        {"op": "run", "function": pickle.dumps(os.getpid)},
+        {"op": "plugin-add", "plugin": pickle.dumps(os.getpid), "name": "x"},
+        {"op": "upload_file", "filename": "x.py", "data": b"raise SystemExit"},
+        {"op": "terminate"},
+    ):
+        assert asyncio.run(ask(address, read_certificates(cluster.team), **message)) is None
+    for with_key in (True, False):
+        theirs.models()
+        if with_key:
+            keyed(theirs)
+        done = theirs.start("run", "--on", cluster.address, env=cluster.variables).wait()
+        assert done.code == 2
+        where = f"http://127.0.0.1:{theirs.server.url.rpartition(':')[2]}"
+        why = (
+            f"would send the key WORKER_KEY to {where}, which is not trusted"
+            if with_key
+            else f"is not in models.yaml here, and .edison/trust.yaml here does not name {where}"
+        )
+        worker.until_it_says(f"small is not called: model 'small' {why}")
+        assert why in done.err
+    assert theirs.server.requests == []
+    assert stage.server.requests == []
+
+
+def test_a_scheduler_that_vanishes_stops_no_run(make_stage: MakeStage, cluster: Cluster) -> None:
+    stage = make_stage(cases=20, concurrency=2)
+    stage.script(rule(model="small-1", latency_s=0.5))
+    checkout = keyed(stage)
+    worker = cluster.work(checkout, "--wait", "1", key=KEY)
+    first_line(worker)
+    run = stage.start("run", "--on", cluster.address, env=cluster.variables)
+    poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 2)
+    kill_scheduler(cluster)
+    worker.until_it_says("the scheduler is gone; runs that are served go on")
+    again = cluster.schedule()
+    worker.until_it_says("the scheduler is back")
+    done = run.wait()
+    assert done.code == 0, done.all
+    stage.check_settled(lost=0)
+    again.process.kill()
+    assert worker.ended() == 3
+    assert f"error: no scheduler answers at {cluster.address}: " in worker.said
+
+
+def kill_scheduler(cluster: Cluster) -> None:
+    scheduler = cluster._parts[0]
+    scheduler.process.kill()
+    scheduler.ended()
+
+
+def test_a_second_signal_aborts(make_stage: MakeStage, cluster: Cluster) -> None:
+    stage = make_stage(cases=2)
+    stage.script(rule(model="small-1", latency_s=PATIENCE_S))
+    worker = cluster.work(keyed(stage), key=KEY)
+    first_line(worker)
+    run = stage.start("run", "--on", cluster.address, env=cluster.variables)
+    poll("calls are made", lambda: stage.server.in_flight)
+    worker.process.send_signal(signal.SIGTERM)
+    worker.until_it_says("ending: no new calls; 2 calls in flight, at most 60 s")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.ended() == 130
+    assert "aborted with 2 calls in flight" in worker.said
+    run.until_it_says("2 calls of it will be asked again")
+    run.send(signal.SIGINT)
+    assert run.wait().code == 130
