@@ -54,7 +54,7 @@ from edison_ci.cli.run import (
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, folder_in_checkout
 from edison_ci.documents.secrets import hidden
 from edison_ci.errors import EdisonError, ExitCode, ForgeError, StoreError, UsageError
-from edison_ci.execute.session import BATCH
+from edison_ci.execute.run_end import BATCH
 from edison_ci.forge.events import Event, Situation, find_base, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author
 from edison_ci.forge.host import repository_address

@@ -39,12 +39,12 @@ from edison_ci.execute.planned_files import (
     repriced_models,
 )
 from edison_ci.execute.progress import (
-    THE_RUN,
     ProgressReporter,
     add_earlier_sessions,
     initial_progress,
 )
 from edison_ci.execute.regrade import StoredAnswers
+from edison_ci.execute.run_end import BATCH, final_status, moves_to, verdict_without_gates
 from edison_ci.execute.run_options import (
     BaseReference,
     RunContext,
@@ -61,19 +61,12 @@ from edison_ci.execute.run_workers import (
 from edison_ci.execute.runner import Pairing, Runner, RunWork
 from edison_ci.execute.steering import RunBudgets, RunSteering
 from edison_ci.judges.approval import JudgeApproval
-from edison_ci.numeric import exceeds, fixed
 from edison_ci.plan.interim_analysis import interim_kind
 from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
 from edison_ci.providers.budget import RunBudget
 from edison_ci.providers.shared_cache import SharedCache
 from edison_ci.records import CellStatus, RunStatus, Side, Verdict
-from edison_ci.results.judges import (
-    last_error_of_judges,
-    no_judge_answered,
-    silent_judges,
-    why_nothing_is_graded,
-)
 from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import doubts_of, snapshot_of
 from edison_ci.results.spending import reused_answers, stored_reuse
@@ -240,65 +233,6 @@ def _factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-BATCH = "batch"
-"""What stops a run whose answers are on their way in a batch."""
-
-
-def final_status(
-    reader: sqlite3.Connection, run_id: str, progress: Progress, *, max_errors: float
-) -> tuple[RunStatus, ExitCode]:
-    """Return the status in which a run ends, and the exit code before gates decide."""
-    if progress.stopped_by == "cancel":
-        return RunStatus.CANCELLED, ExitCode.PAUSED
-    if progress.stopped_by == BATCH:
-        return RunStatus.PAUSED, ExitCode.DONE
-    if progress.stopped_by is not None:
-        by_budget = progress.stopped_by.startswith("budget")
-        return RunStatus.PAUSED, ExitCode.BUDGET if by_budget else ExitCode.PAUSED
-    errors = progress.cells[CellStatus.ERROR]
-    unfinished = progress.done < progress.total
-    if unfinished or exceeds(errors, max_errors * progress.total):
-        if not unfinished:
-            failed = f"{errors:,} of {progress.total:,} cells in error"
-            progress.closed[THE_RUN] = f"{failed}, max_errors is {fixed(100 * max_errors)}%"
-        return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    if no_judge_answered(reader, run_id):
-        why = last_error_of_judges(reader, run_id)
-        progress.closed["judges"] = f"none answered; {why}" if why else "none answered"
-        return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    if silent := silent_judges(reader, run_id):
-        said = {f"judge {name}": f"gave no score; {why}" for name, why in silent.items()}
-        progress.closed.update(said)
-        return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    if why := why_nothing_is_graded(reader, run_id):
-        progress.closed[THE_RUN] = f"no answer could be graded; {why}"
-        return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    return RunStatus.COMPLETED, ExitCode.DONE
-
-
-def verdict_without_gates(status: RunStatus, progress: Progress) -> Verdict | None:
-    """Return the verdict on a run that failed, waits for a batch or has no graded cell.
-
-    None for other runs.
-    """
-    if status is RunStatus.FAILED:
-        return Verdict.ERROR
-    if progress.stopped_by == BATCH:
-        return Verdict.INCONCLUSIVE
-    graded = progress.done - progress.cells[CellStatus.SKIPPED] - progress.cells[CellStatus.ERROR]
-    return Verdict.SKIPPED if status is RunStatus.COMPLETED and graded == 0 else None
-
-
-def moves_to(current: RunStatus, status: RunStatus) -> list[RunStatus]:
-    """Return the statuses that a run goes through from its current one to its last."""
-    if status is RunStatus.COMPLETED:
-        before = [RunStatus.JUDGING, RunStatus.AGGREGATING]
-        return [status] if current is RunStatus.AGGREGATING else [*before, status]
-    if current is RunStatus.AGGREGATING and status is not RunStatus.FAILED:
-        return [RunStatus.EXECUTING, status]
-    return [status]
 
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.execute.progress import Progress
-from edison_ci.execute.session import final_status, moves_to
+from edison_ci.execute.run_end import final_status, moves_to
 from edison_ci.records import RunStatus
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import MOVES
