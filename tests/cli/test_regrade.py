@@ -66,6 +66,7 @@ def test_changed_checks_make_a_new_run_of_the_same_answers(edison: Edison, proje
     assert run["calls"] == {
         "made": 0,
         "reused": 2 * CASES,
+        "shared": 0,
         "retried": 0,
         "unknown": 0,
         "estimated": 0,

@@ -83,7 +83,14 @@ def test_the_document_has_the_promised_keys(edison: Edison, project: Folder) -> 
     assert run["cells"] == {
         "total": CASES, "ok": CASES, "malformed": 0, "error": 0, "blocked": 0, "skipped": 0,
     }  # fmt: skip
-    assert run["calls"] == {"made": CASES, "reused": 0, "retried": 0, "unknown": 0, "estimated": 0}
+    assert run["calls"] == {
+        "made": CASES,
+        "reused": 0,
+        "shared": 0,
+        "retried": 0,
+        "unknown": 0,
+        "estimated": 0,
+    }
     assert run["models"][0]["latency_ms"]["p95"] is None, (
         "40 calls say nothing of a 95th percentile"
     )
@@ -98,6 +105,7 @@ def test_a_second_run_costs_nothing_and_says_the_same(edison: Edison, project: F
     assert again["calls"] == {
         "made": 0,
         "reused": CASES,
+        "shared": 0,
         "retried": 0,
         "unknown": 0,
         "estimated": 0,
@@ -501,7 +509,14 @@ def test_a_replay_costs_nothing_names_what_it_lacks_and_leaves_the_books_in_orde
     assert "@small: the recording has no answer to request" in done.out
     assert edison(project, "admin", "db", "check").code == 0
     (live,) = document(edison(project, "run", "--json").out)["runs"]
-    assert live["calls"] == {"made": 0, "reused": CASES, "retried": 0, "unknown": 0, "estimated": 0}
+    assert live["calls"] == {
+        "made": 0,
+        "reused": CASES,
+        "shared": 0,
+        "retried": 0,
+        "unknown": 0,
+        "estimated": 0,
+    }
     assert rows(project, "select count(*) from cell c join answer a using "
                 "(request_hash, answer_no) where "
                 f"run_id = '{live['run_id']}' and cost_kind = 'replayed'") == [(0,)]  # fmt: skip
