@@ -84,10 +84,12 @@ COMMANDS = {
     ),
     "trust": Entry("Team", "trust:trust", "Show and edit which key may be sent to which host."),
     "worker": Entry(
-        "Team", "worker:worker", "Make calls for runs of other machines, and connect them."
+        "Team", "worker:worker", "Make calls for runs of other machines, and connect the machines."
     ),
-    "push": Entry("Team", "transfer:push", "Send runs to a site of a team."),
-    "pull": Entry("Team", "transfer:pull", "Fetch runs of this project from a site of a team."),
+    "push": Entry("Team", "transfer:push", "Send runs to a site of a team.", "runs"),
+    "pull": Entry(
+        "Team", "transfer:pull", "Fetch runs of this project from a site of a team.", "runs"
+    ),
     "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
     "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
     "runs": Entry("Runs", "runs:runs", "Follow, steer, pause, cancel and merge runs."),

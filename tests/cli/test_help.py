@@ -50,7 +50,7 @@ def test_every_example_is_a_command_that_parses(words: str, example: str) -> Non
     assert args[: len(words.split())] == words.split()
     ctx: click.Context = click.Context(edison, info_name="edison", obj=CliState())
     command: click.Command = edison
-    while isinstance(command, click.Group) and args:
+    while isinstance(command, click.Group) and args and not args[0].startswith("-"):
         found = command.get_command(ctx, args.pop(0))
         assert found is not None
         command = found
