@@ -1,6 +1,6 @@
 """How cost grows with cells, connections, experiments and runs at once, measured and drawn.
 
-    python -m benchmarks.scale [--quick] [--part cells|connections|experiments|together]
+    python -m benchmarks.scale [--quick | --most CELLS] [--part NAME]
 
 Every part writes its figures to docs/benchmarks/scale.json, and the page docs/benchmarks/scale.md
 is drawn from all of them; a part that is not measured keeps its older figures. Time is processor
@@ -42,6 +42,8 @@ CONNECTIONS = 50
 CASES_AT_ONCE = 20
 """Cases of each run, where several go on at once."""
 VISITS = 20
+QUICK = 10_000
+"""Cells of the largest run with --quick, which leaves out larger numbers of all kinds."""
 RESULTS = Path(".edison") / "results.db"
 
 
@@ -116,10 +118,10 @@ def check(folder: Path, cells: int) -> None:
 # --- cells ----------------------------------------------------------------------------------------
 
 
-def cells(root: Path, *, quick: bool) -> list[Row]:
+def cells(root: Path, most: int) -> list[Row]:
     """Return what runs of growing size cost, each killed at half and resumed."""
-    sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
-    return [of_size(root / f"{size}", size) for size in sizes]
+    sizes = (1_000, 10_000, 100_000, 1_000_000)
+    return [of_size(root / f"{size}", size) for size in sizes if size <= most]
 
 
 def of_size(folder: Path, size: int) -> Row:
@@ -198,11 +200,11 @@ def pages(folder: Path) -> tuple[list[float], float]:
 # --- connections ----------------------------------------------------------------------------------
 
 
-def connections(root: Path, *, quick: bool) -> list[Row]:
+def connections(root: Path, most: int) -> list[Row]:
     """Return how the time of a run follows the number of connections."""
     found: list[Row] = []
     with serving(root, latency_ms=LATENCY_MS) as server:
-        for count in (1, 50) if quick else (1, 5, 25, 50, 100, 200):
+        for count in (1, 50) if most <= QUICK else (1, 5, 25, 50, 100, 200):
             calls = 40 * count if count < 25 else 4_000
             folder = make_project(root / f"connections-{count}", server, calls)
             models = MODELS.format(port=server.port, connections=count)
@@ -237,11 +239,11 @@ LISTS = {
 }
 
 
-def experiments(root: Path, *, quick: bool) -> list[Row]:
+def experiments(root: Path, most: int) -> list[Row]:
     """Return what commands cost in projects with growing numbers of experiments."""
     found = []
     with serving(root, latency_ms=0) as server:
-        for count in (10, 100) if quick else (10, 100, 1_000):
+        for count in (10, 100) if most <= QUICK else (10, 100, 1_000):
             folder = many(root / f"experiments-{count}", server, count)
             ran(folder, "run", "-q", "--yes", "e0000")
             row: Row = {"experiments": count}
@@ -283,11 +285,11 @@ def many(folder: Path, server: Server, count: int, *, budget_usd: float | None =
 # --- runs at once ---------------------------------------------------------------------------------
 
 
-def together(root: Path, *, quick: bool) -> list[Row]:
+def together(root: Path, most: int) -> list[Row]:
     """Return what runs of different experiments cost that share a results file at one time."""
     found = []
     with serving(root, latency_ms=LATENCY_MS) as server:
-        for count in (1, 10) if quick else (1, 10, 100):
+        for count in (1, 10) if most <= QUICK else (1, 10, 100):
             folder = many(root / f"together-{count}", server, count)
             ran(folder, "status", codes=(0, 2, 3))
             server.stats("/reset")
@@ -487,13 +489,13 @@ PARTS = {
 def page(record: dict[str, Any]) -> str:
     """Return the page that is drawn from the record."""
     parts: dict[str, list[Row]] = record["parts"]
-    loads = [row["load"] for rows in parts.values() for row in rows]
+    loads = [row["load"] for name in ("cells", "connections") for row in parts.get(name, [])]
     lines = [
         "# Growth",
         "",
         "Drawn by `python -m benchmarks.scale` from `scale.json`; measured on "
-        f"{record['machine']}. The load of the machine was {min(loads):.0f} to "
-        f"{max(loads):.0f} while it was measured, so wall times say little: processor time counts.",
+        f"{record['machine']}. While cells and connections were measured, the load of the machine "
+        f"was {min(loads, default=0):.1f} to {max(loads, default=0):.1f}.",
         "",
     ]
     for name, (_, drawn) in PARTS.items():
@@ -505,18 +507,21 @@ def page(record: dict[str, Any]) -> str:
 NOTES = (
     "- `leaderboard`, `report`, `compare` and gates hold a name and a number of each case in "
     "memory, because they pair cases; a run, `status` and pages do not.",
-    "- Every command but `status` reads all files of a project, about 2.5 ms an experiment; "
+    "- Every command but `status` reads all files of a project, about 2 ms an experiment; "
     "`serve` does so once, before the first page.",
     "- `plan` without a name plans every experiment.",
     "- Runs at once wait for the processor, hardly for each other: the processor time of a run "
-    "grows by a fifth from 1 to 100 of them.",
+    "grows by a quarter from 1 to 100 of them.",
 )
 
 
 def main() -> None:
     """Measure, write the record and draw the page."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="only the smaller sizes")
+    parser.add_argument(
+        "--quick", action="store_const", const=QUICK, dest="most", help="small sizes"
+    )
+    parser.add_argument("--most", type=int, default=1_000_000, help="cells of the largest run")
     parser.add_argument("--part", choices=PARTS, help="measure only this")
     args = parser.parse_args()
     record: dict[str, Any] = {"parts": {}, "notes": []}
@@ -525,10 +530,11 @@ def main() -> None:
     record["machine"] = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     with tempfile.TemporaryDirectory() as name:
         for part in [args.part] if args.part else PARTS:
-            record["parts"][part] = PARTS[part][0](Path(name), quick=args.quick)
+            rows = PARTS[part][0](Path(name), args.most)
+            record["parts"][part] = [{k: float(f"{v:.3f}") for k, v in row.items()} for row in rows]
             print(json.dumps(record["parts"][part]), file=sys.stderr)
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(record), encoding="utf-8")
+            RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            PAGE.write_text(page(record), encoding="utf-8")
 
 
 if __name__ == "__main__":
