@@ -46,42 +46,59 @@ class SiteRefusal(Exception):
         super().__init__(self.message)
 
 
+def site_address(url: str, name: str) -> str:
+    """Return the address of a site, which `name` holds; raises UsageError if it cannot be used."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        host, parts = "", urlsplit("")
+    if not host or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
+        raise UsageError(f"{name} is not the address of a site", hint="write https://HOST")
+    if parts.username or parts.password:
+        raise UsageError(f"{name} has a name or password", hint="remove it; a token is enough")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise UsageError(
+            f"{name} is not encrypted",
+            hint="write https://: the token could be read on the way (http only on this machine)",
+        )
+    path = parts.path.partition("/-/")[0].rstrip("/")  # as copied from a browser
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def site_headers(name: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of requests with the token in a variable; raises UsageError."""
+    token = environ.get(name, "").strip()
+    hint = "an owner of the site makes one: edison roles token NAME; then export it"
+    if not token:
+        raise UsageError(f"{name} is not set", hint=hint)
+    remember([token])
+    if not token.startswith(TOKEN_PREFIX):
+        raise UsageError(f"{name} does not hold a token of a site", hint=hint)
+    return {
+        "Authorization": f"Bearer {token}",
+        "User-Agent": f"edison-ci/{__version__}",
+        "Accept-Encoding": "identity",
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class SiteClient:
-    """A site, and the token for it."""
+    """A site, and the headers with the token for it."""
 
     url: str
     """Address of the site, without the path of its pages."""
-    token: str
+    headers: Mapping[str, str]
 
     @classmethod
     def of(cls, url_env: str, token_env: str, environ: Mapping[str, str]) -> Self:
         """Return the client of the site in two variables; raises UsageError."""
-        url, token = (environ.get(name, "").strip() for name in (url_env, token_env))
-        for name, value in ((url_env, url), (token_env, token)):
-            if not value:
-                raise UsageError(f"{name} is not set", hint=f"export {name}, or add it as a secret")
-        remember([token])
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname or "", parts.port
-        except ValueError:
-            host, parts = "", urlsplit("")
-        if not host or parts.scheme not in {"http", "https"} or parts.query or parts.username:
+        url = environ.get(url_env, "").strip()
+        if not url:
             raise UsageError(
-                f"{url_env} does not hold the address of a site", hint="set it to https://HOST"
+                f"{url_env} is not set", hint=f"export {url_env}, or add it as a secret"
             )
-        if parts.scheme == "http" and not is_loopback(host):
-            raise UsageError(
-                f"the address in {url_env} is not encrypted",
-                hint="use https:// (http only on this machine)",
-            )
-        if not token.startswith(TOKEN_PREFIX):
-            raise UsageError(
-                f"{token_env} does not hold a token of a site",
-                hint="make one at the site: edison roles token NAME",
-            )
-        return cls(url.rstrip("/").removesuffix(_PAGES), token)
+        return cls(site_address(url, url_env), site_headers(token_env, environ))
 
     @property
     def host(self) -> str:
@@ -94,18 +111,13 @@ class SiteClient:
         """Return the reply of an operation; raises SiteUnreachable or SiteRefusal."""
         import httpx
 
-        headers = {
-            "Authorization": f"Bearer {self.token}",
-            "User-Agent": f"edison-ci/{__version__}",
-            "Accept-Encoding": "identity",
-        }
         content = None if body is None else json.dumps(body).encode()
         address = f"{self.url}{_PAGES}/api/v1{path}"
         try:
             async with (
                 asyncio.timeout(TIMEOUT_S),
                 httpx.AsyncClient(verify=verification(), timeout=TIMEOUT_S) as client,
-                client.stream(method, address, headers=headers, content=content) as reply,
+                client.stream(method, address, headers=self.headers, content=content) as reply,
             ):
                 status, text = reply.status_code, bytearray()
                 async for chunk in reply.aiter_bytes():

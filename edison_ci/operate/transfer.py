@@ -15,12 +15,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from edison_ci import __version__
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.secrets import remember
 from edison_ci.errors import DeliveryError, EdisonError, UsageError
 from edison_ci.forge.api import verification
-from edison_ci.forge.host import is_loopback
 from edison_ci.operate.bundles import (
     MOST_BYTES,
     Arrival,
@@ -29,6 +26,7 @@ from edison_ci.operate.bundles import (
     write_bundle,
 )
 from edison_ci.operate.site import Role
+from edison_ci.operate.site_client import site_address, site_headers
 from edison_ci.operate.uploads import FOLDER
 from edison_ci.sanitize import line
 from edison_ci.store.database import migrations, open_reader
@@ -75,30 +73,6 @@ class Progress(NamedTuple):
     run_id: str
     done: int
     total: int
-
-
-def site_address(url: str) -> str:
-    """Return the address of a site; raises UsageError if it cannot be used."""
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname or "", parts.port
-    except ValueError:
-        host, parts = "", urlsplit("")
-    if not host or parts.scheme not in {"http", "https"} or parts.query or parts.fragment:
-        raise UsageError(
-            f"{line(url)[:_SHOWN]!r} is not the address of a site", hint="write https://HOST"
-        )
-    if parts.username or parts.password:
-        raise UsageError(
-            "the address has a name or password", hint=f"remove it; the token is in {TOKEN}"
-        )
-    if parts.scheme == "http" and not is_loopback(host):
-        raise UsageError(
-            "the address is not encrypted, and the token could be read on the way",
-            hint="write https:// (http only on this machine)",
-        )
-    path = parts.path.partition("/-/")[0].rstrip("/")  # as copied from a browser
-    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 @dataclass(slots=True)
@@ -308,21 +282,10 @@ def connect(site: Site, url: str, *, offline: bool) -> Iterator[Remote]:
     """Yield the place of a project at a site; raises UsageError."""
     import httpx
 
-    address = site_address(url)
+    address = site_address(url, "URL")
     if offline:
         raise UsageError("network access is disabled by --offline", hint="run it without --offline")
-    token = os.environ.get(TOKEN, "").strip()
-    if not token:
-        raise UsageError(
-            f"{TOKEN} is not set",
-            hint="an owner of the site makes one: edison roles token NAME; then export it",
-        )
-    remember([token])
-    headers = {
-        "authorization": f"Bearer {token}",
-        "user-agent": f"edison-ci/{__version__}",
-        "accept-encoding": "identity",
-    }
+    headers = site_headers(TOKEN, os.environ)
     timeout = httpx.Timeout(_TIMEOUT_S, read=_IMPORT_S)
     with httpx.Client(
         headers=headers, verify=verification(), follow_redirects=False, timeout=timeout

@@ -170,8 +170,8 @@ def test_without_its_site_a_machine_spends_nothing_unless_its_project_says_so(
     [
         ({"SITE_TOKEN": ""}, "SITE_TOKEN is not set"),
         ({"SITE_TOKEN": "sk-another-secret"}, "SITE_TOKEN does not hold a token of a site"),
-        ({"SITE_URL": "http://example.com"}, "the address in SITE_URL is not encrypted"),
-        ({"SITE_URL": "ftp://127.0.0.1"}, "SITE_URL does not hold the address of a site"),
+        ({"SITE_URL": "http://example.com"}, "SITE_URL is not encrypted"),
+        ({"SITE_URL": "ftp://127.0.0.1"}, "SITE_URL is not the address of a site"),
     ],
 )
 def test_a_site_that_is_not_set_up_stops_a_run_and_says_why(

@@ -24,7 +24,7 @@ from edison_ci.errors import UsageError
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.bundles import write_bundle
 from edison_ci.operate.site import Actor, Identity, Role, open_site
-from edison_ci.operate.transfer import site_address
+from edison_ci.operate.site_client import site_address
 from edison_ci.operate.uploads import MOST_OPEN, UploadRefused, Uploads
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.runs import find_run
@@ -264,14 +264,16 @@ def test_who_may_not_push_or_pull_is_told_why(place: Place, here: Folder) -> Non
 )
 def test_an_address_that_cannot_be_used(url: str, why: str) -> None:
     with pytest.raises(UsageError, match=why) as refused:
-        site_address(url)
+        site_address(url, "URL")
     assert "secret" not in str(refused.value)
 
 
 def test_an_address_is_taken_as_a_browser_shows_it() -> None:
-    assert site_address("https://e.example.com/-/edison/runs") == "https://e.example.com"
-    assert site_address("https://e.example.com:8443/team/") == "https://e.example.com:8443/team"
-    assert site_address("http://localhost:8001") == "http://localhost:8001"
+    assert site_address("https://e.example.com/-/edison/runs", "URL") == "https://e.example.com"
+    assert (
+        site_address("https://e.example.com:8443/team/", "URL") == "https://e.example.com:8443/team"
+    )
+    assert site_address("http://localhost:8001", "URL") == "http://localhost:8001"
 
 
 # --- cut off and killed ---------------------------------------------------------------------------
