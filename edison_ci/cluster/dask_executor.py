@@ -39,7 +39,7 @@ from edison_ci.numeric import counted, fixed
 from edison_ci.shape import short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from distributed.comm.core import Comm
     from distributed.security import Security
@@ -119,7 +119,7 @@ class _WorkerLink:
 
     async def receive(self) -> Sequence[object]:
         """Return the answers of the next message, unread; raises OSError or WireError."""
-        message = await self._comm.read()
+        message = await _read(self._comm)
         before, self.heard = self.heard, time.monotonic()
         if not isinstance(message, dict) or set(message) != {"answers", "draining"}:
             raise WireError("it sent an unknown message")
@@ -299,10 +299,10 @@ class DaskExecutor:
     async def _listed(self) -> list[str]:
         """Return the addresses of the workers that the scheduler knows."""
         async with asyncio.timeout(CONNECT_S):
-            comm = await connect(self._scheduler, timeout=CONNECT_S, **self._connection)
+            comm = await self._open(self._scheduler)
             try:
                 await comm.write({"op": "identity", "reply": True})
-                found = await comm.read()
+                found = await _read(comm)
             finally:
                 comm.abort()
         workers = found.get("workers") if isinstance(found, dict) else None
@@ -310,17 +310,29 @@ class DaskExecutor:
             raise WireError(f"it said {short(found)}")
         return [str(address) for address in workers]
 
-    async def _connect(self, address: str) -> None:
-        try:
-            read_address(address)  # a plain connection to another machine is refused
-            async with asyncio.timeout(CONNECT_S):
-                comm = await connect(address, timeout=CONNECT_S, **self._connection)
+    async def _open(self, address: str) -> Comm:
+        with _translated():
+            found: Comm = await connect(address, timeout=CONNECT_S, **self._connection)
+        return found
+
+    async def _greet(self, address: str) -> _WorkerLink:
+        """Connect to a worker; raises UsageError, WireError, OSError or TimeoutError."""
+        read_address(address)  # a plain connection to another machine is refused
+        async with asyncio.timeout(CONNECT_S):
+            comm = await self._open(address)
+            try:
                 hello = Hello(
                     __version__, self._run_id, self._name, PYTHON, time.time(), self._models
                 )
                 await comm.write({"op": HANDLER, "hello": write_hello(hello)})
-                said = await comm.read()
-            link = _WorkerLink(address, comm, _welcome(said))
+                return _WorkerLink(address, comm, _welcome(await _read(comm)))
+            except BaseException:
+                comm.abort()
+                raise
+
+    async def _connect(self, address: str) -> None:
+        try:
+            link = await self._greet(address)
         except (EdisonError, WireError) as error:
             self._refused[address] = str(error)
             self._tell(f"worker {address} is not used: {error}")
@@ -404,6 +416,23 @@ class DaskExecutor:
         elif self._stranded_at is None:
             self._stranded_at = time.monotonic()
         self.on_change()
+
+
+async def _read(comm: Comm) -> object:
+    """Return the next message; raises OSError at its end, and WireError for what is none."""
+    with _translated():
+        return await comm.read()
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what Dask raises for messages that it cannot read into WireError."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # a hostile message makes its decoders raise anything
+        raise WireError(f"it sent what is no message ({type(error).__name__})") from None
 
 
 def _lost(message: str, *, charged: bool) -> CallError:

@@ -7,8 +7,6 @@ models name the variables of their keys, which each worker reads from its own en
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,10 +15,13 @@ from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.capabilities import Capabilities
-from edison_ci.config.model_entry import APPLICATIONS, Limits, ModelEntry
+from edison_ci.config.model_entry import APPLICATIONS, PROVIDERS, Limits, ModelEntry
 from edison_ci.config.models import Model
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location
+from edison_ci.providers.openai_compatible import MOST_TOKENS, storable
 from edison_ci.records import Completion, FinishReason, Message, Request, canonical_json
 from edison_ci.shape import short
 
@@ -34,10 +35,7 @@ HANDLER = "edison"
 """The operation of a Dask worker that opens a connection of a run."""
 MOST_TEXT = 20_000_000
 """Characters of an answer at most, as of a reply of a model."""
-MOST_TOKENS = 20_000_000
-"""Tokens of one call at most; no model has a context as long."""
-MOST_TOKEN_BYTES = 256
-"""A token of every known model has fewer bytes, so that an answer has a fewest number of them."""
+_PLACE = re.compile(r"[0-9]{1,4}")
 _WORKER_NAME = re.compile(r"[A-Za-z0-9._@-]{1,100}")
 _LONGEST_NAME = 300
 _LONGEST_ERROR = 4_000
@@ -152,13 +150,9 @@ def _read(text: object, known: str, *, most: int) -> _Fields:
     if not isinstance(text, str) or len(text) > most:
         raise WireError(f"a message is not a text of at most {most:,} characters")
     try:
-        return _Fields(json.loads(text, parse_constant=_no_constant), known)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"a message is not JSON: {type(error).__name__}") from None
-
-
-def _no_constant(name: str) -> float:
-    raise WireError(f"{name} is not a number of JSON")
+        return _Fields(parse_json(text), known)
+    except Fault as fault:
+        raise WireError(f"a message is not JSON that can be stored: {fault.message}") from None
 
 
 def travels(model: Model) -> bool:
@@ -205,7 +199,7 @@ def read_welcome(text: object) -> Welcome:
     """Read what a worker answers to a hello; raises WireError."""
     found = _read(text, "version name now unready", most=MOST_TEXT)
     unready = found.mapping("unready")
-    if not all(isinstance(why, str) and place.isdecimal() for place, why in unready.items()):
+    if not all(isinstance(why, str) and _PLACE.fullmatch(place) for place, why in unready.items()):
         raise WireError("unready is not a mapping of places to texts")
     told = {int(place): why[:_LONGEST_ERROR] for place, why in unready.items()}
     name = found.text("name")
@@ -336,7 +330,7 @@ def write_answer(lease: int, result: Completion | CallError) -> str:
     """Return the text of an answer, or of the failure of a call."""
     if isinstance(result, CallError):
         error = {name: getattr(result, name) for name in _ERROR.split()}
-        return canonical_json({"id": lease, "error": error})
+        return storable(canonical_json({"id": lease, "error": error}))
     told = {name: getattr(result, name) for name in _COMPLETION.split()}
     return canonical_json({"id": lease, "completion": told})
 
@@ -377,14 +371,17 @@ def _read_completion(value: object, request: Request) -> Completion:
     found = _Fields(value, _COMPLETION)
     text = found.text("text", most=MOST_TEXT)
 
-    def tokens(name: str, least: int = 0) -> int | None:
-        return None if found.missing(name) else found.whole(name, most=MOST_TOKENS, least=least)
+    def tokens(name: str) -> int | None:
+        return None if found.missing(name) else found.whole(name, most=MOST_TOKENS)
 
-    size = 0 if request.embedding else len(text.encode(errors="replace"))
+    calls, details = found.any("tool_calls"), found.any("details")
+    if calls is not None and not isinstance(calls, list):
+        raise WireError("tool_calls is not a list")
     cost = None
+    told = details is not None or not found.missing("cost_microusd")
+    if told and request.provider in PROVIDERS.built_in.keys() - APPLICATIONS:
+        raise WireError("it names a cost or details, which only an application may do")
     if not found.missing("cost_microusd"):
-        if request.provider not in APPLICATIONS:
-            raise WireError("it names a cost, which only an application may do")
         cost = found.whole("cost_microusd", most=10**12)
     try:
         finish = FinishReason(found.text("finish_reason"))
@@ -394,14 +391,14 @@ def _read_completion(value: object, request: Request) -> Completion:
         text,
         finish,
         tokens("tokens_in"),
-        tokens("tokens_out", math.ceil(size / MOST_TOKEN_BYTES)),
+        tokens("tokens_out"),
         found.whole("cached_in", most=MOST_TOKENS),
         found.whole("latency_ms", most=1_000 * _DAY_S),
         found.text("served_model"),
-        found.any("tool_calls"),
+        calls,
         found.whole("written_in", most=MOST_TOKENS),
         found.whole("written_hour_in", most=MOST_TOKENS),
         found.texts("left_out"),
         cost,
-        found.any("details"),
+        details,
     )

@@ -23,6 +23,7 @@ from edison_ci.cluster.wire import (
     Lease,
     Welcome,
     WireError,
+    read_answer,
     read_hello,
     read_lease,
     travels,
@@ -88,7 +89,8 @@ class WorkerService:
             await comm.write({"welcome": write_welcome(told)})
             await session.work(lambda: self.draining)
         finally:
-            del self._sessions[asked.run]
+            if self._sessions.get(asked.run) is session:  # else its coordinator came again
+                del self._sessions[asked.run]
             await session.close()
             self._tell(f"{run}: over, {counted(session.answered, 'call')} answered")
         return Status.dont_reply
@@ -185,6 +187,24 @@ def _ignore(*_: Any, **__: Any) -> None:
     """Do nothing."""
 
 
+def _unanswered(error: Exception) -> CallError:
+    return CallError(ErrorKind.BAD_RESPONSE, f"at the worker: {type(error).__name__}: {error}")
+
+
+def _checked(lease: Lease, result: Completion | CallError) -> str:
+    """Return the text of an answer that the coordinator will accept.
+
+    A model, or a plugin, may say what the rules of messages refuse; that is no fault of this
+    worker, which would be dropped for it.
+    """
+    try:
+        text = write_answer(lease.id, result)
+        read_answer(text, lambda _: lease.request)
+    except (WireError, TypeError, ValueError) as error:
+        return write_answer(lease.id, _unanswered(error))
+    return text
+
+
 class _RunSession:
     """The calls of one coordinator for one run."""
 
@@ -255,9 +275,11 @@ class _RunSession:
             result = await provider.complete(lease.request)
         except CallError as error:
             result = error
+        except Exception as error:  # without an answer the coordinator would wait, and drop us
+            result = _unanswered(error)
         finally:
             del self._tasks[lease.id]
-        self._answers.append(write_answer(lease.id, result))
+        self._answers.append(_checked(lease, result))
         self._wake.set()
 
     async def _send(self, draining: Callable[[], bool]) -> None:

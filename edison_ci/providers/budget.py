@@ -54,6 +54,8 @@ fifth of the slots of a client is booked ahead, no slot is idle because of that.
 _BUSY = 8
 """With fewer calls in flight there is no batch to wait for."""
 _DEFAULT_MAX_TOKENS = 4096
+_MOST_TOKEN_CHARACTERS = 256
+"""A token of every known model has fewer."""
 _WRITE_UNASKED = frozenset({"openai", "azure"})
 """Providers that write every long prompt to their cache; some of their models charge for it."""
 
@@ -254,6 +256,15 @@ def _with_tokens(
     return replace(completion, tokens_in=count(sent), tokens_out=tokens_out)
 
 
+def _too_few_tokens(completion: Completion, request: Request | None) -> bool:
+    """Whether an answer names no tokens, or fewer than its text can have."""
+    if completion.tokens_out is None:
+        return True
+    if request is not None and request.embedding:
+        return False
+    return len(completion.text) > _MOST_TOKEN_CHARACTERS * completion.tokens_out
+
+
 class Budgeted:
     """Books a call before it is sent, and stores its answer with its cost."""
 
@@ -412,7 +423,7 @@ class Budgeted:
         now, booked = self.budget.now(), booking.est_microusd
         if completion.cost_microusd is not None:
             return Settlement(completion, completion.cost_microusd, "billed", now)
-        if completion.tokens_in is not None and completion.tokens_out is not None:
+        if completion.tokens_in is not None and not _too_few_tokens(completion, request):
             if self._price is None:
                 return Settlement(completion, booked, "estimated", now)
             return Settlement(completion, self._price.charge(completion), "billed", now)

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("distributed")
 
 from distributed.core import Status
+from distributed.protocol.serialize import to_serialize
 
 from edison_ci import __version__
 from edison_ci.cluster.dask_executor import DaskExecutor
@@ -57,10 +58,11 @@ class Odd(WorkerService):
     def __init__(self, answers: Callable[[int], list[Any]], version: str = __version__) -> None:
         super().__init__(lambda _: Honest(), name="odd", version=version)
         self._odd = answers
+        self.unready: dict[str, str] = {}
 
     async def serve(self, comm: Comm, hello: str) -> Status:
         read_hello(hello)
-        welcome = {"version": self._version, "name": self.name, "now": 0.0, "unready": {}}
+        welcome = {"version": self._version, "name": self.name, "now": 0.0, "unready": self.unready}
         await comm.write({"welcome": json.dumps(welcome)})
         with contextlib.suppress(OSError):
             while True:
@@ -81,7 +83,7 @@ def model(tmp_path: Path) -> Model:
 
 
 def ask(text: str) -> Request:
-    return Request("sim", "", "small", (Message("user", text),), {"max_tokens": 5})
+    return Request("openai", "", "small", (Message("user", text),), {"max_tokens": 5})
 
 
 @contextlib.asynccontextmanager
@@ -118,9 +120,12 @@ ODD: dict[str, tuple[Callable[[int], list[Any]], str]] = {
     "twice": (lambda lease: [completion(lease)] * 2, "a call that it was not given"),
     "negative": (lambda lease: [completion(lease, tokens_out=-1)], "tokens_out is not a whole"),
     "absurd": (lambda lease: [completion(lease, tokens_in=10**12)], "tokens_in is not a whole"),
-    "too few": (lambda lease: [completion(lease, text="x" * 9_000)], "tokens_out is not a whole"),
     "costly": (lambda lease: [completion(lease, cost_microusd=5)], "names a cost"),
-    "no number": (lambda lease: [completion(lease, latency_ms=float("nan"))], "not a number"),
+    "no number": (lambda lease: [completion(lease, latency_ms=float("nan"))], "not JSON"),
+    "no text to store": (lambda lease: [completion(lease, text="\ud800")], "not JSON that can"),
+    "no calls": (lambda lease: [completion(lease, tool_calls="x")], "tool_calls is not a list"),
+    "details": (lambda lease: [completion(lease, details={"a": 1})], "names a cost or details"),
+    "code": (lambda _: [{"answers": to_serialize(Honest())}], "no message (UnpicklingError)"),
     "other fields": (lambda lease: [completion(lease, code="x")], "unknown fields"),
     "no JSON": (lambda _: ["[" * 100_000], "not JSON"),
     "no text": (lambda _: [{"answers": [17]}], "not a text"),
@@ -148,6 +153,42 @@ async def test_a_worker_that_breaks_the_protocol_is_dropped(case: str, tmp_path:
         assert not refused.value.charged
 
 
+async def test_odd_answers_of_a_model_are_no_fault_of_the_worker(tmp_path: Path) -> None:
+    class Model:
+        async def complete(self, request: Request) -> Completion:
+            match request.messages[0].content:
+                case "bug":
+                    raise LookupError("a bug of a plugin")
+                case "negative":
+                    return Completion("x", tokens_in=-1, tokens_out=1)
+                case "nan":
+                    return Completion("x", details=float("nan"))
+                case "set":
+                    return Completion("x", tool_calls={1})  # type: ignore[arg-type]
+                case "error":
+                    raise CallError(ErrorKind.BAD_REQUEST, "\ud800", status=400, charged=False)
+            return Completion("fine", tokens_in=0, tokens_out=0)
+
+    service = WorkerService(lambda _: Model(), name="relay", version=__version__)
+    async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, service) as (found, said, _):
+        await found.open(1)
+        (this,) = found._models
+        provider = found.provider_for(this)
+        assert provider is not None
+        for odd, why in {
+            "bug": "BAD_RESPONSE: at the worker: LookupError: a bug of a plugin",
+            "negative": "BAD_RESPONSE: at the worker: WireError: tokens_in",
+            "nan": "BAD_RESPONSE: at the worker: WireError: a message is not JSON",
+            "set": "BAD_RESPONSE: at the worker: TypeError",
+            "error": "BAD_REQUEST",
+        }.items():
+            with pytest.raises(CallError, match=why) as refused:
+                await provider.complete(ask(odd))
+            assert not refused.value.lost_worker
+        assert (await provider.complete(ask("x"))).text == "fine"
+        assert [state.answered for state in found.states()] == [6] and len(said) == 1
+
+
 async def test_calls_go_to_workers_that_can_make_them(tmp_path: Path) -> None:
     def without_key(_: Model) -> Any:
         raise UsageError("needs a key in SOME_KEY, which is not set")
@@ -156,7 +197,9 @@ async def test_calls_go_to_workers_that_can_make_them(tmp_path: Path) -> None:
     wrong = Odd(lambda lease: [json.dumps({"id": lease, "error": {
         "kind": "INVALID_KEY", "message": "401", "status": 401, "retry_after_s": None,
         "charged": False, "garbled": False}})])  # fmt: skip
-    services = (honest(), bare, wrong, Odd(lambda _: [], version="0.0.1"))
+    lost = Odd(lambda _: [])
+    lost.unready = {"9" * 5_000: "x"}
+    services = (honest(), bare, wrong, Odd(lambda _: [], version="0.0.1"), lost)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, *services) as (found, said, _):
         await found.open(1)
         (this,) = found._models
@@ -174,6 +217,7 @@ async def test_calls_go_to_workers_that_can_make_them(tmp_path: Path) -> None:
             await provider.complete(ask("refuse"))
         assert any("bare cannot call" in each and "SOME_KEY" in each for each in said)
         assert any("it has edison" in each and "0.0.1" in each for each in said), said
+        assert any("is not used: unready is not a mapping" in each for each in said), said
         assert any("clock of worker odd" in each and "behind" in each for each in said)
         by_itself = replace(this, provider="command")
         assert found.provider_for(by_itself) is None
@@ -182,7 +226,7 @@ async def test_calls_go_to_workers_that_can_make_them(tmp_path: Path) -> None:
 async def test_a_worker_serves_one_coordinator_of_a_run_and_finishes_its_calls(
     tmp_path: Path,
 ) -> None:
-    started, release, leaves = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    started, release, leaves, over = (asyncio.Event() for _ in range(4))
 
     class Slow:
         async def complete(self, request: Request) -> Completion:
@@ -190,7 +234,11 @@ async def test_a_worker_serves_one_coordinator_of_a_run_and_finishes_its_calls(
             await release.wait()
             return Completion("late")
 
-    service = WorkerService(lambda _: Slow(), name="slow", version=__version__)
+    def tell(said: str) -> None:
+        if said.startswith("run run-2: over"):
+            over.set()
+
+    service = WorkerService(lambda _: Slow(), name="slow", version=__version__, tell=tell)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, service) as (found, said, _):
         await found.open(1)
         second = DaskExecutor(found._scheduler, None, "run-1", found._models, said.append)
@@ -198,7 +246,13 @@ async def test_a_worker_serves_one_coordinator_of_a_run_and_finishes_its_calls(
             await second.open(1)
         other = DaskExecutor(found._scheduler, None, "run-2", found._models, said.append)
         await other.open(1)
+        again = DaskExecutor(found._scheduler, None, "run-2", found._models, said.append)
+        again._name = other._name  # it lost the connection, which the worker does not know yet
+        await again.open(1)
         await other.aclose()
+        await over.wait()
+        assert service.runs == 2
+        await again.aclose()
         (this,) = found._models
         provider = found.provider_for(this)
         assert provider is not None

@@ -396,6 +396,7 @@ IMPOSSIBLE = {
     "half": {"prompt_tokens": 12},
     "endless": {"prompt_tokens": 10**30, "completion_tokens": 10**30},
     "not a map": [1, 2],
+    "none for a text": {"prompt_tokens": 12, "completion_tokens": 0},
 }
 
 
