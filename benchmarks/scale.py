@@ -1,6 +1,6 @@
 """How cost grows with cells, connections, experiments and runs at once, measured and drawn.
 
-    python -m benchmarks.scale [--quick | --most CELLS] [--part NAME]
+    python -m benchmarks.scale [--quick | --most CELLS] [--part NAME] [--folder FOLDER]
 
 Every part writes its figures to docs/benchmarks/scale.json, and the page docs/benchmarks/scale.md
 is drawn from all of them; a part that is not measured keeps its older figures. Time is processor
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "scale.md"
 RECORD = PAGE.with_suffix(".json")
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
 CONNECTIONS = 50
 CASES_AT_ONCE = 20
 """Cases of each run, where several go on at once."""
@@ -120,14 +121,13 @@ def check(folder: Path, cells: int) -> None:
 
 def cells(root: Path, most: int) -> list[Row]:
     """Return what runs of growing size cost, each killed at half and resumed."""
-    sizes = (1_000, 10_000, 100_000, 1_000_000)
-    return [of_size(root / f"{size}", size) for size in sizes if size <= most]
+    return [of_size(root / f"{size}", size) for size in SIZES if size <= most]
 
 
 def of_size(folder: Path, size: int) -> Row:
     """Return what a run of a size costs, and what is done with it afterwards."""
     with serving(folder.parent, latency_ms=0) as server:
-        make_project(folder, server, size)
+        gated_project(folder, server, size)
         first, second = halves(folder, size)
         calls = server.stats()["requests"]
     check(folder, size)
@@ -142,6 +142,13 @@ def of_size(folder: Path, size: int) -> Row:
         **afterwards(folder, size),
         "load": os.getloadavg()[0],
     }
+
+
+def gated_project(folder: Path, server: Server, size: int) -> None:
+    """Write a project with a gate that decides on every case."""
+    make_project(folder, server, size)
+    with (folder / "experiments" / "codeword.yaml").open("a") as experiment:
+        experiment.write("gates:\n  - {metric: pass_rate, at_least: 90%}\n")
 
 
 def halves(folder: Path, size: int) -> tuple[Ended, Ended]:
@@ -195,6 +202,37 @@ def pages(folder: Path) -> tuple[list[float], float]:
         worked = server.cpu()
         visits = [server.visit(path) for _ in range(VISITS) for path in paths]
         return visits, 1000 * (server.cpu() - worked) / len(visits)
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+def merging(root: Path, most: int) -> list[Row]:
+    """Return what merging two shards costs, for runs of growing size."""
+    return [of_shards(root / f"merge-{size}", size) for size in SIZES if size <= most]
+
+
+def of_shards(folder: Path, size: int) -> Row:
+    """Run two shards, each with results of its own, and merge them."""
+    with serving(folder.parent, latency_ms=0) as server:
+        gated_project(folder, server, size)
+        shards = []
+        for number in (1, 2):
+            ran(folder, "run", "-q", "--yes", "--shard", f"{number}/2")
+            shards.append(f"shard-{number}.db")
+            (folder / RESULTS).replace(folder / shards[-1])
+            shutil.rmtree(folder / ".edison")
+    merged = ran(folder, "runs", "merge", *shards)
+    check(folder, size)
+    again = ran(folder, "runs", "merge", *shards)
+    return {
+        "cells": size,
+        "merge_s": merged.cpu_s,
+        "wall_s": merged.wall_s,
+        "peak_mb": merged.peak_mb,
+        "again_s": again.cpu_s,
+        "load": os.getloadavg()[0],
+    }
 
 
 # --- connections ----------------------------------------------------------------------------------
@@ -400,10 +438,34 @@ def _cells(rows: Sequence[Row]) -> list[str]:
 
 
 CELLS = (
-    "One case is one cell, with one check. Each run is killed by SIGKILL at half and resumed; "
-    "`asked again` are the calls whose answers the killed process did not store. `page` is the "
-    "processor time of a warm visit to a page of the run, on average."
+    "One case is one cell, with one check, and a gate decides on all of them. Each run is killed "
+    "by SIGKILL at half and resumed; `asked again` are the calls whose answers the killed process "
+    "did not store. `page` is the processor time of a warm visit to a page of the run, on average."
 )
+
+
+def _merging(rows: Sequence[Row]) -> list[str]:
+    lines = [
+        "## Merging",
+        "",
+        "`edison runs merge` of two shards, which also evaluates the gate; `again` merges the same "
+        "shards once more, which changes nothing.",
+        "",
+    ]
+    return lines + table(
+        ("cells", "ms a cell", "processor", "wall", "peak", "again"),
+        [
+            (
+                f"{row['cells']:,.0f}",
+                f"{1000 * row['merge_s'] / row['cells']:.2f}",
+                f"{row['merge_s']:.1f} s",
+                f"{row['wall_s']:.1f} s",
+                f"{row['peak_mb']:.0f} MB",
+                f"{row['again_s']:.1f} s",
+            )
+            for row in rows
+        ],
+    )
 
 
 def _connections(rows: Sequence[Row]) -> list[str]:
@@ -480,6 +542,7 @@ def _together(rows: Sequence[Row]) -> list[str]:
 
 PARTS = {
     "cells": (cells, _cells),
+    "merging": (merging, _merging),
     "connections": (connections, _connections),
     "experiments": (experiments, _experiments),
     "together": (together, _together),
@@ -523,12 +586,13 @@ def main() -> None:
     )
     parser.add_argument("--most", type=int, default=1_000_000, help="cells of the largest run")
     parser.add_argument("--part", choices=PARTS, help="measure only this")
+    parser.add_argument("--folder", type=Path, help="where projects are made, and stay")
     args = parser.parse_args()
     record: dict[str, Any] = {"parts": {}, "notes": []}
     if RECORD.exists():
         record = json.loads(RECORD.read_text(encoding="utf-8"))
     record["machine"] = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() if args.folder is None else nullcontext(args.folder) as name:
         for part in [args.part] if args.part else PARTS:
             rows = PARTS[part][0](Path(name), args.most)
             record["parts"][part] = [{k: float(f"{v:.3f}") for k, v in row.items()} for row in rows]

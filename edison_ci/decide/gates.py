@@ -47,7 +47,7 @@ from edison_ci.stats.sentences import order_sentence
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateDecision, GateRule, Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from edison_ci.config.experiment import Gate
     from edison_ci.results.pairwise import ComparedPair
@@ -89,6 +89,13 @@ class Question:
         if not any(case in self.clusters for case in cases):
             return None
         return tuple(self.clusters.get(case, f"\0alone {case}") for case in cases)
+
+    def sample(
+        self, variants: Iterable[Variant], side: Side = Side.HEAD, lost_as: float | None = None
+    ) -> Sample:
+        """Return the values of a side, with the names of the cases only where they matter."""
+        named = bool(self.clusters)
+        return self.cells.sample(self.metric, variants, side, lost_as=lost_as, named=named)
 
     def rule(self, pairs: Pairs) -> GateRule:
         """Return the rule of a comparison of scores with the base."""
@@ -491,7 +498,7 @@ def _base_too(question: Question, limit: Limit, decision: GateDecision) -> str:
     variants = [variant for variant in question.variants if variant in bases]
     if not variants:
         return ""
-    sample = question.cells.sample(question.metric, variants, Side.BASE)
+    sample = question.sample(variants, Side.BASE)
     if question.gate.counts:
         missed = any(value < 1 for value in sample.values)
     else:
@@ -501,12 +508,11 @@ def _base_too(question: Question, limit: Limit, decision: GateDecision) -> str:
 
 def _level_samples(question: Question, limit: Limit) -> tuple[Sample, Sample | None]:
     """Return the cases, and all cases with lost answers at their worst if any is lost."""
-    metric, variants = question.metric, question.variants
-    sample = question.cells.sample(metric, variants)
+    sample = question.sample(question.variants)
     if not sample.lost:
         return sample, None
     worst = 0.0 if limit.wanted == "at_least" else 1.0
-    return sample, question.cells.sample(metric, variants, lost_as=worst)
+    return sample, question.sample(question.variants, lost_as=worst)
 
 
 def decide_level(
@@ -530,7 +536,7 @@ def decide_level(
 
 
 def _amount_level(question: Question, limit: Limit) -> Finding:
-    sample = question.cells.sample(question.metric, question.variants)
+    sample = question.sample(question.variants)
     n = len(sample.values)
     amount = mean_or_none(sample.values)
     decision = allow_for_missing(decide_as_is(amount, n, limit), sample.missing)

@@ -625,6 +625,7 @@ def write_rollups(
             write_reliability(connection, run_id, reliability)
         finally:
             connection.execute(f"pragma cache_size = {usual}")
+            connection.execute("pragma shrink_memory")
 
     return operation
 

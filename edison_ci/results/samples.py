@@ -308,6 +308,8 @@ def _slug(name: str) -> str:
 
 SIDES = (Side.BASE, Side.HEAD)
 _ALL_REPEATS = 1 << 40
+_MOST_COMMON = 1_000
+"""Values of pairs that are remembered: with more, hardly two cases have the same."""
 
 
 class Variant(NamedTuple):
@@ -350,6 +352,7 @@ class Sample:
     """One side: a number for each case, the mean over its repeats."""
 
     cases: list[str] = field(default_factory=list)
+    """Empty if their names were left out."""
     values: array[float] = field(default_factory=lambda: array("d"))
     missing: int = 0
     """Cases without a value."""
@@ -372,13 +375,20 @@ class Paired:
     """Cases of the base of which the head has lost an answer."""
     same_answers: bool = True
     """Whether every pair is one and the same answer, graded the same."""
+    _common: dict[tuple[float, ...], tuple[float, ...]] = field(default_factory=dict)
+    """Values that many cases have, such as one pass: they need to be in memory once."""
 
     def add(self, case: str, base: list[_Repeat], head: list[_Repeat]) -> None:
         """Take a case with the repeats of both sides."""
         self.same_answers = self.same_answers and base == head
         self.cases.append(case)
-        self.base.append(tuple(repeat.value for repeat in base))
-        self.head.append(tuple(repeat.value for repeat in head))
+        self.base.append(self._shared(tuple(repeat.value for repeat in base)))
+        self.head.append(self._shared(tuple(repeat.value for repeat in head)))
+
+    def _shared(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        if len(self._common) < _MOST_COMMON:
+            return self._common.setdefault(values, values)
+        return self._common.get(values, values)
 
 
 class Share(NamedTuple):
@@ -543,13 +553,16 @@ class TwoSidedSample:
         side: Side = Side.HEAD,
         *,
         lost_as: float | None = None,
+        named: bool = True,
     ) -> Sample:
         """Return the value of each case on one side; over several variants, their mean.
 
-        Lost answers are left out, or count as `lost_as`.
+        Lost answers are left out, or count as `lost_as`. The names of the cases, which take most of
+        the memory, may be left out too.
         """
-        totals, lost = _Totals(), 0
-        for variant in variants:
+        chosen = tuple(variants)
+        totals, lost = _Totals(named=named or len(chosen) > 1), 0
+        for variant in chosen:
             for case, rows in self._by_case(metric, variant, side):
                 if any(row[2] == "inapplicable" for row in rows):
                     continue
@@ -776,11 +789,13 @@ where {_CELLS} and (c.request_hash <> b.request_hash or c.answer_no <> b.answer_
 class _Totals:
     """Sums of the repeats of cases, exact in any order.
 
-    Cases of one variant come in the order of their ids, so that a list of them is enough. They are
-    looked up by id only once another variant has the same cases again.
+    Cases of one variant come in the order of their ids, so that a list of them is enough, and none
+    where their names do not matter. They are looked up by id only once another variant has the same
+    cases again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, named: bool = True) -> None:
+        self._named = named
         self._cases: list[str] = []
         self._index: dict[str, int] | None = None
         self._sums, self._counts = array("d"), array("L")
@@ -788,13 +803,16 @@ class _Totals:
     def add(self, case: str, values: list[float]) -> None:
         index = self._place(case)
         if index == len(self._sums):
-            self._cases.append(case)
+            if self._named:
+                self._cases.append(case)
             self._sums.append(0.0)
             self._counts.append(0)
         self._sums[index] += math.fsum(values)
         self._counts[index] += len(values)
 
     def _place(self, case: str) -> int:
+        if not self._named:
+            return len(self._sums)
         if self._index is None:
             if not self._cases or self._cases[-1] < case:
                 return len(self._cases)
@@ -803,15 +821,16 @@ class _Totals:
 
     def sample(self) -> Sample:
         found = Sample()
-        order: Iterable[int] = range(len(self._cases))
+        order: Iterable[int] = range(len(self._sums))
         if self._index is not None:
             order = sorted(order, key=self._cases.__getitem__)
         for index in order:
-            case, count = self._cases[index], self._counts[index]
+            count = self._counts[index]
             if not count:
                 found.missing += 1
                 continue
-            found.cases.append(case)
+            if self._named:
+                found.cases.append(self._cases[index])
             found.values.append(snap(self._sums[index] / count))
             found.single = found.single and count == 1
         return found

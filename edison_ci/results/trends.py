@@ -349,7 +349,12 @@ class _Observations(NamedTuple):
 
 
 def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) -> _Observations:
-    found = _Observations([], [], {})
+    """Return what is observed; without the scores where there are too few runs to judge.
+
+    Of a single run not more than one answer is read, whatever its size.
+    """
+    found, scored = _Observations([], [], {}), len(series) > REFERENCE_RUNS
+    names: dict[str, str] = {}
     known: set[int] = set()
     for point in series:
         rows = connection.execute(
@@ -358,17 +363,24 @@ def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) ->
             "and composite is not null order by case_id",
             (point.run.id,),
         )
-        scores, used = {}, set()
+        scores: dict[str, float] = {}
+        used: set[int] = set()
+        fresh = False
         for case, cells in groupby(rows, key=itemgetter(0)):
             kept = list(cells)
             answers = {hash(cell[3:]) for cell in kept}
-            if not answers <= known:
-                scores[case] = snap(mean([cell[2] for cell in kept]))
-            used |= answers
+            new = not answers <= known
+            fresh = fresh or new
+            if new and scored:
+                scores[names.setdefault(case, case)] = snap(mean([cell[2] for cell in kept]))
             if (cluster := kept[0][1]) is not None:
                 found.clusters[case] = cluster
+            if point is not series[-1]:
+                used |= answers
+            elif fresh and not scored:
+                break
         known |= used
-        if scores:
+        if fresh:
             found.points.append(point)
             found.scores.append(scores)
     return found

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import counted, fixed, mean, milliseconds, percent, snap
-from edison_ci.results.production import production_trend
+from edison_ci.results.production import newest_sample, production_trend
 from edison_ci.results.snapshot import differing_eval_suite
 from edison_ci.results.trends import (
     alarm_rule,
@@ -91,6 +91,8 @@ def _production(
 
     The evidence has to reach what the other sources need, so WARNs stay as rare as promised.
     """
+    if not newest_sample(connection, experiment):
+        return []
     found = production_trend(connection, experiment, drift_of(connection, points))
     if found is None or found.report is None or found.alarm is Alarm.NONE:
         return []

@@ -17,6 +17,7 @@ from edison_ci.stats.scores import Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     import numpy as np
     from numpy.typing import NDArray
@@ -34,11 +35,31 @@ else:
             self._name = name
 
         def __getattr__(self, name: str) -> Any:
-            found = getattr(import_module(self._name), name)
+            found = getattr(self._imported(), name)
             setattr(self, name, found)
             return found
 
-    np, special = _Library("numpy"), _Library("scipy.special")
+        def _imported(self) -> ModuleType:
+            return import_module(self._name)
+
+    class _Special(_Library):
+        """`scipy.special`, which looks at every name of numpy and so loads all its parts.
+
+        Its Fortran compiler, test tools and the like take 17 MB and more time than the rest, and
+        nothing of `scipy.special` needs them: they are hidden from it, and found as ever later.
+        """
+
+        def _imported(self) -> ModuleType:
+            numpy = import_module("numpy")
+            loaded = [name for name in numpy.__all__ if name in vars(numpy)]
+            before = numpy.__all__, numpy.__dir__
+            numpy.__all__, numpy.__dir__ = loaded, lambda: loaded
+            try:
+                return super()._imported()
+            finally:
+                numpy.__all__, numpy.__dir__ = before
+
+    np, special = _Library("numpy"), _Special("scipy.special")
 
 __all__ = [
     "TIE",
@@ -112,7 +133,7 @@ def grouped(values: Array, clusters: Sequence[str] | None) -> Groups:
 
 def sum_of(values: Array) -> float:
     """Return the sum, the same in any order and on any machine."""
-    return math.fsum(values.tolist())
+    return math.fsum(memoryview(values))
 
 
 def mean_of(values: Array) -> float:

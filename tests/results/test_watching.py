@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +53,18 @@ def found(history: History, **alerts: float) -> dict[Condition, Finding]:
 
 def test_steady_runs_show_nothing(history: History) -> None:
     assert found(filled(history, [0.8] * 20), predicted_below=0.7) == {}
+
+
+def test_one_large_run_is_not_held_in_memory(history: History) -> None:
+    cases = 5_000
+    history.add({f"case-{number:08}": 0.5 for number in range(cases)})
+    with open_for_reading(history.path) as connection:
+        findings_of(connection, history.experiment, Alerts())  # imports and compiles
+        tracemalloc.start()
+        assert findings_of(connection, history.experiment, Alerts()) == []
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 60 * cases, "a name of each case alone would take more"
 
 
 def test_without_enough_runs_there_is_nothing_to_compare(history: History) -> None:
