@@ -10,6 +10,7 @@ Where the start itself is tested, or what a command imports, tests use `subproce
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -343,13 +344,34 @@ def _become(job: dict[str, Any]) -> None:
         runpy.run_path(kind, run_name="__main__")
 
 
+def _end(code: int) -> None:
+    """End as Python does, but leave what was imported to the system: freeing it takes 140 ms."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # which tells of tasks and files that nobody ended
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # Python says what was lost
+    os._exit(code & 0xFF)
+
+
 def _main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is meant for the tests
     asked = socket.socket(fileno=int(sys.argv[1]))
     warm_up()
     job = _serve(asked)
-    if job is not None:
+    if job is None:
+        return
+    try:
         _become(job)
+        code = 0
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        code = ended.code or 0
+    _end(code)
 
 
 if __name__ == "__main__":
