@@ -35,6 +35,7 @@ def find_program(name: str) -> str | None:
 # advisories (`requirements/known_bad.py`). `edison doctor` checks installed releases, and a test
 # the locked ones, without network access.
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_BEFORE = re.compile(r"<(\d[\d.]*)")
 
 
 class Advisory(NamedTuple):
@@ -126,6 +127,9 @@ class Library:
             return f"{version} {bad[0].why}"
         if version and release(version) < release(self.at_least):
             return f"{version} is too old; {self.at_least} or newer is needed"
+        before = _BEFORE.search(self.requirement)
+        if version and before is not None and release(version) >= release(before[1]):
+            return f"{version} is too new; a version before {before[1]} is needed"
         return ""
 
     def version(self) -> str:
@@ -157,7 +161,7 @@ class Library:
         return None if spec is None or spec.origin is None else Path(spec.origin)
 
 
-DISTRIBUTED = Library("distributed", "dask", "distributed>=2026.8", at_least="2026.8")
+DISTRIBUTED = Library("distributed", "dask", "distributed>=2026.8,<2027", at_least="2026.8")
 LITELLM = Library("litellm", "litellm", "litellm>=1.100,!=1.82.7,!=1.82.8,<2", at_least="1.100")
 SAFETENSORS = Library("safetensors", "embeddings", "safetensors>=0.5")
 TOKENIZERS = Library("tokenizers", "embeddings", "tokenizers>=0.20")

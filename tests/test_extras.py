@@ -115,7 +115,8 @@ def test_a_module_of_a_package_that_is_not_installed_is_not_installed() -> None:
         ("1.99.9", "1.99.9 is too old; 1.100 or newer is needed"),
         ("1.100", ""),
         ("1.100.0rc1", ""),
-        ("2.0.post1", ""),
+        ("1.999.post1", ""),
+        ("2.0.post1", "2.0.post1 is too new; a version before 2 is needed"),
         ("1.82.7", "1.82.7 carries a credential stealer"),
         ("", ""),
     ],
@@ -129,7 +130,7 @@ def test_a_version_that_is_not_supported_is_refused(
     monkeypatch.syspath_prepend(str(folder.path))
     bad = Advisory("alib", "x", "carries a credential stealer", versions=("1.82.7",))
     monkeypatch.setattr(extras, "known_bad", lambda: KnownBad("2026-01-01", (bad,)))
-    library = Library("alib", "litellm", "alib", LITELLM.at_least)
+    library = Library("alib", "litellm", "alib>=1.100,<2", LITELLM.at_least)
     assert (library.version(), library.fault()) == (version, fault)
 
 

@@ -25,7 +25,7 @@ _PROCESS = "edison_ci.operate.worker_process"
 
 
 @contextlib.contextmanager
-def workers_at(on: str, root: Path, *, offline: bool) -> Iterator[ConnectWorkers]:
+def workers_at(on: str, tls: Path | None, root: Path, *, offline: bool) -> Iterator[ConnectWorkers]:
     """Yield what connects runs to workers; those of `local:N` end with the block."""
     if "://" not in on and not on.startswith("local:"):
         raise UsageError(
@@ -34,7 +34,7 @@ def workers_at(on: str, root: Path, *, offline: bool) -> Iterator[ConnectWorkers
         )
     if not on.startswith("local:"):
         address = read_address(on)
-        certificates = certificates_for(address, None)
+        certificates = certificates_for(address, tls)
         asyncio.run(probe(address, certificates))
         yield _connector(str(address), certificates, 1)
         return

@@ -407,7 +407,7 @@ def evaluate_order(
         for said in outside_sentences(found[-1].experiment):
             terminal.note(said)
     ended = []
-    with sessions.on_workers_of(state, project, request.factory, on) as factory:
+    with sessions.on_workers_of(state, project, request.factory, given) as factory:
         for end in evaluate(project, replace(request, factory=factory), agenda):
             ended.append(end)
             if given["record"]:
@@ -456,7 +456,7 @@ def resume(state: CliState, /, wanted: str | None, **given: Any) -> None:
     left = False if given["no_batch"] else None
     chosen = RunOptions(budget_microusd=budget, wait=given["wait"], batch=left)
     here = session_factory(state, confirmation)
-    with sessions.on_workers_of(state, project, here, on) as factory:
+    with sessions.on_workers_of(state, project, here, given) as factory:
         ended = resume_run(project, stored, chosen, factory)
     finish(terminal, project, [ended])
 

@@ -8,6 +8,7 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -253,11 +254,23 @@ def cost_options(command: Command) -> Command:
     return budget(allow_code(yes(command)))
 
 
-on_workers = click.option(
+_on = click.option(
     "--on",
     metavar="WORKERS",
     help="Make the calls at workers: local:4, or tls://HOST:PORT of a scheduler.",
 )
+tls_folder_option = click.option(
+    "--tls",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="EDISON_TLS",
+    metavar="DIR",
+    help="Folder of the certificates; default: ~/.config/edison/cluster.",
+)
+
+
+def on_workers(command: Command) -> Command:
+    """Add the options of commands whose calls workers can make."""
+    return _on(tls_folder_option(command))
 
 
 def keys_elsewhere(on: str | None) -> bool:
@@ -274,19 +287,24 @@ def refuse_on(on: str | None, others: Mapping[str, bool]) -> None:
 
 @contextlib.contextmanager
 def on_workers_of(
-    state: CliState, project: Project, factory: SessionFactory, on: str | None
+    state: CliState, project: Project, factory: SessionFactory, given: Mapping[str, Any]
 ) -> Iterator[SessionFactory]:
     """Yield the factory with workers that make the calls; those of `local:N` end with the block."""
-    if on is None:
+    if given.get("on") is None:
         yield factory
         return
-    if fault := DISTRIBUTED.fault():
-        said = f"--on needs the library distributed, which {fault}"
-        raise UsageError(said, hint=install_command("dask"))
+    require_dask("--on")
     from edison_ci.cli.cluster import workers_at  # Dask takes a second to import
 
-    with workers_at(on, project.root, offline=state.offline) as connect:
+    with workers_at(given["on"], given["tls"], project.root, offline=state.offline) as connect:
         yield replace(factory, connect=connect)
+
+
+def require_dask(what: str) -> None:
+    """Raise UsageError if Dask is not installed."""
+    if fault := DISTRIBUTED.fault():
+        said = f"{what} needs the library distributed, which {fault}"
+        raise UsageError(said, hint=install_command("dask"))
 
 
 def microusd(usd: float | None) -> int | None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +13,7 @@ import click
 from edison_ci import __version__
 from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.sessions import require_dask, tls_folder_option
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
 from edison_ci.cluster.preparation import PYTHON, Preparation
 from edison_ci.cluster.tls import (
@@ -23,22 +23,14 @@ from edison_ci.cluster.tls import (
     tls_folder,
 )
 from edison_ci.errors import UsageError
-from edison_ci.extras import DISTRIBUTED, install_command
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.sessions import model_caller
 
 if TYPE_CHECKING:
-    from edison_ci.cluster.tls import ClusterAddress
+    from pathlib import Path
 
-_TLS = click.option(
-    "--tls",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="EDISON_TLS",
-    metavar="DIR",
-    help="Folder of the certificates; default: ~/.config/edison/cluster.",
-)
+    from edison_ci.cluster.tls import ClusterAddress
 
 
 @click.group(cls=EdisonGroup, invoke_without_command=True)
@@ -58,7 +50,7 @@ _TLS = click.option(
     show_default=True,
     help="Seconds to wait for a scheduler that does not answer.",
 )
-@_TLS
+@tls_folder_option
 @click.pass_context
 def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
     """Make calls for runs of other machines, and connect the machines.
@@ -84,10 +76,10 @@ def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
 
 
 def _work(
-    state: CliState, address: ClusterAddress, /, folder: Path | None, name: str | None, **given: Any
+    state: CliState, address: ClusterAddress, /, tls: Path | None, name: str | None, **given: Any
 ) -> None:
-    terminal, certificates = Terminal(state), certificates_for(address, folder)
-    _require_dask()
+    terminal, certificates = Terminal(state), certificates_for(address, tls)
+    require_dask("a cluster")
     # Dask takes a second to import, and is an extra.
     from edison_ci.cluster.worker_loop import WorkerLoop, WorkerOptions
     from edison_ci.cluster.worker_tasks import WorkerService
@@ -132,9 +124,9 @@ def _work(
     show_default=True,
     help="Days until the certificates expire.",
 )
-@_TLS
+@tls_folder_option
 @click.pass_obj
-def keys(state: CliState, machines: tuple[str, ...], days: int, folder: Path | None) -> None:
+def keys(state: CliState, machines: tuple[str, ...], days: int, tls: Path | None) -> None:
     """Issue certificates for this machine, and for others.
 
     The first time it makes an authority of your own, whose certificates are the only ones that the
@@ -145,7 +137,7 @@ def keys(state: CliState, machines: tuple[str, ...], days: int, folder: Path | N
       edison worker keys
       edison worker keys build-1 build-2 --days 90
     """
-    terminal, place = Terminal(state), tls_folder(folder)
+    terminal, place = Terminal(state), tls_folder(tls)
     issued = issue_certificates(place, machines, days=days)
     if terminal.json:
         made = [
@@ -170,9 +162,9 @@ def keys(state: CliState, machines: tuple[str, ...], days: int, folder: Path | N
     metavar="ADDRESS",
     help="Where workers and runs connect; port 0 is any free one.",
 )
-@_TLS
+@tls_folder_option
 @click.pass_obj
-def scheduler(state: CliState, listen: str, folder: Path | None) -> None:
+def scheduler(state: CliState, listen: str, tls: Path | None) -> None:
     """Run the scheduler of a cluster, which knows its workers.
 
     It runs no code that it is sent, stores nothing, and serves no pages. Beyond this machine it
@@ -183,8 +175,8 @@ def scheduler(state: CliState, listen: str, folder: Path | None) -> None:
       edison worker scheduler --listen tls://0.0.0.0:8786
     """
     terminal, address = Terminal(state), read_address(listen)
-    certificates = certificates_for(address, folder)
-    _require_dask()
+    certificates = certificates_for(address, tls)
+    require_dask("a cluster")
     # Dask takes a second to import, and is an extra.
     from edison_ci.cluster.nodes import run_scheduler
 
@@ -196,12 +188,3 @@ def scheduler(state: CliState, listen: str, folder: Path | None) -> None:
         terminal.note(f"workers: edison worker --connect {reached}")
 
     asyncio.run(run_scheduler(address, certificates, ready, terminal.note))
-
-
-def _require_dask() -> None:
-    """Raise UsageError if Dask is not installed."""
-    if fault := DISTRIBUTED.fault():
-        raise UsageError(
-            f"a cluster needs the library distributed, which {fault}",
-            hint=install_command("dask"),
-        )

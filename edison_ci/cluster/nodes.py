@@ -15,11 +15,14 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import dask.config
-from distributed import Scheduler, SchedulerPlugin
+from distributed import Scheduler, SchedulerPlugin, Worker
 from distributed.comm import tcp
+from distributed.protocol import core as dask_messages
 from distributed.protocol import pickle as dask_pickle
+from distributed.protocol.serialize import to_serialize
 
 from edison_ci.errors import UsageError
+from edison_ci.extras import DISTRIBUTED, install_command
 from edison_ci.numeric import counted
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ MOST_BYTES = 256_000_000
 """Bytes of one message at most."""
 _SETTINGS = {
     "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.comm.compression": None,
     "distributed.comm.timeouts.connect": "10s",
     "distributed.diagnostics.nvml": False,
     "distributed.scheduler.work-stealing": False,
@@ -45,21 +49,63 @@ _SETTINGS = {
     "distributed.worker.memory.terminate": False,
     "distributed.worker.profile.enabled": False,
 }
+_INTERNALS: tuple[tuple[Any, str], ...] = (
+    (tcp, "read_bytes_rw"),
+    (dask_pickle, "loads"),
+    (dask_messages, "decompress"),
+    (Scheduler, "start_http_server"),
+    (Worker, "start_http_server"),
+    (Worker, "plugin_add"),
+    (Worker, "handle_scheduler"),
+    (Worker, "_register_with_scheduler"),
+)
+"""What is replaced in Dask: where one is missing, a node might do what it must not."""
 _OF_SCHEDULERS = frozenset({"heartbeat_worker", "identity", "register-worker"})
 _STREAMED_TO_SCHEDULERS = frozenset({"keep-alive", "worker-status-change"})
 
 
 def carry_plain_data() -> None:
-    """Make Dask refuse pickles and floods in this process, and forget the settings of its user."""
+    """Make Dask refuse pickles and floods in this process, and forget the settings of its user.
+
+    Raises:
+        UsageError: this version of Dask cannot be made to.
+    """
+    if lacking := [name for owner, name in _INTERNALS if not hasattr(owner, name)]:
+        raise _unknown_dask(f"lacks {', '.join(lacking)}")
     dask.config.refresh(paths=[], env={})
     dask.config.set(_SETTINGS)
     dask_pickle.loads = _refuse_pickle
+    messages: Any = dask_messages
+    messages.decompress = _refuse_compressed
     tcp.read_bytes_rw = _limited(tcp.read_bytes_rw)
     # Dask gives some loggers a handler of their own when it is imported.
     for name in ("asyncio", "distributed", "distributed.client", "tornado", "tornado.application"):
         theirs = logging.getLogger(name)
         theirs.handlers[:] = [_Said()]
         theirs.propagate = False
+    if not _refuses_code():
+        raise _unknown_dask("would run code that it is sent")
+
+
+def _refuses_code() -> bool:
+    try:
+        dask_messages.loads(dask_messages.dumps({"code": to_serialize(_Said)}))
+    except pickle.UnpicklingError:
+        return True
+    return False
+
+
+def _unknown_dask(why: str) -> UsageError:
+    return UsageError(
+        f"distributed {DISTRIBUTED.version()} is not a version that edison knows: it {why}",
+        hint=install_command("dask"),
+    )
+
+
+def _refuse_compressed(header: Any, frames: Any) -> list[Any]:
+    if any(header["compression"]):  # a small message could become one of any size
+        raise ValueError("this cluster carries nothing compressed")
+    return [*frames]
 
 
 def _refuse_pickle(x: Any, *, buffers: Any = ()) -> Any:

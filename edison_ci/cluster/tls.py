@@ -137,7 +137,7 @@ def issue_certificates(folder: Path, machines: tuple[str, ...], *, days: int) ->
     except OSError as error:
         raise UsageError(
             f"the certificates cannot be written to {error.filename or folder}: {error.strerror}",
-            hint="check the folder, or name another one: EDISON_TLS=DIR",
+            hint="check the folder, or name another one: --tls DIR",
         ) from None
     return found
 
@@ -311,7 +311,7 @@ def read_certificates(folder: Path) -> Certificates:
             f"{folder} has no {' and no '.join(lacking)}, and other machines are reached with TLS "
             "only",
             hint="make them with edison worker keys, or copy the folder that it made for this "
-            "machine; EDISON_TLS=DIR names another folder",
+            "machine; --tls DIR names another folder",
         )
     mode = (folder / _KEY).stat().st_mode & 0o777
     if mode & _READABLE_BY_ALL:

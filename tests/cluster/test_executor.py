@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 pytest.importorskip("distributed")
 
 from distributed.core import Status
-from distributed.protocol.serialize import to_serialize
+from distributed.protocol.serialize import Serialized, to_serialize
 
 from edison_ci import __version__
 from edison_ci.cluster.dask_executor import DaskExecutor
@@ -115,6 +116,10 @@ def completion(lease: int, **changed: Any) -> str:
     return json.dumps({"id": lease, "completion": {**GOOD, **changed}})
 
 
+BOMB = Serialized(
+    {"serializer": "msgpack", "compression": ("zlib",)},
+    [zlib.compress(b"\xc0" * 1_000_000)],
+)
 ODD: dict[str, tuple[Callable[[int], list[Any]], str]] = {
     "unasked": (lambda lease: [completion(lease + 500)], "a call that it was not given"),
     "twice": (lambda lease: [completion(lease)] * 2, "a call that it was not given"),
@@ -125,6 +130,7 @@ ODD: dict[str, tuple[Callable[[int], list[Any]], str]] = {
     "no text to store": (lambda lease: [completion(lease, text="\ud800")], "not JSON that can"),
     "no calls": (lambda lease: [completion(lease, tool_calls="x")], "tool_calls is not a list"),
     "details": (lambda lease: [completion(lease, details={"a": 1})], "names a cost or details"),
+    "bomb": (lambda _: [{"answers": BOMB}], "no message (ValueError)"),
     "code": (lambda _: [{"answers": to_serialize(Honest())}], "no message (UnpicklingError)"),
     "other fields": (lambda lease: [completion(lease, code="x")], "unknown fields"),
     "no JSON": (lambda _: ["[" * 100_000], "not JSON"),

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from distributed import comm as dask_comm
+from distributed.comm import tcp
 
+from edison_ci.cluster import nodes
 from edison_ci.cluster.tls import (
     Certificates,
     issue_certificates,
@@ -69,6 +71,18 @@ async def ask(address: str, certificates: Certificates, **message: Any) -> Any:
     finally:
         comm.abort()
         await asyncio.sleep(0.05)  # the loop closes the socket
+
+
+@pytest.mark.parametrize("changed", ["lacks read_bytes_rw", "would run code that it is sent"])
+def test_a_dask_that_is_not_known_is_refused(changed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if changed.startswith("lacks"):
+        monkeypatch.delattr(tcp, "read_bytes_rw")
+    else:
+        monkeypatch.setattr(nodes, "_refuse_pickle", lambda data, buffers=(): os.getpid)
+    with pytest.raises(UsageError, match=f"distributed .* is not a version .*: it {changed}"):
+        nodes.carry_plain_data()
+    monkeypatch.undo()
+    nodes.carry_plain_data()
 
 
 def test_only_certificates_of_the_team_get_in(team: Path, tmp_path: Path) -> None:

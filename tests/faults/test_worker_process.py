@@ -143,7 +143,8 @@ def test_a_worker_finishes_its_calls_at_sigterm(make_stage: MakeStage, cluster: 
     first_line(second)
     assert first_line(first).endswith(f"is ready for runs of {cluster.address}")
     assert "calls small (WORKER_KEY)\ncalls judge (WORKER_KEY)\n" in first.said
-    run = stage.start("run", "--on", cluster.address, env=cluster.variables)
+    named = ("--tls", str(cluster.team))
+    run = stage.start("run", "--on", cluster.address, *named, env={"EDISON_TLS": "/nowhere"})
     poll("both work", lambda: stage.server.in_flight > 3)
     first.process.send_signal(signal.SIGTERM)
     assert first.ended() == 0
