@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from docs.sample import Sample
 from edison_ci.records import CellStatus, RunStatus, Side
 from edison_ci.results.rollups import rollups_of
-from edison_ci.store.cells import CellRow
+from edison_ci.store.cells import CaseFacts, CellRow, Component
 from edison_ci.store.database import open_database
 from edison_ci.store.runs import NewRun, move_run, start_run
 
@@ -43,6 +43,10 @@ class Planted:
     complete: bool = True
     content: str = "as it was"
     """What the cases say; another text makes them other cases."""
+    facts: CaseFacts | None = None
+    """Tags and others of all cases."""
+    components: tuple[Component, ...] = ()
+    """Of the grade of every answer."""
     fresh: bool = False
     """Whether every answer is new, even where one is stored."""
 
@@ -51,8 +55,8 @@ def plant(folder: Folder, *runs: Planted) -> Path:
     """Add runs to the results of a project."""
     path = folder.path / ".edison/results.db"
     path.parent.mkdir(exist_ok=True)
-    for run in runs:
-        with closing(open_database(path)) as connection:
+    with closing(open_database(path)) as connection:
+        for run in runs:
             connection.execute("begin immediate")
             sample = Sample(connection, run.experiment)
             start_run(_new(run))(connection)
@@ -112,5 +116,7 @@ def _cell(
             passed=None if score is None else score >= 0.5,
             error="RATE_LIMITED" if score is None else None,
             case_hash=f"{case} {run.content}",
+            facts=run.facts,
+            components=run.components,
         )
     )

@@ -322,7 +322,7 @@ def _notes(board: Leaderboard) -> list[str]:
     if board.too_few:
         notes.append(f"{counted(board.too_few, 'row')} left out: too few cases with a score")
     if board.beyond:
-        notes.append(f"{counted(board.beyond, 'row')} left out: see more with --top")
+        notes.append(f"{counted(len(board.beyond), 'row')} left out: see more with --top")
     if board.graded_otherwise:
         left = counted(board.graded_otherwise, "row")
         notes.append(f"{left} left out: graded with another rubric, checks or judges")
@@ -339,7 +339,7 @@ def _board(board: Leaderboard) -> dict[str, Any]:
         "comparisons": [_contrast(board, contrast) for contrast in board.contrasts],
         "left_out": {
             "too_few_cases": board.too_few,
-            "beyond_top": board.beyond,
+            "beyond_top": len(board.beyond),
             "graded_otherwise": board.graded_otherwise,
             "quarantined_cases": board.quarantined,
         },

@@ -91,7 +91,8 @@ def list_schedules(state: CliState) -> None:
       edison schedule list --json
     """
     terminal, site = Terminal(state), _site(state)
-    found, scheduler = schedule_overview(site), scheduler_status(site)
+    found = schedule_overview(site)
+    scheduler = scheduler_status(site, [line.schedule for line in found.schedules])
     if terminal.json:
         schedules = [
             {**_schedule_json(each.schedule, site.clock()), "last": _last_json(each)}

@@ -25,7 +25,7 @@ from edison_ci.store.runs import find_run
 from edison_ci.store.schedules import FireState, forget_watch, recent_fires, schedulers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -235,9 +235,10 @@ def _coming(each: Scheduled, now: dt.datetime) -> dt.datetime | None:
     return next_fire(each.entry.cron, now) if each.active else None
 
 
-def scheduler_status(site: Site) -> SchedulerStatus:
-    """Return whether a scheduler is at work, for the health of the server."""
-    watched = any(each.active for each in read_schedules(site).schedules)
+def scheduler_status(site: Site, known: Sequence[Scheduled] | None = None) -> SchedulerStatus:
+    """Return whether a scheduler is at work; `known` are the schedules, if they were read."""
+    known = read_schedules(site).schedules if known is None else known
+    watched = any(each.active for each in known)
     if not site.results.exists():
         return _scheduler(site, [], watched=watched)
     with open_for_reading(site.results) as connection:

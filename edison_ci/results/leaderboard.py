@@ -448,8 +448,8 @@ class Leaderboard:
     """Rows left out because they were graded otherwise than the newest run."""
     too_few: int
     """Rows left out because they have fewer cases than `min_cases`."""
-    beyond: int
-    """Rows left out because there are more than `most`."""
+    beyond: tuple[LeaderboardRow, ...]
+    """Further rows, the best first; only the first `most` are compared and have ranks."""
     quarantined: int
     preferences: PreferenceRanking | None = None
     """The same by what judges prefer; None where nothing was compared."""
@@ -486,7 +486,7 @@ def board_of(
         runs=len({row.place.run.id for row in shown}),
         graded_otherwise=found.graded_otherwise,
         too_few=len(found.rows) - len(enough),
-        beyond=len(enough) - len(shown),
+        beyond=tuple(enough[rule.most :]),
         quarantined=len(case_filter.quarantined),
         preferences=_preferences(connection, found, case_filter),
     )

@@ -7,6 +7,7 @@ know Datasette, and reads one consistent state of the results.
 from __future__ import annotations
 
 from dataclasses import field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -85,6 +86,7 @@ def run_results(context: PageContext, ids: list[str]) -> list[RunResult]:
 
 Choice = TypeVar("Choice", bound=str)
 Row = TypeVar("Row")
+Group = TypeVar("Group")
 
 
 class Args:
@@ -241,28 +243,54 @@ class Paging:
         return range(self.offset, self.offset + self.per_page)
 
     @classmethod
-    def of(cls, args: Args, total: int) -> Paging:
+    def of(cls, args: Args, total: int, *, per_page: int = PER_PAGE, turn: str = "page") -> Paging:
         """Return the requested page; beyond the end, the last page."""
-        pages = max(1, -(-total // PER_PAGE))
-        return cls(min(args.whole("page", 1), pages), total)
+        pages = max(1, -(-total // per_page))
+        return cls(min(args.whole(turn, 1), pages), total, per_page)
 
 
-def paged(context: PageContext, rows: Sequence[Row], *steps: str, **kept: Any) -> PagedRows[Row]:
-    """Return the requested page of a list; `steps` and `kept` are the address of the list."""
-    paging = Paging.of(context.args, len(rows))
+def paged(
+    context: PageContext,
+    rows: Sequence[Row],
+    *steps: str,
+    turn: str = "page",
+    per_page: int = PER_PAGE,
+    **kept: Any,
+) -> PagedRows[Row]:
+    """Return the requested page of a list; `steps` and `kept` are the address of the list.
 
-    def again(**changes: Any) -> str:
-        return context.links.to(*steps, **kept, **changes)
+    `turn` is the query parameter with the number of the page. A second list on a page has its own,
+    which is also the id of its section.
+    """
+    paging = Paging.of(context.args, len(rows), per_page=per_page, turn=turn)
+    anchor = "" if turn == "page" else f"#{turn}"
 
-    return PagedRows(rows[paging.rows.start : paging.rows.stop], {"paging": paging, "again": again})
+    def again(*, page: int) -> str:
+        return context.links.to(*steps, **{**kept, turn: page}) + anchor
+
+    return PagedRows(rows[paging.rows.start : paging.rows.stop], paging, again)
+
+
+def grouped(rows: Sequence[tuple[Group, Row]]) -> list[tuple[Group, list[Row]]]:
+    """Return the rows of a page by what they belong to, in their order."""
+    return [
+        (group, [row for _, row in pairs])
+        for group, pairs in groupby(rows, key=lambda pair: pair[0])
+    ]
 
 
 class PagedRows(NamedTuple, Generic[Row]):
     """A page of a list."""
 
     rows: Sequence[Row]
-    values: dict[str, Any]
-    """What the template needs to go to other pages."""
+    paging: Paging
+    again: Callable[..., str]
+    """Returns the address of another page."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the template of a page with one list needs to go to other pages."""
+        return {"paging": self.paging, "again": self.again}
 
 
 class Area(NamedTuple):

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 MOST_PAGES = 5_000
 STYLE = "edison.css"
-_KEPT_ARGUMENTS = frozenset({"case", "metric", "page"})
+_KEPT_ARGUMENTS = frozenset(
+    {"case", "metric", "page", "budgets", "models", "preferred", "repeats", "slices"}
+)
 """Query parameters of written pages; others need a server."""
 _NO_PAGES = re.compile(
     rf"{PREFIX}/(?:static|health|metrics|help|alerts?|schedules?|audit|loops?|models|search)\b|.*/(?:events|grade|edit|export|history)$"

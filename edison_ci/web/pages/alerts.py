@@ -9,7 +9,7 @@ from edison_ci.numeric import duration
 from edison_ci.operate.site import Role
 from edison_ci.results.alerts import AlertEntry, alert_overview, alerted_experiments
 from edison_ci.web.cache import stored_messages
-from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging
+from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged
 
 if TYPE_CHECKING:
     from edison_ci.store.alerts import Alert
@@ -34,11 +34,13 @@ def alerts(context: PageContext) -> Page:
     counted = alert_overview(context.connection, now, chosen, past=0)
     paging = Paging.of(context.args, counted.past_total)
     found = alert_overview(context.connection, now, chosen, past=PER_PAGE, offset=paging.offset)
+    shown = paged(context, found.open, "alerts", turn="open", experiment=chosen)
     return Page(
         "alerts",
         "Alerts",
         {
-            "open": [_line(entry, now) for entry in found.open],
+            "open": [_line(entry, now) for entry in shown.rows],
+            "open_alerts": shown,
             "past": [_line(entry, now) for entry in found.past],
             "paging": paging,
             "experiments": [name for name in known if name],

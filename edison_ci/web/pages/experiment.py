@@ -63,6 +63,7 @@ from edison_ci.web.page_context import (
     Page,
     PageContext,
     Paging,
+    grouped,
     paged,
     run_results,
     with_liveness,
@@ -118,6 +119,8 @@ def experiment(context: PageContext) -> Page:
     paging = Paging.of(context.args, count_of(context.connection, name))
     newest = find_run(context.connection, name)
     last = points[-1] if points else None
+    models = totals_by_model(context.connection, last.run.id) if last else []
+    kept_days = days if days != RANGES[0] else ""
     evidence = _evidence(context, name, points) if last else None
     waits = last is not None and evidence is None and last.run.cells_planned <= MOST_CELLS
     return Page(
@@ -131,7 +134,7 @@ def experiment(context: PageContext) -> Page:
             "last": last,
             "before": points[-2] if len(points) > 1 else None,
             "labels": last.run.labels if last else {},
-            "models": totals_by_model(context.connection, last.run.id) if last else [],
+            "models": paged(context, models, "experiment", name, turn="models", days=kept_days),
             "win": _win_rate(context, last.run) if last else None,
             "screens": RunResult(context.connection, last.run).screens if last else (),
             "days": days,
@@ -375,6 +378,8 @@ def _notes(point: TrendRun) -> Iterator[str]:
 # --- leaderboard ----------------------------------------------------------------------------------
 
 _MOST_DIFFERENCES = 12
+_MOST_SPOTS = 20
+"""Variants that the chart of score and cost shows, the best ones."""
 
 
 class LeaderboardLine(NamedTuple):
@@ -429,16 +434,24 @@ def leaderboard(context: PageContext) -> Page:
         cells = ranked_cells(context.connection, name, newest)
         small = cells <= MOST_CELLS
         board = _board(context, name, newest, at_once=cells <= INLINE_CELLS) if small else None
-        places = _places(board.rows) if board is not None else _sums(context, newest)
+        places = _sums(context, newest)
+        if board is not None:
+            others = [place._replace(rank="") for place in _places(board.beyond)]
+            places = [*_places(board.rows), *others]
+        preferences = None if board is None else board.preferences
+        preferred = () if preferences is None else preferences.ranking.placed
+        kept: dict[str, Any] = {"experiment": wanted if wanted in names else ""}
+        rows = paged(context, places, "leaderboard", **kept)
         shown |= {
-            "places": places,
+            "places": rows,
+            "preferred": paged(context, preferred, "leaderboard", turn="preferred", **kept),
             "small": small,
             "waiting": small and board is None,
             "board": board,
             "differences": _differences(board) if board is not None else [],
             "sentence": _sentence(board),
-            "front": _pareto(places),
-            "preferences": None if board is None else board.preferences,
+            "front": _pareto(places[:_MOST_SPOTS]),
+            "preferences": preferences,
         }
     return Page(
         "leaderboard",
@@ -451,6 +464,9 @@ def leaderboard(context: PageContext) -> Page:
 
 def _together(context: PageContext, names: list[str], several: list[str]) -> Page:
     """Return models by experiments; ranks need the same cases, so there are none."""
+    overview = overview_of(context.connection, several[:_MOST_TOGETHER])
+    kept = ALL if several == names else several
+    shown = paged(context, overview.models, "leaderboard", experiment=kept)
     return Page(
         "leaderboards",
         "Leaderboard of all experiments" if several == names else "Leaderboard",
@@ -458,7 +474,8 @@ def _together(context: PageContext, names: list[str], several: list[str]) -> Pag
             "experiments": names,
             "several": several,
             "all": ALL,
-            "overview": overview_of(context.connection, several[:_MOST_TOGETHER]),
+            "overview": overview,
+            "models": shown,
             "left_out": len(several[_MOST_TOGETHER:]),
         },
         area="leaderboard",
@@ -621,13 +638,14 @@ def prompt(context: PageContext) -> Page:
     wanted = context.args.text("version")
     chosen = next((i for i, line in enumerate(lines) if line.hash.startswith(wanted)), 0)
     before = next((line for line in lines[chosen + 1 :] if line.text is not None), None)
-    shown = paged(context, lines, "prompt", name, version=wanted)
+    results_of = [(line, each) for line in lines for each in line.results or (None,)]
+    shown = paged(context, results_of, "prompt", name, version=wanted)
     return Page(
         "prompt",
         f"Prompt {name}",
         {
             "prompt": name,
-            "versions": shown.rows,
+            "versions": grouped(shown.rows),
             **shown.values,
             "chosen": lines[chosen],
             "before": before,

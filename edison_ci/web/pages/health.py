@@ -73,8 +73,9 @@ def _of_results(context: PageContext) -> dict[str, Any]:
     if context.server is not None and context.server.is_home:
         site = current_site(context.server.root)
         checks["duties"] = _duties(context, site)
-        if any(each.active for each in read_schedules(site).schedules):
-            found = scheduler_status(site)
+        known = read_schedules(site).schedules
+        if any(each.active for each in known):
+            found = scheduler_status(site, known)
             seen = {"running": found.running, "seen_at": found.seen_at}
             checks["scheduler"] = {"ok": not found.missing, **seen, "detail": found.sentence}
     return checks

@@ -35,7 +35,7 @@ from edison_ci.store.ledger import booked as booked_of
 from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.figures import fluid_figure
 from edison_ci.web.formats import status_word
-from edison_ci.web.page_context import Page, PageContext, Paging, run_results
+from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged, run_results
 from edison_ci.web.pages.alerts import banner
 from edison_ci.web.workspace import project_of
 
@@ -192,6 +192,12 @@ def costs(context: PageContext) -> Page:
     days = int(context.args.choice("days", [str(each) for each in COSTS_DAYS]))
     since = utc.timestamp(context.now - dt.timedelta(days=days - 1))[:10]
     rows = run_spending_by(context.connection, by, since)
+    kept: dict[str, Any] = {
+        "by": by if by != BY[0] else "",
+        "days": days if days != COSTS_DAYS[0] else "",
+    }
+    shown = paged(context, rows, "costs", **kept)
+    limits = paged(context, _limits(context), "costs", turn="budgets", **kept)
     total = booked(context.connection, "project", since)
     in_runs = sum(row.cost_microusd for row in rows)
     return Page(
@@ -202,7 +208,7 @@ def costs(context: PageContext) -> Page:
             "choices": BY,
             "days": days,
             "spans": COSTS_DAYS,
-            "rows": rows,
+            "rows": shown,
             "total": total,
             "elsewhere": max(total - in_runs, 0),
             "saved": saved_since(context.connection, since),
@@ -210,7 +216,7 @@ def costs(context: PageContext) -> Page:
             "tokens": _tokens(context, since),
             "tokens_in": sum(row.tokens_in for row in rows),
             "tokens_out": sum(row.tokens_out for row in rows),
-            "limits": _limits(context),
+            "limits": limits,
         },
         area="costs",
     )
@@ -248,7 +254,7 @@ def _tokens(context: PageContext, since: str) -> Markup | None:
         Bar(row.key, (row.tokens_in, row.tokens_out))
         for row in run_spending_by(context.connection, "model", since)
         if row.tokens_in or row.tokens_out
-    ]
+    ][:PER_PAGE]
     if not models:
         return None
     return fluid_figure(bars, Bars("Tokens by model", tuple(models), Unit.COUNT, parts))

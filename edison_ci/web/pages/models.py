@@ -9,7 +9,7 @@ from edison_ci import utc
 from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.numeric import counted, fixed
 from edison_ci.results.model_tests import ModelTest, ModelUse, last_tests, uses_since
-from edison_ci.web.page_context import Page
+from edison_ci.web.page_context import PER_PAGE, Page, paged
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from edison_ci.web.page_context import PageContext
 
 DAYS = 30
+_MOST_USES = 5
+"""Experiments that are named beside a model."""
 
 
 class Key(NamedTuple):
@@ -50,7 +52,10 @@ class ModelLine(NamedTuple):
     advice: str
     """What to check after a failed test."""
     uses: tuple[Use, ...]
-    spent: ModelUse | None
+    """In the first experiments that use it."""
+    other_uses: int
+    """Number of further experiments."""
+    spent: ModelUse | None = None
     """In the last days."""
 
 
@@ -58,21 +63,26 @@ def models(context: PageContext) -> Page:
     """Return the models of the project; none if its files are not accessible."""
     project = project_of(context)
     since = utc.timestamp(context.now - dt.timedelta(days=DAYS - 1))[:10]
-    lines = []
+    text = context.args.text("q")
+    known = [] if project is None else [*project.models.values()]
+    matching = [model for model in known if text.casefold() in model.name.casefold()]
+    shown, lines = paged(context, matching, "models", q=text), []
     if project is not None:
         tests = last_tests(context.connection)
         spent = uses_since(context.connection, since)
+        uses = _uses(project, frozenset(model.name for model in shown.rows))
         lines = [
-            _line(project, model, tests.get(model.name), spent.get(model.name))
-            for model in project.models.values()
+            _line(project, model, tests.get(model.name), uses.get(model.name, []))._replace(
+                spent=spent.get(model.name)
+            )
+            for model in shown.rows
         ]
-    values = {"models": lines, "known": project is not None, "days": DAYS}
+    values = {"models": lines, "known": project is not None, "days": DAYS, "shown": shown}
+    values |= {"q": text, "any": bool(known), "filtered": bool(text) or len(known) > PER_PAGE}
     return Page("models", "Models", values, area="models")
 
 
-def _line(
-    project: Project, model: Model, test: ModelTest | None, spent: ModelUse | None
-) -> ModelLine:
+def _line(project: Project, model: Model, test: ModelTest | None, uses: list[Use]) -> ModelLine:
     return ModelLine(
         model=model,
         price=_price(project.prices.price_of(model)),
@@ -82,8 +92,8 @@ def _line(
         retires=project.prices.retires(model),
         test=test,
         advice="" if test is None or test.ok else WHAT_TO_CHECK.get(test.error, ""),
-        uses=tuple(_uses(project, model)),
-        spent=spent,
+        uses=tuple(uses[:_MOST_USES]),
+        other_uses=len(uses[_MOST_USES:]),
     )
 
 
@@ -117,14 +127,17 @@ def _limits(model: Model) -> Iterator[str]:
     yield f"timeout {fixed(limits.timeout_s)} s, {counted(limits.attempts, 'attempt')}"
 
 
-def _uses(project: Project, model: Model) -> Iterator[Use]:
-    """Yield the experiments that call a model, and what for."""
+def _uses(project: Project, wanted: frozenset[str]) -> dict[str, list[Use]]:
+    """Return the experiments that call each of some models, and what for."""
+    found: dict[str, list[Use]] = {}
     for experiment in project.experiments.values():
         judging = project.judging_models_of(experiment)
         roles = {
-            "generates": any(model.name == each.name for _, each, _ in experiment.models),
-            "judges": model.name in judging,
-            "refines": model.name in project.other_models_of(experiment) - judging,
+            "generates": {each.name for _, each, _ in experiment.models},
+            "judges": judging,
+            "refines": project.other_models_of(experiment) - judging,
         }
-        if named := ", ".join(role for role, used in roles.items() if used):
-            yield Use(experiment.id, named)
+        for model in wanted & frozenset().union(*roles.values()):
+            named = ", ".join(role for role, used in roles.items() if model in used)
+            found.setdefault(model, []).append(Use(experiment.id, named))
+    return found

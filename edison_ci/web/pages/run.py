@@ -44,6 +44,8 @@ from edison_ci.web.page_context import (
     Page,
     PageContext,
     Paging,
+    grouped,
+    paged,
     requested_run,
 )
 from edison_ci.web.pages.cell_actions import cell_actions
@@ -353,9 +355,12 @@ def decisions(context: PageContext) -> Page:
     number = context.args.whole("round", rounds or 1, most=rounds or 1)
     chosen = None if number == rounds else number - 1
     gates = decisions_of(context.connection, run.id, round=chosen)
+    kept: dict[str, Any] = {"round": number if chosen is not None else None}
+    shown = paged(context, gates, "run", run.id, "decisions", **kept)
     values = {
-        "gates": gates,
-        "forests": [fluid_figure(forest, chart) for chart in gate_forests(gates)],
+        "gates": shown.rows,
+        "shown": shown,
+        "forests": [fluid_figure(forest, chart) for chart in gate_forests(shown.rows)],
         "rounds": rounds,
         "round": number,
     }
@@ -387,6 +392,10 @@ def criteria(context: PageContext) -> Page:
         (each for each in components if each.component == ComponentName(kind, name)), None
     )
     chosen = chosen or (components[0] if components else None)
+    lines = [(each, line) for each in components for line in each.lines]
+    shown = paged(
+        context, lines, "run", run.id, "criteria", component=context.args.text("component")
+    )
     examples = partial(examples_of, context.connection, run.id, limit=_EXAMPLES)
     return tab_page(
         context,
@@ -394,7 +403,8 @@ def criteria(context: PageContext) -> Page:
         "criteria",
         "Criteria of",
         {
-            "components": components,
+            "components": grouped(shown.rows),
+            "shown": shown,
             "chosen": chosen,
             "worst": examples(chosen.component, worst=True) if chosen is not None else [],
             "best": examples(chosen.component, worst=False) if chosen is not None else [],
@@ -428,7 +438,10 @@ def _drawing(spread: ScoreSpread) -> Drawing:
 
 _ORDER = ("kind", "difficulty", "length", "tag")
 _VALUES = ("easy", "medium", "hard", "XS", "S", "M", "L", "XL")
-_MOST_ROWS = 60
+_MOST_ROWS, _MOST_COLUMNS = 60, 20
+"""Slices and models of the map."""
+_MOST_OUT = 10
+"""Slices that stand out and are named above the map."""
 SLICE_METRICS = ("score", "pass rate")
 
 
@@ -438,20 +451,26 @@ def slices(context: PageContext) -> Page:
     result = RunResult(context.connection, run)
     found, metric = result.breakdown, context.args.choice("metric", SLICE_METRICS)
     compared = [each for each in found.slices if each.model]
+    compared.sort(key=lambda each: (each.prompt, each.model, _place(each)))
+    repeated = [each for each in found.reliability if each.k > 1]
+    address = ("run", run.id, "slices")
+    kept: dict[str, Any] = {"metric": metric if metric != SLICE_METRICS[0] else None}
+    outstanding = result.outstanding
     return tab_page(
         context,
         run,
         "slices",
         "Slices of",
         {
-            "slices": sorted(compared, key=lambda each: (each.prompt, each.model, _place(each))),
+            "slices": paged(context, compared, *address, turn="slices", **kept),
             "several": len({(each.prompt, each.model) for each in compared}) > 1,
-            "out": result.outstanding,
+            "out": outstanding[:_MOST_OUT],
+            "out_count": len(outstanding),
             "family": max((each.family for each in found.slices), default=0),
             "map": _map(found.slices, metric) if found.slices else None,
             "metric": metric,
             "metrics": SLICE_METRICS,
-            "reliability": [each for each in found.reliability if each.k > 1],
+            "reliability": paged(context, repeated, *address, turn="repeats", **kept),
         },
     )
 
@@ -463,7 +482,7 @@ def _place(slice_: Slice) -> tuple[int, int, str]:
 
 
 def _map(found: Sequence[Slice], metric: str) -> Markup:
-    columns = sorted({(each.prompt, each.model) for each in found})
+    columns = sorted({(each.prompt, each.model) for each in found})[:_MOST_COLUMNS]
     several = len({prompt for prompt, _ in columns if prompt}) > 1
     names = tuple(
         "all" if not model else f"{model} · {prompt}" if several else model
@@ -509,6 +528,7 @@ def judges(context: PageContext) -> Page:
     wanted = small and not run.moving
     findings = judge_findings_of(context, run) if wanted else None
     waiting = wanted and findings is None
+    matches = () if findings is None else findings.matches
     page = tab_page(
         context,
         run,
@@ -518,6 +538,7 @@ def judges(context: PageContext) -> Page:
             "findings": findings,
             "small": small,
             "waiting": waiting,
+            "matches": paged(context, matches, "run", run.id, "judges"),
             "approval": approval_of(context.connection, run.id),
             "cells": _cells(context, run, findings),
         },

@@ -13,10 +13,12 @@ from edison_ci.operate.schedules import (
 )
 from edison_ci.operate.site import Role, open_site
 from edison_ci.web.cache import stored_messages
-from edison_ci.web.page_context import Page, PageContext
+from edison_ci.web.page_context import Page, PageContext, paged
 
 _HISTORY = 20
 """Times of a schedule that are shown."""
+_PER_PAGE = 5
+"""Schedules on a page, each with its times."""
 
 
 def schedules(context: PageContext) -> Page:
@@ -32,11 +34,12 @@ def schedules(context: PageContext) -> Page:
         try:
             site = replace(open_site(context.root), clock=lambda: context.now)
             found = schedule_overview(site, history=_HISTORY)
+            shown = paged(context, found.schedules, "schedules", per_page=_PER_PAGE)
             values |= {
                 "known": True,
-                "schedules": found.schedules,
+                "schedules": shown,
                 "broken": found.broken,
-                "scheduler": scheduler_status(site),
+                "scheduler": scheduler_status(site, [line.schedule for line in found.schedules]),
             }
         except EdisonError:
             pass  # the files cannot be read: the page says so

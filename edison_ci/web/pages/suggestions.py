@@ -48,6 +48,7 @@ from edison_ci.web.page_context import (
     Page,
     PageContext,
     Paging,
+    paged,
     run_results,
 )
 from edison_ci.web.pages.answers import Reason, reasons_of
@@ -399,7 +400,9 @@ def loop(context: PageContext) -> Page:
         message = f"there is no loop {context.path['loop']!r}"
         raise UsageError(message, hint="open it from the list of loops")
     line = _line(context.connection, found)
-    runs = run_results(context, [one.run_id for one in line.iterations if one.run_id is not None])
+    iterations = paged(context, _with_origins(line.iterations), "loop", found.id)
+    shown = [one for one, _ in iterations.rows]
+    runs = run_results(context, [one.run_id for one in shown if one.run_id is not None])
     by_id: dict[str, RunResult] = {each.run.id: each for each in runs}
     first = line.firsts.get(line.best.prompt) if line.best is not None else None
     return Page(
@@ -409,7 +412,7 @@ def loop(context: PageContext) -> Page:
             "loop_": found,
             "line": line,
             "first": first,
-            "versions": [one.version for one in line.iterations],
+            "iterations": iterations,
             "runs": by_id,
             "spending": loop_spending(context.connection, found),
             "sides": [
@@ -421,6 +424,16 @@ def loop(context: PageContext) -> Page:
         crumbs=(Crumb("Loops", context.links.to("loops")),),
         area="loops",
     )
+
+
+def _with_origins(iterations: Sequence[Iteration]) -> list[tuple[Iteration, str]]:
+    """Return the iterations, each with the word for where a version without suggestion is from."""
+    found, seen = [], set[str]()
+    for one in iterations:
+        known = one.version in seen
+        found.append((one, "original" if one.number == 1 else "unchanged" if known else "by hand"))
+        seen.add(one.version)
+    return found
 
 
 def _line(connection: sqlite3.Connection, one: Loop) -> LoopLine:
