@@ -584,9 +584,10 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_const", const=QUICK, dest="most", help="small sizes"
     )
-    parser.add_argument("--most", type=int, default=1_000_000, help="cells of the largest run")
+    parser.add_argument("--most", type=int, help="cells of the largest run")
     parser.add_argument("--part", choices=PARTS, help="measure only this")
     parser.add_argument("--folder", type=Path, help="where projects are made, and stay")
+    parser.set_defaults(most=SIZES[-1])
     args = parser.parse_args()
     record: dict[str, Any] = {"parts": {}, "notes": []}
     if RECORD.exists():
