@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import NOISE, exceeds, fixed, reaches
 from edison_ci.records import Side
-from edison_ci.results.leaderboard import Contrast, Scores, contrast_of
+from edison_ci.results.leaderboard import Contrast, Scores, contrast_of, same_content
 from edison_ci.stats.power import cases_for_margin
 from edison_ci.stats.value import Contender, Recommendation, recommend
 from edison_ci.stats.verdicts import GateRule
@@ -167,19 +167,12 @@ def _common(rows: Sequence[LeaderboardRow]) -> list[str]:
     if not rows:
         return []
     first, *others = rows
-    sets = [(frozenset(row.scores.cases), row.contents) for row in others]
+    known = [dict(zip(row.scores.cases, row.contents, strict=True)) for row in others]
     return [
         case
-        for case in first.scores.cases
-        if all(
-            case in known and _same(first.contents.get(case), contents.get(case))
-            for known, contents in sets
-        )
+        for case, content in zip(first.scores.cases, first.contents, strict=True)
+        if all(case in each and same_content(content, each[case]) for each in known)
     ]
-
-
-def _same(one: str | None, other: str | None) -> bool:
-    return one is None or other is None or one == other
 
 
 def _contender(name: str, row: LeaderboardRow, cases: Sequence[str]) -> Contender:

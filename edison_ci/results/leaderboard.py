@@ -20,7 +20,7 @@ from edison_ci.records import Side
 from edison_ci.results.current_prices import cost_now
 from edison_ci.results.samples import CaseFilter, TwoSidedSample, Variant, metric_of
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, has_pairwise_judge
-from edison_ci.stats.arrays import Range, generator_for
+from edison_ci.stats.arrays import Range, generator_for, np
 from edison_ci.stats.correction import holm
 from edison_ci.stats.intervals import Interval, clustered_interval, mean_interval, pass_interval
 from edison_ci.stats.other_metrics import tail_latency
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from edison_ci.config.model_entry import Price
     from edison_ci.results.current_prices import CurrentPrices
     from edison_ci.results.samples import Sample
+    from edison_ci.stats.arrays import Array
     from edison_ci.stats.ranking import RankedSystem, Ranking
     from edison_ci.store.runs import Run
 
@@ -196,8 +197,8 @@ class LeaderboardRow:
     label: str | None
     """Such as v3; None for a version that no run named."""
     scores: Sample
-    contents: dict[str, str]
-    """Hashes of the cases' contents, as far as they were stored."""
+    contents: array[int]
+    """What each case of the scores was, as `contents_of` has it."""
     composite: Interval | None
     pass_rate: Interval | None
     answers: int
@@ -307,17 +308,20 @@ def leaderboard_row(
     """Return the numbers of a prompt version with a model."""
     cells = TwoSidedSample.of_run(connection, place.run.id, case_filter.quarantined)
     variant = Variant(place.prompt, place.model)
+    named = bool(case_filter.clusters) or case_filter.only is not None
     scores, passes = (
-        case_filter.apply(cells.sample(metric_of(cells, name), [variant], place.side))
-        for name in ("composite", "pass_rate")
+        case_filter.apply(
+            cells.sample(metric_of(cells, name), [variant], place.side, named=always or named)
+        )
+        for name, always in (("composite", True), ("pass_rate", False))
     )
     used = _answers(connection, place, case_filter, price)
-    latencies = sorted(used.latencies)
+    latencies = np.sort(used.latencies)
     return LeaderboardRow(
         place=place,
         label=label,
         scores=scores,
-        contents=contents_of(connection, place),
+        contents=contents_of(connection, place, scores.cases),
         composite=_mean(scores, case_filter),
         pass_rate=_rate(passes, case_filter),
         answers=used.answers,
@@ -348,14 +352,33 @@ def variants_of(
     return tuple(found)
 
 
-def contents_of(connection: sqlite3.Connection, place: StoredVariant) -> dict[str, str]:
-    """Return the hash of each case's content, so that a case that was changed is noticed."""
+def contents_of(
+    connection: sqlite3.Connection, place: StoredVariant, cases: Sequence[str]
+) -> array[int]:
+    """Return a number for the content of each case, so that a case that was changed is noticed.
+
+    It is the same for the same content in this process, and takes a small part of the memory of the
+    hashes that are stored; 0 where none is. The cases are in order.
+    """
     rows = connection.execute(
         "select case_id, max(case_hash) from cell where run_id = ? and side = ? and prompt = ? "
         "and model = ? and case_hash is not null group by case_id",
         (place.run.id, place.side, place.prompt, place.model),
     )
-    return dict(rows.fetchall())
+    found, (name, content) = array("q"), next(rows, _NO_MORE)
+    for case in cases:
+        while name is not None and name < case:
+            name, content = next(rows, _NO_MORE)
+        found.append(hash(content) if name == case else 0)
+    return found
+
+
+_NO_MORE = (None, "")
+
+
+def same_content(one: int, other: int) -> bool:
+    """Whether a case is the same in two runs, or it is not known to be another."""
+    return not one or not other or one == other
 
 
 class _Used(NamedTuple):
@@ -409,9 +432,9 @@ def _rate(sample: Sample, case_filter: CaseFilter) -> Interval | None:
     return pass_interval(int(sum(sample.values)), len(sample.values))
 
 
-def _median(ordered: Sequence[float]) -> float | None:
+def _median(ordered: Array) -> float | None:
     """Return the smallest value that half of them do not exceed, as everywhere else."""
-    return ordered[(len(ordered) + 1) // 2 - 1] if ordered else None
+    return float(ordered[(len(ordered) + 1) // 2 - 1]) if len(ordered) else None
 
 
 _LEVEL = 0.95
@@ -540,7 +563,7 @@ class Scores(NamedTuple):
     """Scores of cases, with what the cases were."""
 
     sample: Sample
-    contents: Mapping[str, str]
+    contents: array[int]
 
     @classmethod
     def of(cls, row: LeaderboardRow) -> Scores:
@@ -554,19 +577,16 @@ def common_cases(base: Scores, head: Scores) -> list[str]:
     A case with the same id and another content counts on neither side. Different datasets are
     compared when at least 20 cases, and half of either side, are common.
     """
-    before, sides = set(base.sample.cases), (base.sample.cases, head.sample.cases)
+    sides = base.sample.cases, head.sample.cases
+    before = dict(zip(base.sample.cases, base.contents, strict=True))
     common = [
         case
-        for case in head.sample.cases
-        if case in before and _same(base.contents.get(case), head.contents.get(case))
+        for case, content in zip(head.sample.cases, head.contents, strict=True)
+        if case in before and same_content(before[case], content)
     ]
     same = all(len(common) == len(side) for side in sides)
     enough = len(common) >= MIN_COMMON and 2 * len(common) >= max(map(len, sides))
     return common if same or enough else []
-
-
-def _same(one: str | None, other: str | None) -> bool:
-    return one is None or other is None or one == other
 
 
 def contrast_of(base: Scores, head: Scores, case_filter: CaseFilter) -> Contrast | None:

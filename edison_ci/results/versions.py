@@ -150,7 +150,9 @@ def _overall(rows: Sequence[LeaderboardRow]) -> Scores:
     tables = [dict(zip(row.scores.cases, row.scores.values, strict=True)) for row in rows]
     cases = [case for case in rows[0].scores.cases if all(case in table for table in tables)]
     means = (mean([table[case] for table in tables]) for case in cases)
-    return Scores(Sample(cases=cases, values=array("d", means)), rows[0].contents)
+    known = dict(zip(rows[0].scores.cases, rows[0].contents, strict=True))
+    contents = array("q", (known[case] for case in cases))
+    return Scores(Sample(cases=cases, values=array("d", means)), contents)
 
 
 def _moves(before: Scores, after: Scores) -> Iterator[tuple[str, float]]:

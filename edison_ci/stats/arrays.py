@@ -133,7 +133,7 @@ def grouped(values: Array, clusters: Sequence[str] | None) -> Groups:
 
 def sum_of(values: Array) -> float:
     """Return the sum, the same in any order and on any machine."""
-    return math.fsum(memoryview(values))
+    return math.fsum(values.data)
 
 
 def mean_of(values: Array) -> float:

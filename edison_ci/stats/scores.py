@@ -8,6 +8,7 @@ criteria inside a case are averaged before they come here.
 from __future__ import annotations
 
 import math
+from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -262,12 +263,12 @@ def _wilson(share: float, n: float, quantile: float) -> tuple[float, float]:
     return max(0.0, center - half), min(1.0, center + half)
 
 
-def _checked(case_scores: Iterable[float]) -> list[float]:
-    scores = list(map(float, case_scores))
+def _checked(case_scores: Iterable[float]) -> array[float]:
+    scores = array("d", case_scores)
     if scores and (min(scores) < 0 or max(scores) > 1 or any(map(math.isnan, scores))):
         if not all(-_NOISE <= score <= 1 + _NOISE for score in scores):
             raise ValueError("scores are numbers from 0 to 1, one a case")
-        return [min(max(score, 0.0), 1.0) for score in scores]
+        return array("d", (min(max(score, 0.0), 1.0) for score in scores))
     return scores
 
 

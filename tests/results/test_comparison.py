@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from array import array
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -276,7 +277,8 @@ def test_every_command_has_the_same_p_for_the_same_question(results: Results, sh
     beside = compare_with_base(results.connection, results.run_id)
     cells = TwoSidedSample.of_run(results.connection, results.run_id)
     metric, variants = metric_of(cells, "composite"), cells.common_variants()
-    first, second = (Scores(cells.sample(metric, variants, side), {}) for side in SIDES)
+    sides = [cells.sample(metric, variants, side) for side in SIDES]
+    first, second = (Scores(sample, array("q", [0] * len(sample.cases))) for sample in sides)
     ranked = contrast_of(first, second, CaseFilter())
     assert ranked is not None and beside is not None
     found = {compared.p, row.detail["p_two_sided"], beside.p, ranked.p}

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def scores(values: Sequence[float], *, first: int = 0, content: str = "same") -> Scores:
+def scores(values: Sequence[float], *, first: int = 0) -> Scores:
     cases = [f"c{first + index:05}" for index in range(len(values))]
     sample = Sample(cases=cases, values=array("d", values))
-    return Scores(sample, dict.fromkeys(cases, content))
+    return Scores(sample, array("q", [7] * len(cases)))
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,10 @@ def test_different_cases_are_compared_when_enough_are_common(
 
 def test_cases_with_another_content_are_not_common() -> None:
     base, head = scores([0.5] * 40), scores([0.5] * 40)
-    changed = {**head.contents, "c00000": "edited"}
-    assert "c00000" not in common_cases(base, head._replace(contents=changed))
-    assert common_cases(base, head._replace(contents={})) == base.sample.cases, "nothing is known"
+    changed = array("q", [8, *head.contents[1:]])
+    assert common_cases(base, head._replace(contents=changed)) == base.sample.cases[1:]
+    unknown = array("q", [0] * 40)
+    assert common_cases(base, head._replace(contents=unknown)) == base.sample.cases
 
 
 def test_a_difference_of_nothing_is_not_shown() -> None:
