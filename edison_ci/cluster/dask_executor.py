@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """Interval at which the scheduler is asked for new workers."""
+LISTED_S = 5.0
+"""How long it may take to say which there are."""
 CONNECT_S = 10.0
 SILENT_S = 20.0
 """A worker that has said nothing for so long is given up; it speaks every 2 s."""
@@ -264,9 +266,10 @@ class DaskExecutor:
         unready = (link for link in self._links.values() if place in link.unready)
         said += [f"{link.name}: {link.unready[place]}" for link in unready]
         why = f": {'; '.join(said[:_TOLD])}" if said else ""
+        others = "mend that, or start others" if said else "start workers"
         return UsageError(
             f"no worker at {self._scheduler} can call {model.name}{why}",
-            hint=f"start workers: edison worker --connect {self._scheduler}",
+            hint=f"{others}: edison worker --connect {self._scheduler}",
         )
 
     # --- the workers ------------------------------------------------------------------------------
@@ -290,15 +293,18 @@ class DaskExecutor:
             if self._scheduler_seen:
                 self._scheduler_seen = False
                 has = counted(len(self._links), "worker")
-                self._tell(f"the scheduler does not answer ({error}); the run has {has}")
+                why = str(error) or "no answer in time"
+                self._tell(f"the scheduler does not answer ({why}); the run has {has}")
             return
-        self._scheduler_seen = True
+        if not self._scheduler_seen:
+            self._scheduler_seen = True
+            self._tell("the scheduler answers again")
         new = [each for each in addresses if each not in self._links and each not in self._refused]
         await asyncio.gather(*(self._connect(address) for address in new))
 
     async def _listed(self) -> list[str]:
         """Return the addresses of the workers that the scheduler knows."""
-        async with asyncio.timeout(CONNECT_S):
+        async with asyncio.timeout(LISTED_S):
             comm = await self._open(self._scheduler)
             try:
                 await comm.write({"op": "identity", "reply": True})

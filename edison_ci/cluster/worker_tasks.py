@@ -235,7 +235,9 @@ class _RunSession:
                 if not travels(model):
                     raise WireError(f"{model.provider} needs files of the project")
                 self._providers[place] = provider_for(model)
-            except (EdisonError, WireError) as error:
+            except EdisonError as error:
+                self.unready[place] = error.message
+            except WireError as error:
                 self.unready[place] = str(error)
 
     async def work(self, draining: Callable[[], bool]) -> None:

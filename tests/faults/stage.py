@@ -14,7 +14,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.conftest import MINIMAL, ROOT, Folder, Result
 from tests.faults.child import Plan
@@ -25,7 +25,14 @@ from tests.timing import PATIENCE_S, poll
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UNDISTURBED: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
+_UNDISTURBED: dict[str, dict[str, Undisturbed]] = {}
+
+
+class Undisturbed(NamedTuple):
+    """What a run finds that nobody disturbs."""
+
+    results: list[tuple[Any, ...]]
+    document: dict[str, Any]
 
 
 class Stable:
@@ -248,6 +255,9 @@ class Stage:
 
     def undisturbed(self, experiment: str = "hello") -> list[tuple[Any, ...]]:
         """Return the results of the same project when nobody disturbs it, on another server."""
+        return self.undisturbed_run(experiment).results
+
+    def undisturbed_run(self, experiment: str = "hello") -> Undisturbed:
         files = sorted(path for path in self.folder.path.rglob("*") if path.is_file())
         told = [(path.relative_to(self.folder.path), path.read_text("utf-8")) for path in files]
         key = repr(told).replace(self.server.url, "")
@@ -255,7 +265,7 @@ class Stage:
             _UNDISTURBED[key] = self._run_elsewhere()
         return _UNDISTURBED[key][experiment]
 
-    def _run_elsewhere(self) -> dict[str, list[tuple[Any, ...]]]:
+    def _run_elsewhere(self) -> dict[str, Undisturbed]:
         place = self.logs.parent / f"undisturbed-{len(_UNDISTURBED)}"
         dollars = self.shape.dollars_in
         with LoopbackServer(self.good_rules(), price_in=dollars, price_out=2 * dollars) as server:
@@ -263,9 +273,13 @@ class Stage:
             text = other.folder.read("models.yaml").replace(self.server.url, server.url)
             other.folder.write("models.yaml", text)
             other.folder.write("edison.yaml", MINIMAL["edison.yaml"])
-            done = other.edison("run")
+            done = other.edison("run", "--json")
         assert done.code == 0, done.all
-        return {name: other.results(name) for name in self.shape.experiments}
+        documents = {run["experiment"]: run for run in json.loads(done.out)["runs"]}
+        return {
+            name: Undisturbed(other.results(name), documents[name])
+            for name in self.shape.experiments
+        }
 
     # --- commands ---------------------------------------------------------------------------------
 

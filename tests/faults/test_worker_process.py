@@ -17,6 +17,7 @@ import pytest
 from edison_ci.cluster.tls import issue_certificates, read_certificates
 from tests import forked
 from tests.cluster.test_nodes import ask
+from tests.faults.stage import name_of
 from tests.loopback.script import rule
 from tests.timing import PATIENCE_S, poll
 
@@ -156,6 +157,11 @@ def test_a_worker_finishes_its_calls_at_sigterm(make_stage: MakeStage, cluster: 
     assert stage.results() == expected
     stage.check_settled(lost=0)
     second.until_it_says(": over, ")
+    calls = len(stage.server.requests)
+    again = stage.edison("run", "--on", cluster.address, *named)
+    assert again.code == 0, again.all
+    assert "  0 calls made, 80 reused" in again.out
+    assert (stage.results(), len(stage.server.requests)) == (expected, calls)
 
 
 def test_a_worker_that_does_not_fit_says_why(
@@ -216,8 +222,9 @@ def test_a_coordinator_sends_no_key_elsewhere(make_stage: MakeStage, cluster: Cl
 
 
 def test_a_scheduler_that_vanishes_stops_no_run(make_stage: MakeStage, cluster: Cluster) -> None:
-    stage = make_stage(cases=20, concurrency=2)
-    stage.script(rule(model="small-1", latency_s=0.5))
+    stage = make_stage(cases=10, concurrency=2)
+    stage.script(rule(model="small-1", contains=name_of(9), held=True))
+    expected = stage.undisturbed()
     checkout = keyed(stage)
     worker = cluster.work(checkout, "--wait", "1", key=KEY)
     first_line(worker)
@@ -225,10 +232,15 @@ def test_a_scheduler_that_vanishes_stops_no_run(make_stage: MakeStage, cluster: 
     poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 2)
     kill_scheduler(cluster)
     worker.until_it_says("the scheduler is gone; runs that are served go on")
+    run.until_it_says("the scheduler does not answer (")
     again = cluster.schedule()
     worker.until_it_says("the scheduler is back")
+    run.until_it_says("the scheduler answers again")
+    stage.server.release()
     done = run.wait()
     assert done.code == 0, done.all
+    assert "; the run has 1 worker\n" in done.err
+    assert stage.results() == expected
     stage.check_settled(lost=0)
     again.process.kill()
     assert worker.ended() == 3

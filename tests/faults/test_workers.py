@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 pytest.importorskip("distributed")
 
+from benchmarks.cluster import verdict
+
 KEY = "sk-0123456789abcdef-of-a-worker"
 
 
@@ -71,7 +73,7 @@ def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
     stage = make_stage(cases=20, concurrency=3)
     last = rule(model="small-1", contains=name_of(19), held=True)
     stage.script(last, rule(model="small-1", latency_s=0.3))
-    expected = stage.undisturbed()
+    expected = stage.undisturbed_run()
     run = stage.start("run", "--on", "local:2", "--json", env=with_key(stage))
     poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 3)
     assert writers(stage.folder.path) == {run.pid}
@@ -81,7 +83,10 @@ def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
     stage.server.release()
     done = run.wait()
     assert done.code == 0, done.all
-    assert stage.results() == expected
+    assert stage.results() == expected.results
+    (found,) = json.loads(done.out)["runs"]
+    assert len(found.pop("steered")) == 1 and expected.document.pop("steered") == []
+    assert verdict(found) == verdict(expected.document)
     stage.check_settled(lost=0)
     assert 3 < stage.server.peak <= 2 * 2 * 3, "its limit counts for each worker, and for the judge"
     sent = {request.headers.get("authorization") for request in stage.server.requests}
