@@ -742,7 +742,11 @@ def pass_counts(
         "group by c.case_id",
         values,
     )
-    return {case: PassCount(passed, of) for case, passed, of in rows}
+    # Few counts differ, so that each needs to be in memory once.
+    shared: dict[tuple[int, int], PassCount] = {}
+    return {
+        case: shared.setdefault((passed, of), PassCount(passed, of)) for case, passed, of in rows
+    }
 
 
 def flips_between(
@@ -752,21 +756,26 @@ def flips_between(
     clusters: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, tuple[bool, bool]], CaseFlips]:
     """Return whether two sides pass each case, and how many flip; each has a count per variant."""
-    found: dict[str, tuple[list[PassCount], list[PassCount]]] = {}
+    found: dict[str, _BothCounts] = {}
+    shared: dict[_BothCounts, _BothCounts] = {}
     for old, new in zip(base, head, strict=True):
-        for case in old.keys() & new.keys():
-            both = found.setdefault(case, ([], []))
-            both[0].append(old[case])
-            both[1].append(new[case])
-    cases = sorted(found.keys() - set(left_out))
+        for case in old:
+            if case in new and case not in left_out:
+                before, after = found.get(case, ((), ()))
+                both = (*before, old[case]), (*after, new[case])
+                found[case] = shared.setdefault(both, both)
+    passes = {both: (passes_all(both[0]), passes_all(both[1])) for both in shared}
+    cases = sorted(found)
     groups = None
     if clusters and any(case in clusters for case in cases):
         groups = [clusters.get(case, f"\0alone {case}") for case in cases]
-    before, after = ([found[case][side] for case in cases] for side in (0, 1))
-    flips = case_flips(before, after, groups)
-    return {case: (passes_all(found[case][0]), passes_all(found[case][1])) for case in cases}, flips
+    sides = [[found[case][side] for case in cases] for side in (0, 1)]
+    flips = case_flips(sides[0], sides[1], groups)
+    return {case: passes[found[case]] for case in cases}, flips
 
 
+_BothCounts: TypeAlias = tuple[tuple[PassCount, ...], tuple[PassCount, ...]]
+"""Counts of the base and of the head, one for each variant."""
 _Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]
 """Case, repeat, status, value, and request hash and number of the answer."""
 _CELLS = (

@@ -202,16 +202,14 @@ def case_flips(
     before, after = ([passes_all(case) for case in side] for side in (base, head))
     newly = sum(a and not b for a, b in zip(before, after, strict=True))
     fixed = sum(b and not a for a, b in zip(before, after, strict=True))
-    both = [*zip(base, head, strict=True)]
-    if any(count.of > 1 for pair in both for side in pair for count in side):
-        return CaseFlips(
-            len(both), newly, fixed, math.fsum(_expected(*pair) for pair in both), None
-        )
+    n = len(base)
+    if any(count.of > 1 for side in (base, head) for case in side for count in case):
+        return CaseFlips(n, newly, fixed, math.fsum(map(_expected, base, head)), None)
     if not newly:
-        return CaseFlips(len(both), newly, fixed, None, None)
+        return CaseFlips(n, newly, fixed, None, None)
     sides = [tuple((float(passes),) for passes in side) for side in (before, after)]
     groups = None if clusters is None else tuple(clusters)
-    return CaseFlips(len(both), newly, fixed, None, flip_p(Pairs(sides[0], sides[1], groups)).value)
+    return CaseFlips(n, newly, fixed, None, flip_p(Pairs(sides[0], sides[1], groups)).value)
 
 
 def _expected(base: Sequence[PassCount], head: Sequence[PassCount]) -> float:
