@@ -9,10 +9,11 @@ transaction. Imported answers are never reused: a foreign file can contain anyth
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 import uuid
+from array import array
+from bisect import bisect_left
 from contextlib import closing, contextmanager, suppress
 from dataclasses import field
 from itertools import count
@@ -73,7 +74,6 @@ left join answer_text x on x.request_hash = a.request_hash and x.answer_no = a.a
 where t.run_id = :run or (a.request_hash, a.answer_no) in (select request_hash, answer_no from
   used) order by t.id
 """
-_ARE_NEW = "select value from json_each(:new)"
 _ANSWER_NO = {"answer_no": "new_answer_no(x.request_hash, x.answer_no)"}
 
 
@@ -124,8 +124,10 @@ class _Transfer:
     into: str
     shard: str = ""
     foreign: bool = False
-    attempts: dict[int, int] = field(default_factory=dict)
-    """The number here of every attempt that is new here, by its number there."""
+    attempts: array[int] = field(default_factory=lambda: array("q"))
+    """The numbers there of the attempts that are new here, in order."""
+    first: int = 0
+    """The number here of the first of them; the others follow it."""
     renumbered: dict[tuple[str, int], int] = field(default_factory=dict)
     """Answers that have another number here than there."""
     values: dict[str, str] = field(default_factory=dict)
@@ -135,7 +137,7 @@ class _Transfer:
         self.values |= {"run": self.run_id, "shard": self.shard}
         create = self.source.conn.create_function
         create("new_run", 0, lambda: self.into, deterministic=True)
-        create("new_attempt", 1, self.attempts.get)
+        create("new_attempt", 1, self._new_attempt)
         create(
             "new_answer_no",
             2,
@@ -144,6 +146,12 @@ class _Transfer:
             ),
         )
         create("new_cell", 5, lambda *named: cell_id(self.into, *named), deterministic=True)
+
+    def _new_attempt(self, there: int) -> int | None:
+        """Return the number here of an attempt; None if it is not new."""
+        index = bisect_left(self.attempts, there)
+        is_new = index < len(self.attempts) and self.attempts[index] == there
+        return self.first + index if is_new else None
 
     def copy_measurements(self) -> None:
         """Copy calls, answers, cells, grades, comparisons and events."""
@@ -196,9 +204,9 @@ class _Transfer:
 
     def _match_calls(self) -> None:
         """Find the calls that are new in the target, book them, and number their answers."""
-        known = self._known()
+        known, several = self._known(), self._answered_twice()
         free: dict[str, Iterator[int]] = {}
-        numbers = count(self._number("select coalesce(max(id), 0) + 1 from attempt"))
+        self.first = self._number("select coalesce(max(id), 0) + 1 from attempt")
         following = (
             "select coalesce(max(answer_no) + 1, 0) from answer where request_hash = :request_hash"
         )
@@ -210,16 +218,16 @@ class _Transfer:
             if key not in known and call["cost_kind"] == "replayed":
                 answer_no = self._same_recording(call)
             if key not in known and answer_no is None:
-                self.attempts[call["id"]] = next(numbers)
+                self.attempts.append(call["id"])
                 self._book(totals, call)
                 if call["answer_no"] is not None:
-                    if request_hash not in free:
-                        free[request_hash] = count(self._number(following, call))
-                    answer_no = next(free[request_hash])
+                    numbers = free.get(request_hash) or count(self._number(following, call))
+                    answer_no = next(numbers)
+                    if request_hash in several:
+                        free[request_hash] = numbers
             if call["answer_no"] is not None and answer_no not in (None, call["answer_no"]):
                 self.renumbered[request_hash, call["answer_no"]] = answer_no
         totals.write()
-        self.values["new"] = json.dumps([*self.attempts])
 
     def _carry_calls(self) -> None:
         """Copy the calls that are new in the target, with their answers and texts."""
@@ -232,12 +240,18 @@ class _Transfer:
             "state": f"iif({gone}, 'unknown', x.state)",
             "error": f"iif({gone}, 'the process died', x.error)",
         }
-        self.carry("attempt", changes, f"where x.id in ({_ARE_NEW}) order by x.id")
+        is_new = "new_attempt({}) is not null"
+        self.carry("attempt", changes, f"where {is_new.format('x.id')} order by x.id")
         marked = {"cost_kind": f"'{IMPORTED}'"} if self.foreign else {}
         answer = {"attempt": "new_attempt(x.attempt)", **_ANSWER_NO, **marked}
-        self.carry("answer", answer, f"where x.attempt in ({_ARE_NEW})")
+        self.carry("answer", answer, f"where {is_new.format('x.attempt')}")
         theirs = "join answer a on a.request_hash = x.request_hash and a.answer_no = x.answer_no"
-        self.carry("answer_text", _ANSWER_NO, f"{theirs} where a.attempt in ({_ARE_NEW})")
+        self.carry("answer_text", _ANSWER_NO, f"{theirs} where {is_new.format('a.attempt')}")
+
+    def _answered_twice(self) -> frozenset[str]:
+        """Return the requests with more than one answer in the source."""
+        rows = self.source.execute("select distinct request_hash from answer where answer_no > 0")
+        return frozenset(request_hash for (request_hash,) in rows)
 
     def _known(self) -> dict[tuple[Any, ...], int | None]:
         """Return the answer numbers of attempts in the target that may be in the source too."""
