@@ -182,6 +182,15 @@ class Server(NamedTuple):
             while waiting:
                 with urllib.request.urlopen(self.address + path, timeout=120) as answer:
                     waiting = b"data-again" in answer.read()
+        self.rest()
+
+    def rest(self) -> None:
+        """Wait for the end of the duties that a server does after its start, such as alerts."""
+        busy = True
+        while busy:
+            worked = self.cpu()
+            time.sleep(2)
+            busy = self.cpu() - worked > 0.05
 
     def cpu(self) -> float:
         """Return the seconds that it has worked so far."""

@@ -1,4 +1,4 @@
-"""How cost grows with cells, connections, experiments and runs at once, measured and drawn.
+"""How cost grows with cells, connections, experiments, people and runs at once, measured and drawn.
 
     python -m benchmarks.scale [--quick | --most CELLS] [--part NAME] [--folder FOLDER]
 
@@ -30,6 +30,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.measure import EDISON, ENVIRONMENT
 from benchmarks.pages import served
 from benchmarks.running import LATENCY_MS, MODELS, Server, make_project, serving
+from tests.conftest import MINIMAL, Folder
+from tests.large_project import LOOP, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -320,6 +322,57 @@ def many(folder: Path, server: Server, count: int, *, budget_usd: float | None =
     return folder
 
 
+# --- people and versions --------------------------------------------------------------------------
+
+TEAM_COMMANDS = {
+    "roles": "roles list",
+    "history": "history hello",
+    "leaderboard": "leaderboard hello",
+    "models": "models list",
+    "review": "review list",
+    "alerts": "alerts list",
+}
+TEAM_PAGES = {
+    "prompt": "/prompt/hello",
+    "loop": f"/loop/{LOOP}",
+    "models_page": "/models",
+    "board": "/leaderboard?experiment=hello",
+    "suggestions": "/suggestions",
+    "experiment": "/experiment/hello",
+}
+
+
+def people(root: Path, most: int) -> list[Row]:
+    """Return what commands and pages cost with growing numbers of members, versions and others."""
+    del most  # quick in any case
+    return [of_team(root / f"people-{count}", count) for count in (10, 100)]
+
+
+def of_team(folder: Path, count: int) -> Row:
+    """Return what a project costs with so many of everything but experiments."""
+    project = Folder(folder)
+    for name, text in MINIMAL.items():
+        project.write(name, text)
+    build(project, experiments=10, others=count)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    for number in range(count):
+        with (folder / "prompts" / "hello.md").open("a") as file:
+            file.write(f"Mention the number {number}.\n")
+        words = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-qm", "Say")
+        subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    row: Row = {"count": count}
+    row |= {f"{name}_s": ran(folder, *said.split()).cpu_s for name, said in TEAM_COMMANDS.items()}
+    with served(folder, "0.65") as site:
+        site.settle(TEAM_PAGES.values())
+        for name, path in TEAM_PAGES.items():
+            worked = site.cpu()
+            for _ in range(VISITS):
+                site.visit(path)
+            row[f"{name}_ms"] = 1000 * (site.cpu() - worked) / VISITS
+    return {**row, "load": os.getloadavg()[0]}
+
+
 # --- runs at once ---------------------------------------------------------------------------------
 
 
@@ -514,6 +567,33 @@ def _experiments(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
+def _people(rows: Sequence[Row]) -> list[str]:
+    lines = [
+        "## People and versions",
+        "",
+        "A project with so many members, models, versions of a prompt, commits of it, runs, loops, "
+        "iterations of one of them, suggestions and alerts. Processor seconds of commands, and "
+        "processor milliseconds of a warm visit to a page.",
+        "",
+    ]
+    lines += table(
+        ("of each", *(f"`{words}`" for words in TEAM_COMMANDS.values())),
+        [
+            (f"{row['count']:.0f}", *(f"{row[f'{name}_s']:.2f} s" for name in TEAM_COMMANDS))
+            for row in rows
+        ],
+    )
+    pages_of = [path.partition("?")[0].replace(LOOP, "LOOP") for path in TEAM_PAGES.values()]
+    lines += table(
+        ("of each", *(f"`{path}`" for path in pages_of)),
+        [
+            (f"{row['count']:.0f}", *(f"{row[f'{name}_ms']:.0f} ms" for name in TEAM_PAGES))
+            for row in rows
+        ],
+    )
+    return lines
+
+
 def _together(rows: Sequence[Row]) -> list[str]:
     lines = [
         "## Runs at once",
@@ -545,6 +625,7 @@ PARTS = {
     "merging": (merging, _merging),
     "connections": (connections, _connections),
     "experiments": (experiments, _experiments),
+    "people": (people, _people),
     "together": (together, _together),
 }
 
