@@ -71,6 +71,7 @@ class Ended(NamedTuple):
 
     code: int
     wall_s: float
+    cpu_s: float
     peak_mb: float
     document: dict[str, Any]
     said: str
@@ -100,8 +101,8 @@ class Command:
             stream.seek(0)
         out, said = self._out.read().decode(), self._err.read().decode()
         document = json.loads(out)["runs"][0] if out.strip() else {}
-        peak_mb = usage.ru_maxrss / 1024
-        return Ended(self.process.returncode, wall, peak_mb, document, said)
+        cpu, peak_mb = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        return Ended(self.process.returncode, wall, cpu, peak_mb, document, said)
 
     def until(self, what: Callable[[], bool]) -> None:
         """Wait for something, as long as the command runs."""
@@ -115,14 +116,17 @@ class Command:
 class Bench:
     """A project, its server, and clusters for it."""
 
-    def __init__(self, folder: Path, server: Server, cells: int) -> None:
+    def __init__(
+        self, folder: Path, server: Server, cells: int, connections: int = CONNECTIONS
+    ) -> None:
         self.folder, self.server, self.cells = folder, server, cells
+        self._connections = connections
 
     def project(self, name: str, *, rpm: int | None = None) -> Path:
         """Return a project without results; the counters of the server start again."""
         path = make_project(self.folder / name, self.server, self.cells)
         limit = "" if rpm is None else f", rpm: {rpm}"
-        text = MODELS.format(port=self.server.port, connections=CONNECTIONS, rpm=limit)
+        text = MODELS.format(port=self.server.port, connections=self._connections, rpm=limit)
         (path / "models.yaml").write_text(text)
         (path / ".edison").mkdir()
         (path / ".edison" / "trust.yaml").write_text(TRUST.format(port=self.server.port))
@@ -134,13 +138,13 @@ class Bench:
     @contextlib.contextmanager
     def workers(self, project: Path, count: int, record: Path | None = None) -> Iterator[Workers]:
         """Start workers for a project; yields how to reach them."""
-        before = set(_children(os.getpid()))
+        before = set(children(os.getpid()))
         os.environ |= {"BENCH_KEY": KEY, "PYTHONPATH": str(ROOT)}
         if record is not None:
             os.environ |= {"RECORD_TO": str(record), "RECORDED": PROCESS}
         module = PROCESS if record is None else "benchmarks.recorded_messages"
         with local_cluster(count, module, cwd=project) as cluster:
-            crew = next(iter(set(_children(os.getpid())) - before))
+            crew = next(iter(set(children(os.getpid())) - before))
             time.sleep(5)  # all of them are registered, and none is busy any more
             yield Workers(cluster.scheduler, str(cluster.certificates.folder), crew)
 
@@ -163,10 +167,19 @@ class Workers(NamedTuple):
 
     def pids(self) -> list[int]:
         """Return the processes of the workers."""
-        return _children(self.crew)[1:]  # the first is the scheduler
+        return children(self.crew)[1:]  # the first is the scheduler
+
+    def cpu_s(self) -> float:
+        """Return the processor time of the workers until now."""
+        ticks = 0
+        for pid in self.pids():
+            rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(rest[11]) + int(rest[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Return the processes that a process started and that are alive."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -176,7 +189,7 @@ def _children(pid: int) -> list[int]:
     return sorted(found)
 
 
-def _writers(project: Path) -> set[int]:
+def writers(project: Path) -> set[int]:
     """Return the processes that have the results file open for writing."""
     found = set()
     for link in Path("/proc").glob("[0-9]*/fd/[0-9]*"):
@@ -213,7 +226,7 @@ def _settled(project: Path) -> tuple[int, int]:
 def speed(bench: Bench) -> tuple[list[Row], Ended]:
     """Return the rows about time and memory, and the run that the others are compared with."""
     found: dict[int, Ended] = {}
-    writers: set[int] = set()
+    holding: set[int] = set()
     own = 0
     for count in (1, WORKERS):
         project = bench.project(f"speed-{count}")
@@ -221,7 +234,7 @@ def speed(bench: Bench) -> tuple[list[Row], Ended]:
             command = bench.run(project, workers)
             own = command.process.pid
             command.until(lambda: bench.requests() > bench.cells // 2)
-            writers = _writers(project)
+            holding = writers(project)
             found[count] = command.end()
     one, many = found[1].wall_s, found[WORKERS].wall_s
     ideal = bench.cells * LATENCY_MS / 1000 / CONNECTIONS
@@ -244,8 +257,8 @@ def speed(bench: Bench) -> tuple[list[Row], Ended]:
         Row(
             "processes with the results file open for writing",
             "the coordinator",
-            f"{len(writers)}",
-            writers == {own},
+            f"{len(holding)}",
+            holding == {own},
         ),
     ], found[WORKERS]
 

@@ -1,4 +1,4 @@
-"""How cost grows with cells, connections, experiments, people and runs at once, measured and drawn.
+"""How cost grows by cells, connections, workers, experiments, people and runs, measured and drawn.
 
     python -m benchmarks.scale [--quick | --most CELLS] [--part NAME] [--folder FOLDER]
 
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import cluster
 from benchmarks.measure import EDISON, ENVIRONMENT
 from benchmarks.pages import served
 from benchmarks.running import LATENCY_MS, MODELS, Server, make_project, serving
@@ -259,6 +260,41 @@ def connections(root: Path, most: int) -> list[Row]:
                     "ideal_s": ideal,
                     "wall_s": ended.wall_s,
                     "cpu_ms": 1000 * ended.cpu_s / calls,
+                    "peak_mb": ended.peak_mb,
+                    "load": os.getloadavg()[0],
+                }
+            )
+    return found
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+WORKERS = (1, 2, 4, 8, 16)
+CONNECTIONS_EACH = 10
+CELLS_EACH = 1_000
+
+
+def workers(root: Path, most: int) -> list[Row]:
+    """Return what runs at growing numbers of workers take, with as many cells for each."""
+    found: list[Row] = []
+    with serving(root, latency_ms=cluster.LATENCY_MS) as server:
+        for count in WORKERS[:2] if most <= QUICK else WORKERS:
+            bench = cluster.Bench(root, server, count * CELLS_EACH, CONNECTIONS_EACH)
+            project = bench.project(f"workers-{count}")
+            with bench.workers(project, count) as hired:
+                before = hired.cpu_s()
+                ended = bench.run(project, hired).end()
+                cpu_s = hired.cpu_s() - before
+            check(project, bench.cells)
+            found.append(
+                {
+                    "workers": count,
+                    "cells": bench.cells,
+                    "ideal_s": CELLS_EACH * cluster.LATENCY_MS / 1000 / CONNECTIONS_EACH,
+                    "wall_s": ended.wall_s,
+                    "coordinator_ms": 1000 * ended.cpu_s / bench.cells,
+                    "worker_ms": 1000 * cpu_s / bench.cells,
+                    "cores": (ended.cpu_s + cpu_s) / ended.wall_s,
                     "peak_mb": ended.peak_mb,
                     "load": os.getloadavg()[0],
                 }
@@ -544,6 +580,49 @@ def _connections(rows: Sequence[Row]) -> list[str]:
     )
 
 
+def _workers(rows: Sequence[Row]) -> list[str]:
+    lines = [
+        "## Workers",
+        "",
+        f"Runs at workers with {CONNECTIONS_EACH} connections and {CELLS_EACH:,} cells each; a "
+        f"model with {cluster.LATENCY_MS} ms; the start of `edison run` counts. `cores` is the "
+        "processor time of coordinator and workers by the time of the run; the server, the "
+        "scheduler and whatever else makes up the load are on the same cores.",
+        "",
+    ]
+    lines += table(
+        ("workers", "cells", "ideal", "wall", "coordinator", "workers", "cores", "peak", "load"),
+        [
+            (
+                f"{row['workers']:.0f}",
+                f"{row['cells']:,.0f}",
+                f"{row['ideal_s']:.0f} s",
+                f"{row['wall_s']:.1f} s",
+                f"{row['coordinator_ms']:.2f} ms a call",
+                f"{row['worker_ms']:.2f} ms a call",
+                f"{row['cores']:.2f}",
+                f"{row['peak_mb']:.0f} MB",
+                f"{row['load']:.0f}",
+            )
+            for row in rows
+        ],
+    )
+    rates = [(row["workers"], row["cells"] / row["wall_s"]) for row in rows]
+    lines += chart(
+        "calls a second", [(f"{count:.0f}", rate, f"{rate:.0f}") for count, rate in rates]
+    )
+    here, all_of_it = rows[-1]["coordinator_ms"], rows[-1]["coordinator_ms"] + rows[-1]["worker_ms"]
+    asked_for = rows[-1]["cells"] / rows[-1]["ideal_s"]
+    return [
+        *lines,
+        f"By the processor time of the last row, two cores carry at most {2000 / all_of_it:,.0f} "
+        f"calls a second, less what the server takes; {rows[-1]['workers']:.0f} workers ask for "
+        f"{asked_for:,.0f}. With workers on other machines the limit is the coordinator, which is "
+        f"one process: {1000 / here:,.0f} calls a second.",
+        "",
+    ]
+
+
 def _experiments(rows: Sequence[Row]) -> list[str]:
     lines = [
         "## Experiments",
@@ -624,6 +703,7 @@ PARTS = {
     "cells": (cells, _cells),
     "merging": (merging, _merging),
     "connections": (connections, _connections),
+    "workers": (workers, _workers),
     "experiments": (experiments, _experiments),
     "people": (people, _people),
     "together": (together, _together),

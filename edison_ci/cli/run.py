@@ -46,6 +46,7 @@ from edison_ci.plan.plan import outside_sentences
 from edison_ci.plan.selection import Selection, Shard, parse_shard
 from edison_ci.providers.replay import open_recording, refuse_unwritable, write_recording
 from edison_ci.results.run_result import RunResult
+from edison_ci.store.batches import open_batches
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import SCHEDULE, FireTime, find_run
 
@@ -449,6 +450,8 @@ def resume(state: CliState, /, wanted: str | None, **given: Any) -> None:
     site = open_site(state.enter_project(find_root(state.folder)))
     with contextlib.closing(open_reader(site.results)) as reader:
         stored = find_run_or_newest(terminal, reader, wanted)
+        batches = bool(open_batches(reader, experiment=stored.experiment))
+    sessions.refuse_on(given["on"], {"a run with --batch": batches})
     scheduled = stored.trigger == SCHEDULE
     project = open_scheduled_project(state, stored.experiment) if scheduled else open_project(state)
     on, budget = given["on"], sessions.microusd(given["budget"])

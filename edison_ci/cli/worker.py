@@ -22,6 +22,7 @@ from edison_ci.cluster.tls import (
     read_address,
     tls_folder,
 )
+from edison_ci.cluster.wire import worker_name
 from edison_ci.errors import UsageError
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.sealed_keys import key_environment
@@ -78,6 +79,9 @@ def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
 def _work(
     state: CliState, address: ClusterAddress, /, tls: Path | None, name: str | None, **given: Any
 ) -> None:
+    if name is not None and name != worker_name(name):
+        hint = "use letters, digits and -._@; 100 at most"
+        raise UsageError(f"{name!r} is not a name for a worker", hint=hint)
     terminal, certificates = Terminal(state), certificates_for(address, tls)
     require_dask("a cluster")
     # Dask takes a second to import, and is an extra.
@@ -95,7 +99,7 @@ def _work(
             terminal.note(StyledText("not called", ODD), f" {model.name} {model.why_not}")
         else:
             terminal.note(StyledText("calls", GOOD), f" {model.name}{needs}")
-    name = name or f"{socket.gethostname()}-{os.getpid()}"
+    name = name or worker_name(f"{socket.gethostname()}-{os.getpid()}")
     service = WorkerService(
         prepared.provider_for, name=name, version=__version__, tell=terminal.note
     )

@@ -155,7 +155,7 @@ class PlainScheduler(Scheduler):
         self, address: ClusterAddress, security: Security | None, tell: Callable[[str], None]
     ) -> None:
         super().__init__(
-            host=address.host,
+            host=address.written_host,
             port=address.port,
             protocol="tls" if security else "tcp",
             security=security,
@@ -169,7 +169,7 @@ class PlainScheduler(Scheduler):
         """Serve no pages."""
 
 
-def _ignore(*_: Any, **__: Any) -> None:
+def ignore(*_: Any, **__: Any) -> None:
     """Do nothing: an unknown message on a stream would end the connection."""
 
 
@@ -177,7 +177,7 @@ def _keep(node: Any, operations: frozenset[str], streamed: frozenset[str]) -> No
     """Leave a node with these operations, and ignore everything else on its streams."""
     node.handlers = {name: node.handlers[name] for name in operations}
     for name in node.stream_handlers.keys() - streamed:
-        node.stream_handlers[name] = _ignore
+        node.stream_handlers[name] = ignore
 
 
 async def run_scheduler(
@@ -194,7 +194,7 @@ async def run_scheduler(
     security = None if certificates is None else certificates.security()
     try:
         scheduler = await PlainScheduler(address, security, tell)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
         raise UsageError(
             f"a scheduler cannot listen at {address}: {getattr(cause, 'strerror', None) or cause}",

@@ -62,9 +62,13 @@ class ClusterAddress(NamedTuple):
         except ValueError:
             return False
 
+    @property
+    def written_host(self) -> str:
+        """The host as it stands in an address: one of IPv6 has brackets."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'tls' if self.tls else 'tcp'}://{host}:{self.port}"
+        return f"{'tls' if self.tls else 'tcp'}://{self.written_host}:{self.port}"
 
 
 def read_address(text: str) -> ClusterAddress:

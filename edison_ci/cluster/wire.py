@@ -36,7 +36,6 @@ HANDLER = "edison"
 MOST_TEXT = 20_000_000
 """Characters of an answer at most, as of a reply of a model."""
 _PLACE = re.compile(r"[0-9]{1,4}")
-_WORKER_NAME = re.compile(r"[A-Za-z0-9._@-]{1,100}")
 _LONGEST_NAME = 300
 _LONGEST_ERROR = 4_000
 _MOST_LEFT_OUT = 100
@@ -203,9 +202,14 @@ def read_welcome(text: object) -> Welcome:
         raise WireError("unready is not a mapping of places to texts")
     told = {int(place): why[:_LONGEST_ERROR] for place, why in unready.items()}
     name = found.text("name")
-    if not _WORKER_NAME.fullmatch(name):
+    if not name or name != worker_name(name):
         raise WireError("its name is not letters, digits and -._@")
     return Welcome(found.text("version"), name, found.number("now", most=1e12), told)
+
+
+def worker_name(text: str) -> str:
+    """Return a text as the name of a worker: letters, digits and -._@, at most 100."""
+    return re.sub(r"[^A-Za-z0-9._@-]", "-", text)[-100:]
 
 
 def _model_json(model: Model) -> dict[str, Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from edison_ci.cluster.worker_tasks import WorkerService
 
 _RETRY_S = 1.0
+_REGISTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +76,25 @@ class WorkerLoop:
             raise UsageError(f"this machine cannot work here: {why}", hint="set the clock")
         self._tell(f"clock: {tell_offset(ahead_s, 'scheduler')}")
 
-    async def _reach_scheduler(self) -> None:
-        """Wait until a scheduler answers; raises CallFailed after a while, if no run is served."""
+    async def _reach_scheduler(self, *, again: bool = False) -> None:
+        """Wait until a scheduler answers; raises CallFailed after a while, if no run is served.
+
+        Certificates that were accepted before are not refused now: a scheduler that dies while it
+        is asked resets the connection, as one that refuses them does.
+        """
+        passing = (CallFailed, UsageError) if again else CallFailed
         until, said = time.monotonic() + self._options.wait_s, False
         while not self._stop.is_set():
             try:
                 await probe(self._options.address, self._options.certificates)
                 return
-            except CallFailed as error:
+            except passing as error:
                 if time.monotonic() > until and not self._service.runs:
                     raise
                 if not said:
                     self._tell(f"{error.message}; waiting {self._options.wait_s:g} s for it")
                 said = True
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RETRY_S):
-                    await self._stop.wait()
+            await self._pause()
 
     async def _serve(self, worker: PlainWorker) -> None:
         while not self._stop.is_set():
@@ -98,11 +102,26 @@ class WorkerLoop:
             if self._stop.is_set():
                 break
             self._tell("the scheduler is gone; runs that are served go on")
-            await self._reach_scheduler()
+            await self._reach_scheduler(again=True)
             if not self._stop.is_set():
-                await worker.register_again()
-                self._tell("the scheduler is back")
+                await self._register(worker)
         await self._drain()
+
+    async def _register(self, worker: PlainWorker) -> None:
+        """Register at a scheduler that is back; it may be gone again, or not have missed us yet."""
+        try:
+            async with asyncio.timeout(_REGISTER_S):
+                await worker.register_again()
+        except (OSError, TimeoutError, ValueError):
+            worker.scheduler_left.set()
+            await self._pause()
+        else:
+            self._tell("the scheduler is back")
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RETRY_S):
+                await self._stop.wait()
 
     async def _drain(self) -> None:
         """Finish the calls in flight; raises Interrupted at a second signal."""

@@ -16,6 +16,7 @@ from distributed import Worker
 from distributed.batched import BatchedSend
 from distributed.core import Status
 
+from edison_ci.cluster.nodes import ignore
 from edison_ci.cluster.preparation import refuse_hello
 from edison_ci.cluster.wire import (
     HANDLER,
@@ -151,7 +152,7 @@ class PlainWorker(Worker):
             sys.path.remove(self.local_directory)
         self.handlers = {"identity": self.handlers["identity"], HANDLER: service.serve}
         # A scheduler that ends says so to its workers, which go on with the runs that they serve.
-        self.stream_handlers = dict.fromkeys(self.stream_handlers, _ignore)
+        self.stream_handlers = dict.fromkeys(self.stream_handlers, ignore)
         self.scheduler_left = asyncio.Event()
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
@@ -181,10 +182,6 @@ class PlainWorker(Worker):
         if str(named.get("reason", "")).startswith("worker-heartbeat"):
             return None
         return await super().close(*args, **named)
-
-
-def _ignore(*_: Any, **__: Any) -> None:
-    """Do nothing."""
 
 
 def _unanswered(error: Exception) -> CallError:

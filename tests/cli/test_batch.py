@@ -115,6 +115,9 @@ def test_a_batch_that_has_not_ended_is_reported_and_kept(
     edison: Edison, project: Folder, server: LoopbackServer
 ) -> None:
     submitted(edison, project)
+    refused = edison(project, "resume", "--on", "local:1")
+    said = "--on and a run with --batch exclude each other"
+    assert (refused.code, said in refused.err) == (2, True), refused.all
     again = resumed(edison, project)
     assert (again["status"], again["verdict"], again["exit_code"]) == ("PAUSED", "inconclusive", 0)
     assert "in_progress" in again["said"]

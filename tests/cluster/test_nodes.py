@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import pickle
+import socket
 import ssl
 import subprocess
 import sys
@@ -60,6 +61,16 @@ def scheduler(team: Path, listen: str = "tls://127.0.0.1:0") -> Iterator[str]:
         assert "Traceback" not in process.stderr.read()
 
 
+def has_ipv6() -> bool:
+    """Whether this machine has the address [::1]."""
+    try:
+        with socket.socket(socket.AF_INET6) as probed:
+            probed.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 async def ask(address: str, certificates: Certificates, **message: Any) -> Any:
     """Send one operation as a client of Dask does, and return the reply."""
     dask: Any = dask_comm  # which has no types
@@ -87,7 +98,7 @@ def test_a_dask_that_is_not_known_is_refused(changed: str, monkeypatch: pytest.M
 
 def test_only_certificates_of_the_team_get_in(team: Path, tmp_path: Path) -> None:
     issue_certificates(tmp_path / "other", (), days=30)
-    with scheduler(team) as address:
+    with scheduler(team, "tls://[::1]:0" if has_ipv6() else "tls://127.0.0.1:0") as address:
         place = read_address(address)
         asyncio.run(probe(place, read_certificates(team)))
         with pytest.raises(UsageError, match="both sides need certificates of one authority"):

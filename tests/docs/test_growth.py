@@ -11,6 +11,7 @@ def test_the_page_is_what_the_record_says() -> None:
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     assert PAGE.read_text(encoding="utf-8") == page(record)
     assert all(row["peak_mb"] <= 110 for row in record["parts"]["cells"])
+    assert [row["workers"] for row in record["parts"]["workers"]] == [1, 2, 4, 8, 16]
     assert max(row["runs"] for row in record["parts"]["together"]) == 100
     assert max(row["experiments"] for row in record["parts"]["experiments"]) == 1_000
 

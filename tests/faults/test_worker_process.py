@@ -178,6 +178,7 @@ def test_a_worker_that_does_not_fit_says_why(
         cluster.work(checkout, key=KEY, tls=str(tmp_path / "other")): "is not one of this team",
         cluster.start("worker", "--connect", "tcp://192.0.2.1:8786"): "is not encrypted",
         cluster.work(cluster.folder, key=KEY): "no edison.yaml",
+        cluster.work(checkout, "--name", "a b", key=KEY): "'a b' is not a name for a worker",
     }
     for part, said in unfit.items():
         assert part.ended() == 2

@@ -11,42 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.stage import name_of
+from tests.faults.test_worker_process import KEY, keyed
 from tests.loopback.script import rule
 from tests.timing import poll
 
 if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
-    from tests.faults.stage import Stage
 
 pytest.importorskip("distributed")
 
-from benchmarks.cluster import verdict
-
-KEY = "sk-0123456789abcdef-of-a-worker"
-
-
-def with_key(stage: Stage) -> dict[str, str]:
-    """Let the models need a key, and return the environment that has it."""
-    text = stage.folder.read("models.yaml")
-    stage.folder.write("models.yaml", text.replace("model: ", "key_env: WORKER_KEY, model: "))
-    stage.folder.write(
-        ".edison/trust.yaml",
-        f"version: 1\nkeys:\n  - {{env: WORKER_KEY, hosts: ['{stage.server.url}']}}\n",
-    )
-    return {"WORKER_KEY": KEY}
-
-
-def children(pid: int) -> list[int]:
-    """Return the processes that a process started and that are alive."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            rest = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(rest[1]) == pid and rest[0] != "Z":
-            found.append(int(path.parent.name))
-    return sorted(found)
+from benchmarks.cluster import children, verdict, writers
 
 
 def cluster_of(pid: int) -> list[int]:
@@ -55,26 +29,13 @@ def cluster_of(pid: int) -> list[int]:
     return children(crews[0]) if crews else []
 
 
-def writers(folder: Path) -> set[int]:
-    """Return the processes that have the results file open for writing."""
-    found = set()
-    for link in Path("/proc").glob("[0-9]*/fd/[0-9]*"):
-        try:
-            if link.readlink() == folder / ".edison/results.db":
-                info = (link.parent.parent / "fdinfo" / link.name).read_text()
-                if int(info.split("flags:")[1].split()[0], 8) & os.O_ACCMODE:
-                    found.add(int(link.parent.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
     stage = make_stage(cases=20, concurrency=3)
     last = rule(model="small-1", contains=name_of(19), held=True)
     stage.script(last, rule(model="small-1", latency_s=0.3))
     expected = stage.undisturbed_run()
-    run = stage.start("run", "--on", "local:2", "--json", env=with_key(stage))
+    keyed(stage)
+    run = stage.start("run", "--on", "local:2", "--json", env={"WORKER_KEY": KEY})
     poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 3)
     assert writers(stage.folder.path) == {run.pid}
     poll("it is told", lambda: "worker local-2: " in stage.edison("status", "latest").out)
