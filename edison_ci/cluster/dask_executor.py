@@ -196,7 +196,7 @@ class DaskExecutor:
     async def open(self, at_least: int) -> None:
         """Connect to the workers; raises UsageError if too few of them can call the models."""
         carry_plain_data()
-        until = time.monotonic() + START_S
+        until, told = time.monotonic() + START_S, at_least > 1  # those of local:N are coming
         while self._models:
             await self._look()
             lacking = [model for model in self._models if self.workers(model) < at_least]
@@ -205,6 +205,9 @@ class DaskExecutor:
             seen = self._refused or self._links
             if time.monotonic() > until or (at_least == 1 and seen):
                 raise self._useless(lacking[0])
+            if not told:
+                told = True
+                self._tell(f"none at {self._scheduler} yet; waiting {fixed(START_S)} s for one")
             await asyncio.sleep(0.2)
         self._looking = asyncio.create_task(self._watch())
 

@@ -451,18 +451,13 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         return
     if version > 0:
         copy_to(connection, copy_before_upgrade(path))
-    connection.execute("begin immediate")
-    try:
+    with transaction(connection):
         # Another process may have migrated while this one waited for the lock.
         version = version_of(connection)
         for step in steps[version:]:
             for statement in _statements(step):
                 connection.execute(statement)
         connection.execute(f"pragma user_version = {len(steps)}")
-        connection.execute("commit")
-    except BaseException:
-        connection.execute("rollback")
-        raise
 
 
 def _statements(script: str) -> list[str]:

@@ -183,9 +183,11 @@ def test_a_worker_that_does_not_fit_says_why(
     for part, said in unfit.items():
         assert part.ended() == 2
         assert said in part.said
+    run = stage.start("run", "--on", cluster.address, env=cluster.variables)
+    run.until_it_says(f"none at {cluster.address} yet; waiting 60 s for one")
     older = cluster.work(checkout, key=KEY, code=OLDER)
     first_line(older)
-    done = stage.start("run", "--on", cluster.address, env=cluster.variables).wait()
+    done = run.wait()
     assert done.code == 2
     assert "it has edison 0.0.9, the coordinator 0.1.0" in done.err
     assert stage.server.ledger_rows() == []
