@@ -112,15 +112,29 @@ class WorkerState(NamedTuple):
     answered: int
     leaving: bool
     """Whether it finishes what it has, and takes no more."""
+    checked: int = 0
+    """Checks that it has run."""
+    unable: str = ""
+    """A check of the run that it does not run, and why; empty if it runs all."""
+
+
+class CheckOutcome(NamedTuple):
+    """What the code of a check found."""
+
+    score: float | None
+    """None if it could not grade; `reason` says why."""
+    reason: str
+    passed: bool | None
+    """The decision of the code; None lets the threshold decide."""
 
 
 ModelOfRun = TypeVar("ModelOfRun", contravariant=True)
 
 
 class Executor(Protocol[ModelOfRun]):
-    """Makes the calls of a run in other processes, here or on other machines.
+    """Makes the calls of a run and runs its code checks in other processes, here or elsewhere.
 
-    Plans, results, budgets, rate limits and grades stay in the process of the run.
+    Plans, results, budgets, rate limits and composites stay in the process of the run.
     """
 
     on_change: Callable[[], None]
@@ -132,6 +146,10 @@ class Executor(Protocol[ModelOfRun]):
 
     def workers(self, model: ModelOfRun) -> int:
         """Return how many workers can call a model."""
+        ...
+
+    async def check(self, program: str, request: str) -> CheckOutcome | None:
+        """Return what the code of a check finds; None if no worker runs it."""
         ...
 
     def states(self) -> Sequence[WorkerState]:

@@ -27,7 +27,7 @@ from edison_ci.checks.evaluation import EvaluationError, quote, single_line
 from edison_ci.extras import search_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.records import Json
 
@@ -58,20 +58,20 @@ class _ChildOutput(NamedTuple):
     err: bytes
 
 
-def run_function(root: Path, path: str, function: str, request: Mapping[str, Json]) -> Json:
-    """Return the result of a function in a file; raises EvaluationError."""
+def run_function(root: Path, path: str, function: str, request: str) -> Json:
+    """Return the result of a function in a file for a JSON text; raises EvaluationError."""
     file = (root / path).resolve()
     if not file.is_relative_to(root.resolve()) or not file.is_file():
         raise EvaluationError(f"{path} is not a file of the project")
     return _run(["python", str(file), function], root, request, f"{path}:{function}")
 
 
-def run_program(root: Path, command: Sequence[str], request: Mapping[str, Json]) -> Json:
-    """Return the JSON output of a program; raises EvaluationError."""
+def run_program(root: Path, command: Sequence[str], request: str) -> Json:
+    """Return the JSON output of a program for a JSON text; raises EvaluationError."""
     return _run(["command", *command], root, request, command[0])
 
 
-def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: str) -> Json:
+def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
     name = single_line(name[:100])
     hide_environment()
     kind = "open" if _sandbox_is_optional() else "sandbox"
@@ -79,7 +79,7 @@ def _run(arguments: list[str], root: Path, request: Mapping[str, Json], name: st
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
         child = _Child(command, root, child_environment(home))
         try:
-            said = child.communicate(json.dumps(request).encode())
+            said = child.communicate(request.encode())
         except EvaluationError as error:
             raise EvaluationError(f"{name} was stopped: {error}") from None
         finally:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import shlex
+import sys
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
 from edison_ci.checks.child import run_function, run_program
-from edison_ci.checks.evaluation import EvaluationError, Grade, quote, shorten
+from edison_ci.checks.evaluation import CodeAtWorker, EvaluationError, Grade, quote, shorten
 from edison_ci.checks.options import Check
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
@@ -34,8 +37,15 @@ def _target(value: str) -> str:
         raise wrong(fault.code, fault.message, fault.hint) from None
 
 
-class _Code(Check):
+class CodeCheck(Check):
+    """A check that runs code of the repository in a process of its own."""
+
     graded: ClassVar[bool] = True
+
+    @property
+    def program(self) -> str:
+        """The check and what it runs."""
+        return f"{self.check} {self._command}"
 
     @property
     def needs_code(self) -> bool:
@@ -48,18 +58,43 @@ class _Code(Check):
         return True
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
-        """Return the grade by the code; raises EvaluationError if code is not allowed."""
+        """Return the grade by the code; raises EvaluationError if code is not allowed.
+
+        Raises CodeAtWorker if a worker is to be asked first.
+        """
         if answered.root is None:
             raise EvaluationError("code of the repository is not allowed; add --allow-code")
-        return _grade(self._run(answered.root, _request(answered)))
+        outcomes, request = answered.outcomes, _request(answered)
+        if outcomes is not None and self.program not in outcomes:
+            raise CodeAtWorker(self.program, request)
+        found = None if outcomes is None else outcomes[self.program]
+        if found is None:
+            return self.run(answered.root, request)
+        if found.score is None:
+            raise EvaluationError(found.reason)
+        return Grade(found.score, found.reason, found.passed)
 
-    def _run(self, root: Path, request: dict[str, Json]) -> Json:
+    def run(self, root: Path, request: str) -> Grade:
+        """Return the grade by the code in a folder; raises EvaluationError."""
+        return _grade(self._run(root, request))
+
+    @property
+    def executable(self) -> str:
+        """The program that is started: of the project with a slash, else of the search path."""
+        return sys.executable
+
+    @property
+    def _command(self) -> str:
+        raise NotImplementedError
+
+    def _run(self, root: Path, request: str) -> Json:
         raise NotImplementedError
 
 
-def _request(answered: ParsedAnswer) -> dict[str, Json]:
+def _request(answered: ParsedAnswer) -> str:
+    """Return what the code reads; the order of keys is that of the case."""
     case = answered.case
-    return {
+    told = {
         "output": answered.text,
         "expected": case.expected,
         "case": {
@@ -73,6 +108,7 @@ def _request(answered: ParsedAnswer) -> dict[str, Json]:
             "kind": case.kind,
         },
     }
+    return json.dumps(told)
 
 
 def _grade(found: Json) -> Grade:
@@ -94,7 +130,7 @@ def _score(found: Json) -> float:
     return float(found)
 
 
-class Python(_Code):
+class Python(CodeCheck):
     """A Python function of the repository grades the answer (needs --allow-code)."""
 
     check: ClassVar[str] = "python"
@@ -114,11 +150,15 @@ class Python(_Code):
         """The name of the function."""
         return self.value.rpartition(":")[2]
 
-    def _run(self, root: Path, request: dict[str, Json]) -> Json:
+    @property
+    def _command(self) -> str:
+        return self.value
+
+    def _run(self, root: Path, request: str) -> Json:
         return run_function(root, self.path, self.function, request)
 
 
-class Command(_Code):
+class Command(CodeCheck):
     """A program grades the answer, JSON in and out (needs --allow-code)."""
 
     check: ClassVar[str] = "command"
@@ -127,5 +167,14 @@ class Command(_Code):
         description="The program and its arguments; no shell."
     )
 
-    def _run(self, root: Path, request: dict[str, Json]) -> Json:
+    @property
+    def executable(self) -> str:
+        """The first word."""
+        return self.value[0]
+
+    @property
+    def _command(self) -> str:
+        return shlex.join(self.value)
+
+    def _run(self, root: Path, request: str) -> Json:
         return run_program(root, self.value, request)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
+    from edison_ci.contracts import CheckOutcome
     from edison_ci.extras import Library
     from edison_ci.records import Case, Completion, Json
     from edison_ci.templating.templates import Template
@@ -30,6 +31,17 @@ _FENCE = re.compile(r"\s*+```[^\n`]*+\n")
 
 class EvaluationError(Exception):
     """A check cannot grade an answer, for a reason that is not in the answer."""
+
+
+class CodeAtWorker(BaseException):
+    """A worker is to be asked what code finds, before the check is evaluated again.
+
+    Not an Exception, because checks of plugins may catch all of those.
+    """
+
+    def __init__(self, program: str, request: str) -> None:
+        super().__init__(program)
+        self.program, self.request = program, request
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,9 @@ class ParsedAnswer:
     """JSON Schemas by the path that checks name."""
     root: Path | None = None
     """Folder of the project if its code may run, else None."""
+    outcomes: dict[str, CheckOutcome | None] | None = None
+    """What code has found at workers, by program, and None for what no worker runs; None as a
+    whole if the run has no workers."""
     embeddings: dict[tuple[str, str], str | EvaluationError] = field(default_factory=dict)
     """Stored embeddings by model and text, or why there is none."""
     _parsed: list[Json | Fault] = field(default_factory=list, repr=False, compare=False)

@@ -148,6 +148,11 @@ class Check(Shape):
             yield from part.texts_to_embed(answered)
 
     @property
+    def program(self) -> str:
+        """The code of the repository that it runs itself; empty if it runs none."""
+        return ""
+
+    @property
     def needs_code(self) -> bool:
         """Whether it runs code of the repository."""
         return any(part.needs_code for part in self.inner_checks())

@@ -13,7 +13,7 @@ from edison_ci.cluster.tls import certificates_for, probe, read_address
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from edison_ci.cluster.tls import Certificates
@@ -53,10 +53,13 @@ def _connector(scheduler: str, certificates: Certificates | None, at_least: int)
     security = None if certificates is None else certificates.security()
 
     async def connect(
-        run_id: str, models: Sequence[Model], tell: Callable[[str], None]
+        run_id: str,
+        models: Sequence[Model],
+        programs: Mapping[str, str],
+        tell: Callable[[str], None],
     ) -> DaskExecutor:
         executor = DaskExecutor(scheduler, security, run_id, models, tell)
-        await executor.open(at_least)
+        await executor.open(at_least, programs)
         return executor
 
     return connect

@@ -96,9 +96,12 @@ def _show_one(terminal: Terminal, result: RunResult, *, slices: bool, failed: bo
 def _show_workers(terminal: Terminal, workers: Sequence[WorkerState]) -> None:
     """Print the workers that make the calls of a run that goes on."""
     for each in workers:
+        checked = f", {counted(each.checked, 'check')} run" if each.checked else ""
         leaving = ", leaving" if each.leaving else ""
-        calls = f"{counted(each.calls, 'call')} in flight, {each.answered:,} answered{leaving}"
-        terminal.result(f"  worker {each.name}: {calls}")
+        calls = f"{counted(each.calls, 'call')} in flight, {each.answered:,} answered"
+        terminal.result(f"  worker {each.name}: {calls}{checked}{leaving}")
+        if each.unable:
+            terminal.result(f"  worker {each.name} does not run {each.unable}")
 
 
 def _table(terminal: Terminal, summaries: list[RunResult]) -> None:

@@ -13,9 +13,10 @@ import click
 from edison_ci import __version__
 from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.sessions import allow_code as allow_code_options
 from edison_ci.cli.sessions import require_dask, tls_folder_option
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
-from edison_ci.cluster.preparation import PYTHON, Preparation
+from edison_ci.cluster.preparation import PYTHON, CodeChecks, Preparation
 from edison_ci.cluster.tls import (
     certificates_for,
     issue_certificates,
@@ -24,6 +25,8 @@ from edison_ci.cluster.tls import (
 )
 from edison_ci.cluster.wire import worker_name
 from edison_ci.errors import UsageError
+from edison_ci.execute.grading import code_folder, refuse_without_sandbox
+from edison_ci.execute.run_options import allow_code
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.sessions import model_caller
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.cluster.tls import ClusterAddress
+    from edison_ci.config.load import Project
 
 
 @click.group(cls=EdisonGroup, invoke_without_command=True)
@@ -52,17 +56,20 @@ if TYPE_CHECKING:
     help="Seconds to wait for a scheduler that does not answer.",
 )
 @tls_folder_option
+@allow_code_options
 @click.pass_context
 def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
     """Make calls for runs of other machines, and connect the machines.
 
     Run it in a checkout of the project. It calls the models of its own models.yaml whose keys are
-    set here, and others only where the trust.yaml of the checkout lets the key go. It runs no code
-    and writes nothing. SIGTERM or Ctrl-C ends it when the calls in flight are answered, a second
-    one at once.
+    set here, and others only where the trust.yaml of the checkout lets the key go. With
+    --allow-code it also runs checks of type python and command, if their files are the same in the
+    checkout and in the run. It writes nothing. SIGTERM or Ctrl-C ends it when the calls in flight
+    are answered, a second one at once.
 
     Examples:
       edison worker --connect tls://build-1:8786
+      edison worker --connect tls://build-1:8786 --allow-code
       edison worker keys build-1 build-2
       edison worker scheduler --listen tls://0.0.0.0:8786
     """
@@ -99,9 +106,10 @@ def _work(
             terminal.note(StyledText("not called", ODD), f" {model.name} {model.why_not}")
         else:
             terminal.note(StyledText("calls", GOOD), f" {model.name}{needs}")
+    checks = _code_checks(terminal, project, allowed=given["allow_code"])
     name = name or worker_name(f"{socket.gethostname()}-{os.getpid()}")
     service = WorkerService(
-        prepared.provider_for, name=name, version=__version__, tell=terminal.note
+        prepared.provider_for, checks, name=name, version=__version__, tell=terminal.note
     )
 
     def ready(reached: str) -> None:
@@ -117,6 +125,21 @@ def _work(
 
     asyncio.run(work())
     terminal.note("ended")
+
+
+def _code_checks(terminal: Terminal, project: Project, *, allowed: bool) -> CodeChecks:
+    """Return the code checks that runs may ask for; raises UsageError without a sandbox."""
+    root = code_folder(allow_code(project)) if allowed else None
+    checks = CodeChecks(project, root)
+    why_not = "the base allows no code" if allowed else "start it with --allow-code"
+    for program in checks.programs:
+        if root is None:
+            terminal.note(StyledText("not run", ODD), f" {program}: {why_not}")
+        else:
+            terminal.note(StyledText("runs", GOOD), f" {program}")
+    if root is not None and checks.programs:
+        refuse_without_sandbox()
+    return checks
 
 
 @worker.command("keys", cls=EdisonCommand)

@@ -3,7 +3,8 @@
 The scheduler only says which workers there are. The coordinator has one connection to each, over
 which it leases calls: whatever is booked in the ledger and has its slot of the rate limits. A
 worker that is gone may have made its calls: they fail as calls of unknown fate, which stay booked
-at their worst and are asked again elsewhere. A worker that breaks the protocol is dropped.
+at their worst and are asked again elsewhere. Checks cost nothing: they are just run again, at
+another worker or by the coordinator. A worker that breaks the protocol is dropped.
 """
 
 from __future__ import annotations
@@ -18,18 +19,23 @@ from typing import TYPE_CHECKING, NamedTuple
 from distributed.comm.core import connect
 
 from edison_ci import __version__
+from edison_ci.checks.child import LIMIT_S
 from edison_ci.cluster.nodes import carry_plain_data
 from edison_ci.cluster.preparation import PYTHON
 from edison_ci.cluster.tls import read_address
 from edison_ci.cluster.wire import (
     HANDLER,
+    MOST_REQUEST,
+    CheckLease,
     Hello,
     Lease,
     Welcome,
     WireError,
     read_answer,
+    read_outcome,
     read_welcome,
     travels,
+    write_check,
     write_hello,
     write_lease,
 )
@@ -39,14 +45,14 @@ from edison_ci.numeric import counted, fixed
 from edison_ci.shape import short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from distributed.comm.core import Comm
     from distributed.security import Security
 
-    from edison_ci.cluster.wire import Answer
+    from edison_ci.cluster.wire import Answer, Checked
     from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
+    from edison_ci.contracts import CheckOutcome, Provider
     from edison_ci.records import Completion, Request
 
 LOOK_S = 1.0
@@ -67,6 +73,8 @@ _CLOCK_S = 60.0
 """Difference between clocks that is told."""
 _TOLD = 5
 """Reasons that an error lists."""
+_CHECK_ATTEMPTS = 3
+"""Workers at which a check is tried before the coordinator runs it."""
 
 
 class _Call(NamedTuple):
@@ -77,23 +85,34 @@ class _Call(NamedTuple):
     due: float
 
 
+class _Check(NamedTuple):
+    place: int
+    """Of its program."""
+    result: asyncio.Future[CheckOutcome | None]
+    due: float
+
+
 class _WorkerLink:
-    """The connection to one worker, and the calls that it has."""
+    """The connection to one worker, and the calls and checks that it has."""
 
     def __init__(self, address: str, comm: Comm, welcome: Welcome) -> None:
         self.address, self.name = address, welcome.name
-        self.unready = dict(welcome.unready)
+        self.unready, self.unable = dict(welcome.unready), dict(welcome.unable)
+        self.places = welcome.places
         self.ahead_s = welcome.now - time.time()
         self.calls: dict[int, _Call] = {}
-        self.answered = 0
+        self.checks: dict[int, _Check] = {}
+        self.answered = self.checked = 0
         self.leaving = False
         self.heard = time.monotonic()
         self._comm = comm
         self._spare = _MOST_IDLE
         self._leases: list[str] = []
+        self._check_leases: list[str] = []
         self._given_up: list[int] = []
         self._late: dict[int, Request] = {}
         """Calls that were given up, whose answers may still come."""
+        self._late_checks: set[int] = set()
         self._wake = asyncio.Event()
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -110,30 +129,47 @@ class _WorkerLink:
             self._given_up.append(lease)
             self._wake.set()
 
+    def lease_check(self, lease: CheckLease, result: asyncio.Future[CheckOutcome | None]) -> None:
+        """Give the worker a check, which waits for those that it has."""
+        before = (len(self.checks) // self.places + 1) * LIMIT_S
+        due = time.monotonic() + before + OVERDUE_S
+        self.checks[lease.id] = _Check(lease.program, result, due)
+        self._check_leases.append(write_check(lease))
+        self._wake.set()
+
+    def give_up_check(self, lease: int) -> None:
+        """Tell the worker that a check is not waited for any more."""
+        if self.checks.pop(lease, None) is not None:
+            self._late_checks.add(lease)
+            self._given_up.append(lease)
+            self._wake.set()
+
     async def send(self) -> None:
         """Send what there is to say, all of a moment in one message."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             leases, self._leases = self._leases, []
+            checks, self._check_leases = self._check_leases, []
             given_up, self._given_up = self._given_up, []
-            await self._comm.write({"leases": leases, "given_up": given_up})
+            await self._comm.write({"leases": leases, "checks": checks, "given_up": given_up})
 
-    async def receive(self) -> Sequence[object]:
-        """Return the answers of the next message, unread; raises OSError or WireError."""
+    async def receive(self) -> tuple[Sequence[object], Sequence[object]]:
+        """Return answers and outcomes of the next message, unread; raises OSError or WireError."""
         message = await _read(self._comm)
         before, self.heard = self.heard, time.monotonic()
-        if not isinstance(message, dict) or set(message) != {"answers", "draining"}:
+        if not isinstance(message, dict) or set(message) != {"answers", "outcomes", "draining"}:
             raise WireError("it sent an unknown message")
-        texts, draining = message["answers"], message["draining"]
-        if not isinstance(texts, tuple | list) or not isinstance(draining, bool):
+        texts, outcomes, draining = (message[name] for name in ("answers", "outcomes", "draining"))
+        lists = isinstance(texts, tuple | list) and isinstance(outcomes, tuple | list)
+        if not lists or not isinstance(draining, bool):
             raise WireError("it sent an unknown message")
         self._spare = min(_MOST_IDLE, self._spare + _IDLE_A_SECOND * (self.heard - before))
-        self._spare -= not texts
+        self._spare -= not (texts or outcomes)
         if self._spare < 0:
             raise WireError("it sends messages without end")
         self.leaving = draining
-        return texts
+        return texts, outcomes
 
     def read(self, text: object) -> tuple[_Call, Answer] | None:
         """Read an answer, and take its call from the list; None for one that was given up."""
@@ -142,6 +178,22 @@ class _WorkerLink:
             return None
         self.answered += 1
         return self.calls.pop(answer.lease), answer
+
+    def read_check(self, text: object) -> tuple[_Check, Checked] | None:
+        """Read an outcome, and take its check from the list; None for one that was given up."""
+        checked = read_outcome(text, self.checks.keys() | self._late_checks)
+        if checked.lease in self._late_checks:
+            self._late_checks.remove(checked.lease)
+            return None
+        self.checked += checked.outcome is not None
+        return self.checks.pop(checked.lease), checked
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it keeps something without an answer."""
+        dues = [next(iter(self.calls.values())).due] if self.calls else []
+        dues += [next(iter(self.checks.values())).due] if self.checks else []
+        return any(time.monotonic() > due for due in dues)
 
     def _request(self, lease: int) -> Request | None:
         call = self.calls.get(lease)
@@ -181,6 +233,7 @@ class DaskExecutor:
         found = {model.key: model for model in models if travels(model)}
         self._models = tuple(found.values())
         self._places = {key: place for place, key in enumerate(found)}
+        self._programs: tuple[tuple[str, str], ...] = ()
         self._links: dict[str, _WorkerLink] = {}
         self._refused: dict[str, str] = {}
         """Why a worker is not used, by its address."""
@@ -193,11 +246,15 @@ class DaskExecutor:
 
     # --- for the run ------------------------------------------------------------------------------
 
-    async def open(self, at_least: int) -> None:
-        """Connect to the workers; raises UsageError if too few of them can call the models."""
+    async def open(self, at_least: int, programs: Mapping[str, str] | None = None) -> None:
+        """Connect to the workers; raises UsageError if too few of them can call the models.
+
+        `programs` are those of code checks, which may be run by fewer workers or by none.
+        """
         carry_plain_data()
+        self._programs = tuple((programs or {}).items())
         until, told = time.monotonic() + START_S, at_least > 1  # those of local:N are coming
-        while self._models:
+        while True:
             await self._look()
             lacking = [model for model in self._models if self.workers(model) < at_least]
             if not lacking:
@@ -223,9 +280,26 @@ class DaskExecutor:
     def states(self) -> list[WorkerState]:
         """Return the workers at this moment."""
         return [
-            WorkerState(link.name, len(link.calls), link.answered, link.leaving)
+            WorkerState(
+                link.name,
+                len(link.calls),
+                link.answered,
+                link.leaving,
+                link.checked,
+                self._first_unable(link),
+            )
             for link in sorted(self._links.values(), key=lambda link: link.name)
         ]
+
+    def _first_unable(self, link: _WorkerLink) -> str:
+        first, *others = [*self._unable(link)] or [""]
+        return f"{first} (and {len(others):,} more)" if others else first
+
+    def _unable(self, link: _WorkerLink) -> Iterator[str]:
+        """Yield the programs that a worker does not run, and why."""
+        for place, why in link.unable.items():
+            if place < len(self._programs):
+                yield f"{self._programs[place][0]}: {why}"
 
     @property
     def stranded_s(self) -> float:
@@ -247,6 +321,32 @@ class DaskExecutor:
         except asyncio.CancelledError:
             link.give_up(lease.id)
             raise
+
+    async def check(self, program: str, request: str) -> CheckOutcome | None:
+        """Return what the code of a check finds at a worker; None if no worker runs it."""
+        place = next((at for at, each in enumerate(self._programs) if each[0] == program), None)
+        if place is None or len(request) > MOST_REQUEST:
+            return None
+        for _ in range(_CHECK_ATTEMPTS):
+            ready = [
+                link
+                for link in self._links.values()
+                if not link.leaving and place not in link.unable
+            ]
+            if not ready:
+                return None
+            link = min(ready, key=lambda each: len(each.checks) / each.places)
+            lease = CheckLease(next(self._ids), place, request)
+            result: asyncio.Future[CheckOutcome | None]
+            result = asyncio.get_running_loop().create_future()
+            link.lease_check(lease, result)
+            try:
+                if (found := await result) is not None:
+                    return found
+            except asyncio.CancelledError:
+                link.give_up_check(lease.id)
+                raise
+        return None
 
     async def aclose(self) -> None:
         """Let the workers go."""
@@ -281,11 +381,10 @@ class DaskExecutor:
         """Connect to new workers, and give up those that are silent or late."""
         while True:
             await asyncio.sleep(LOOK_S)
-            now = time.monotonic()
             for link in [*self._links.values()]:
-                if now - link.heard > SILENT_S:
+                if time.monotonic() - link.heard > SILENT_S:
                     self._lose(link, f"has said nothing for {fixed(SILENT_S)} s")
-                elif link.calls and now > next(iter(link.calls.values())).due:
+                elif link.overdue:
                     self._lose(link, "keeps a call without an answer")
             await self._look()
 
@@ -330,10 +429,7 @@ class DaskExecutor:
         async with asyncio.timeout(CONNECT_S):
             comm = await self._open(address)
             try:
-                hello = Hello(
-                    __version__, self._run_id, self._name, PYTHON, time.time(), self._models
-                )
-                await comm.write({"op": HANDLER, "hello": write_hello(hello)})
+                await comm.write({"op": HANDLER, "hello": write_hello(self._hello())})
                 return _WorkerLink(address, comm, _welcome(await _read(comm)))
             except BaseException:
                 comm.abort()
@@ -361,7 +457,20 @@ class DaskExecutor:
         for place, why in link.unready.items():
             if place < len(self._models):
                 self._tell(f"worker {link.name} cannot call {self._models[place].name}: {why}")
+        for unable in self._unable(link):
+            self._tell(f"worker {link.name} does not run {unable}")
         self._changed()
+
+    def _hello(self) -> Hello:
+        return Hello(
+            __version__,
+            self._run_id,
+            self._name,
+            PYTHON,
+            time.time(),
+            self._models,
+            self._programs,
+        )
 
     async def _send(self, link: _WorkerLink) -> None:
         with contextlib.suppress(OSError):
@@ -371,13 +480,17 @@ class DaskExecutor:
         try:
             while True:
                 leaving = link.leaving
-                for text in await link.receive():
+                answers, outcomes = await link.receive()
+                for text in answers:
                     if (found := link.read(text)) is not None:
                         self._settle(link, *found)
+                for text in outcomes:
+                    if (ended := link.read_check(text)) is not None:
+                        self._settle_check(link, *ended)
                 if link.leaving != leaving:
                     self._tell(f"worker {link.name} is leaving")
                     self._changed()
-                if link.leaving and not link.calls:
+                if link.leaving and not link.calls and not link.checks:
                     # It waits for that, as calls may have been on their way to it.
                     self._refused[link.address] = "has left"
                     return self._lose(link, "has left")
@@ -405,18 +518,31 @@ class DaskExecutor:
             error = _lost(f"worker {link.name}: {error}", charged=error.charged)
         call.result.set_exception(error)
 
+    def _settle_check(self, link: _WorkerLink, check: _Check, checked: Checked) -> None:
+        if checked.outcome is None and check.place not in link.unable:
+            link.unable[check.place] = checked.unable
+            program = self._programs[check.place][0]
+            self._tell(f"worker {link.name} does not run {program}: {checked.unable}")
+        if not check.result.done():
+            check.result.set_result(checked.outcome)
+
     def _lose(self, link: _WorkerLink, why: str) -> None:
-        """Let a worker go; its calls fail, and may have been made."""
+        """Let a worker go; its calls fail, and may have been made, and its checks are run again."""
         if self._links.pop(link.address, None) is None:
             return
         link.abort()
         lost = f"; {counted(len(link.calls), 'call')} of it will be asked again"
+        again = f"; {counted(len(link.checks), 'check')} of it will be run again"
+        lost = f"{lost if link.calls else ''}{again if link.checks else ''}"
         left = counted(len(self._links), "worker")
-        self._tell(f"worker {link.name} {why}{lost if link.calls else ''}; {left} left")
+        self._tell(f"worker {link.name} {why}{lost}; {left} left")
         self._changed()
         for call in link.calls.values():
             if not call.result.done():
                 call.result.set_exception(_lost(f"worker {link.name} {why}", charged=True))
+        for check in link.checks.values():
+            if not check.result.done():
+                check.result.set_result(None)
 
     def _changed(self) -> None:
         stranded = any(not self.workers(model) for model in self._models)

@@ -20,7 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci import __version__
 from edison_ci.cluster.nodes import PlainScheduler, carry_plain_data
 from edison_ci.cluster.tls import (
     ClusterAddress,
@@ -28,15 +27,14 @@ from edison_ci.cluster.tls import (
     read_address,
     read_certificates,
 )
-from edison_ci.cluster.worker_tasks import PlainWorker, WorkerService
+from edison_ci.cluster.worker_tasks import PlainWorker
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
     from edison_ci.cluster.tls import Certificates
-    from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
+    from edison_ci.cluster.worker_tasks import WorkerService
 
 MOST_WORKERS = 64
 START_S = 60.0
@@ -92,7 +90,7 @@ def local_cluster(count: int, module: str, *options: str, cwd: Path) -> Iterator
 def fork_workers(
     folder: Path,
     count: int,
-    provider_for: Callable[[Model], Provider],
+    serve: Callable[[str], WorkerService],
     run: Callable[[Coroutine[None, None, None]], None],
 ) -> None:
     """Fork a scheduler and workers, print the address, and end them when stdin ends."""
@@ -107,8 +105,7 @@ def fork_workers(
     with os.fdopen(told) as reading:
         address = reading.readline().strip()
     for number in range(1, count + 1):
-        name = f"local-{number}"
-        work = partial(_work, address, certificates, ends, provider_for, name)
+        work = partial(_work, address, certificates, ends, partial(serve, f"local-{number}"))
         children.append(_fork(holds, partial(_run, run, work)))
     print(address, flush=True)  # noqa: T201  # the process that waits reads it
     sys.stdin.read()
@@ -151,10 +148,9 @@ async def _work(
     address: str,
     certificates: Certificates,
     ends: int,
-    provider_for: Callable[[Model], Provider],
-    name: str,
+    serve: Callable[[], WorkerService],
 ) -> None:
-    service = WorkerService(provider_for, name=name, version=__version__)
+    service = serve()
     with tempfile.TemporaryDirectory(prefix="edison-worker-") as folder:
         security, scheduler = certificates.security(), read_address(address)
         async with PlainWorker(scheduler, Path(folder), service, security):

@@ -3,26 +3,35 @@
 A run sends the settings of its models, without keys. A worker calls a model only if it is one of
 its own checkout, or if the trust.yaml of its own checkout lets the key go to that host: a
 coordinator cannot direct a key, or a machine, to another place than the owner of the worker has
-written down. A worker runs no code of a project.
+written down. Code of checks is run only if the worker was started so, and only that of its own
+checkout: a run sends names and hashes of programs, and the texts that they read.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.cluster.wire import travels
 from edison_ci.config.model_entry import plugin_of
+from edison_ci.config.program_files import check_digest
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
+from edison_ci.contracts import CheckOutcome
+from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import TrustError, UsageError
+from edison_ci.extras import find_program
 from edison_ci.numeric import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from edison_ci.checks.code import CodeCheck
     from edison_ci.cluster.wire import Hello
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
@@ -107,6 +116,49 @@ def _shown(address: str) -> str:
         return origin(address)
     except ValueError:
         return "its host"
+
+
+class CodeChecks:
+    """The code checks of a checkout, as far as this worker runs them."""
+
+    def __init__(self, project: Project, root: Path | None, *, share: int = 1) -> None:
+        """Take the folder of the code that may run here, None for none.
+
+        `share` is the number of workers that this machine has.
+        """
+        self._root = root
+        self.programs = {
+            check.program: cast("CodeCheck", check)
+            for experiment in project.experiments.values()
+            for check in experiment.all_checks()
+            if check.program
+        }
+        """By what they are called with."""
+        self.places = max((os.cpu_count() or 1) // share, 1)
+        """Checks at once: more would reach their limit of time because of each other."""
+
+    def why_not(self, program: str, digest: str) -> str:
+        """Return why a program of a run is not run here; empty if it is the same here."""
+        if self._root is None:
+            return "code is not allowed at this worker"
+        check = self.programs.get(program)
+        if check is None:
+            return "no check of its checkout runs that"
+        if check_digest(check, WorkingTree(self._root)) != digest:
+            return "its files are not those of the run"
+        word = check.executable
+        if find_program(str(self._root / word) if "/" in word else word):
+            return ""
+        return f"{word} is not installed at this worker"
+
+    def run(self, program: str, request: str) -> CheckOutcome:
+        """Return what the code of a check finds, in the sandbox and within the limits of checks."""
+        assert self._root is not None, "nothing was offered"
+        try:
+            grade = self.programs[program].run(self._root, request)
+        except EvaluationError as error:
+            return CheckOutcome(None, str(error), None)
+        return CheckOutcome(grade.score, grade.reason, grade.passed)
 
 
 def refuse_hello(hello: Hello, version: str) -> str:

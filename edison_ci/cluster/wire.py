@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
+from edison_ci.checks.evaluation import single_line
 from edison_ci.config.capabilities import Capabilities
 from edison_ci.config.model_entry import APPLICATIONS, PROVIDERS, Limits, ModelEntry
 from edison_ci.config.models import Model
-from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.config.program_files import LONGEST_PROGRAM
+from edison_ci.contracts import CallError, CheckOutcome, ErrorKind
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location
@@ -26,7 +28,7 @@ from edison_ci.records import Completion, FinishReason, Message, Request, canoni
 from edison_ci.shape import short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
 PROTOCOL = 1
 _NOT_HERE = frozenset({"command", "replay"})
@@ -40,6 +42,10 @@ _LONGEST_NAME = 300
 _LONGEST_ERROR = 4_000
 _MOST_LEFT_OUT = 100
 _DAY_S = 86_400
+MOST_REQUEST = 1_000_000
+"""Characters at most that the code of a check reads at a worker; longer ones are run here."""
+_MOST_PROGRAMS = 1_000
+_MOST_PLACES = 1_000
 
 
 class WireError(Exception):
@@ -58,6 +64,8 @@ class Hello(NamedTuple):
     now: float
     """Seconds since 1970 by its clock."""
     models: tuple[Model, ...]
+    programs: tuple[tuple[str, str], ...] = ()
+    """What the code checks of the run are called with, and the hash of their files."""
 
 
 class Welcome(NamedTuple):
@@ -69,6 +77,10 @@ class Welcome(NamedTuple):
     """Seconds since 1970 by its clock."""
     unready: Mapping[int, str]
     """Why it cannot call a model, by the place of the model in the hello."""
+    unable: Mapping[int, str]
+    """Why it does not run a program, by the place of the program in the hello."""
+    places: int
+    """Checks that it runs at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,25 @@ class Lease:
     model: int
     """Its place among the models of the hello."""
     request: Request
+
+
+class CheckLease(NamedTuple):
+    """A check whose code a worker is to run, as its own checkout has it."""
+
+    id: int
+    program: int
+    """Its place among the programs of the hello."""
+    request: str
+    """What the code reads: the answer and its case, as JSON."""
+
+
+class Checked(NamedTuple):
+    """The result of a leased check."""
+
+    lease: int
+    outcome: CheckOutcome | None
+    unable: str
+    """Why the worker did not run it, if there is no outcome."""
 
 
 class Answer(NamedTuple):
@@ -172,7 +203,8 @@ def write_hello(hello: Hello) -> str:
 
 def read_hello(text: object) -> Hello:
     """Read what a coordinator says; raises WireError."""
-    found = _read(text, "protocol version run coordinator python now models", most=MOST_TEXT)
+    known = "protocol version run coordinator python now models programs"
+    found = _read(text, known, most=MOST_TEXT)
     if found.any("protocol") != PROTOCOL:
         raise WireError(f"the coordinator speaks protocol {short(found.any('protocol'))}")
     models = found.any("models")
@@ -185,26 +217,50 @@ def read_hello(text: object) -> Hello:
         found.text("python"),
         found.number("now", most=1e12),
         tuple(map(_read_model, models)),
+        _read_programs(found.any("programs")),
     )
+
+
+def _read_programs(value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, list) or len(value) > _MOST_PROGRAMS:
+        raise WireError(f"programs is not a list of at most {_MOST_PROGRAMS:,}")
+    for pair in value:
+        if not isinstance(pair, list) or [type(each) for each in pair] != [str, str]:
+            raise WireError("a program is not a text and a hash")
+        if max(map(len, pair)) > LONGEST_PROGRAM:
+            raise WireError(f"a program has more than {LONGEST_PROGRAM:,} characters")
+    return tuple((program, digest) for program, digest in value)
 
 
 def write_welcome(welcome: Welcome) -> str:
     """Return the text of a welcome."""
-    unready = {str(place): why for place, why in welcome.unready.items()}
-    return canonical_json({**welcome._asdict(), "unready": unready})
+    told = welcome._asdict()
+    for name in ("unready", "unable"):
+        told[name] = {str(place): why for place, why in told[name].items()}
+    return canonical_json(told)
 
 
 def read_welcome(text: object) -> Welcome:
     """Read what a worker answers to a hello; raises WireError."""
-    found = _read(text, "version name now unready", most=MOST_TEXT)
-    unready = found.mapping("unready")
-    if not all(isinstance(why, str) and _PLACE.fullmatch(place) for place, why in unready.items()):
-        raise WireError("unready is not a mapping of places to texts")
-    told = {int(place): why[:_LONGEST_ERROR] for place, why in unready.items()}
+    found = _read(text, "version name now unready unable places", most=MOST_TEXT)
     name = found.text("name")
     if not name or name != worker_name(name):
         raise WireError("its name is not letters, digits and -._@")
-    return Welcome(found.text("version"), name, found.number("now", most=1e12), told)
+    return Welcome(
+        found.text("version"),
+        name,
+        found.number("now", most=1e12),
+        _read_reasons(found, "unready"),
+        _read_reasons(found, "unable"),
+        found.whole("places", least=1, most=_MOST_PLACES),
+    )
+
+
+def _read_reasons(found: _Fields, name: str) -> dict[int, str]:
+    told = found.mapping(name)
+    if not all(isinstance(why, str) and _PLACE.fullmatch(place) for place, why in told.items()):
+        raise WireError(f"{name} is not a mapping of places to texts")
+    return {int(place): why[:_LONGEST_ERROR] for place, why in told.items()}
 
 
 def worker_name(text: str) -> str:
@@ -406,3 +462,45 @@ def _read_completion(value: object, request: Request) -> Completion:
         cost,
         details,
     )
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def write_check(lease: CheckLease) -> str:
+    """Return the text of a lease of a check."""
+    return canonical_json(lease._asdict())
+
+
+def read_check(text: object) -> CheckLease:
+    """Read a check that a coordinator asks for; raises WireError."""
+    found = _read(text, "id program request", most=10 * MOST_REQUEST)
+    return CheckLease(
+        found.whole("id", most=2**53),
+        found.whole("program", most=_MOST_PROGRAMS),
+        found.text("request", most=MOST_REQUEST),
+    )
+
+
+def write_outcome(lease: int, outcome: CheckOutcome | str) -> str:
+    """Return the text of what a check found, or of why it was not run."""
+    if isinstance(outcome, str):
+        return canonical_json({"id": lease, "unable": single_line(outcome[:_LONGEST_ERROR])})
+    return canonical_json({"id": lease, "outcome": outcome._asdict()})
+
+
+def read_outcome(text: object, given: Container[int]) -> Checked:
+    """Read what a worker found by one of the checks it was given; raises WireError."""
+    found = _read(text, "id outcome unable", most=10 * _LONGEST_ERROR)
+    lease = found.whole("id", most=2**53)
+    if lease not in given:
+        raise WireError("it answered a check that it was not given")
+    if found.missing("outcome"):
+        return Checked(lease, None, found.text("unable", most=_LONGEST_ERROR))
+    told = _Fields(found.any("outcome"), "score reason passed")
+    score = None if told.missing("score") else told.number("score", most=1)
+    passed = None if told.missing("passed") else told.flag("passed")
+    reason = single_line(told.text("reason", most=_LONGEST_ERROR))
+    if score is None and (passed is not None or not reason):
+        raise WireError("a check without a score has a reason, and does not pass")
+    return Checked(lease, CheckOutcome(score, reason, passed), "")

@@ -1,7 +1,8 @@
-"""What a worker does: it makes the calls that coordinators lease to it, and nothing else.
+"""What a worker does: the calls that coordinators lease to it, checks by its own code, no more.
 
 A Dask worker gets one more operation, which turns a connection into a stream of messages. All keys
-are those of the worker's own process. Calls of a coordinator that is gone are given up.
+are those of the worker's own process, and all code is that of its own checkout. What a coordinator
+that is gone has asked for is given up.
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ from edison_ci.cluster.nodes import ignore
 from edison_ci.cluster.preparation import refuse_hello
 from edison_ci.cluster.wire import (
     HANDLER,
+    CheckLease,
     Hello,
     Lease,
     Welcome,
     WireError,
     read_answer,
+    read_check,
     read_hello,
     read_lease,
     travels,
     write_answer,
+    write_outcome,
     write_welcome,
 )
 from edison_ci.contracts import CallError, ErrorKind
@@ -37,35 +41,38 @@ from edison_ci.numeric import counted
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from distributed.comm.core import Comm
     from distributed.security import Security
 
+    from edison_ci.cluster.preparation import CodeChecks
     from edison_ci.cluster.tls import ClusterAddress
     from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
+    from edison_ci.contracts import CheckOutcome, Provider
     from edison_ci.records import Completion
 
 BEAT_S = 2.0
 """A worker without answers to send says at this interval that it is alive."""
 MOST_LEASES = 20_000
-"""Calls at most that one coordinator may have at a worker."""
+"""Calls and checks at most that one coordinator may have at a worker."""
 
 
 class WorkerService:
-    """Serves the coordinators of runs with the keys of this process."""
+    """Serves the coordinators of runs with the keys and the code of this process."""
 
     def __init__(
         self,
         provider_for: Callable[[Model], Provider],
+        checks: CodeChecks,
         *,
         name: str,
         version: str,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._provider_for = provider_for
+        self._provider_for, self._checks = provider_for, checks
+        self._places = asyncio.Semaphore(checks.places)
         self.name, self._version, self._tell = name, version, tell
         self._sessions: dict[str, _RunSession] = {}
         self.draining = False
@@ -79,21 +86,32 @@ class WorkerService:
         except WireError as refused:
             await comm.write({"refused": str(refused)})
             return Status.dont_reply
-        session = self._sessions[asked.run] = _RunSession(comm, asked)
+        session = _RunSession(comm, asked, self._checks, self._places)
+        self._sessions[asked.run] = session
         run = f"run {line(asked.run)}"
         self._tell(f"{run}: takes calls")
         try:
             session.prepare(self._provider_for)
             for place, why in session.unready.items():
                 self._tell(f"{run}: {line(asked.models[place].name)} is not called: {why}")
-            told = Welcome(self._version, self.name, time.time(), session.unready)
+            for place, why in session.unable.items():
+                self._tell(f"{run}: {line(asked.programs[place][0])} is not run: {why}")
+            told = Welcome(
+                self._version,
+                self.name,
+                time.time(),
+                session.unready,
+                session.unable,
+                self._checks.places,
+            )
             await comm.write({"welcome": write_welcome(told)})
             await session.work(lambda: self.draining)
         finally:
             if self._sessions.get(asked.run) is session:  # else its coordinator came again
                 del self._sessions[asked.run]
             await session.close()
-            self._tell(f"{run}: over, {counted(session.answered, 'call')} answered")
+            checked = f", {counted(session.checked, 'check')} run" if asked.programs else ""
+            self._tell(f"{run}: over, {counted(session.answered, 'call')} answered{checked}")
         return Status.dont_reply
 
     @property
@@ -103,7 +121,7 @@ class WorkerService:
 
     @property
     def in_flight(self) -> int:
-        """Calls that it has not answered yet."""
+        """Calls and checks that it has not answered yet."""
         return sum(session.calls for session in self._sessions.values())
 
     async def drain(self) -> None:
@@ -203,30 +221,35 @@ def _checked(lease: Lease, result: Completion | CallError) -> str:
 
 
 class _RunSession:
-    """The calls of one coordinator for one run."""
+    """The calls and checks of one coordinator for one run."""
 
-    def __init__(self, comm: Comm, hello: Hello) -> None:
+    def __init__(
+        self, comm: Comm, hello: Hello, checks: CodeChecks, places: asyncio.Semaphore
+    ) -> None:
         self._comm, self._hello = comm, hello
+        self._checks, self._places = checks, places
         self.coordinator = hello.coordinator
         self._providers: dict[int, Provider] = {}
         self.unready: dict[int, str] = {}
+        self.unable: dict[int, str] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._answers: list[str] = []
+        self._outcomes: list[str] = []
         self._wake = asyncio.Event()
-        self.answered = 0
+        self.answered = self.checked = 0
         self.over = asyncio.Event()
 
     @property
     def calls(self) -> int:
-        """Calls that it has not answered yet."""
-        return len(self._tasks) + len(self._answers)
+        """Calls and checks that it has not answered yet."""
+        return len(self._tasks) + len(self._answers) + len(self._outcomes)
 
     def wake(self) -> None:
         """Let it send a message now."""
         self._wake.set()
 
     def prepare(self, provider_for: Callable[[Model], Provider]) -> None:
-        """Open the providers of the run, and note which models cannot be called here."""
+        """Open the providers of the run, and note what cannot be called or run here."""
         for place, model in enumerate(self._hello.models):
             try:
                 if not travels(model):
@@ -236,6 +259,9 @@ class _RunSession:
                 self.unready[place] = error.message
             except WireError as error:
                 self.unready[place] = str(error)
+        for place, (program, digest) in enumerate(self._hello.programs):
+            if why := self._checks.why_not(program, digest):
+                self.unable[place] = why
 
     async def work(self, draining: Callable[[], bool]) -> None:
         """Take leases and send answers until the coordinator leaves."""
@@ -246,7 +272,11 @@ class _RunSession:
                 if not isinstance(message, dict):
                     raise WireError("a message is not a mapping")
                 for text in message.get("leases", ()):
-                    self._take(read_lease(text))
+                    lease = read_lease(text)
+                    self._take(lease.id, self._call(lease))
+                for text in message.get("checks", ()):
+                    check = read_check(text)
+                    self._take(check.id, self._check(check))
                 for given_up in message.get("given_up", ()):
                     if (task := self._tasks.get(given_up)) is not None:
                         task.cancel()
@@ -259,10 +289,11 @@ class _RunSession:
             with contextlib.suppress(asyncio.CancelledError, OSError):
                 await sending
 
-    def _take(self, lease: Lease) -> None:
-        if lease.id in self._tasks:
+    def _take(self, lease: int, work: Coroutine[Any, Any, None]) -> None:
+        if lease in self._tasks:
+            work.close()
             raise WireError("a call was given twice")
-        self._tasks[lease.id] = asyncio.create_task(self._call(lease))
+        self._tasks[lease] = asyncio.create_task(work)
 
     async def _call(self, lease: Lease) -> None:
         provider = self._providers.get(lease.model)
@@ -281,6 +312,29 @@ class _RunSession:
         self._answers.append(_checked(lease, result))
         self._wake.set()
 
+    async def _check(self, lease: CheckLease) -> None:
+        outcome: CheckOutcome | str
+        try:
+            outcome = await self._run_check(lease)
+        except (OSError, MemoryError, RuntimeError) as error:
+            # This machine cannot start it: that says nothing about the answer.
+            outcome = self.unable[lease.program] = f"{type(error).__name__}: {error}"
+        finally:
+            del self._tasks[lease.id]
+        self._outcomes.append(write_outcome(lease.id, outcome))
+        self._wake.set()
+
+    async def _run_check(self, lease: CheckLease) -> CheckOutcome | str:
+        if lease.program >= len(self._hello.programs):
+            return "unknown program"
+        if lease.program in self.unable:
+            return self.unable[lease.program]
+        program, _ = self._hello.programs[lease.program]
+        async with self._places:
+            outcome = await asyncio.to_thread(self._checks.run, program, lease.request)
+        self.checked += 1
+        return outcome
+
     async def _send(self, draining: Callable[[], bool]) -> None:
         """Send answers as they come, all of a moment in one message."""
         while True:
@@ -289,8 +343,9 @@ class _RunSession:
                     await self._wake.wait()
             self._wake.clear()
             answers, self._answers = self._answers, []
-            message: dict[str, Any] = {"answers": answers, "draining": draining()}
-            await self._comm.write(message)
+            outcomes, self._outcomes = self._outcomes, []
+            message: dict[str, Any] = {"answers": answers, "outcomes": outcomes}
+            await self._comm.write({**message, "draining": draining()})
             self.answered += len(answers)
 
     async def close(self) -> None:

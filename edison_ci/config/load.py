@@ -14,7 +14,7 @@ from edison_ci.config.calibration import JudgeApprovalsFile
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.models import Configuration, Model, configure
 from edison_ci.config.prices import PROJECT_FILE, PriceTable, load_prices
-from edison_ci.config.program_files import program_files, with_code
+from edison_ci.config.program_files import check_files, program_files, with_code
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
 from edison_ci.config.rules import ExperimentRules, References, RegistryRules, service_of
 from edison_ci.documents.files import Tree, WorkingTree
@@ -26,7 +26,6 @@ from edison_ci.spelling import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from edison_ci.checks.code import Command, Python
     from edison_ci.checks.options import Check
     from edison_ci.checks.similarity import Similar
     from edison_ci.config.base_limits import BaseLimits
@@ -106,11 +105,7 @@ class Experiment:
         """Return the files that code checks run: Python files and files in command lines."""
         found: set[str] = set()
         for check in self.all_checks():
-            if check.check == "python":
-                found.add(cast("Python", check).path)
-            elif check.check == "command":
-                words = cast("Command", check).value
-                found |= {word for word in words if _is_file(tree, word)}
+            found |= check_files(check, tree)
         return found
 
     def types(self) -> dict[str, str]:
@@ -216,14 +211,6 @@ class Project:
         """Return the stream of cases of an experiment, to be read once."""
         redact = redactor(screens=experiment.file.safety.inputs)
         return CaseFeed(self.tree, experiment.file.data, experiment.types(), redact=redact)
-
-
-def _is_file(tree: Tree, word: str) -> bool:
-    try:
-        tree.open(word).close()
-    except Fault:
-        return False
-    return True
 
 
 def find_root(start: Path) -> Path:

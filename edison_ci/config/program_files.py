@@ -1,42 +1,78 @@
 """The files that a program of the repository consists of, and their hash.
 
 A program whose files, arguments and set-up are the same gives the same kind of answer, so that its
-stored answers may be reused; and in a pull request it is the program that the base trusts.
+stored answers may be reused; in a pull request it is the program that the base trusts; and a worker
+runs the code of a check only if it is the same in its own checkout.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, cast
 
 from edison_ci.documents.files import file_digest
+from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
+    from edison_ci.checks.code import Command, Python
+    from edison_ci.checks.options import Check
     from edison_ci.config.models import Model
     from edison_ci.documents.files import Tree
 
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 _MOST_FILES = 20_000
+LONGEST_PROGRAM = 10_000
+"""Characters of the program of a check that workers may run."""
 
 
 def with_code(model: Model, tree: Tree) -> Model:
     """Return a model with the hash of its program's files; other models unchanged."""
     if model.provider != "command":
         return model
+    files = [*islice(program_files(model, tree), _MOST_FILES + 1)]
+    if len(files) > _MOST_FILES:
+        raise UsageError(
+            f"the program of model {model.name!r} has more than {_MOST_FILES:,} files",
+            hint="list only its own folders under options: files",
+        )
+    return replace(model, code=_digest(files, tree), tree=tree)
+
+
+def _digest(files: Iterable[str], tree: Tree) -> str:
     found = hashlib.sha256()
-    for number, path in enumerate(program_files(model, tree)):
-        if number == _MOST_FILES:
-            raise UsageError(
-                f"the program of model {model.name!r} has more than {_MOST_FILES:,} files",
-                hint="list only its own folders under options: files",
-            )
+    for path in files:
         found.update(f"{path}\0".encode("utf-8", "surrogateescape"))
         found.update(file_digest(tree, path).encode())
-    return replace(model, code=found.hexdigest(), tree=tree)
+    return found.hexdigest()
+
+
+def check_files(check: Check, tree: Tree) -> set[str]:
+    """Return the files that a code check names: a Python file, or files in a command line."""
+    if check.check == "python":
+        return {cast("Python", check).path}
+    if check.check == "command":
+        return {word for word in cast("Command", check).value if _is_file(tree, word)}
+    return set()
+
+
+def check_digest(check: Check, tree: Tree) -> str:
+    """Return the hash of the files that a code check names, and of all others in their folders.
+
+    Empty if nothing shows that two programs are the same, as for one that names no file.
+    """
+    named = check_files(check, tree)
+    folders = {str(PurePosixPath(path).parent) for path in named} - {"."}
+    below = (path for folder in sorted(folders) for path in _below(tree, folder))
+    files = named | {*islice(below, _MOST_FILES + 1)}
+    if not named or len(files) > _MOST_FILES or len(check.program) > LONGEST_PROGRAM:
+        return ""
+    return _digest(sorted(files), tree)
 
 
 def program_files(model: Model, tree: Tree) -> Iterator[str]:
@@ -52,3 +88,11 @@ def _below(tree: Tree, path: str) -> Iterator[str]:
     for name in names:
         if not name.startswith(".") and name not in _LEFT_OUT:
             yield from _below(tree, f"{path}/{name}")
+
+
+def _is_file(tree: Tree, word: str) -> bool:
+    try:
+        tree.open(word).close()
+    except Fault:
+        return False
+    return True

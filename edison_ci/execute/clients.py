@@ -123,6 +123,11 @@ class ClientPool:
             self._pause_or_resume(model.key, self._clients[key])
         return self._clients[key]
 
+    @property
+    def executor(self) -> Executor[Model] | None:
+        """The workers of the run; None if there are none."""
+        return self._settings.executor
+
     def places(self, model: Model) -> int:
         """Return how many calls a model may make at once: its limit counts for each worker."""
         calls = self.concurrency.get(model.name, model.limits.concurrency)

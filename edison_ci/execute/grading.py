@@ -16,10 +16,17 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import sandbox_fault
-from edison_ci.checks.evaluation import EvaluationError, ParsedAnswer, cut_off_note
+from edison_ci.checks.evaluation import (
+    CodeAtWorker,
+    EvaluationError,
+    ParsedAnswer,
+    cut_off_note,
+)
 from edison_ci.checks.structure import JsonSchema
 from edison_ci.checks.time_limit import run_limited
+from edison_ci.config.program_files import check_digest
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
 from edison_ci.judges.judge import run_concurrently
 from edison_ci.judges.panel import ExperimentJudges, moderators
@@ -42,6 +49,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.screens import TextScreens
+    from edison_ci.contracts import Executor
     from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.moderation import Moderator
     from edison_ci.judges.panel import Ask, JudgeComponent
@@ -103,6 +111,8 @@ class CheckGrader:
     """What is done to the reason of a check, which may quote the case."""
     embedder: Embedder | None = None
     """For checks that compare embeddings of a model."""
+    executor: Executor[Model] | None = None
+    """Runs the code of checks at workers; None if it runs here."""
 
     @classmethod
     def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CheckGrader:
@@ -116,10 +126,11 @@ class CheckGrader:
         )
         root = code_folder(project)
         if root is not None and any(check.needs_code for _, check, _ in checks):
-            _refuse_without_sandbox()
+            refuse_without_sandbox()
         redact = redactor(project.file.settings, file.safety)
         embedder = Embedder(project.models, judge_caller(project, clients, phase="embed"))
-        return cls(checks, experiment.schemas, root, default, redact, embedder)
+        schemas, executor = experiment.schemas, clients.executor
+        return cls(checks, schemas, root, default, redact, embedder, executor)
 
     async def components(self, case: Case, output: Output, answer: StoredAnswer) -> list[Component]:
         """Return the score of each check; blocking checks run in a thread."""
@@ -130,23 +141,33 @@ class CheckGrader:
             cost_microusd=answer.cost_microusd,
             schemas=self.schemas,
             root=self.root,
+            outcomes=None if self.executor is None else {},
         )
         checks = (*self.checks, *self._declared(output.schema))
         texts = [text for _, check, _ in checks for text in check.texts_to_embed(answered)]
         if texts and self.embedder is not None:
             answered.embeddings.update(await self.embedder.embed(texts))
-        found = []
-        for name, check, weight in checks:
-            if check.blocking:
-                found.append(await asyncio.to_thread(_component, name, check, weight, answered))
-            else:
-                found.append(_component(name, check, weight, answered))
+        found = [await self._component(*each, answered) for each in checks]
         if self.redact is not keep_text:
             found = [
                 dataclasses.replace(component, reason=self.redact(component.reason))
                 for component in found
             ]
         return found
+
+    async def _component(
+        self, name: str, check: Check, weight: float, answered: ParsedAnswer
+    ) -> Component:
+        """Return the score of a check, again when a worker has run the code that it needs."""
+        while True:
+            try:
+                if check.blocking:
+                    return await asyncio.to_thread(_component, name, check, weight, answered)
+                return _component(name, check, weight, answered)
+            except CodeAtWorker as wanted:
+                assert self.executor is not None and answered.outcomes is not None
+                outcome = await self.executor.check(wanted.program, wanted.request)
+                answered.outcomes[wanted.program] = outcome
 
     def _declared(self, schema: Json) -> Iterator[tuple[str, Check, float]]:
         """Yield the check by the schema of the prompt, unless a check of the user is the same."""
@@ -167,7 +188,21 @@ def code_folder(project: Project) -> Path | None:
     return project.code_root if project.proposed else project.root
 
 
-def _refuse_without_sandbox() -> None:
+def check_programs(project: Project, experiment: Experiment) -> dict[str, str]:
+    """Return what the code checks are called with and the hashes of their files.
+
+    It has only those that workers can recognise, and none if no code may run.
+    """
+    root = code_folder(project)
+    if root is None:
+        return {}
+    tree = WorkingTree(root)
+    checks = [check for check in experiment.all_checks() if check.program]
+    found = {check.program: check_digest(check, tree) for check in checks}
+    return {program: digest for program, digest in found.items() if digest}
+
+
+def refuse_without_sandbox() -> None:
     """Refuse code that would run without a sandbox, before any call is paid for."""
     if fault := sandbox_fault():
         raise UsageError(

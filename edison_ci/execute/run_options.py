@@ -139,12 +139,19 @@ class CaseRounds(Protocol):
 
 
 class ConnectWorkers(Protocol):
-    """Connects a run to workers that make its calls."""
+    """Connects a run to workers that make its calls and run its code checks."""
 
     async def __call__(
-        self, run_id: str, models: Sequence[Model], tell: Callable[[str], None]
+        self,
+        run_id: str,
+        models: Sequence[Model],
+        programs: Mapping[str, str],
+        tell: Callable[[str], None],
     ) -> Executor[Model]:
-        """Return the workers; `tell` is called with what becomes of them. Raises UsageError."""
+        """Return the workers; `tell` is called with what becomes of them. Raises UsageError.
+
+        `programs` are those of code checks, with the hashes of their files.
+        """
         ...
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from contextlib import AsyncExitStack
 
     from edison_ci.config.models import Model
@@ -22,13 +23,20 @@ NO_WORKERS = "no workers"
 
 
 async def connect_workers(
-    context: RunContext, run_id: str, plan: Plan, stack: AsyncExitStack
+    context: RunContext,
+    run_id: str,
+    plan: Plan,
+    programs: Callable[[], Mapping[str, str]],
+    stack: AsyncExitStack,
 ) -> Executor[Model] | None:
-    """Return the workers of a run until the stack ends; None if this process makes its calls."""
+    """Return the workers of a run until the stack ends; None if this process makes its calls.
+
+    `programs` returns those of code checks, with the hashes of their files.
+    """
     if context.connect is None:
         return None
     models = {load.model.key: load.model for load in plan.loads}
-    executor = await context.connect(run_id, [*models.values()], context.on_worker)
+    executor = await context.connect(run_id, [*models.values()], programs(), context.on_worker)
     stack.push_async_callback(executor.aclose)
     return executor
 

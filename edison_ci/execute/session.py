@@ -27,7 +27,7 @@ from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.fallback import FallbackModels
-from edison_ci.execute.grading import InputScreen
+from edison_ci.execute.grading import InputScreen, check_programs
 from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
 from edison_ci.execute.planned_files import (
@@ -486,7 +486,10 @@ class Session:
 
     async def _work_through(self, state: _RunState) -> RunOutcome:
         async with AsyncExitStack() as stack:
-            executor = await connect_workers(self._context, state.run_id, state.plan, stack)
+            programs = partial(check_programs, state.project, self._experiment)
+            executor = await connect_workers(
+                self._context, state.run_id, state.plan, programs, stack
+            )
             await self._begin(state)
             budgets = self._budgets(state)
             clients = self._clients(state, budgets, executor)

@@ -396,7 +396,7 @@ def test_who_runs_code_hides_its_own_environment(root: Path) -> None:
         "import ctypes, sys\nfrom pathlib import Path\n"
         "from edison_ci.checks.child import run_program\n"
         "state = lambda: ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)\n"
-        "before = state()\nrun_program(Path(sys.argv[1]), ['echo', '1'], {})\n"
+        "before = state()\nrun_program(Path(sys.argv[1]), ['echo', '1'], '{}')\n"
         "sys.stdout.write(f'{before} {state()}')\n"
     )
     done = subprocess.run(

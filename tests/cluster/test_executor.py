@@ -7,7 +7,8 @@ import contextlib
 import json
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -19,12 +20,15 @@ from distributed.protocol.serialize import Serialized, to_serialize
 from edison_ci import __version__
 from edison_ci.cluster.dask_executor import DaskExecutor
 from edison_ci.cluster.nodes import PlainScheduler, carry_plain_data
+from edison_ci.cluster.preparation import CodeChecks
 from edison_ci.cluster.tls import ClusterAddress, read_address
 from edison_ci.cluster.wire import HANDLER, Hello, WireError, read_hello, write_hello
 from edison_ci.cluster.worker_tasks import PlainWorker, WorkerService
 from edison_ci.config.load import load_project
-from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.contracts import CallError, CheckOutcome, ErrorKind
 from edison_ci.errors import UsageError
+from edison_ci.execute.grading import check_programs
+from edison_ci.execute.run_options import allow_code
 from edison_ci.records import Completion, Message, Request
 from tests.conftest import MINIMAL
 from tests.timing import PATIENCE_S
@@ -44,6 +48,9 @@ GOOD = {
 }  # fmt: skip
 
 
+NO_CODE = CodeChecks(cast("Any", SimpleNamespace(experiments={})), None)
+
+
 class Honest:
     """A provider that answers at once."""
 
@@ -57,21 +64,22 @@ class Odd(WorkerService):
     """A worker that answers the calls it is given in its own way."""
 
     def __init__(self, answers: Callable[[int], list[Any]], version: str = __version__) -> None:
-        super().__init__(lambda _: Honest(), name="odd", version=version)
+        super().__init__(lambda _: Honest(), NO_CODE, name="odd", version=version)
         self._odd = answers
         self.unready: dict[str, str] = {}
 
     async def serve(self, comm: Comm, hello: str) -> Status:
         read_hello(hello)
         welcome = {"version": self._version, "name": self.name, "now": 0.0, "unready": self.unready}
-        await comm.write({"welcome": json.dumps(welcome)})
+        await comm.write({"welcome": json.dumps({**welcome, "unable": {}, "places": 1})})
         with contextlib.suppress(OSError):
             while True:
                 message = await comm.read()
-                for text in message["leases"]:
+                for text in (*message["leases"], *message["checks"]):
                     for answer in self._odd(json.loads(text)["id"]):
                         said = answer if isinstance(answer, dict) else {"answers": [answer]}
-                        await comm.write({"draining": False, **said})
+                        nothing: dict[str, Any] = {"answers": [], "outcomes": []}
+                        await comm.write({"draining": False, **nothing, **said})
         return Status.dont_reply
 
 
@@ -109,7 +117,7 @@ async def cluster(
 
 
 def honest(name: str = "honest") -> WorkerService:
-    return WorkerService(lambda _: Honest(), name=name, version=__version__)
+    return WorkerService(lambda _: Honest(), NO_CODE, name=name, version=__version__)
 
 
 def completion(lease: int, **changed: Any) -> str:
@@ -175,7 +183,7 @@ async def test_odd_answers_of_a_model_are_no_fault_of_the_worker(tmp_path: Path)
                     raise CallError(ErrorKind.BAD_REQUEST, "\ud800", status=400, charged=False)
             return Completion("fine", tokens_in=0, tokens_out=0)
 
-    service = WorkerService(lambda _: Model(), name="relay", version=__version__)
+    service = WorkerService(lambda _: Model(), NO_CODE, name="relay", version=__version__)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, service) as (found, said, _):
         await found.open(1)
         (this,) = found._models
@@ -199,7 +207,7 @@ async def test_calls_go_to_workers_that_can_make_them(tmp_path: Path) -> None:
     def without_key(_: Model) -> Any:
         raise UsageError("needs a key in SOME_KEY, which is not set")
 
-    bare = WorkerService(without_key, name="bare", version=__version__)
+    bare = WorkerService(without_key, NO_CODE, name="bare", version=__version__)
     wrong = Odd(lambda lease: [json.dumps({"id": lease, "error": {
         "kind": "INVALID_KEY", "message": "401", "status": 401, "retry_after_s": None,
         "charged": False, "garbled": False}})])  # fmt: skip
@@ -244,7 +252,7 @@ async def test_a_worker_serves_one_coordinator_of_a_run_and_finishes_its_calls(
         if said.startswith("run run-2: over"):
             over.set()
 
-    service = WorkerService(lambda _: Slow(), name="slow", version=__version__, tell=tell)
+    service = WorkerService(lambda _: Slow(), NO_CODE, name="slow", version=__version__, tell=tell)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, service) as (found, said, _):
         await found.open(1)
         second = DaskExecutor(found._scheduler, None, "run-1", found._models, said.append)
@@ -284,8 +292,145 @@ def test_a_coordinator_is_not_believed_either(tmp_path: Path) -> None:
         {"models": [{**told["models"][0], "base_url": "ftp://host"}]},
         {"models": [{**told["models"][0], "api_key": "sk-1"}]},
         {"models": [{**told["models"][0], "limits": {"concurrency": 0}}]},
+        {"programs": [["python a.py:f"]]},
+        {"programs": [["python a.py:f", 7]]},
+        {"programs": [["x" * 20_000, ""]]},
         {"more": 1},
     ):
         with pytest.raises(WireError):
             read_hello(json.dumps({**told, **changed}))
     assert HANDLER == "edison"
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+TONE = """
+from checks.words import LONG
+
+def check(output, expected, case):
+    if output == "odd":
+        raise ValueError("no such tone")
+    first = next(iter(case["inputs"]))
+    return {"score": len(output) / LONG, "pass": True, "reason": f"{first} at {LONG}"}
+"""
+PYTHON_CHECK = "python checks/tone.py:check"
+PROGRAM = "command python3 checks/grade.py"
+
+
+def checkout(folder: Path, *, long: int = 7) -> CodeChecks:
+    """Return the code checks of a project."""
+    model(folder)
+    text = MINIMAL["experiments/hello.yaml"]
+    added = "\n".join([
+        "checks:", "  - python: checks/tone.py:check",
+        "  - any_of: [{contains: x}, {command: [python3, checks/grade.py]}]", ""])  # fmt: skip
+    assert "checks:\n" in text
+    (folder / "experiments/hello.yaml").write_text(text.replace("checks:\n", added))
+    (folder / "checks").mkdir()
+    (folder / "checks/tone.py").write_text(TONE)
+    (folder / "checks/words.py").write_text(f"LONG = {long}\n")
+    (folder / "checks/grade.py").write_text("print(7)\n")
+    return CodeChecks(load_project(folder), folder)
+
+
+def request_of(output: str) -> str:
+    case = {"id": "one", "inputs": {"zebra": 1, "ape": 2}}
+    return json.dumps({"output": output, "expected": None, "case": case})
+
+
+class Broken(CodeChecks):
+    """A worker that offers code, and cannot start it."""
+
+    def run(self, program: str, request: str) -> CheckOutcome:
+        raise OSError("disk full")
+
+
+async def test_code_is_run_by_workers_that_have_the_same(tmp_path: Path) -> None:
+    same, folder = checkout(tmp_path / "same"), tmp_path / "same"
+    project = allow_code(load_project(folder))
+    programs = check_programs(project, project.experiments["hello"])
+    assert [*programs] == [PROGRAM, PYTHON_CHECK]
+    model(tmp_path / "bare")
+    known = {
+        "same": same,
+        "broken": Broken(project, folder),
+        "other": checkout(tmp_path / "other", long=9),
+        "shut": CodeChecks(project, None),
+        "bare": CodeChecks(load_project(tmp_path / "bare"), tmp_path / "bare"),
+    }
+    services = [
+        WorkerService(lambda _: Honest(), checks, name=name, version=__version__)
+        for name, checks in known.items()
+    ]
+    async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, *services) as (found, said, _):
+        await found.open(1, programs)
+        assert {state.name: state.unable for state in found.states()} == {
+            "same": "",
+            "broken": "",
+            "other": f"{PROGRAM}: its files are not those of the run (and 1 more)",
+            "shut": f"{PROGRAM}: code is not allowed at this worker (and 1 more)",
+            "bare": f"{PROGRAM}: no check of its checkout runs that (and 1 more)",
+        }
+        why = "code is not allowed at this worker"
+        assert f"worker shut does not run {PYTHON_CHECK}: {why}" in said
+        results = await asyncio.gather(
+            found.check(PYTHON_CHECK, request_of("fine")),
+            found.check(PYTHON_CHECK, request_of("odd")),
+            found.check(PROGRAM, request_of("fine")),
+            found.check(PYTHON_CHECK, request_of("fine")),
+        )
+        failed = "checks/tone.py:check ended with exit code 1: 'ValueError: no such tone'"
+        assert [*results] == [
+            CheckOutcome(4 / 7, "zebra at 7", True),
+            CheckOutcome(None, failed, None),
+            CheckOutcome(None, "the result is '7', not a score from 0 to 1", None),
+            CheckOutcome(4 / 7, "zebra at 7", True),
+        ]
+        assert {state.name for state in found.states() if state.checked} == {"same"}
+        assert f"worker broken does not run {PYTHON_CHECK}: OSError: disk full" in said
+        assert await found.check("python checks/other.py:check", request_of("fine")) is None
+        assert await found.check(PYTHON_CHECK, request_of("x" * 2_000_000)) is None
+        # What a worker has not offered it does not run, whatever it is sent.
+        for link in found._links.values():
+            link.unable.clear()
+            link.leaving = link.name == "same"
+        assert await found.check(PYTHON_CHECK, request_of("fine")) is None
+        assert sum(state.checked for state in found.states()) == 4
+
+
+def outcome(lease: int, **changed: Any) -> dict[str, Any]:
+    told = {"score": 1.0, "reason": "", "passed": None, **changed}
+    return {"outcomes": [json.dumps({"id": lease, "outcome": told})]}
+
+
+LIES: dict[str, tuple[Callable[[int], list[Any]], str]] = {
+    "not-given": (lambda lease: [outcome(lease + 500)], "a check that it was not given"),
+    "twice": (lambda lease: [outcome(lease)] * 2, "a check that it was not given"),
+    "nan": (lambda lease: [outcome(lease, score=float("nan"))], "not JSON that can be stored"),
+    "high": (lambda lease: [outcome(lease, score=1.5)], "score is not a number from 0 to 1"),
+    "negative": (lambda lease: [outcome(lease, score=-0.1)], "score is not a number from 0 to 1"),
+    "bool": (lambda lease: [outcome(lease, score=True)], "score is not a number from 0 to 1"),
+    "long": (lambda lease: [outcome(lease, reason="x" * 9_000)], "reason is not a text of at most"),
+    "passed": (lambda lease: [outcome(lease, passed=1)], "passed is neither true nor false"),
+    "silent": (lambda lease: [outcome(lease, score=None)], "a check without a score has a reason"),
+    "more": (lambda lease: [outcome(lease, code="x")], "unknown fields"),
+    "answer": (lambda lease: [completion(lease)], "a call that it was not given"),
+    "no-list": (lambda _: [{"outcomes": "x"}], "unknown message"),
+}
+
+
+async def test_a_worker_that_lies_about_a_check_is_dropped(tmp_path: Path) -> None:
+    services = []
+    for name, (answers, _) in LIES.items():
+        service = Odd(answers)
+        service.name = name
+        services.append(service)
+    async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, *services) as (found, said, _):
+        await found.open(1, {PYTHON_CHECK: "0" * 64})
+        while found.states():
+            told = await found.check(PYTHON_CHECK, request_of("fine"))
+            assert told is None or told == CheckOutcome(1.0, "", None)  # before it came twice
+        for name, (_, why) in LIES.items():
+            lines = [line for line in said if line.startswith(f"worker {name} was dropped: ")]
+            assert len(lines) == 1 and why in lines[0], (name, said)
+        assert await found.check(PYTHON_CHECK, request_of("fine")) is None

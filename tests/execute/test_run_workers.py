@@ -15,10 +15,10 @@ from tests.execute.child import start
 from tests.opened import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.config.models import Model
-    from edison_ci.contracts import Provider
+    from edison_ci.contracts import CheckOutcome, Provider
     from edison_ci.records import Completion, Request
     from tests.conftest import Folder
 
@@ -38,7 +38,7 @@ class Dying:
         self.peak = max(self.peak, self._calls)
         try:
             found = await self._caller(model).complete(request)
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
         finally:
             self._calls -= 1
         self.answered += 1
@@ -56,6 +56,9 @@ class Dying:
 
     def workers(self, model: Model) -> int:
         return self.left
+
+    async def check(self, program: str, request: str) -> CheckOutcome | None:
+        raise AssertionError("this run has no code")
 
     def states(self) -> Sequence[WorkerState]:
         return [WorkerState(f"w{number}", 0, 1, False) for number in range(self.left)]
@@ -89,8 +92,14 @@ def test_a_run_without_workers_pauses_and_goes_on_here(mini: Folder) -> None:
     project = load_project(mini.path)
     executor = Dying(model_caller(project))
 
-    async def connect(run_id: str, models: Sequence[Model], tell: Callable[[str], None]) -> Dying:
+    async def connect(
+        run_id: str,
+        models: Sequence[Model],
+        programs: Mapping[str, str],
+        tell: Callable[[str], None],
+    ) -> Dying:
         assert {model.name for model in models} == {"small", "judge"}
+        assert not programs
         tell("two workers take calls")
         return executor
 

@@ -388,6 +388,50 @@ class Stage:
         assert paid_and_lost <= self.states().get("unknown", 0)
 
 
+TONE = """
+import time
+from checks.words import LONG
+
+def check(output, expected, case):
+    time.sleep(0.3)
+    if case["id"] == "c3":
+        raise ValueError("no such tone")
+    return {"score": len(output) % LONG / LONG, "reason": f"{case['inputs']}"}
+"""
+TONE_CHECK = "python checks/tone.py:check"
+
+
+def with_code(stage: Stage) -> list[tuple[Any, ...]]:
+    """Add checks that run code, and return what they find without workers."""
+    text = stage.folder.read("experiments/hello.yaml")
+    more = (
+        "  - python: {value: checks/tone.py:check, weight: 0.3}\n"
+        "  - any_of: [{contains: a}, {command: [python3, checks/grade.py]}]\nrubric:"
+    )
+    assert text.count("rubric:") == 1
+    stage.folder.write("experiments/hello.yaml", text.replace("rubric:", more))
+    stage.folder.write("checks/tone.py", TONE)
+    stage.folder.write("checks/words.py", "LONG = 7\n")
+    stage.folder.write("checks/grade.py", 'print(\'{"pass": true, "reason": "so"}\')\n')
+    other, dollars = copied(stage, stage.logs.parent / "without-workers"), stage.shape.dollars_in
+    with LoopbackServer(stage.good_rules(), price_in=dollars, price_out=2 * dollars) as server:
+        text = other.folder.read("models.yaml").replace(stage.server.url, server.url)
+        other.folder.write("models.yaml", text)
+        done = other.edison("run", "--allow-code")
+    assert done.code == 0, done.all
+    return with_reasons(other)
+
+
+def with_reasons(stage: Stage) -> list[tuple[Any, ...]]:
+    """Return the results of the newest run, and why each check found what it did."""
+    reasons = stage.rows(
+        "select c.case_id, p.name, p.score, p.passed, p.weight, p.status, p.reason from cell c "
+        "join component p on p.cell_id = c.id order by 1, 2"
+    )
+    assert any("no such tone" in row[-1] for row in reasons)
+    return [*stage.results(), *reasons]
+
+
 def copied(stage: Stage, path: Path) -> Stage:
     """Return the same project, without results, at another place."""
     shutil.copytree(stage.folder.path, path, ignore=shutil.ignore_patterns("*.db*", "locks"))

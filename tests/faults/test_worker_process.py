@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import pickle
 import signal
@@ -17,7 +18,7 @@ import pytest
 from edison_ci.cluster.tls import issue_certificates, read_certificates
 from tests import forked
 from tests.cluster.test_nodes import ask
-from tests.faults.stage import name_of
+from tests.faults.stage import TONE_CHECK, copied, name_of, with_code, with_reasons
 from tests.loopback.script import rule
 from tests.timing import PATIENCE_S, poll
 
@@ -79,11 +80,12 @@ class Cluster:
         return self.start("worker", "--connect", self.address, *options, cwd=checkout, **given)
 
     def start(
-        self, *words: str, cwd: Path | None = None, code: str = "", key: str = "", tls: str = ""
+        self, *words: str, cwd: Path | None = None, code: str = "", key: str = "", **given: str
     ) -> Part:
+        """Start a command; what else is given are variables."""
         err = self.folder / f"err-{len(self._parts)}"
         python = ["-P", "-c", code + MAIN] if code else EDISON
-        variables = {**os.environ, **self.variables, **({"EDISON_TLS": tls} if tls else {})}
+        variables = {**os.environ, **self.variables, **given}
         # What is changed before edison is imported cannot be forked.
         start = subprocess.Popen if code else forked.Popen
         with err.open("wb") as stream:
@@ -175,7 +177,9 @@ def test_a_worker_that_does_not_fit_says_why(
         "WORKER_KEY, not set here; judge needs WORKER_KEY, not set here",
         cluster.work(checkout, key=KEY, code=AHEAD): "this machine cannot work here: its clock is "
         "3,600 seconds ahead of that of the scheduler; at most 60 s are allowed",
-        cluster.work(checkout, key=KEY, tls=str(tmp_path / "other")): "is not one of this team",
+        cluster.work(
+            checkout, key=KEY, EDISON_TLS=str(tmp_path / "other")
+        ): "is not one of this team",
         cluster.start("worker", "--connect", "tcp://192.0.2.1:8786"): "is not encrypted",
         cluster.work(cluster.folder, key=KEY): "no edison.yaml",
         cluster.work(checkout, "--name", "a b", key=KEY): "'a b' is not a name for a worker",
@@ -222,6 +226,69 @@ def test_a_coordinator_sends_no_key_elsewhere(make_stage: MakeStage, cluster: Cl
         assert why in done.err
     assert theirs.server.requests == []
     assert stage.server.requests == []
+
+
+def job_of_a_fork(folder: Path) -> dict[str, str]:
+    """Return the variables of a job for a pull request, and let it be in a repository."""
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "theirs"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    sides = {
+        name: {"sha": "1" * 40, "ref": name, "repo": {"id": at, "full_name": f"{at}/r"}}
+        for at, name in enumerate(("head", "base"))
+    }
+    event = {
+        "number": 7,
+        "pull_request": {"number": 7, **sides},
+        "repository": {"id": 1, "full_name": "1/r", "default_branch": "main"},
+    }
+    path = folder.parent / "event.json"
+    path.write_text(json.dumps(event))
+    return {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(path)}
+
+
+def test_a_worker_runs_only_the_code_of_its_own_checkout(
+    make_stage: MakeStage, cluster: Cluster, tmp_path: Path
+) -> None:
+    """It needs the flag, the same files, and trust in its own checkout."""
+    stage = make_stage(cases=6)
+    expected = with_code(stage)
+    other, theirs = (copied(stage, tmp_path / name) for name in ("changed", "fork"))
+    other.folder.write("checks/words.py", "LONG = 8\n")
+    fork = job_of_a_fork(theirs.folder.path)
+    allow, checkout = "--allow-code", stage.folder.path
+    workers = {
+        "allowed": cluster.work(checkout, allow, "--name", "allowed"),
+        "plain": cluster.work(checkout, "--name", "plain"),
+        "changed": cluster.work(other.folder.path, allow, "--name", "changed"),
+        "fork": cluster.work(theirs.folder.path, allow, "--name", "fork", **fork),
+    }
+    for part in workers.values():
+        first_line(part)
+    assert f"\nruns {TONE_CHECK}\n" in workers["allowed"].said
+    assert f"\nnot run {TONE_CHECK}: start it with --allow-code\n" in workers["plain"].said
+    assert f"\nnot run {TONE_CHECK}: the base allows no code\n" in workers["fork"].said
+    last = rule(model="small-1", contains=name_of(5), held=True)
+    stage.script(last)
+    run = stage.start("run", "--on", cluster.address, "--allow-code", env=cluster.variables)
+    poll("checks are run", lambda: " run\n" in stage.edison("status", "latest").out)
+    status = stage.edison("status", "latest").out
+    reasons = {
+        "plain": "code is not allowed at this worker",
+        "fork": "code is not allowed at this worker",
+        "changed": "its files are not those of the run",
+    }
+    for name, why in reasons.items():
+        told = f"worker {name} does not run command python3 checks/grade.py: {why} (and 1 more)"
+        assert told in status
+        assert f": {TONE_CHECK} is not run: {why}\n" in workers[name].said
+    assert "worker allowed does not run" not in status
+    stage.server.release()
+    done = run.wait()
+    assert done.code == 0, done.all
+    assert with_reasons(stage) == expected
+    for name, part in workers.items():
+        part.until_it_says(": over, ")
+        assert (", 0 checks run\n" in part.said) == (name != "allowed")
 
 
 def test_a_scheduler_that_vanishes_stops_no_run(make_stage: MakeStage, cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.stage import name_of
+from tests.faults.stage import name_of, with_code, with_reasons
 from tests.faults.test_worker_process import KEY, keyed
 from tests.loopback.script import rule
 from tests.timing import poll
@@ -79,6 +79,25 @@ def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: Make
     assert done.code == 0, done.all
     assert stage.results() == expected
     stage.check_settled(lost=2 * 3 * 2)
+
+
+def test_code_is_run_at_workers_and_again_when_one_dies(make_stage: MakeStage) -> None:
+    stage = make_stage(cases=6)
+    expected = with_code(stage)
+    run = stage.start("run", "--on", "local:2", "--allow-code", "--json")
+    poll("workers have started", lambda: len(cluster_of(run.pid)) == 3)
+    _, victim, other = cluster_of(run.pid)
+    poll("it runs code", lambda: children(victim))
+    os.kill(victim, signal.SIGKILL)
+    poll("the other one too", lambda: children(other))
+    run.until_it_says(" of it will be run again; 1 worker left")
+    done = run.wait()
+    assert done.code == 0, done.all
+    assert with_reasons(stage) == expected
+    stage.check_settled(lost=2 * 2)
+    told = stage.rows("select data from event where type = 'run:progress' order by seq desc")
+    (left,) = next(found for (data,) in told if (found := json.loads(data)["workers"]))
+    assert left["name"] == "local-2" and left["checked"] > 2 and left["unable"] == ""
 
 
 def test_a_budget_is_never_passed_by_all_workers_together(make_stage: MakeStage) -> None:
