@@ -10,7 +10,7 @@ import click
 
 from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
-from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal
+from edison_ci.cli.terminal import BAD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config.load import find_root
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, duration
@@ -94,6 +94,10 @@ def _fails(found: AlertOverview, fail_on: str) -> bool:
     return found.worst.rank >= Level(fail_on).rank
 
 
+_MOST_PAST, _EVERY = 100, 1_000_000
+"""Closed alerts of `list --all`, and with --json."""
+
+
 @alerts.command("list", cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option("--all", "past", is_flag=True, help="List closed alerts too, the newest 100.")
@@ -109,17 +113,18 @@ def list_alerts(state: CliState, experiment: str | None, past: bool) -> None:
       edison alerts list --json
     """
     terminal, site = _opened(state)
+    most = _EVERY if terminal.json else _MOST_PAST
     with open_for_reading(site.results) as connection:
         if experiment is not None:
             _require_experiment(run_experiments(connection), experiment)
-        found = alert_overview(connection, site.now(), experiment, past=100 if past else 0)
+        found = alert_overview(connection, site.now(), experiment, past=most if past else 0)
     if terminal.json:
         shown = [*found.open, *found.past]
         mutes = [_mute_document(each) for each in found.mutes]
         terminal.document({"alerts": [_document(entry) for entry in shown], "mutes": mutes})
         return
     _show_open(terminal, found, site.now())
-    for entry in found.past:
+    for entry in terminal.listed(found.past, most=MOST_BLOCKS):
         _show(terminal, entry, site.now())
     if found.past_total > len(found.past):
         left = counted(found.past_total - len(found.past), "closed alert")
@@ -237,7 +242,7 @@ def local_time(stored: str) -> str:
 
 
 def _show_open(terminal: Terminal, found: AlertOverview, now: str) -> None:
-    for entry in found.open:
+    for entry in terminal.listed(found.open, most=MOST_BLOCKS):
         _show(terminal, entry, now)
     if not found.open:
         terminal.result("no open alert")

@@ -192,7 +192,7 @@ def _table(terminal: Terminal, by: str, rows: Sequence[SpendingRow]) -> None:
         )
         more = (dollars(row.saved_microusd or 0),) if saved else ()
         table.append((*cells, *more, simulated_mark(row.simulated, row.calls)))
-    terminal.table(table, right=range(1, 7 if saved else 6))
+    terminal.table(table, right=range(1, 7 if saved else 6), totals=1)
     total = rows[-1]
     if total.simulated_microusd:
         terminal.result(f"{dollars(total.simulated_microusd)} of it is simulated and was not paid")
@@ -262,7 +262,7 @@ def _shared_limits(state: CliState, terminal: Terminal, project: Project) -> lis
 
 
 def _show_limits(terminal: Terminal, limits: Sequence[Limit]) -> None:
-    for limit in limits:
+    for limit in terminal.listed(limits):
         formatted = dollars if limit.unit == "microusd" else _tokens
         color = BAD if limit.used >= 1 else ODD if limit.used >= _NEARLY else None
         terminal.result(

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.question_writers import rank_writers
-from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.cli.terminal import GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, simulated_label
 from edison_ci.decide.findings import saved_microusd
 from edison_ci.decide.recommendation import FEW, Requirements, advise
 from edison_ci.errors import UsageError
@@ -216,7 +216,7 @@ def _rank(
         return
     if not boards:
         terminal.note("no complete run yet: edison run")
-    for index, board in enumerate(boards):
+    for index, board in enumerate(terminal.listed(boards, most=MOST_BLOCKS)):
         if index:
             terminal.result("")
         _show(terminal, board)
@@ -406,7 +406,7 @@ def _recommend(
         return
     if not advices:
         terminal.note("no complete run yet: edison run")
-    for index, advice in enumerate(advices):
+    for index, advice in enumerate(terminal.listed(advices, most=MOST_BLOCKS)):
         if index:
             terminal.result("")
         _show_recommendation(terminal, advice)

@@ -77,7 +77,7 @@ def list_models(state: CliState) -> None:
     rows = [("name", "provider", "model", "in/out per M", "key", "concurrency", "retires")]
     rows += [_row(project, model) for model in project.models.values()]
     retiring = any(row[-1] for row in rows[1:])
-    terminal.table([row if retiring else row[:-1] for row in rows], right=(3, 5))
+    terminal.table([row if retiring else row[:-1] for row in rows], right=(3, 5), totals=0)
     terminal.note(f"prices of {project.prices.date} ({project.prices.origin})")
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _NOTHING = "skipped: nothing affected"
+_MOST_IN_FULL = 10
+"""Plans that are printed in full; of more, each has one line."""
 
 
 @click.command(cls=EdisonCommand)
@@ -98,10 +100,7 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
             terminal.note(_NOTHING)
     else:
         _changes(terminal, impact, {e.id for e in _selected(project, experiments, EVERYTHING)})
-        for index, one in enumerate(plans):
-            if index:
-                terminal.result()
-            _show(terminal, one)
+        _show_plans(terminal, plans)
 
 
 def _planned(project: Project, experiment: Experiment, given: dict[str, Any]) -> Plan:
@@ -153,16 +152,41 @@ def _changes(terminal: Terminal, impact: Impact | None, chosen: set[str]) -> Non
         return
     terminal.result(f"Compared with {impact.ref} at {impact.commit[:8]}:")
     affected = {name: why for name, why in impact.affected.items() if name in chosen}
-    for name, reasons in affected.items():
+    for name, reasons in terminal.listed([*affected.items()]):
         shown = ", ".join(reasons[:3]) + (", ..." if len(reasons) > 3 else "")
         terminal.result(f"  {name} is affected: {shown}")
-    for name in impact.unaffected:
-        if name in chosen:
-            terminal.result(f"  {name} is not affected")
+    for name in terminal.listed([name for name in impact.unaffected if name in chosen]):
+        terminal.result(f"  {name} is not affected")
     if affected:
         terminal.result()
     else:
         terminal.result(_NOTHING)
+
+
+def _show_plans(terminal: Terminal, plans: list[Plan]) -> None:
+    """Print each plan, or a line for each if there are many."""
+    if len(plans) <= _MOST_IN_FULL:
+        for index, one in enumerate(plans):
+            if index:
+                terminal.result()
+            _show(terminal, one)
+        return
+    rows: list[tuple[str, ...]] = [
+        ("experiment", "cases", "cells", "calls", "tokens", "cost", "time", "")
+    ]
+    for one in plans:
+        counts = (f"{one.cases:,}", f"{one.cells:,}")
+        blocked = "cannot run yet" if one.blockers else ""
+        rows.append((one.experiment, *counts, *_amounts(one), blocked))
+    terminal.table(rows, right=(1, 2, 3, 4, 5, 6), totals=0)
+    costs = [one.cost_microusd for one in plans if one.cost_microusd is not None]
+    unknown = f", and {counted(len(plans) - len(costs), 'experiment')} without a price"
+    low, high = sum(cost.low for cost in costs), sum(cost.high for cost in costs)
+    terminal.result(
+        f"{counted(len(plans), 'experiment')}: {counted(sum(p.calls for p in plans), 'call')}, "
+        f"{dollar_range(low, high)}{unknown if len(costs) < len(plans) else ''}"
+    )
+    terminal.note("a plan in full, with what its cases can show: edison plan EXPERIMENT")
 
 
 def _show(terminal: Terminal, plan: Plan) -> None:

@@ -107,7 +107,7 @@ def list_open(
         terminal.note("there are no open suggestions; request one: edison refine")
         return
     head = ("suggestion", "status", "experiment", "prompt", "unseen cases", "targets", "where", "")
-    terminal.table([head, *(_row(one) for one in found)])
+    terminal.table([head, *(_row(one) for one in found)], totals=0)
 
 
 def _row(one: Suggestion) -> tuple[str, ...]:

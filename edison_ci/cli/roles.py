@@ -81,7 +81,10 @@ def list_members(state: CliState) -> None:
     ]
     head = ("member", "role", "signs in with", "signed in", "last seen")
     nothing = "no members in edison.yaml: everyone with write access to the repository is an owner"
-    _show_table(terminal, head, rows, nothing, right=(3,))
+    if rows:
+        terminal.table([head, *rows], right=(3,), totals=0)
+    else:
+        terminal.note(nothing)
 
 
 @roles.command(cls=EdisonCommand)
@@ -215,11 +218,10 @@ def _show_table(
     head: tuple[str, ...],
     rows: Sequence[tuple[str, ...]],
     nothing: str,
-    right: tuple[int, ...] = (),
 ) -> None:
     """Print rows with their headings, or a note if there are none."""
     if rows:
-        terminal.table([head, *rows], right=right)
+        terminal.table([head, *rows])
     else:
         terminal.note(nothing)
 

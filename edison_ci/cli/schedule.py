@@ -14,7 +14,7 @@ import click
 from edison_ci import utc
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.summary import show_run
-from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
+from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config.cron import HINT, in_words, next_fire, shortest_gap, wrong_cron
 from edison_ci.config.experiment import Schedule
 from edison_ci.config.load import find_root
@@ -108,7 +108,8 @@ def list_schedules(state: CliState) -> None:
         return
     if not found.schedules:
         terminal.note("no schedules; add one with: edison schedule add --every day")
-    for name in dict.fromkeys(each.schedule.experiment for each in found.schedules):
+    names = dict.fromkeys(each.schedule.experiment for each in found.schedules)
+    for name in terminal.listed([*names], most=MOST_BLOCKS):
         terminal.result(StyledText(name, bold=True))
         for each in found.schedules:
             if each.schedule.experiment == name:

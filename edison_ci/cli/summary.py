@@ -310,7 +310,7 @@ def show_run(
     run = summary.run
     _headline(terminal, run)
     _prompts(terminal, summary)
-    terminal.table(_score_rows(summary), right=(3,), indent=2)
+    terminal.table(_score_rows(summary), right=(3,), indent=2, totals=0)
     _components(terminal, summary)
     show_breakdown(terminal, summary, slices=slices)
     _change(terminal, summary)

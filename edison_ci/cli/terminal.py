@@ -11,7 +11,7 @@ import dataclasses
 import os
 import sys
 import unicodedata
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
 
@@ -72,6 +72,13 @@ def folder_in_checkout(root: Path | None) -> str:
 
 
 SCHEMA_VERSION = 1
+
+
+MOST_LISTED = 50
+"""Rows of a list on a terminal; files and pipes are given all of them."""
+MOST_BLOCKS = 15
+"""The same of a list whose items take several lines."""
+Item = TypeVar("Item")
 
 
 class StyledText(NamedTuple):
@@ -147,12 +154,19 @@ class Terminal:
         right: Iterable[int] = (),
         drop: Sequence[int] = (),
         indent: int = 0,
+        totals: int | None = None,
     ) -> None:
         """Print rows as aligned columns, those in `right` aligned right.
 
         On a terminal that is too narrow, columns are left out: first those in `drop`, in this
-        order, then from the right.
+        order, then from the right. With `totals`, a terminal shows the first rows of a long list,
+        and its last rows that are so many totals.
         """
+        cut = 0
+        if totals is not None and _on_screen():
+            end = len(rows) - totals
+            cut = max(0, end - 1 - MOST_LISTED)
+            rows = [*rows[: end - cut], *rows[end:]]
         width = screen_width(sys.stdout)
         kept = [*range(len(rows[0]))] if width is None else fitting(rows, width - indent, drop)
         places = frozenset(place for place, column in enumerate(kept) if column in frozenset(right))
@@ -161,6 +175,17 @@ class Terminal:
         left = len(rows[0]) - len(kept)
         if left:
             self.note(" " * indent + f"({counted(left, 'column')} left out: widen the terminal)")
+        self._note_cut(cut)
+
+    def listed(self, items: Sequence[Item], *, most: int = MOST_LISTED) -> Iterator[Item]:
+        """Yield items to print; a terminal is given the first ones, and told of the others."""
+        shown = items[:most] if _on_screen() else items
+        yield from shown
+        self._note_cut(len(items) - len(shown))
+
+    def _note_cut(self, count: int) -> None:
+        if count:
+            self.note(f"and {count:,} more; see all with --json, or in a pipe: | less")
 
     # --- notes ------------------------------------------------------------------------------------
 
@@ -284,6 +309,11 @@ def screen_width(stream: TextIO | None) -> int | None:
     except (OSError, ValueError):
         return None
     return columns if columns >= _NARROWEST else None
+
+
+def _on_screen() -> bool:
+    """Whether results are written to a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 _NARROWEST = 20

@@ -11,7 +11,7 @@ import click
 from edison_ci import utc
 from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, sparkline
+from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
 from edison_ci.decide.findings import FindingKind, advice_on, findings_of
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.results.production import ProductionTrend, production_trend
@@ -89,7 +89,7 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
         return
     if not found:
         terminal.note("no complete run yet: edison run")
-    for index, trend in enumerate(found):
+    for index, trend in enumerate(terminal.listed(found, most=MOST_BLOCKS)):
         if index:
             terminal.result("")
         _show(terminal, trend, days)

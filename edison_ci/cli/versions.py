@@ -9,7 +9,7 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.lookup import find_prompt, open_project, open_readable_project, results_of
 from edison_ci.cli.options import CliState, EdisonCommand, NameType, optional_first
-from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, sparkline
+from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read
@@ -84,11 +84,11 @@ def history(state: CliState, prompt: str | None) -> None:
     table: list[tuple[str, ...]] = [
         ("version", "hash", "date", "author", "score", "cost/answer", "with", "what", "")
     ]
-    terminal.table([*table, *(_row(life, found) for life in lineage.lives)], right=(5,))
+    terminal.table([*table, *(_row(life, found) for life in lineage.lives)], right=(5,), totals=0)
     scores = [_score(life.result) for life in lineage.lives[::-1]]
     if sum(score is not None for score in scores) > 1:
         terminal.result(f"score, oldest to newest  {sparkline(scores)}")
-    for one in lineage.open:
+    for one in terminal.listed(lineage.open, most=MOST_BLOCKS):
         mark = "  simulated" if one.simulated else ""
         weak = f" for {', '.join(one.targets)}" if one.targets else ""
         terminal.result(f"suggestion {one.id}  {one.status}, of {short(one.base_hash)}{weak}{mark}")
