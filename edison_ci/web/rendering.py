@@ -15,7 +15,7 @@ from edison_ci.store.suggestions import DecidedAlready
 from edison_ci.web import formats
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_actor
-from edison_ci.web.page_context import AREAS, SITE_AREA, Links, Page, PageInstead
+from edison_ci.web.page_context import AREAS, PREFIX, SITE_AREA, Links, Page, PageInstead
 from edison_ci.web.security import PAGE_HEADERS
 
 _ASSETS = {
@@ -53,6 +53,7 @@ async def render_page(
     settings = settings_of(datasette)
     signed_in = settings is not None and settings.access.sign_in
     person = await current_actor(datasette, request) if signed_in else None
+    in_project = None if settings is None or settings.is_home else settings.root.name
     context = {
         "page": page,
         "person": person,
@@ -61,6 +62,8 @@ async def render_page(
         "database": links.database,
         "show": formats,
         "ui": components,
+        "in_project": in_project,
+        "projects_address": f"{PREFIX}/projects",
         "areas": [SITE_AREA, *AREAS] if settings is not None and settings.is_site else AREAS,
         "asset": lambda name: asset_address(links, name),
         **page.values,

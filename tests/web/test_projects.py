@@ -94,7 +94,9 @@ def test_each_project_has_its_pages_below_its_name(place: Place) -> None:
     )
     page = place.get("/projects/shop-support/-/edison", "vic").text
     assert 'href="/projects/shop-support/-/edison/costs"' in page
-    assert 'href="/-/edison' not in page  # every link stays in the project
+    # every link stays in the project, but the one to the list of all projects
+    assert re.findall(r'href="(/-/edison[^"]*)"', page) == ["/-/edison/projects"]
+    assert 'edison · <span class="name">shop-support</span>' in page
     assert "support-reply" in page
     assert "support-reply" not in place.get("/-/edison", "vic").text
     table = place.get("/projects/shop-support/results/run.json?_shape=array", "vic")
