@@ -54,6 +54,9 @@ class RetentionResult:
 def collectable(connection: sqlite3.Connection, retention: Retention) -> RetentionResult:
     """Return what `collect` would remove."""
     spared, values = _spared(connection, retention), _values(retention)
+    if not connection.execute(_ANYTHING_OLD, values).fetchone()[0]:
+        # What is spared need not be found, which is most of the work.
+        return RetentionResult(reasons=_count(connection, _OLD_QUESTIONS, values))
     size = "length(cast(text as blob)) + coalesce(length(cast(tool_calls as blob)), 0)"
     texts = connection.execute(
         f"select count(*), coalesce(sum({size}), 0) from answer_text "
@@ -80,12 +83,23 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> RetentionRe
     """Remove old texts in the current transaction."""
     found = collectable(connection, retention)
     spared, values = _spared(connection, retention), _values(retention)
-    connection.execute(
-        "delete from answer_text where (request_hash, answer_no) in "
-        f"({_old_answers(connection, spared)})",
-        values,
-    )
-    chosen = _old_cells(spared)
+    if found.texts:
+        connection.execute(
+            "delete from answer_text where (request_hash, answer_no) in "
+            f"({_old_answers(connection, spared)})",
+            values,
+        )
+    if found.reasons:
+        _empty_reasons(connection, _old_cells(spared), values)
+    connection.execute(f"delete from event where {_OLD_EVENTS}", values)
+    connection.execute("delete from schedule_fire where ended_at < :cutoff", values)
+    # What waits is still to be told; it is sent or given up within days.
+    old = "created_at < :cutoff and state <> 'waiting'"
+    connection.execute(f"delete from notification where {old}", values)
+    return found
+
+
+def _empty_reasons(connection: sqlite3.Connection, chosen: str, values: dict[str, str]) -> None:
     for what in _REASONS:
         table, _, where = what.partition(" where ")
         emptied = "ab_reason = '', ba_reason = ''" if table == "comparison" else "reason = ''"
@@ -93,16 +107,14 @@ def collect(connection: sqlite3.Connection, retention: Retention) -> RetentionRe
     connection.execute(
         f"update cell set reason = null where reason is not null and id in ({chosen})", values
     )
-    connection.execute(f"delete from event where {_OLD_EVENTS}", values)
-    connection.execute("delete from schedule_fire where ended_at < :cutoff", values)
-    # What waits is still to be told; it is sent or given up within days.
-    old = "created_at < :cutoff and state <> 'waiting'"
-    connection.execute(f"delete from notification where {old}", values)
     table, _, where = _OLD_QUESTIONS.partition(" where ")
     connection.execute(f"update {table} set reason = '' where {where}", values)
-    return found
 
 
+_ANYTHING_OLD = (
+    "select exists (select 1 from answer where created_at < :cutoff) "
+    "or exists (select 1 from run where created_at < :cutoff)"
+)
 _IN_PRODUCTION = (
     "select c.id from json_each(:production) p "
     "join cell c on c.prompt = json_extract(p.value, '$[0]') join run r on r.id = c.run_id "
