@@ -72,7 +72,7 @@ _IDLE_A_SECOND = 5.0
 _CLOCK_S = 60.0
 """Difference between clocks that is told."""
 _TOLD = 5
-"""Reasons that an error lists."""
+"""Reasons that an error lists, and names of workers."""
 _CHECK_ATTEMPTS = 3
 """Workers at which a check is tried before the coordinator runs it."""
 
@@ -266,6 +266,11 @@ class DaskExecutor:
                 told = True
                 self._tell(f"none at {self._scheduler} yet; waiting {fixed(START_S)} s for one")
             await asyncio.sleep(0.2)
+        if self._links:
+            names = sorted(link.name for link in self._links.values())
+            more = ", ..." if len(names) > _TOLD else ""
+            listed = ", ".join(names[:_TOLD])
+            self._tell(f"{counted(len(names), 'worker')} for the calls: {listed}{more}")
         self._looking = asyncio.create_task(self._watch())
 
     def provider_for(self, model: Model) -> Provider | None:
@@ -449,7 +454,8 @@ class DaskExecutor:
             asyncio.create_task(self._receive(link)),
             asyncio.create_task(self._send(link)),
         ]
-        self._tell(f"worker {link.name} takes calls; {counted(len(self._links), 'worker')}")
+        if self._looking is not None:  # the first ones are told together
+            self._tell(f"worker {link.name} takes calls; {counted(len(self._links), 'worker')}")
         if abs(link.ahead_s) > _CLOCK_S:
             wrong = "ahead" if link.ahead_s > 0 else "behind"
             said = f"the clock of worker {link.name} is {fixed(abs(link.ahead_s))} s {wrong}"

@@ -287,6 +287,7 @@ class Stage:
         number = next(self.number)
         self.logs.mkdir(exist_ok=True)
         out, err = (self.logs / f"{kind}-{number}.txt" for kind in ("out", "err"))
+        err.touch()  # it is read before the process has begun
         pid = self.stable.start(
             argv=argv,
             folder=str(self.folder.path),
