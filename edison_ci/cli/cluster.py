@@ -36,7 +36,7 @@ def workers_at(on: str, tls: Path | None, root: Path, *, offline: bool) -> Itera
         address = read_address(on)
         certificates = certificates_for(address, tls)
         asyncio.run(probe(address, certificates))
-        yield _connector(str(address), certificates, 1)
+        yield _connector(str(address), certificates, 0)
         return
     found = _LOCAL.fullmatch(on)
     count = 0 if found is None else int(found[1])

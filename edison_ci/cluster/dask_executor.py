@@ -249,18 +249,19 @@ class DaskExecutor:
     async def open(self, at_least: int, programs: Mapping[str, str] | None = None) -> None:
         """Connect to the workers; raises UsageError if too few of them can call the models.
 
+        `at_least` counts those that were started for this run, 0 if others started them.
         `programs` are those of code checks, which may be run by fewer workers or by none.
         """
         carry_plain_data()
         self._programs = tuple((programs or {}).items())
-        until, told = time.monotonic() + START_S, at_least > 1  # those of local:N are coming
+        until, told = time.monotonic() + START_S, at_least > 0
         while True:
             await self._look()
-            lacking = [model for model in self._models if self.workers(model) < at_least]
+            lacking = [model for model in self._models if self.workers(model) < max(at_least, 1)]
             if not lacking:
                 break
             seen = self._refused or self._links
-            if time.monotonic() > until or (at_least == 1 and seen):
+            if time.monotonic() > until or (not at_least and seen):
                 raise self._useless(lacking[0])
             if not told:
                 told = True

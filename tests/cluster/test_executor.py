@@ -153,7 +153,7 @@ ODD: dict[str, tuple[Callable[[int], list[Any]], str]] = {
 async def test_a_worker_that_breaks_the_protocol_is_dropped(case: str, tmp_path: Path) -> None:
     answers, why = ODD[case]
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, Odd(answers)) as (found, said, _):
-        await found.open(1)
+        await found.open(0)
         (provider,) = [found.provider_for(each) for each in found._models]
         assert provider is not None
         calls = [asyncio.create_task(provider.complete(ask(str(i)))) for i in range(2)]
@@ -185,7 +185,7 @@ async def test_odd_answers_of_a_model_are_no_fault_of_the_worker(tmp_path: Path)
 
     service = WorkerService(lambda _: Model(), NO_CODE, name="relay", version=__version__)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, service) as (found, said, _):
-        await found.open(1)
+        await found.open(0)
         (this,) = found._models
         provider = found.provider_for(this)
         assert provider is not None
@@ -215,7 +215,7 @@ async def test_calls_go_to_workers_that_can_make_them(tmp_path: Path) -> None:
     lost.unready = {"9" * 5_000: "x"}
     services = (honest(), bare, wrong, Odd(lambda _: [], version="0.0.1"), lost)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, *services) as (found, said, _):
-        await found.open(1)
+        await found.open(0)
         (this,) = found._models
         provider = found.provider_for(this)
         assert provider is not None and found.workers(this) == 2
@@ -254,15 +254,15 @@ async def test_a_worker_serves_one_coordinator_of_a_run_and_finishes_its_calls(
 
     service = WorkerService(lambda _: Slow(), NO_CODE, name="slow", version=__version__, tell=tell)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, service) as (found, said, _):
-        await found.open(1)
+        await found.open(0)
         second = DaskExecutor(found._scheduler, None, "run-1", found._models, said.append)
         with pytest.raises(UsageError, match="another coordinator runs run-1 already"):
-            await second.open(1)
+            await second.open(0)
         other = DaskExecutor(found._scheduler, None, "run-2", found._models, said.append)
-        await other.open(1)
+        await other.open(0)
         again = DaskExecutor(found._scheduler, None, "run-2", found._models, said.append)
         again._name = other._name  # it lost the connection, which the worker does not know yet
-        await again.open(1)
+        await again.open(0)
         await other.aclose()
         await over.wait()
         assert service.runs == 2
@@ -363,7 +363,7 @@ async def test_code_is_run_by_workers_that_have_the_same(tmp_path: Path) -> None
         for name, checks in known.items()
     ]
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, *services) as (found, said, _):
-        await found.open(1, programs)
+        await found.open(0, programs)
         assert {state.name: state.unable for state in found.states()} == {
             "same": "",
             "broken": "",
@@ -426,7 +426,7 @@ async def test_a_worker_that_lies_about_a_check_is_dropped(tmp_path: Path) -> No
         service.name = name
         services.append(service)
     async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, *services) as (found, said, _):
-        await found.open(1, {PYTHON_CHECK: "0" * 64})
+        await found.open(0, {PYTHON_CHECK: "0" * 64})
         while found.states():
             told = await found.check(PYTHON_CHECK, request_of("fine"))
             assert told is None or told == CheckOutcome(1.0, "", None)  # before it came twice

@@ -44,7 +44,7 @@ def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
     stage.server.release()
     done = run.wait()
     assert done.code == 0, done.all
-    assert "workers: 2 workers for the calls: local-1, local-2\n" in done.err
+    assert "cells\nworkers: 2 workers for the calls: local-1, local-2\n" in done.err
     assert stage.results() == expected.results
     (found,) = json.loads(done.out)["runs"]
     assert len(found.pop("steered")) == 1 and expected.document.pop("steered") == []
