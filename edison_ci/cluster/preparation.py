@@ -151,9 +151,13 @@ class CodeChecks:
             return ""
         return f"{word} is not installed at this worker"
 
-    def run(self, program: str, request: str) -> CheckOutcome:
-        """Return what the code of a check finds, in the sandbox and within the limits of checks."""
-        assert self._root is not None, "nothing was offered"
+    def run(self, program: str, digest: str, request: str) -> CheckOutcome | str:
+        """Return what the code of a check finds, in the sandbox and within the limits of checks.
+
+        Or why it is not run: its files may have changed since it was offered.
+        """
+        if (why := self.why_not(program, digest)) or self._root is None:
+            return why
         try:
             grade = self.programs[program].run(self._root, request)
         except EvaluationError as error:

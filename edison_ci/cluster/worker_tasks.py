@@ -329,10 +329,13 @@ class _RunSession:
             return "unknown program"
         if lease.program in self.unable:
             return self.unable[lease.program]
-        program, _ = self._hello.programs[lease.program]
+        program = self._hello.programs[lease.program]
         async with self._places:
-            outcome = await asyncio.to_thread(self._checks.run, program, lease.request)
-        self.checked += 1
+            outcome = await asyncio.to_thread(self._checks.run, *program, lease.request)
+        if isinstance(outcome, str):
+            self.unable[lease.program] = outcome
+        else:
+            self.checked += 1
         return outcome
 
     async def _send(self, draining: Callable[[], bool]) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 _MOST_FILES = 20_000
+_MOST_CHECK_FILES = 1_000
+"""Files that are hashed for each answer: more would take longer than the check."""
 LONGEST_PROGRAM = 10_000
 """Characters of the program of a check that workers may run."""
 
@@ -69,8 +71,8 @@ def check_digest(check: Check, tree: Tree) -> str:
     named = check_files(check, tree)
     folders = {str(PurePosixPath(path).parent) for path in named} - {"."}
     below = (path for folder in sorted(folders) for path in _below(tree, folder))
-    files = named | {*islice(below, _MOST_FILES + 1)}
-    if not named or len(files) > _MOST_FILES or len(check.program) > LONGEST_PROGRAM:
+    files = named | {*islice(below, _MOST_CHECK_FILES + 1)}
+    if not named or len(files) > _MOST_CHECK_FILES or len(check.program) > LONGEST_PROGRAM:
         return ""
     return _digest(sorted(files), tree)
 

@@ -341,7 +341,7 @@ def request_of(output: str) -> str:
 class Broken(CodeChecks):
     """A worker that offers code, and cannot start it."""
 
-    def run(self, program: str, request: str) -> CheckOutcome:
+    def run(self, program: str, digest: str, request: str) -> CheckOutcome | str:
         raise OSError("disk full")
 
 
@@ -390,6 +390,12 @@ async def test_code_is_run_by_workers_that_have_the_same(tmp_path: Path) -> None
         assert f"worker broken does not run {PYTHON_CHECK}: OSError: disk full" in said
         assert await found.check("python checks/other.py:check", request_of("fine")) is None
         assert await found.check(PYTHON_CHECK, request_of("x" * 2_000_000)) is None
+        # Nor does one whose files have changed meanwhile.
+        (folder / "checks/words.py").write_text("LONG = 4\n")
+        assert await found.check(PYTHON_CHECK, request_of("fine")) is None
+        why = "its files are not those of the run"
+        assert f"worker same does not run {PYTHON_CHECK}: {why}" in said
+        (folder / "checks/words.py").write_text("LONG = 7\n")
         # What a worker has not offered it does not run, whatever it is sent.
         for link in found._links.values():
             link.unable.clear()

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.checks.options import parse_check
 from edison_ci.cluster.preparation import PYTHON, Preparation, refuse_hello
 from edison_ci.cluster.wire import Hello, read_hello, write_hello
 from edison_ci.config.load import load_project
+from edison_ci.config.program_files import check_digest
+from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import TrustError, UsageError
 from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.sessions import model_caller
@@ -101,3 +104,18 @@ def test_models_of_others_are_called_where_trust_says(prepared: Preparation) -> 
         with pytest.raises(TrustError) as error:
             prepared.provider_for(model)
         assert why in str(error.value)
+
+
+def test_code_is_the_same_if_all_files_of_its_folder_are(mini: Folder) -> None:
+    tree = WorkingTree(mini.path)
+    mini.write("checks/tone.py", "def check(**_): return 1\n")
+    checks = ({"python": "checks/tone.py:check"}, {"command": ["python3", "checks/tone.py"]})
+    before = [check_digest(parse_check(check), tree) for check in checks]
+    assert before[0] and before[0] == before[1], "what is called is compared by itself"
+    mini.write("checks/more/words.py", "WORDS = 1\n")
+    assert check_digest(parse_check(checks[0]), tree) not in before
+    # Nothing shows that these are the same elsewhere.
+    assert check_digest(parse_check({"command": ["python3", "-m", "checks.tone"]}), tree) == ""
+    for number in range(1_000):
+        mini.write(f"checks/more/{number}.txt", "")
+    assert check_digest(parse_check(checks[0]), tree) == ""
