@@ -536,11 +536,18 @@ def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
         rows.append((name, *_numbers(scored)))
     others = summary.cost_microusd - sum(scored.cost_microusd for scored in summary.models)
     if others > 0:
-        what = "judging, fallback" if summary.fallbacks else "judging"
-        rows.append((what, "", "", dollars(others), ""))
+        rows.append((_other_costs(summary), "", "", dollars(others), ""))
     if len(rows) > 2:
         rows.append(("all", *_numbers(summary.overall, cost=cost_text(summary))))
     return rows if len(rows) > 1 else [("nothing was graded",)]
+
+
+def _other_costs(summary: RunResult) -> str:
+    """Return what was paid for beside the answers of the models."""
+    lost = bool(summary.calls["unknown"])
+    judged = not lost or any(cost.phase != "generate" for cost in summary.costs)
+    named = {"judging": judged, "fallback": bool(summary.fallbacks), "lost calls": lost}
+    return ", ".join(what for what, there in named.items() if there)
 
 
 def _numbers(scored: VariantScore, *, cost: str = "") -> tuple[str, ...]:

@@ -552,11 +552,13 @@ class DaskExecutor:
                 check.result.set_result(None)
 
     def _changed(self) -> None:
-        stranded = any(not self.workers(model) for model in self._models)
+        stranded = [model.name for model in self._models if not self.workers(model)]
         if not stranded:
             self._stranded_at = None
         elif self._stranded_at is None:
             self._stranded_at = time.monotonic()
+            if self._looking is not None:
+                self._tell(f"none can call {' and '.join(stranded)}; the run waits for one")
         self.on_change()
 
 

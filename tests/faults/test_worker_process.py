@@ -336,5 +336,8 @@ def test_a_second_signal_aborts(make_stage: MakeStage, cluster: Cluster) -> None
     assert worker.ended() == 130
     assert "aborted with 2 calls in flight" in worker.said
     run.until_it_says("2 calls of it will be asked again")
+    run.until_it_says("none can call small and judge; the run waits for one")
     run.send(signal.SIGINT)
-    assert run.wait().code == 130
+    done = run.wait()
+    assert done.code == 130
+    assert "\n  lost calls " in done.out and "judging" not in done.out
