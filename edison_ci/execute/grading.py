@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,10 @@ class CheckGrader:
     """For checks that compare embeddings of a model."""
     executor: Executor[Model] | None = None
     """Runs the code of checks at workers; None if it runs here."""
+    places: asyncio.Semaphore = dataclasses.field(
+        default_factory=lambda: asyncio.Semaphore(os.cpu_count() or 1)
+    )
+    """For checks that block; more at once would reach their limit of time because of each other."""
 
     @classmethod
     def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CheckGrader:
@@ -162,7 +167,8 @@ class CheckGrader:
         while True:
             try:
                 if check.blocking:
-                    return await asyncio.to_thread(_component, name, check, weight, answered)
+                    async with self.places:
+                        return await asyncio.to_thread(_component, name, check, weight, answered)
                 return _component(name, check, weight, answered)
             except CodeAtWorker as wanted:
                 assert self.executor is not None and answered.outcomes is not None

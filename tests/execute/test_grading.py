@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from edison_ci.checks import output as module
 from edison_ci.checks import time_limit
+from edison_ci.checks.evaluation import Grade
 from edison_ci.checks.options import Check
 from edison_ci.checks.output import Output, parse_output
 from edison_ci.config.screens import TextScreens
@@ -23,7 +26,8 @@ from tests.timing import within
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.checks.evaluation import Grade, ParsedAnswer
+    from edison_ci.checks.evaluation import ParsedAnswer
+    from edison_ci.store.cells import Component
 
 THINKING = re.compile(r"<thinking>(.*?)</thinking>", re.DOTALL | re.IGNORECASE)
 RESPONSE = re.compile(r"<response>(.*?)</response>", re.DOTALL | re.IGNORECASE)
@@ -107,6 +111,40 @@ class Endless(Check):
         """Search for ever."""
         re.search(r"(a|aa)+$", "a" * 60 + "b")
         raise AssertionError
+
+
+class Busy(Check):
+    """A check that takes a processor, and notes how many do at once."""
+
+    check = "busy"
+    main = None
+    blocking: ClassVar[bool] = True
+    now: ClassVar[int] = 0
+    most: ClassVar[int] = 0
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Take a moment."""
+        Busy.now += 1
+        Busy.most = max(Busy.most, Busy.now)
+        time.sleep(0.05)
+        Busy.now -= 1
+        return Grade(1.0)
+
+
+def test_checks_that_block_are_not_more_than_the_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    grader = CheckGrader((("busy", Busy(), 1.0),), {}, None)
+    paid = StoredAnswer(Completion("x"), 0, True, 0)
+
+    async def graded() -> list[Component]:
+        case, output = Case(CaseId("one"), {}), parse_output("x", "none")
+        found = await asyncio.gather(*(grader.components(case, output, paid) for _ in range(6)))
+        return [component for one in found for component in one]
+
+    assert [each.score for each in asyncio.run(graded())] == [1.0] * 6
+    assert Busy.most == 2
 
 
 @pytest.mark.usefixtures("short")
