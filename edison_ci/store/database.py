@@ -15,6 +15,7 @@ import sqlite3
 import tempfile
 import threading
 import uuid
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -134,11 +135,12 @@ logger = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 30.0
 
 
-def migrations() -> list[str]:
+@cache
+def migrations() -> tuple[str, ...]:
     """Return the SQL of every migration, oldest first."""
     folder = files("edison_ci.store").joinpath("migrations")
     numbered = sorted(p.name for p in folder.iterdir() if p.name.endswith(".sql"))
-    return [folder.joinpath(name).read_text(encoding="utf-8") for name in numbered]
+    return tuple(folder.joinpath(name).read_text(encoding="utf-8") for name in numbered)
 
 
 def open_database(path: Path, *, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.Connection:
@@ -168,18 +170,20 @@ def open_database(path: Path, *, timeout_s: float = BUSY_TIMEOUT_S) -> sqlite3.C
 
 def open_reader(path: Path) -> sqlite3.Connection:
     """Open the results file for reading only."""
-    version = stored_version(path)
-    if version != len(migrations()):
-        raise _newer(path) if version > len(migrations()) else _older(path)
-    try:
-        connection = _read_only(path)
-        connection.execute("pragma query_only = 1")
-        current = has_current_tables(connection)
-    except sqlite3.Error as error:
-        raise store_error(error, path) from None
-    if not current:
-        connection.close()
-        raise _unreleased(path)
+    _refuse_what_cannot_be_read(path)
+    with contextlib.ExitStack() as unless_current:
+        try:
+            connection = _read_only(path)
+            unless_current.callback(connection.close)
+            version = version_of(connection)
+            if version != len(migrations()):
+                raise _newer(path) if version > len(migrations()) else _older(path)
+            connection.execute("pragma query_only = 1")
+            if not has_current_tables(connection):
+                raise _unreleased(path)
+        except sqlite3.Error as error:
+            raise store_error(error, path) from None
+        unless_current.pop_all()
     return connection
 
 
@@ -219,14 +223,18 @@ def open_for_change(
 
 def stored_version(path: Path) -> int:
     """Return how many migrations a file of any version has."""
-    if not path.exists():
-        raise _nothing_yet(path)
-    refuse_what_is_not_ours(path)
+    _refuse_what_cannot_be_read(path)
     try:
         with contextlib.closing(_read_only(path)) as connection:
             return version_of(connection)
     except sqlite3.Error as error:
         raise store_error(error, path) from None
+
+
+def _refuse_what_cannot_be_read(path: Path) -> None:
+    if not path.exists():
+        raise _nothing_yet(path)
+    refuse_what_is_not_ours(path)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
