@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _FIXED = ("PYTHON", "LC_", "LANG", "LD_", "COVERAGE", "OPENBLAS")
 """Variables that act only when Python starts."""
+_EXAMPLES = Path(__file__).parent.parent / "examples"
 _LEFT_OUT = ("edison_ci.__main__", "edison_ci.providers.local", "edison_ci.providers.litellm")
 
 
@@ -238,7 +239,7 @@ def close() -> None:
 
 
 def warm_up() -> None:
-    """Import whatever a command may import, and start no thread."""
+    """Import whatever a command may import, build what is built at first use, start no thread."""
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # as a command does before it imports
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     package = importlib.import_module("edison_ci")
@@ -248,6 +249,8 @@ def warm_up() -> None:
                 importlib.import_module(found.name)
     for name in ("numpy", "scipy.special"):
         importlib.import_module(name)
+    for example in ("customer-support", "code-generation"):
+        importlib.import_module("edison_ci.config.load").load_project(_EXAMPLES / example)
     assert threading.active_count() == 1
     gc.collect()
     gc.freeze()

@@ -46,6 +46,7 @@ from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_database
 from edison_ci.store.ledger import OnTotals
 from edison_ci.store.writer import Writer
+from tests import forked
 
 if TYPE_CHECKING:
     import sqlite3
@@ -375,6 +376,7 @@ def send(pids: dict[int, int], wanted: int, number: int) -> None:
 
 def main() -> None:
     """Fork a process for each line until there are no more."""
+    forked.warm_up()
     waiting = selectors.DefaultSelector()
     waiting.register(0, selectors.EVENT_READ)
     pids: dict[int, int] = {}
