@@ -60,11 +60,17 @@ def pytest_configure(config: pytest.Config) -> None:
         tempfile.tempdir = None  # it was asked for before
 
 
+def pytest_collectstart() -> None:
+    """Look for no garbage while tests are collected: there is next to none."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Let the collector of garbage pass over the tests themselves, which stay to the end."""
     _first_property()  # Hypothesis looks for who refers to its generator, among what is not frozen
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @settings(derandomize=True, max_examples=1, database=None)
