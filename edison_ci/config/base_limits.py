@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.experiment import Stop
     from edison_ci.config.models import Model
-    from edison_ci.config.project import ProjectFile, SharedBudget
+    from edison_ci.config.project import ProjectFile
 
 
 _Where = tuple[str, str]
@@ -155,8 +155,8 @@ class BaseLimits:
     run_usd: float
     job_usd: float
     monthly_usd: float | None = None
-    shared: SharedBudget | None = None
-    """The budget that it shares with other machines."""
+    header: ProjectFile | None = None
+    """Its edison.yaml, which decides on the budget that machines share."""
     stops: Mapping[str, Stop] = field(default_factory=dict)
     """Stop rules by experiment; only their budgets are used."""
     run_tokens: int | None = None
@@ -181,7 +181,7 @@ def limits_of(header: ProjectFile, stops: Mapping[str, Stop], most: float | None
         run_usd=max([usual, *budgets]) if most is None else most,
         job_usd=(sum(days) if days else usual) if most is None else most,
         monthly_usd=header.settings.monthly_budget_usd,
-        shared=header.shared_budget,
+        header=header,
         stops=stops,
         run_tokens=max(limited) if limited and len(limited) == len(tokens) else None,
     )

@@ -54,9 +54,15 @@ _NOTE = re.compile(r"[0-9a-f]{32}\.json")
 
 def shared_budget(project: Project) -> SharedBudget | None:
     """Return the shared budget of a project; in a job for a proposal, that of its base."""
-    if project.proposed:
-        return project.base_limits.shared if project.base_limits is not None else None
-    return project.file.shared_budget
+    file = _deciding_file(project)
+    return None if file is None else file.shared_budget
+
+
+def _deciding_file(project: Project) -> ProjectFile | None:
+    """Return the edison.yaml that says who pays; a proposal names no other project or team."""
+    if not project.proposed:
+        return project.file
+    return None if project.base_limits is None else project.base_limits.header
 
 
 def monthly_limits(limits: SiteLimits | None) -> list[MonthlyLimit]:
@@ -141,7 +147,8 @@ class MoneyLease:
         *,
         offline: bool = False,
     ) -> None:
-        self._file, self._terms, self._reader, self._owner = project.file, terms, reader, owner
+        self._file = _deciding_file(project) or project.file
+        self._terms, self._reader, self._owner = terms, reader, owner
         self._notes = project.root / ".edison" / "leases"
         self._offline = offline
         self._site: SiteClient | None = None

@@ -50,6 +50,9 @@ _IMPORT_S = 600.0
 """The last part is answered when the run is imported."""
 _TRIES = 5
 _LONGEST_WAIT_S = 60.0
+_TOO_MANY, _RATE_WAIT_S = 429, 15.0
+"""Status of a site that has had too many requests, and the wait if it does not say how long: sites
+count requests by the minute."""
 _SHORTEST_PART = 4_096
 _MOST_REPLY = 1_000_000
 _SHOWN = 500
@@ -129,18 +132,19 @@ class Remote:
                 on_bytes(received)
                 stream.seek(received)
                 headers = {"upload-offset": str(received), "upload-length": str(total)}
-                part = stream.read(part_bytes)
+                part, wait_s = stream.read(part_bytes), 0.0
                 try:
                     status, told = self._once("POST", url, content=part, headers=headers)
                     part_bytes = min(most, 2 * part_bytes)
                 except _Broken as broken:
                     # A shorter part gets through where connections do not last.
-                    part_bytes = max(_SHORTEST_PART, part_bytes // 16)
+                    if not broken.wait_s:  # else it was refused, and did not break off
+                        part_bytes = max(_SHORTEST_PART, part_bytes // 16)
                     if waits == _TRIES:
                         raise DeliveryError(
                             f"{self.host} broke off: {broken}", hint="push again: it goes on there"
                         ) from None
-                    status, told = 409, {}
+                    status, told, wait_s = 409, {}, broken.wait_s
                 if status == 201:
                     on_bytes(total)
                     return told
@@ -148,6 +152,8 @@ class Remote:
                     received, waits = int(_done(status, told)["received"]), 0
                     continue
                 # Cut off, or another push of the same bundle is ahead: go on after what is there.
+                if wait_s:
+                    self._sleep(wait_s)
                 before, received = received, self._received(url)
                 waits = 0 if received > before else waits + 1
                 self._sleep(2**waits / 8)
@@ -247,7 +253,8 @@ def _answers() -> Iterator[None]:
 
 def _wait_s(reply: httpx.Response) -> float:
     asked = reply.headers.get("retry-after", "")
-    return min(float(asked), _LONGEST_WAIT_S) if asked.isdecimal() else 0.0
+    usual = _RATE_WAIT_S if reply.status_code == _TOO_MANY else 0.0
+    return min(float(asked), _LONGEST_WAIT_S) if asked.isdecimal() else usual
 
 
 def _read(reply: httpx.Response) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,10 @@ from edison_ci.config.model_entry import PROVIDERS, Price
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.execute.budgets import caps_of, job_cap, run_limit
 from edison_ci.operate.proposal_terms import apply_base_terms
+from edison_ci.operate.shared_budget import MoneyLease, shared_budget
 from edison_ci.records import Completion, Request
+from edison_ci.store.database import open_database
+from edison_ci.store.liveness import ProcessLock
 from tests.loopback.fixture import loopback
 from tests.offered import offer
 from tests.opened import opened
@@ -442,6 +446,30 @@ def test_no_limit_of_the_base_can_be_dropped(proposal: Folder, tmp_path: Path) -
     job = job_cap(project, {"GITHUB_RUN_ID": "5", "GITHUB_JOB": "evaluate"})
     assert job is not None
     assert (job.scope, job.microusd) == ("job:5--evaluate", 500_000), "what a day may cost"
+
+
+@pytest.mark.parametrize("change", ["", "shared_budget: {url_env: OTHER_URL, token_env: T}\n"])
+def test_the_base_decides_on_the_shared_budget(
+    proposal: Folder, tmp_path: Path, change: str
+) -> None:
+    """A pull request neither leaves it nor turns to another site, project or team."""
+    header = proposal.read("edison.yaml")
+    shared = "shared_budget: {url_env: SITE_URL, token_env: SITE_TOKEN}\n"
+    proposal.write("edison.yaml", f"{header}team: support\n{shared}")
+    rebased(proposal, tmp_path)
+    other = header.replace("project: mini", "project: other")
+    assert other != header
+    proposal.write("edison.yaml", f"{other}team: sales\n{change}")
+    commit(proposal, "another budget")
+    project = apply_base_terms(load_project(proposal.path))
+    found = shared_budget(project)
+    assert found is not None
+    assert (found.url_env, found.token_env) == ("SITE_URL", "SITE_TOKEN")
+    path = tmp_path / "leases.db"
+    with closing(open_database(path)) as reader:
+        lease = MoneyLease(project, found, reader, ProcessLock(tmp_path / "locks"))
+        told = lease._report("x")
+    assert (told["project"], told["team"]) == ("mini", "support")
 
 
 def test_no_limit_of_the_base_is_left_behind_with_a_name(proposal: Folder, tmp_path: Path) -> None:

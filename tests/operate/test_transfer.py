@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import http.server
 import json
 import os
 import resource
@@ -20,18 +22,20 @@ import httpx
 import pytest
 
 from edison_ci.documents.signatures import generate_keys
-from edison_ci.errors import UsageError
+from edison_ci.errors import DeliveryError, UsageError
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.bundles import write_bundle
+from edison_ci.operate.shared_budget import _send
 from edison_ci.operate.site import Actor, Identity, Role, open_site
-from edison_ci.operate.site_client import site_address
+from edison_ci.operate.site_client import SiteClient, site_address
+from edison_ci.operate.transfer import Remote
 from edison_ci.operate.uploads import MOST_OPEN, UploadRefused, Uploads
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.runs import find_run
 from tests import forked
 from tests.conftest import MINIMAL, Folder
 from tests.opened import opened
-from tests.timing import PATIENCE_S
+from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -386,6 +390,110 @@ def test_a_push_that_was_killed_goes_on_at_the_byte_that_is_there(
         done = here.edison("push", proxy.address, env=place.env("eve"))
     assert (done.code, place.runs(name)) == (0, [run]), done.err
     assert sum(proxy.passed) < len(data) - here_now + 4_000  # the same run is the same bundle
+
+
+@pytest.mark.parametrize("after", [0, 400, 9_000, 15_000])
+def test_a_push_command_that_is_killed_is_finished_by_the_next(
+    place: Place, here: Folder, after: int
+) -> None:
+    """Killed once so many bytes went to the site: the next push sends no run twice."""
+    with cutting(place.port, after=10**9) as proxy:
+        push = forked.Popen(
+            [sys.executable, "-P", "-m", "edison_ci", "push", proxy.address],
+            cwd=here.path,
+            env={**os.environ, **place.env("eve")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        poll("it has sent enough", lambda: proxy.passed and sum(proxy.passed) >= after)
+        push.kill()
+        push.wait(timeout=PATIENCE_S)
+    name, run = slug(here), run_of(here)
+    pushed = []
+    for _ in range(2):
+        done = here.edison("push", place.address, "--json", env=place.env("eve"))
+        assert done.code == 0, done.err
+        pushed.append([each["run_id"] for each in json.loads(done.out)["runs"]])
+        assert place.runs(name) == [run]
+    # What was sent whole before the kill may be there already.
+    assert pushed == [[run], []] or (after >= 9_000 and pushed == [[], []])
+    there = place.root / "projects" / name / ".edison/results.db"
+    assert contents(there) == contents(here.path / ".edison/results.db")
+    assert [action for _, action in place.audit(name)].count("push runs") == 1
+
+
+class BusySite(http.server.BaseHTTPRequestHandler):
+    """Refuses each request a few times, and does not say for how long."""
+
+    refusals = 0
+
+    def do_GET(self) -> None:
+        self._reply()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self._reply()
+
+    def _reply(self) -> None:
+        cls = type(self)
+        cls.refusals = max(0, cls.refusals - 1)
+        busy = cls.refusals > 0
+        body = b'{"received": 0, "granted_microusd": 5}'
+        self.send_response(429 if busy else 200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args
+
+
+def test_a_site_that_is_busy_is_asked_again_later_also_if_it_names_no_time(here: Folder) -> None:
+    """Sites count requests by the minute, so a push waits longer than for a broken connection."""
+    site = open_site(here.path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), BusySite) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address, waits = f"http://127.0.0.1:{server.server_port}", list[float]()
+        with httpx.Client(trust_env=False) as client:
+            remote = Remote(site, address, client, waits.append)
+            BusySite.refusals = 4
+            assert remote.describe() is not None
+            assert waits == [15.0] * 3
+            BusySite.refusals = 100
+            with pytest.raises(DeliveryError, match="HTTP 429"):
+                remote.describe()
+            assert sum(waits) > 60 + 45, "longer than a site counts"
+        leased = SiteClient(address, {})
+        BusySite.refusals = 3
+        found = asyncio.run(_send(leased, "/budget/leases/x", {}, PATIENCE_S))
+        assert found["granted_microusd"] == 5
+        server.shutdown()
+
+
+def test_the_team_that_pays_is_that_of_the_sites_file(tmp_path: Path) -> None:
+    """What a machine says of its team counts only for a project that the site does not have."""
+    place = make_site(tmp_path / "site")
+    with (place.root / "edison.yaml").open("a") as file:
+        file.write("limits: {teams: {support: 0.5, sales: 9}}\n")
+    (place.root / "projects" / "shop").mkdir()
+    text = "version: 1\nproject: shop\nteam: support\n"
+    (place.root / "projects" / "shop" / "edison.yaml").write_text(text)
+    place.start()
+    api = "/-/edison/api/v1/budget"
+    used = []
+    for number, project in enumerate(("shop", "elsewhere")):
+        body = {"project": project, "team": "sales", "spent_microusd": 0, "needs_microusd": 1_000}
+        path = f"{api}/leases/{str(number) * 32}"
+        reply = place.ask("POST", path, "eve", json=body)
+        assert reply.status_code == 200, reply.text
+        limits = place.ask("GET", api, "eve").json()["limits"]
+        used.append({each["of"]: each["used_microusd"] > 0 for each in limits})
+    assert used == [{"support": True, "sales": False}, {"support": True, "sales": True}]
+    # More than its own team has is refused, whatever team is named.
+    body["needs_microusd"] = 600_000
+    reply = place.ask("POST", f"{api}/leases/{'2' * 32}", "eve", json={**body, "project": "shop"})
+    assert (reply.status_code, reply.json()["error"]["limit"]) == (409, "limits.teams.support")
+    place.kill()
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
