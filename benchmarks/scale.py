@@ -756,9 +756,9 @@ def page(record: dict[str, Any]) -> str:
 
 
 NOTES = (
-    "- `leaderboard`, `report`, `compare` and gates against a base hold a name and a number of each "
-    "case in memory, because they pair cases; a floor or ceiling holds the number alone, `status` "
-    "and pages neither. A run remembers each case by its hash.",
+    "- `leaderboard`, `report`, `compare` and gates against a base hold a name and a number of "
+    "each case in memory, because they pair cases; a floor or ceiling holds the number alone, "
+    "`status` and pages neither. A run remembers each case by its hash.",
     "- Every command but `status` reads all files of a project, about 2 ms an experiment; "
     "`serve` does so once, before the first page.",
     "- `plan` without a name plans every experiment.",
