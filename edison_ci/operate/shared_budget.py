@@ -260,12 +260,21 @@ class MoneyLease:
     # --- giving back ------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Return what was not spent; if that fails, the next process here does it."""
-        site = self._site
-        if site is None or self._offline:
+        """Return what was not spent; if that fails, the next process here does it.
+
+        A process that only collects a batch returns the lease of the one that sent it.
+        """
+        own = [*self._retired, *([self.id] if self._noted else [])]
+        if self._offline or not (own or any(self._notes.glob("*.json"))):
             return
-        for lease_id in [*self._retired, *([self.id] if self._noted else [])]:
+        try:
+            site = self._connected()
+        except UsageError as error:
+            logger.warning("a lease was not returned", extra={"reason": error.message})
+            return
+        for lease_id in own:
             await self._give_back(site, lease_id)
+        await self._return_lost(site)
 
     async def _give_back(self, site: SiteClient, lease_id: str) -> None:
         if waits_in_batch(self._reader, f"{SCOPE}{lease_id}"):

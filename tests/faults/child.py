@@ -131,6 +131,7 @@ class TrappedProvider:
 
     def __init__(self, inner: Provider, trap: Trap, name: str) -> None:
         self._inner, self._trap, self._name = inner, trap, name
+        self.batches = getattr(inner, "batches", None)
 
     async def complete(self, request: Request) -> Completion:
         self._trap.reach("sending", self._name)

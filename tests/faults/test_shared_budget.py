@@ -183,3 +183,32 @@ def test_a_site_that_is_not_set_up_stops_a_run_and_says_why(
     assert (done.code, stage.server.ledger_rows()) == (4, [])
     assert f"budget: the shared budget ({said})" in done.out
     assert "another-secret" not in done.all
+
+
+def test_a_batch_keeps_its_lease_until_it_is_collected(
+    make_stage: MakeStage, tmp_path: Path
+) -> None:
+    stage = make_stage(cases=6, judged=False, dollars_in=100)
+    stage.models(price="{in: 100, out: 200, batch: {in: 50, out: 100}}")
+    lender = Lender.beside(stage, tmp_path / "site", 5)
+    lender.start()
+    first, second = (machine(stage, tmp_path / name) for name in ("first", "second"))
+    sent = first.edison("run", "--batch", env=lender.variables)
+    assert (sent.code, len(stage.server.batches.made)) == (0, 1), sent.all
+    opened = "select count(*) from lease where returned_at is null"
+    assert lender.rows(opened) == [(1,)], "the process that leased it has ended"
+    held = lender.state()["used_microusd"]
+    assert held >= first.booked() > 0 == stage.server.ledger_total()
+
+    lender.limit(held / 1_000_000)
+    refused = second.edison("run", env=lender.variables)
+    assert refused.code == 4, refused.all
+    assert stage.server.ledger_total() == 0
+
+    stage.server.batches.ends = True
+    done = first.edison("resume", env=lender.variables)
+    assert done.code == 0, done.all
+    assert lender.rows(opened) == [(0,)]
+    cost = first.rows("select sum(cost_microusd) from attempt where phase = 'generate'")
+    assert cost == [(lender.state()["used_microusd"],)]
+    assert not list((first.folder.path / ".edison" / "leases").iterdir())
