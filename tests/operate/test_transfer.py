@@ -305,7 +305,12 @@ class CuttingProxy:
     def _serve(self, client: socket.socket) -> None:
         index = len(self.passed)
         self.passed.append(0)
-        with client, socket.create_connection(("127.0.0.1", self._port)) as server:
+        # A command that is killed resets its connection.
+        with (
+            client,
+            socket.create_connection(("127.0.0.1", self._port)) as server,
+            suppress(OSError),
+        ):
             back = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
             back.start()
             while self.passed[index] < self._after:
