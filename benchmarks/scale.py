@@ -759,6 +759,7 @@ NOTES = (
     "- `leaderboard`, `report`, `compare` and gates against a base hold a name and a number of "
     "each case in memory, because they pair cases; a floor or ceiling holds the number alone, "
     "`status` and pages neither. A run remembers each case by its hash.",
+    "- `gc` and `merge` sort a row of each answer, which grows a little faster than the answers.",
     "- Every command but `status` reads all files of a project, about 2 ms an experiment; "
     "`serve` does so once, before the first page.",
     "- `plan` without a name plans every experiment.",
