@@ -20,10 +20,10 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import check_named
 from edison_ci.numeric import snap, weighted_mean
 from edison_ci.records import Side
+from edison_ci.results.case_flips import flips_between, pass_counts
 from edison_ci.results.shared_judges import combine_of, judge_scores_of, shared_scores
 from edison_ci.stats.arrays import TOLERANCE
 from edison_ci.stats.composite import Weighted, paired_composite
-from edison_ci.stats.flips import CaseFlips, PassCount, case_flips, passes_all
 from edison_ci.store.answers import TIMED
 from edison_ci.store.cells import COUNTED
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.config.load import Project
+    from edison_ci.stats.flips import CaseFlips, PassCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -729,53 +730,6 @@ class TwoSidedSample:
         )
 
 
-def pass_counts(
-    connection: sqlite3.Connection, cells: str, values: Sequence[str] | Mapping[str, str | int]
-) -> dict[str, PassCount]:
-    """Return how many answers to each case pass; `cells` is a table `c` and a condition on it.
-
-    A case whose answers could not be graded is not among them.
-    """
-    rows = connection.execute(
-        "select c.case_id, sum(c.status = 'ok' and c.passed = 1), count(*) "
-        f"from {cells} and (c.status = 'malformed' or c.status = 'ok' and c.passed is not null) "
-        "group by c.case_id",
-        values,
-    )
-    # Few counts differ, so that each needs to be in memory once.
-    shared: dict[tuple[int, int], PassCount] = {}
-    return {
-        case: shared.setdefault((passed, of), PassCount(passed, of)) for case, passed, of in rows
-    }
-
-
-def flips_between(
-    base: Sequence[Mapping[str, PassCount]],
-    head: Sequence[Mapping[str, PassCount]],
-    left_out: Collection[str] = (),
-    clusters: Mapping[str, str] | None = None,
-) -> tuple[dict[str, tuple[bool, bool]], CaseFlips]:
-    """Return whether two sides pass each case, and how many flip; each has a count per variant."""
-    found: dict[str, _BothCounts] = {}
-    shared: dict[_BothCounts, _BothCounts] = {}
-    for old, new in zip(base, head, strict=True):
-        for case in old:
-            if case in new and case not in left_out:
-                before, after = found.get(case, ((), ()))
-                both = (*before, old[case]), (*after, new[case])
-                found[case] = shared.setdefault(both, both)
-    passes = {both: (passes_all(both[0]), passes_all(both[1])) for both in shared}
-    cases = sorted(found)
-    groups = None
-    if clusters and any(case in clusters for case in cases):
-        groups = [clusters.get(case, f"\0alone {case}") for case in cases]
-    sides = [[found[case][side] for case in cases] for side in (0, 1)]
-    flips = case_flips(sides[0], sides[1], groups)
-    return {case: passes[found[case]] for case in cases}, flips
-
-
-_BothCounts: TypeAlias = tuple[tuple[PassCount, ...], tuple[PassCount, ...]]
-"""Counts of the base and of the head, one for each variant."""
 _Row: TypeAlias = tuple[str, int, str, float | None, str, int | None]
 """Case, repeat, status, value, and request hash and number of the answer."""
 _CELLS = (

@@ -19,6 +19,7 @@ from edison_ci.git.repository import MAX_HISTORY_COMMITS, Repository
 from edison_ci.numeric import mean
 from edison_ci.plan.versions import past_versions, short
 from edison_ci.records import Move, Side
+from edison_ci.results.case_flips import flips_between, pass_counts
 from edison_ci.results.leaderboard import (
     Contrast,
     Scores,
@@ -27,7 +28,7 @@ from edison_ci.results.leaderboard import (
     leaderboard_row,
     newest_places,
 )
-from edison_ci.results.samples import Sample, flips_between, pass_counts
+from edison_ci.results.samples import Sample
 from edison_ci.results.slices import EstimateWithInterval
 from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash, measured_experiments
 from edison_ci.stats.ab import moves_of
