@@ -43,7 +43,7 @@ _MAX_MEMORY_BYTES = 256 << 20
 _SESSION, _RESIDENT = 3, 21
 """Fields of /proc/PID/stat, counted from the one after the name."""
 _SET_DUMPABLE = 4
-ENTRY = Path(__file__).with_name("child_entry.py")
+_ENTRY = Path(__file__).with_name("child_entry.py")
 _NO_SANDBOX = 97
 """Exit code of `child_entry`."""
 WITHOUT_SANDBOX = "EDISON_ALLOW_CODE_WITHOUT_SANDBOX"
@@ -71,11 +71,16 @@ def run_program(root: Path, command: Sequence[str], request: str) -> Json:
     return _run(["command", *command], root, request, command[0])
 
 
+def entry_command(*arguments: str) -> list[str]:
+    """Return the command of a child of this process that runs code; see `child_entry`."""
+    return [sys.executable, "-I", str(_ENTRY), str(os.getpid()), *arguments]
+
+
 def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
     name = single_line(name[:100])
     hide_environment()
     kind = "open" if _sandbox_is_optional() else "sandbox"
-    command = [sys.executable, "-I", str(ENTRY), kind, *arguments]
+    command = entry_command(kind, *arguments)
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
         child = _Child(command, root, child_environment(home))
         try:
@@ -106,7 +111,7 @@ def _sandbox_is_optional() -> bool:
 def has_sandbox() -> bool:
     """Whether the kernel can run code without network, keys and write access."""
     with tempfile.TemporaryDirectory(prefix="edison-check-") as home:
-        command = [sys.executable, "-I", str(ENTRY), "sandbox", "probe"]
+        command = entry_command("sandbox", "probe")
         try:
             done = subprocess.run(
                 command, env=child_environment(home), capture_output=True, timeout=_PROBE_S

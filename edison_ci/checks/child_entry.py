@@ -4,12 +4,12 @@ This file runs on its own (`python -I child_entry.py ...`), so it imports nothin
 drops what the code does not need: the network, other processes, write access to all folders but its
 HOME, and memory, processor time, files and core dumps above a limit. Then it becomes the program,
 or calls the function and writes its result. If the kernel does not allow the first three, it runs
-nothing, unless its first argument is `open`.
+nothing, unless it is told `open`. It ends with its parent, also if that is killed.
 
-    child_entry.py sandbox|open command PROGRAM ARGUMENT...
-    child_entry.py sandbox program PROGRAM ARGUMENT...      (a model: without a limit of time)
-    child_entry.py sandbox|open python FILE FUNCTION
-    child_entry.py sandbox probe
+    child_entry.py PARENT sandbox|open command PROGRAM ARGUMENT...
+    child_entry.py PARENT sandbox program PROGRAM ARGUMENT...     (a model: without a time limit)
+    child_entry.py PARENT sandbox|open python FILE FUNCTION
+    child_entry.py PARENT sandbox probe
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_SANDBOX = 97
 """Exit code: the kernel does not allow a sandbox, so nothing was run."""
 
 
-def isolate() -> bool:
+def isolate(parent: int) -> bool:
     """Drop network, other processes and write access; return whether that worked.
 
     When the first process of a namespace ends, the kernel kills all others in it, also those that
@@ -47,7 +47,10 @@ def isolate() -> bool:
 
     system = ctypes.CDLL(None, use_errno=True)
     user, group = os.getuid(), os.getgid()
-    if not hasattr(system, "unshare") or system.unshare(_NAMESPACES) != 0:
+    if not hasattr(system, "unshare"):
+        return False
+    _die_with(parent, system)
+    if system.unshare(_NAMESPACES) != 0:
         return False
     with contextlib.suppress(OSError):
         _write("/proc/self/setgroups", "deny")
@@ -55,14 +58,20 @@ def isolate() -> bool:
         _write("/proc/self/gid_map", f"{group} {group} 1")
     if not _read_only_but(system, os.environ["HOME"].encode()):
         return False
-    for _ in range(
-        2
-    ):  # the first process of a namespace ignores most signals, so the code must be the second
+    _die_with(parent, system)  # again: the kernel forgot it with the powers outside
+    # The first process of a namespace ignores most signals, so the code must be the second.
+    for _ in range(2):
         child = os.fork()
         if child != 0:
             _wait(child)
         system.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
     return _without_powers(system)
+
+
+def _die_with(parent: int, system: Any) -> None:
+    system.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
 
 
 def _read_only_but(system: Any, home: bytes) -> bool:
@@ -152,9 +161,9 @@ def _number(value: Any) -> float:
 def main(arguments: list[str]) -> None:
     """Set up the sandbox and run the code that the arguments name."""
     isolated = False
-    wanted, *arguments = arguments
+    parent, wanted, *arguments = arguments
     with contextlib.suppress(OSError, ImportError):
-        isolated = isolate()
+        isolated = isolate(int(parent))
     if arguments == ["probe"] or (wanted == "sandbox" and not isolated):
         sys.exit(0 if isolated else NO_SANDBOX)
     if arguments[0] == "command":

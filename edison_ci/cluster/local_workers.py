@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,7 +94,10 @@ def fork_workers(
     serve: Callable[[str], WorkerService],
     run: Callable[[Coroutine[None, None, None]], None],
 ) -> None:
-    """Fork a scheduler and workers, print the address, and end them when stdin ends."""
+    """Fork a scheduler and workers, print the address, and end them when stdin ends.
+
+    The folder is removed then: the process that made it may have been killed.
+    """
     carry_plain_data()
     logging.getLogger("tornado").setLevel(logging.CRITICAL)  # heartbeats fail when all of it ends
     certificates = read_certificates(folder)
@@ -105,7 +109,8 @@ def fork_workers(
     with os.fdopen(told) as reading:
         address = reading.readline().strip()
     for number in range(1, count + 1):
-        work = partial(_work, address, certificates, ends, partial(serve, f"local-{number}"))
+        service = partial(serve, f"local-{number}")
+        work = partial(_work, address, certificates, folder, ends, service)
         children.append(_fork(holds, partial(_run, run, work)))
     print(address, flush=True)  # noqa: T201  # the process that waits reads it
     sys.stdin.read()
@@ -114,6 +119,7 @@ def fork_workers(
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(child, signal.SIGTERM)
             os.waitpid(child, 0)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(
@@ -147,14 +153,15 @@ async def _schedule(certificates: Certificates, ends: int, tells: int) -> None:
 async def _work(
     address: str,
     certificates: Certificates,
+    folder: Path,
     ends: int,
     serve: Callable[[], WorkerService],
 ) -> None:
     service = serve()
-    with tempfile.TemporaryDirectory(prefix="edison-worker-") as folder:
-        security, scheduler = certificates.security(), read_address(address)
-        async with PlainWorker(scheduler, Path(folder), service, security):
-            await _ended(ends)
+    security, scheduler = certificates.security(), read_address(address)
+    scratch = tempfile.mkdtemp(dir=folder)
+    async with PlainWorker(scheduler, Path(scratch), service, security):
+        await _ended(ends)
 
 
 async def _ended(ends: int) -> None:

@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import uuid
 from dataclasses import field
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.child import ENTRY, child_environment, hide_environment
+from edison_ci.checks.child import child_environment, entry_command, hide_environment
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.application import SHOWN, asked, read_answer
 from edison_ci.providers.openai_compatible import storable
@@ -198,7 +197,7 @@ class CommandProvider:
         if not program.confined:
             environment["HOME"] = os.environ.get("HOME", self._home)
         else:
-            arguments = [sys.executable, "-I", str(ENTRY), "sandbox", "program", *arguments]
+            arguments = entry_command("sandbox", "program", *arguments)
         try:
             started = await asyncio.create_subprocess_exec(
                 *arguments,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from edison_ci.checks.child import WITHOUT_SANDBOX, has_sandbox
+from tests.timing import poll
 
 if TYPE_CHECKING:
     from tests.conftest import Folder
@@ -30,15 +34,26 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 def edison(folder: Folder, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command where there is no sandbox: on this machine, or as on others."""
-    command = [sys.executable, "-P", "-m", "edison_ci", *words]
-    without = [sys.executable, "-c", NO_NAMESPACES] if has_sandbox() else []
     return subprocess.run(
-        [*without, *command],
+        [*without_namespaces(), sys.executable, "-P", "-m", "edison_ci", *words],
         cwd=folder.path,
         env={**{k: v for k, v in os.environ.items() if k != WITHOUT_SANDBOX}, **more},
         capture_output=True,
         text=True,
     )
+
+
+def without_namespaces() -> list[str]:
+    return [sys.executable, "-c", NO_NAMESPACES] if has_sandbox() else []
+
+
+def processes_with(word: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if word.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
 
 
 @pytest.fixture
@@ -78,6 +93,20 @@ def test_in_a_sandbox_code_changes_nothing(project: Folder) -> None:
     done = project.edison("run", "--allow-code")
     assert done.code in (0, 1), done.err
     assert not (project.path / "PWNED").exists()
+
+
+@pytest.mark.parametrize("sandbox", [pytest.param(True, marks=namespaces), False])
+def test_code_ends_with_a_run_that_is_killed(mini: Folder, *, sandbox: bool) -> None:
+    mark = uuid.uuid4().hex
+    program = f"command: [sh, -c, 'sleep 4000; true', {mark}]"
+    mini.edit("experiments/hello.yaml", 'contains: "{{ expected }}"', program)
+    edison = [sys.executable, "-P", "-m", "edison_ci", "run", "--allow-code"]
+    if not sandbox:
+        edison = [*without_namespaces(), *edison, "--allow-code-without-sandbox"]
+    with subprocess.Popen(edison, cwd=mini.path, stderr=subprocess.DEVNULL) as run:
+        poll("code runs", lambda: processes_with(mark))
+        run.kill()
+    poll("it is gone", lambda: not processes_with(mark))
 
 
 def test_the_doctor_tells(project: Folder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -65,7 +66,9 @@ def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: Make
     stage = make_stage(cases=30, concurrency=2)
     stage.script(rule(model="small-1", latency_s=0.3))
     expected = stage.undisturbed()
-    run = stage.start("run", "--on", "local:3")
+    temporary = stage.logs.parent / "temporary"
+    temporary.mkdir()
+    run = stage.start("run", "--on", "local:3", env={"TMPDIR": str(temporary)})
     poll("answers arrive", lambda: len(stage.server.ledger_rows()) > 8)
     _, victim, *others = cluster_of(run.pid)
     assert len(others) == 2
@@ -76,6 +79,7 @@ def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: Make
     run.send(signal.SIGKILL)
     run.wait()
     poll("the workers end too", lambda: not any(map(_alive, [*crew, *others])))
+    assert not list(temporary.glob("edison-*")), "keys of a cluster are gone with it"
     done = stage.edison("resume", "--on", "local:1")
     assert done.code == 0, done.all
     assert stage.results() == expected
@@ -88,9 +92,10 @@ def test_code_is_run_at_workers_and_again_when_one_dies(make_stage: MakeStage) -
     run = stage.start("run", "--on", "local:2", "--allow-code", "--json")
     poll("workers have started", lambda: len(cluster_of(run.pid)) == 3)
     _, victim, _ = cluster_of(run.pid)
-    poll("it runs code", lambda: children(victim))
+    code = poll("it runs code", lambda: _stopped_in_code(victim))
     os.kill(victim, signal.SIGKILL)
     run.until_it_says(" of it will be run again; 1 worker left")
+    poll("its code ends with it", lambda: not _alive(code))
     done = run.wait()
     assert done.code == 0, done.all
     assert with_reasons(stage) == expected
@@ -113,8 +118,31 @@ def test_a_budget_is_never_passed_by_all_workers_together(make_stage: MakeStage)
     stage.check_settled(lost=0)
 
 
+def _stopped_in_code(worker: int) -> int:
+    """Stop a worker while it runs code, and return the process of that; 0 if it runs none."""
+    if not _code_of(worker):
+        return 0
+    os.kill(worker, signal.SIGSTOP)
+    poll("it stops", lambda: _state(worker) == "T")
+    if not (code := _code_of(worker)):
+        os.kill(worker, signal.SIGCONT)
+    return code
+
+
+def _code_of(worker: int) -> int:
+    for child in children(worker):
+        with contextlib.suppress(OSError):
+            if b"/checks/tone.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+                return child
+    return 0
+
+
 def _alive(pid: int) -> bool:
+    return _state(pid) not in ("", "Z")
+
+
+def _state(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
