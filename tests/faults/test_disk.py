@@ -108,14 +108,17 @@ def fill(place: Path, *, leave: int) -> Path:
     return ballast
 
 
-@pytest.mark.parametrize("kilobytes", [0, 40, 120, 200, 280, 360, 440, 600])
+@pytest.mark.parametrize(
+    ("kilobytes", "on"),
+    [(0, ""), (40, ""), (120, ""), (200, "local:2"), (280, ""), (360, ""), (440, ""), (600, "")],
+)
 def test_fault_15_a_full_disk_is_a_clean_error_and_resumable(
-    stage: Stage, small_disk: Path, kilobytes: int
+    stage: Stage, small_disk: Path, kilobytes: int, on: str
 ) -> None:
     expected = stage.undisturbed()
     on_disk = copied(stage, small_disk / "project")
     ballast = fill(small_disk, leave=kilobytes * 1024)
-    done = on_disk.edison("run")
+    done = on_disk.edison("run", *(("--on", on) if on else ()))
     assert done.code in (2, 3), done.all
     assert "bug in edison" not in done.err, done.err
     assert "Traceback" not in done.err
