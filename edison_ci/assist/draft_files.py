@@ -78,9 +78,7 @@ class DraftFile:
         actor = site.require(Role.EDITOR, "assist", self.path)
         after = {"model": draft.model, "instructions": draft.instructions[:12]}
         entry = site.entry(actor, "assist", self.path, after=after)
-        site.results.parent.mkdir(parents=True, exist_ok=True)
         for path, text in self.texts.items():
             target = site.root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
             audit = (lambda: write_audit(site.results, entry)) if path == self.path else None
             replace_file(target, text.encode("utf-8"), just_before=audit)

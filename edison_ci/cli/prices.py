@@ -19,7 +19,7 @@ from edison_ci.config.prices import (
     load_prices,
     update_table,
 )
-from edison_ci.documents.files import WorkingTree
+from edison_ci.documents.files import WorkingTree, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ProjectNotFound, UsageError
 from edison_ci.spelling import did_you_mean
@@ -122,7 +122,7 @@ def update(state: CliState, source: Path) -> None:
     except Fault as fault:
         hint = fault.hint or "give a price file of litellm or of edison"
         raise UsageError(_message(source.name, fault), hint=hint) from None
-    _replace(root / PROJECT_FILE, dump_table(new))
+    replace_file(root / PROJECT_FILE, dump_table(new).encode())
     lists = {
         "added": list(changes.added),
         "changed": list(changes.changed),
@@ -148,19 +148,6 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}", hint=hint) from None
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".tmp")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(
-            f"{str(path)!r} cannot be written: {error.strerror}",
-            hint="check the permissions of the folder",
-        ) from None
 
 
 def _table(state: CliState) -> PriceTable:

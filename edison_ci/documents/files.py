@@ -8,6 +8,7 @@ bytes.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 def replace_file(
     path: Path, data: bytes, *, just_before: Callable[[], object] | None = None
 ) -> None:
-    """Replace a file atomically; the mode of an existing file stays.
+    """Replace a file atomically, or make it and its folder; the mode of an existing file stays.
 
     `just_before` is called after everything that may fail on the disk, for an audit entry; if it
     raises, the file stays as it was.
     """
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with aside.open("xb") as stream:
             stream.write(data)
             stream.flush()
@@ -48,7 +50,8 @@ def replace_file(
             f"{path.name} cannot be written: {error.strerror}", hint="check its permissions"
         ) from None
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
 
 
 CONFIG_BYTES = 1_000_000

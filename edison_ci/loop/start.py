@@ -186,7 +186,6 @@ def begin(
     context: LoopContext, request: LoopRequest, environ: Mapping[str, str] = os.environ
 ) -> Loop:
     """Return the unfinished loop to continue, or a new one."""
-    context.results.parent.mkdir(parents=True, exist_ok=True)
     with open_for_change(context.results) as connection:
         known = last_loop(connection, context.experiment.id)
         if known is not None and known.point is not LoopState.DONE:

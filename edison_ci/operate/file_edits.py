@@ -168,7 +168,6 @@ def _value(text: str) -> dict[str, Json] | None:
 
 def _replace(site: Site, text: str, row: AuditEntry) -> None:
     """Replace the file atomically, with its audit row."""
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     replace_file(
         site.root / QUARANTINE,
         text.encode("utf-8"),
@@ -191,7 +190,6 @@ def promote(site: Site, project: Project, prompt: Prompt, version: str) -> bool:
     data = read(project.tree, prompt.path)
     text = mark_production(data.decode("utf-8"), version)
     _refuse_other_changes(prompt, text, version)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     row = site.entry(actor, "promote", prompt.id, before=before, after=version)
     replace_file(
         site.root / prompt.path,

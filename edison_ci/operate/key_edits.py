@@ -217,6 +217,4 @@ def _opened(key: SealedKey, private: PrivateKey, repository: str, was: str | Non
 def _write(site: Site, secrets: SecretsFile, row: AuditEntry) -> None:
     """Replace the file atomically, with its audit row."""
     path = site.root / SECRETS
-    path.parent.mkdir(parents=True, exist_ok=True)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, secrets.text().encode(), just_before=lambda: write_audit(site.results, row))

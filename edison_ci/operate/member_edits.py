@@ -162,7 +162,6 @@ def _edited(site: Site, edit: Callable[[str], str], wanted: Sequence[Member]) ->
 
 
 def _write(site: Site, text: str, row: AuditEntry) -> None:
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     replace_file(
         site.root / PROJECT,
         text.encode("utf-8"),

@@ -112,12 +112,10 @@ def write_model(site: Site, edit: ModelEdit) -> None:
         "trusted": [f"{env} to {host}" for env, host in edit.trusted],
     }
     row = site.entry(actor, "models add", edit.model.name, after=told)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     models = site.file.paths.models
     # The model comes last: nothing names a key before it may be sent.
     for path in sorted(edit.files, key=lambda path: path == models):
         target = site.root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
         audit = (lambda: write_audit(site.results, row)) if path == models else None
         replace_file(target, edit.files[path].encode("utf-8"), just_before=audit)
 

@@ -117,8 +117,6 @@ def write_code_owners(site: Site, file: CodeOwnersFile) -> None:
     """Write the section of CODEOWNERS, with an audit entry; needs an admin."""
     actor = site.require(Role.ADMIN, "roles sync", file.path)
     target = (file.top.root if file.top is not None else site.root) / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     entry = site.entry(actor, "roles sync", file.path, after={"members": len(site.file.members)})
     replace_file(
         target,

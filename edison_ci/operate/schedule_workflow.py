@@ -94,8 +94,6 @@ def sync_workflow(site: Site) -> SyncResult:
     also = tuple(_install_files(found.top))
     if found.before == found.wanted:
         return SyncResult(PATH, "unchanged", found.active, also, found.secrets)
-    found.target.parent.mkdir(parents=True, exist_ok=True)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     row = site.entry(actor, "schedule sync", PATH, after=[each.full_name for each in found.active])
     replace_file(
         found.target,
@@ -174,7 +172,6 @@ def _install_files(top: Path) -> Iterator[str]:
     for name, data in github_files(WorkflowChoice()):
         if name.startswith(f"{FOLDER}/"):
             path = top / name
-            path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, data)
             yield name
 

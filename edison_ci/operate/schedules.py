@@ -392,7 +392,6 @@ def _apply(
             where=Location(change.path),
         )
     row = site.entry(actor, change.action, change.entity, before=change.before, after=change.after)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     replace_file(
         site.root / change.path,
         changed.encode("utf-8"),

@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 import time
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -30,12 +32,12 @@ from edison_ci.operate.site_client import site_address, site_headers
 from edison_ci.operate.uploads import FOLDER
 from edison_ci.sanitize import line
 from edison_ci.store.database import migrations, open_reader
+from edison_ci.store.liveness import try_lock
 from edison_ci.store.origins import origin_of
 from edison_ci.store.runs import FINAL, final_runs, find_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     import httpx
 
@@ -55,6 +57,7 @@ _TOO_MANY, _RATE_WAIT_S = 429, 15.0
 count requests by the minute."""
 _SHORTEST_PART = 4_096
 _MOST_REPLY = 1_000_000
+_GLANCE_S = 0.2
 _SHOWN = 500
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -76,6 +79,7 @@ class Progress(NamedTuple):
     run_id: str
     done: int
     total: int
+    """0 while another process fetches the same run."""
 
 
 @dataclass(slots=True)
@@ -85,7 +89,7 @@ class Remote:
     site: Site
     address: str
     _client: httpx.Client
-    _sleep: Callable[[float], None] = time.sleep
+    wait: Callable[[float], None] = time.sleep
 
     @property
     def host(self) -> str:
@@ -153,10 +157,10 @@ class Remote:
                     continue
                 # Cut off, or another push of the same bundle is ahead: go on after what is there.
                 if wait_s:
-                    self._sleep(wait_s)
+                    self.wait(wait_s)
                 before, received = received, self._received(url)
                 waits = 0 if received > before else waits + 1
-                self._sleep(2**waits / 8)
+                self.wait(2**waits / 8)
 
     def _received(self, url: str) -> int:
         return int(_done(*self._ask("GET", url))["received"])
@@ -172,7 +176,7 @@ class Remote:
                     raise DeliveryError(
                         f"{self.host} did not answer: {broken}", hint="pull again: it goes on"
                     ) from None
-                self._sleep(broken.wait_s or 2**tried / 4)
+                self.wait(broken.wait_s or 2**tried / 4)
                 continue
             if _sha256(target) == mark.read_text(encoding="ascii"):
                 return
@@ -213,7 +217,7 @@ class Remote:
             try:
                 return self._once(method, url, **given)
             except _Broken as broken:
-                self._sleep(broken.wait_s or 2**tried / 4)
+                self.wait(broken.wait_s or 2**tried / 4)
         try:
             return self._once(method, url, **given)
         except _Broken as broken:
@@ -332,8 +336,8 @@ def _push_one(
     on_progress: Callable[[Progress], None],
 ) -> Sent:
     site, limit = remote.site, int(told.get("push_limit_bytes", 0))
-    bundle = _folder(site) / f"{run.id}.zip"
-    try:
+    with tempfile.TemporaryDirectory(prefix="edison-push-") as folder:
+        bundle = Path(folder) / "run.zip"
         size = write_bundle(site, [run], bundle, actor)
         if limit and size > limit:
             raise UsageError(
@@ -346,8 +350,6 @@ def _push_one(
             int(told.get("part_bytes", 0)) or 1_000_000,
             lambda received: on_progress(Progress(run.id, received, size)),
         )
-    finally:
-        bundle.unlink(missing_ok=True)
     return Sent(run.id, run.id in done.get("new", ()), bool(done.get("trusted")), size)
 
 
@@ -396,15 +398,37 @@ def pull(
     unknown = [each for each in wanted if each not in there]
     if unknown:
         raise UsageError(f"{remote.host} has no run {unknown[0]!r} that has ended")
-    here: list[str] = []
-    if site.results.exists():
-        with closing(open_reader(site.results)) as reader:
-            here = final_runs(reader)
+    here = _runs_here(site)
     for run_id in wanted or there:
         if run_id not in here:
-            yield _pull_one(remote, actor, run_id, on_progress)
-        elif wanted:
+            with _alone(remote, run_id, on_progress) as waited:
+                if not (waited and run_id in _runs_here(site)):
+                    yield _pull_one(remote, actor, run_id, on_progress)
+                    continue
+        if wanted:
             yield Sent(run_id, new=False, trusted=there[run_id])
+
+
+def _runs_here(site: Site) -> frozenset[str]:
+    if not site.results.exists():
+        return frozenset()
+    with closing(open_reader(site.results)) as reader:
+        return frozenset(final_runs(reader))
+
+
+@contextmanager
+def _alone(remote: Remote, run_id: str, on_progress: Callable[[Progress], None]) -> Iterator[bool]:
+    """Wait until no other process fetches a run here; yields whether one did."""
+    waited = False
+    while True:
+        with try_lock(remote.site.locks, f"pull-{run_id}") as ours:
+            if ours:
+                yield waited
+                return
+        if not waited:
+            on_progress(Progress(run_id, 0, 0))
+        waited = True
+        remote.wait(_GLANCE_S)
 
 
 def _pull_one(

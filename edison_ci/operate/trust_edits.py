@@ -129,8 +129,6 @@ def trust_key(
     row = site.entry(actor, "trust add", key, after={"host": host})
     changed = with_pair(trust_text(site.root), key, host)
     path = site.root / TRUST
-    path.parent.mkdir(parents=True, exist_ok=True)
-    site.results.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, changed.encode(), just_before=lambda: write_audit(site.results, row))
     return host
 

@@ -275,8 +275,6 @@ def write_edited(
             )
         write_audit(site.results, entry)
 
-    site.results.parent.mkdir(parents=True, exist_ok=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, edited.after, just_before=just_before)
 
 

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 
 def test_a_file_that_is_there_keeps_its_mode_and_a_new_one_is_made(tmp_path: Path) -> None:
-    known, new = tmp_path / "known.yaml", tmp_path / "new.yaml"
+    known, new = tmp_path / "known.yaml", tmp_path / "folder/new.yaml"
     known.write_text("old")
     known.chmod(0o640)
     for path in (known, new):
         replace_file(path, b"new")
         assert path.read_text() == "new"
     assert known.stat().st_mode & 0o777 == 0o640
-    assert sorted(tmp_path.iterdir()) == [known, new], "nothing is left beside them"
+    assert sorted(tmp_path.iterdir()) == [new.parent, known], "nothing is left beside them"
+    assert [*new.parent.iterdir()] == [new]
 
 
 def test_the_note_comes_before_the_change_and_its_failure_prevents_it(tmp_path: Path) -> None:
@@ -42,6 +43,7 @@ def test_the_note_comes_before_the_change_and_its_failure_prevents_it(tmp_path: 
 
 def test_what_cannot_be_written_is_told_and_not_noted(tmp_path: Path) -> None:
     seen: list[int] = []
+    (tmp_path / "a file").touch()
     with pytest.raises(UsageError, match=r"file\.yaml cannot be written"):
-        replace_file(tmp_path / "absent" / "file.yaml", b"x", just_before=lambda: seen.append(1))
+        replace_file(tmp_path / "a file" / "file.yaml", b"x", just_before=lambda: seen.append(1))
     assert seen == []

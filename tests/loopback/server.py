@@ -137,7 +137,8 @@ class LoopbackServer:
         """Return what was charged, call by call."""
         if not self.ledger.exists():
             return []
-        return [json.loads(line) for line in self.ledger.read_text("utf-8").splitlines()]
+        whole, _, _ = self.ledger.read_bytes().rpartition(b"\n")  # the rest is being written
+        return [json.loads(line) for line in whole.splitlines()]
 
     def ledger_total(self) -> int:
         """Return all that was charged, in micro-dollars."""

@@ -31,6 +31,7 @@ from edison_ci.operate.site_client import SiteClient, site_address
 from edison_ci.operate.transfer import Remote
 from edison_ci.operate.uploads import MOST_OPEN, UploadRefused, Uploads
 from edison_ci.store.database import open_database, open_reader
+from edison_ci.store.liveness import try_lock
 from edison_ci.store.runs import find_run
 from tests import forked
 from tests.conftest import MINIMAL, Folder
@@ -564,14 +565,12 @@ def test_a_pull_that_is_cut_goes_on(place: Place, here: Folder, tmp_path: Path) 
     assert not left.exists()
 
 
-def test_two_pushes_at_once_are_one_run_while_pages_are_read(place: Place, here: Folder) -> None:
-    name = slug(here)
-    place.ask("POST", "/-/edison/api/transfer/projects", "eve", data={"project": name})
-    command = [sys.executable, "-P", "-m", "edison_ci", "push", place.address, "--json"]
-    both = [
+def two_at_once(place: Place, folder: Folder, word: str) -> list[forked.Popen]:
+    command = [sys.executable, "-P", "-m", "edison_ci", word, place.address, "--json"]
+    return [
         forked.Popen(
             command,
-            cwd=here.path,
+            cwd=folder.path,
             env={**os.environ, **place.env("eve")},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -579,6 +578,12 @@ def test_two_pushes_at_once_are_one_run_while_pages_are_read(place: Place, here:
         )
         for _ in range(2)
     ]
+
+
+def test_two_pushes_at_once_are_one_run_while_pages_are_read(place: Place, here: Folder) -> None:
+    name = slug(here)
+    place.ask("POST", "/-/edison/api/transfer/projects", "eve", data={"project": name})
+    both = two_at_once(place, here, "push")
     while any(each.poll() is None for each in both):
         assert place.ask("GET", f"/projects/{name}/-/edison", "vic").status_code == 200
     told = [each.communicate(timeout=PATIENCE_S) for each in both]
@@ -586,6 +591,21 @@ def test_two_pushes_at_once_are_one_run_while_pages_are_read(place: Place, here:
     new = [run["new"] for out, _ in told for run in json.loads(out)["runs"]]
     assert new.count(True) == 1
     assert place.runs(name) == [run_of(here)]
+
+
+def test_two_pulls_at_once_are_one_run(place: Place, here: Folder, tmp_path: Path) -> None:
+    assert here.edison("push", place.address, env=place.env("eve")).code == 0
+    there = project(tmp_path / "other", slug(here))
+    locks = there.path / ".edison/locks"
+    with try_lock(locks, f"pull-{run_of(here)}"):
+        both = two_at_once(place, there, "pull")
+        said = [each.stderr.readline() for each in both if each.stderr]
+    assert [line.partition(": ")[2] for line in said] == [
+        "another process fetches it; waiting for that\n"
+    ] * 2
+    told = [each.communicate(timeout=PATIENCE_S) for each in both]
+    assert [each.returncode for each in both] == [0, 0], told
+    assert sorted(len(json.loads(out)["runs"]) for out, _ in told) == [0, 1]
 
 
 # --- what is refused ------------------------------------------------------------------------------
