@@ -64,7 +64,8 @@ def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
 
 def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: MakeStage) -> None:
     stage = make_stage(cases=30, concurrency=2)
-    stage.script(rule(model="small-1", latency_s=0.3))
+    last = rule(model="small-1", contains=name_of(29), held=True)
+    stage.script(last, rule(model="small-1", latency_s=0.3))
     expected = stage.undisturbed()
     temporary = stage.logs.parent / "temporary"
     temporary.mkdir()
@@ -80,6 +81,7 @@ def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: Make
     run.wait()
     poll("the workers end too", lambda: not any(map(_alive, [*crew, *others])))
     assert not list(temporary.glob("edison-*")), "keys of a cluster are gone with it"
+    stage.server.release()
     done = stage.edison("resume", "--on", "local:1")
     assert done.code == 0, done.all
     assert stage.results() == expected
