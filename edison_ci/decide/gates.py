@@ -348,6 +348,7 @@ def _flips(question: Question, limit: Limit) -> Finding:
 
     Over several variants each case is a cluster: its flips come from one change.
     """
+    counted = question.cells.flips(question.variants, question.clusters)[1]
     every = [question.cells.pairs(question.metric, (variant,)) for variant in question.variants]
     cases = [case for found in every for case in found.cases]
     clusters = question.clusters_of(cases)
@@ -369,8 +370,8 @@ def _flips(question: Question, limit: Limit) -> Finding:
         decision = decide_flips(pairs, limit.value, confidence=question.confidence, lost=lost)
     missing = sum(found.missing for found in every)
     decision = allow_for_missing(decision, missing)
-    _, counted = question.cells.flips(question.variants, question.clusters)
-    return Finding(decision, lambda said: wording.flips(said, flips_of(pairs), counted))
+    seen = flips_of(pairs)
+    return Finding(decision, lambda said: wording.flips(said, seen, counted))
 
 
 def _amounts(question: Question) -> Finding:

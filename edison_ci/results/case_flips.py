@@ -8,16 +8,18 @@ from edison_ci.stats.flips import CaseFlips, PassCount, case_flips, passes_all
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+PassCounts: TypeAlias = "Iterable[tuple[str, PassCount]]"
+"""Cases with the answers that pass."""
 _BothCounts: TypeAlias = tuple[tuple[PassCount, ...], tuple[PassCount, ...]]
 """Counts of the base and of the head, one for each variant."""
 
 
 def pass_counts(
     connection: sqlite3.Connection, cells: str, values: Sequence[str] | Mapping[str, str | int]
-) -> dict[str, PassCount]:
-    """Return how many answers to each case pass; `cells` is a table `c` and a condition on it.
+) -> Iterator[tuple[str, PassCount]]:
+    """Yield how many answers to each case pass; `cells` is a table `c` and a condition on it.
 
     A case whose answers could not be graded is not among them.
     """
@@ -29,25 +31,25 @@ def pass_counts(
     )
     # Few counts differ, so that each needs to be in memory once.
     shared: dict[tuple[int, int], PassCount] = {}
-    return {
-        case: shared.setdefault((passed, of), PassCount(passed, of)) for case, passed, of in rows
-    }
+    for case, passed, of in rows:
+        yield case, shared.setdefault((passed, of), PassCount(passed, of))
 
 
 def flips_between(
-    base: Sequence[Mapping[str, PassCount]],
-    head: Sequence[Mapping[str, PassCount]],
+    base: Sequence[PassCounts],
+    head: Sequence[PassCounts],
     left_out: Collection[str] = (),
     clusters: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, tuple[bool, bool]], CaseFlips]:
     """Return whether two sides pass each case, and how many flip; each has a count per variant."""
     found: dict[str, _BothCounts] = {}
     shared: dict[_BothCounts, _BothCounts] = {}
-    for old, new in zip(base, head, strict=True):
-        for case in old:
-            if case in new and case not in left_out:
+    for old_rows, new_rows in zip(base, head, strict=True):
+        old = dict(old_rows)
+        for case, new in new_rows:
+            if case in old and case not in left_out:
                 before, after = found.get(case, ((), ()))
-                both = (*before, old[case]), (*after, new[case])
+                both = (*before, old.pop(case)), (*after, new)
                 found[case] = shared.setdefault(both, both)
     passes = {both: (passes_all(both[0]), passes_all(both[1])) for both in shared}
     cases = sorted(found)

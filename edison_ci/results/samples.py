@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.config.load import Project
-    from edison_ci.stats.flips import CaseFlips, PassCount
+    from edison_ci.results.case_flips import PassCounts
+    from edison_ci.stats.flips import CaseFlips
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,7 +545,7 @@ class TwoSidedSample:
         counts = [[self._pass_counts(variant, side) for variant in variants] for side in SIDES]
         return flips_between(counts[0], counts[1], self.left_out, clusters)
 
-    def _pass_counts(self, variant: Variant, side: Side) -> dict[str, PassCount]:
+    def _pass_counts(self, variant: Variant, side: Side) -> PassCounts:
         return pass_counts(self.connection, f"cell c where {_CELLS}", self.place(variant, side))
 
     def sample(

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
+    from edison_ci.results.case_flips import PassCounts
     from edison_ci.results.leaderboard import LeaderboardRow, StoredVariant
     from edison_ci.results.samples import CaseFilter
-    from edison_ci.stats.flips import PassCount
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
 
@@ -141,7 +141,7 @@ def _compare(
     )
 
 
-def _pass_counts(connection: sqlite3.Connection, place: StoredVariant) -> dict[str, PassCount]:
+def _pass_counts(connection: sqlite3.Connection, place: StoredVariant) -> PassCounts:
     where = "cell c where c.run_id = ? and c.side = ? and c.prompt = ? and c.model = ?"
     return pass_counts(connection, where, (place.run.id, place.side, place.prompt, place.model))
 

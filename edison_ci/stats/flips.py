@@ -207,7 +207,8 @@ def case_flips(
         return CaseFlips(n, newly, fixed, math.fsum(map(_expected, base, head)), None)
     if not newly:
         return CaseFlips(n, newly, fixed, None, None)
-    sides = [tuple((float(passes),) for passes in side) for side in (before, after)]
+    fail, one = (0.0,), (1.0,)  # each in memory once
+    sides = [tuple(one if passes else fail for passes in side) for side in (before, after)]
     groups = None if clusters is None else tuple(clusters)
     return CaseFlips(n, newly, fixed, None, flip_p(Pairs(sides[0], sides[1], groups)).value)
 

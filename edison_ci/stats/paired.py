@@ -14,6 +14,7 @@ from edison_ci.stats.arrays import (
     finite,
     grouped,
     mean_of,
+    np,
     special,
     sum_of,
     variance_of,
@@ -103,7 +104,8 @@ class Pairs:
     def means(self, side: Literal["base", "head"]) -> Array:
         """Return the mean over repeats of each case on a side, base or head."""
         cases = self.head if side == "head" else self.base
-        return finite([math.fsum(case) / len(case) for case in cases], f"scores of the {side}")
+        means = np.fromiter((math.fsum(case) / len(case) for case in cases), np.float64, len(cases))
+        return finite(means, f"scores of the {side}")
 
 
 class MeanError(NamedTuple):
