@@ -81,6 +81,7 @@ __all__ = [
     "variance_of",
 ]
 
+_IDS_AT_ONCE = 1_000
 TIE = NOISE
 """Differences this small are ties."""
 
@@ -158,8 +159,13 @@ def seed_of(case_ids: Sequence[str], *, config_hash: str = "") -> int:
     The ids are sorted, so the order of a dataset does not change a report, and written as JSON,
     so that no two lists of ids are the same text.
     """
-    text = json.dumps([sorted(case_ids), config_hash], ensure_ascii=False)
-    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), "big")
+    encoder, ids = json.JSONEncoder(ensure_ascii=False), sorted(case_ids)
+    digest = hashlib.sha256(b"[[")
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        text = encoder.encode(ids[start : start + _IDS_AT_ONCE])[1:-1]
+        digest.update((f", {text}" if start else text).encode("utf-8", "surrogatepass"))
+    digest.update(f"], {encoder.encode(config_hash)}]".encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "big")
 
 
 def generator_for(case_ids: Sequence[str], *, config_hash: str = "") -> np.random.Generator:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 
 import numpy as np
@@ -193,5 +195,8 @@ def test_the_seed_depends_on_the_cases_and_not_on_their_order() -> None:
     assert seed_of(["a", "b"]) == seed_of(["b", "a"])
     assert seed_of(["a", "b"]) != seed_of(["ab"])
     assert seed_of(["a"], config_hash="1") != seed_of(["a"])
+    many = [f'\udc80"{number}' for number in range(2_001)]
+    text = json.dumps([sorted(many), "1"], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    assert f"{seed_of(many, config_hash='1'):064x}" == hashlib.sha256(text).hexdigest()
     first, again = (generator_for(["x", "y"]).integers(0, 1 << 60) for _ in range(2))
     assert first == again
