@@ -7,7 +7,9 @@ the margin, and otherwise not yet known, with the number of further cases it wou
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import field, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -29,7 +31,7 @@ from edison_ci.stats.paired import (
     paired_difference,
     unpaired_difference,
 )
-from edison_ci.stats.permutation import paired_p
+from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 from edison_ci.store.cells import clusters_of
@@ -89,34 +91,38 @@ def compare_with_base(connection: sqlite3.Connection, run_id: str) -> BaseCompar
         "group by case_id order by case_id",
         (run_id,),
     )
-    pairs: list[tuple[str, float, float, str | None]] = []
-    alone: list[tuple[float, str]] = []
+    ids: list[str] = []
+    clusters: list[str | None] = []
+    scores, changes, paired = array("d"), array("d"), array("b")
     for case_id, before, after, cluster in rows:
-        group = f"cluster {cluster}" if cluster is not None else f"case {case_id}"
-        if before is not None:
-            alone.append((snap(before), group))
-        if before is not None and after is not None:
-            pairs.append((group, snap(before), snap(after), case_id))
-    clustered = any(group.startswith("cluster ") for _, group in alone)
-    score = _score(alone, clustered=clustered)
-    if not pairs:
-        return BaseComparison(score, None, None, None, 0, None)
-    groups = tuple(group for group, *_ in pairs) if clustered else None
-    base, head = [p[1] for p in pairs], [p[2] for p in pairs]
-    found = paired_difference([b - a for a, b in zip(base, head, strict=True)], clusters=groups)
+        if before is None:
+            continue
+        scores.append(snap(before))
+        clusters.append(cluster)
+        paired.append(after is not None)
+        ids.append(case_id)
+        if after is not None:
+            changes.append(snap(after) - scores[-1])
+    groups = _groups(ids, clusters)
+    score = mean_interval(scores) if groups is None else clustered_interval(scores, groups)
+    ids = [*compress(ids, paired)]
+    groups = None if groups is None else [*compress(groups, paired)]
+    found = paired_difference(changes, clusters=groups)
     if found is None:
         return BaseComparison(score, None, None, None, 0, None)
     low, high = found.interval or (None, None)
-    rng = generator_for([str(p[3]) for p in pairs])
-    p = paired_p(Pairs.of(base, head, groups), rng=rng).value if len(pairs) > 1 else None
+    p = None
+    if len(changes) > 1:
+        p = sign_flip(changes, rng=generator_for(ids), clusters=groups).value
     return BaseComparison(score, found.value, low, high, found.n, p)
 
 
-def _score(alone: list[tuple[float, str]], *, clustered: bool) -> Interval | None:
-    scores = [score for score, _ in alone]
-    if clustered:
-        return clustered_interval(scores, [group for _, group in alone])
-    return mean_interval(scores)
+def _groups(ids: list[str], clusters: list[str | None]) -> list[str] | None:
+    """Return the group of each case, its cluster or itself; None if no case has a cluster."""
+    if not any(cluster is not None for cluster in clusters):
+        return None
+    both = zip(ids, clusters, strict=True)
+    return [f"case {case}" if cluster is None else f"cluster {cluster}" for case, cluster in both]
 
 
 _SMALLEST_MARGIN = 1e-9
