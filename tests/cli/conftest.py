@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +14,43 @@ from tests.forge.fake_state import REPOSITORY
 from tests.forge.mirror import mirror
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 __all__ = ["Edison", "edison"]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Folders that many tests begin with, each made once in a process and copied from then on."""
+
+    place: Path
+
+    def begin(self, name: str, folder: Folder, make: Callable[[], object]) -> Folder:
+        """Return the folder as `make` leaves it."""
+        kept = self.place / name
+        if not kept.exists():
+            make()
+            shutil.copytree(folder.path, kept, symlinks=True)
+        else:
+            shutil.rmtree(folder.path)
+            shutil.copytree(kept, folder.path, symlinks=True)
+        return folder
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    return Kept(tmp_path_factory.mktemp("kept"))
+
+
+def every(nth: int, support: Folder) -> int:
+    """Leave every third case, say, of the customer-support project, and return their number."""
+    left = 0
+    for path in sorted((support.path / "datasets").glob("*.jsonl")):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[::nth]
+        path.write_text("".join(lines), encoding="utf-8")
+        left += len(lines)
+    return left
 
 
 @pytest.fixture

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.conftest import every
 from tests.opened import opened
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
+    from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
+CASES = 32
+"""A third of those of the example: the prompts here differ by far more than that can tell."""
 PLAIN = "Write a reply to this customer."
 GOOD = (
     "Write a reply to this customer. Quote the shop policy exactly, apologise, and use at most 80 "
@@ -22,14 +25,19 @@ GOOD = (
 
 
 @pytest.fixture
-def shop(support: Folder) -> Folder:
-    """The customer-support project in a repository, with one commit."""
-    support.write(".gitignore", ".edison/results.db*\n.edison/locks/\n.edison/snapshots/\n")
-    support.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 5pp")
-    support.git("init", "--quiet", "--initial-branch=main")
-    support.git("add", "--all")
-    support.git("commit", "--quiet", "--message", "start")
-    return support
+def shop(support: Folder, kept: Kept) -> Folder:
+    """The customer-support project with a third of its cases, in a repository with one commit."""
+
+    def make() -> None:
+        assert every(3, support) == CASES
+        support.write(".gitignore", ".edison/results.db*\n.edison/locks/\n.edison/snapshots/\n")
+        support.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 5pp")
+        support.edit("experiments/support-reply.yaml", "at_least: 25%", "at_least: 10%")
+        support.git("init", "--quiet", "--initial-branch=main")
+        support.git("add", "--all")
+        support.git("commit", "--quiet", "--message", "start")
+
+    return kept.begin("shop", support, make)
 
 
 def improve(shop: Folder) -> None:
@@ -66,11 +74,11 @@ def test_a_better_prompt_passes_and_the_change_has_an_interval(
     assert run["against"]["commit"] == shop.git("rev-parse", "main")
     composite = next(row for row in run["gates"] if row["metric"] == "composite")
     assert composite["verdict"] == "pass"
-    assert composite["n"] == 94
+    assert composite["n"] == CASES
     assert composite["sentence"].endswith(".")
     assert rows(shop, "select side, count(*) from cell group by side order by side") == [
-        ("base", 94),
-        ("head", 94),
+        ("base", CASES),
+        ("head", CASES),
     ]
 
 
@@ -90,14 +98,17 @@ def test_an_unchanged_prompt_shares_its_answers_with_the_base(edison: Edison, sh
     code, found = told(edison, shop)
     (run,) = found["runs"]
     assert (code, run["verdict"]) == (0, "pass")
-    assert run["calls"]["made"] == 2 * 94, "each answer and each judgment is bought once"
+    assert run["calls"]["made"] == 2 * CASES, "each answer and each judgment is bought once"
     assert run["calls"]["reused"] == 0, "what was bought for both sides was in store for neither"
-    assert "188 calls made, 0 reused" in edison(shop, "status", "latest").out
+    assert f"{2 * CASES} calls made, 0 reused" in edison(shop, "status", "latest").out
     _, again = told(edison, shop)
-    assert (again["runs"][0]["calls"]["made"], again["runs"][0]["calls"]["reused"]) == (0, 2 * 94)
+    assert (again["runs"][0]["calls"]["made"], again["runs"][0]["calls"]["reused"]) == (
+        0,
+        2 * CASES,
+    )
     assert run["against"]["difference"]["estimate"] == 0
     _, fresh = told(edison, shop, "--no-cache")
-    assert fresh["runs"][0]["calls"]["made"] == 2 * 94
+    assert fresh["runs"][0]["calls"]["made"] == 2 * CASES
 
 
 def test_a_changed_objective_judges_both_sides_by_either_one(edison: Edison, shop: Folder) -> None:
@@ -111,7 +122,7 @@ def test_a_changed_objective_judges_both_sides_by_either_one(edison: Edison, sho
     found = {run["against"]["eval_suite"]: run for run in json.loads(done.out)["runs"]}
     made = {suite: run["calls"]["made"] for suite, run in found.items()}
     # Both sides have equal answers: they share each judgment, as they share the objective.
-    assert made == {"base": 2 * 94, "head": 94}, "another objective is another judge"
+    assert made == {"base": 2 * CASES, "head": CASES}, "another objective is another judge"
     assert all(run["against"]["difference"]["estimate"] == 0 for run in found.values())
 
 
@@ -191,7 +202,7 @@ def test_an_old_answer_is_not_set_against_a_new_one(edison: Edison, shop: Folder
         "select side, answer_no, count(*) from cell where run_id = "
         "(select id from run order by rowid desc limit 1) group by 1, 2 order by 1, 2",
     )
-    assert takes == [("base", 1, 94), ("head", 0, 94)]
+    assert takes == [("base", 1, CASES), ("head", 0, CASES)]
     assert found["runs"][0]["verdict"] == "pass"
 
 

@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.test_against import PLAIN, shop, worsen
+from tests.cli.test_against import CASES, PLAIN, shop, worsen
 from tests.report.page import assert_harmless
 from tests.report.runner import Runner, read_outputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.conftest import Edison
+    from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
 __all__ = ["shop"]
 
 
 @pytest.fixture
-def worse(edison: Edison, shop: Folder) -> Folder:
-    worsen(shop)
-    assert edison(shop, "run", "--against", "main", "-q").code == 1
-    return shop
+def worse(edison: Edison, shop: Folder, kept: Kept) -> Folder:
+    def make() -> None:
+        worsen(shop)
+        assert edison(shop, "run", "--against", "main", "-q").code == 1
+
+    return kept.begin("worse", shop, make)
 
 
 def test_the_summary_goes_where_the_runner_wants_it(
@@ -42,7 +44,7 @@ def test_the_summary_goes_where_the_runner_wants_it(
     found = read_outputs(values.read_text(encoding="utf-8"))
     assert found["verdict"] == "fail"
     assert float(found["delta"]) < 0 < float(found["composite"]) < 1
-    assert (found["cost-usd"], found["cells"]) == ("0.000000", "188")
+    assert (found["cost-usd"], found["cells"]) == ("0.000000", str(2 * CASES))
     assert int(found["regressions"]) > 0
 
 

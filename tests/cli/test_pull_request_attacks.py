@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -381,7 +380,5 @@ def test_the_page_names_tests_that_exist(name: str, least: int) -> None:
         named |= {*tests}
     there: set[str] = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-        there |= {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+        there |= {*re.findall(r"(?m)^(?:async )?def (\w+)\(", path.read_text(encoding="utf-8"))}
     assert named <= there, named - there

@@ -19,7 +19,7 @@ from tests.report.test_pdf import browser
 from tests.report.test_sarif import SCHEMA
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
+    from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
 __all__ = ["shop"]
@@ -151,10 +151,12 @@ def test_a_report_that_cannot_be_written_is_an_error_of_a_good_run(
 
 
 @pytest.fixture
-def measured(edison: Edison, shop: Folder) -> Folder:
-    improve(shop)
-    assert edison(shop, "run", "--against", "main", "-q").code == 0
-    return shop
+def measured(edison: Edison, shop: Folder, kept: Kept) -> Folder:
+    def make() -> None:
+        improve(shop)
+        assert edison(shop, "run", "--against", "main", "-q").code == 0
+
+    return kept.begin("measured", shop, make)
 
 
 def test_a_stored_run_is_told_in_every_format(edison: Edison, measured: Folder) -> None:
