@@ -191,7 +191,7 @@ def _schedule(root: Path, log: Path) -> NoReturn:
             memory.write(f"{at.timestamp()} {os.getpid()} {resident}\n")
             memory.flush()
             SHARED["looked"] = at.timestamp()
-            time.sleep(0.1)
+            time.sleep(0.2)
 
 
 def _write(root: Path, files: dict[str, str]) -> None:
@@ -399,7 +399,7 @@ class Soak:
             with contextlib.suppress(sqlite3.Error):
                 if condition():
                     return
-            time.sleep(0.03)
+            time.sleep(0.1)
         raise SystemExit(f"in vain waited for {what}: {self._rows(_FIRES)[-5:]}")
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Two days of scheduled runs in a minute, while everything around them fails."""
+"""A day and a half of scheduled runs in a minute, while everything around them fails."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def test_two_days_of_kills_and_failing_servers_are_as_promised() -> None:
+PLANTED_HOURS = 39
+"""After so many hours everything that is planted has happened: the last thing ends after 36."""
+
+
+def test_a_day_of_kills_and_failing_servers_is_as_promised() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.soak", "--hours", "48", "--seed", "1"],
+        [sys.executable, "-m", "benchmarks.soak", "--hours", str(PLANTED_HOURS), "--seed", "1"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
-        timeout=5 * PATIENCE_S,  # it makes 48 runs
+        timeout=5 * PATIENCE_S,  # it makes some 40 runs
     )
     assert done.stdout, done.stderr
     found = json.loads(done.stdout)
     assert found["wrong"] == []
     assert done.returncode == 0
-    assert found["done"] + found["failed"] + found["missed"] + found["skipped"] == 48
+    assert found["done"] + found["failed"] + found["missed"] + found["skipped"] == PLANTED_HOURS
     assert min(found[key] for key in ("failed", "missed", "skipped")) > 0
     assert found["kills_scheduler"] > 0
     assert found["kills_run"] > 0
