@@ -79,8 +79,16 @@ def _alone() -> Iterator[None]:
 def _run() -> None:
     stamp, wanted = VENV / ".set-up-run", _fingerprint("run.txt", "build.txt")
     if not _is(stamp, wanted):
-        _make_environment()
-        _pip_install("run.txt", "build.txt")
+        unused = VENV / ".set-up-unused"
+        if not _is(unused, _fingerprint()):
+            _make_environment()
+        unused.unlink(missing_ok=True)
+        try:
+            _pip_install("run.txt", "build.txt")
+        except SetUpError:
+            if "Installing collected packages" not in LOG.read_text():
+                unused.write_text(_fingerprint())  # the next try need not make it again
+            raise
         stamp.write_text(wanted)
     stamp, wanted = VENV / ".set-up-edison", _fingerprint("../pyproject.toml")
     if not _is(stamp, wanted):
