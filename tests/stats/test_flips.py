@@ -122,7 +122,8 @@ def test_a_pass_is_bounded_by_clopper_and_pearson() -> None:
     assert (found.n_needed, found.n_more) == (149, 49)
     # The chance to pass a head that breaks 2% is at most 5%, for every number of cases.
     for n in (149, 200, 400, 900):
-        most = max(k for k in range(n) if passes(k, n))
+        most = next(k for k in range(n) if not passes(k, n)) - 1
+        assert not any(passes(k, n) for k in (2 * most + 2, n // 2, n))
         assert binom.cdf(most, n, 0.02) <= 0.05
 
 

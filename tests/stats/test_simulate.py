@@ -97,10 +97,10 @@ def test_floors(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_early_stopping(name: str) -> None:
-    d = SHAPES[name](rng(), 4, 200)
+    d = SHAPES[name](rng(), 3, 120)
     found = batch.anytime(d)
     for index, row in enumerate(d):
-        decision = by_looks(row.tolist(), n_max=200)
+        decision = by_looks(row.tolist(), n_max=120)
         assert found.verdicts.passes[index] == (decision.verdict is Verdict.PASS)
         assert found.verdicts.fails[index] == (decision.verdict is Verdict.FAIL)
         assert found.cases[index] == decision.n
@@ -210,7 +210,7 @@ def test_the_tables_of_watching_have_their_rows() -> None:
 @pytest.mark.parametrize(("schedule", "runs"), [("weekly", 60), ("daily", 90), ("hourly", 90)])
 def test_quiet_years_raise_no_more_alarms_than_promised(schedule: str, runs: int) -> None:
     """All conditions together: a WARN at most once a quarter, an ALERT in at most 1 of 20 years."""
-    generator, series, warned, alerted = rng(), 12, 0, 0
+    generator, series, warned, alerted = rng(), 5, 0, 0
     for shape in (alerts.Shape(20), alerts.Shape(50, documents=5), alerts.Shape(20, repeats=3)):
         for _ in range(series):
             days = alerts.DAYS[schedule]
@@ -224,12 +224,14 @@ def test_quiet_years_raise_no_more_alarms_than_promised(schedule: str, runs: int
     assert alerted <= years / 20 + 2 * math.sqrt(years / 20) + 1
 
 
-def test_a_real_fall_or_rate_is_found_soon() -> None:
+def test_a_real_fall_or_rate_is_found_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Those of another method, for which the next test is.
+    monkeypatch.setattr(alerts, "kendall_limits", lambda between: np.arange(1.0, 1 + len(between)))
     setting = Setting(500, rng())
     for row in alerts.falls(setting).rows:
         if row[0].startswith(("-10 at once", "-20 at once")) and "graded" in row[0]:
             assert int(row[2].split()[0]) <= 2, row
-    for row in alerts.call_delays(Setting(250, rng())).rows:
+    for row in alerts.call_delays(Setting(150, rng())).rows:
         if row[0].startswith("50%"):
             assert all(int(cell.split()[0]) <= 2 for cell in row[1:]), row
 
@@ -268,15 +270,18 @@ def test_sampled_trials(gain: float) -> None:
             assert accepted == (row[:look].mean() > 0 and p <= 0.1)
 
 
-def test_the_tables_of_trials_keep_their_promises_roughly() -> None:
-    setting = Setting(60, rng())
-    table = trials.sampling(setting)
+def test_the_tables_of_trials_keep_their_promises_roughly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch, "_REPEATS", 1_000)
+    table = trials.sampling(Setting(60, rng()))
     unchanged = [row for row in table.rows if row[0].endswith("gain +0")]
     assert len(unchanged) == 3
     for row in unchanged:
         assert float(row[2]) < float(row[3]), "sampling accepts less than naive looks do"
-    for pruned in (trials.candidates(setting), trials.looped(setting)):
-        assert all(float(row[1]) <= 20 for row in pruned.rows), "6 runs a row"
+    few = Setting(30, rng())
+    for pruned in (trials.candidates(few), trials.looped(few)):
+        assert all(float(row[1]) == 0 for row in pruned.rows), "3 runs a row"
         assert max(float(row[2]) for row in pruned.rows if row[2] != "-") > 50
 
 

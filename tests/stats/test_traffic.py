@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+from scipy.stats import binom
 
 from edison_ci.stats.traffic import mix_shift
 
@@ -18,9 +19,9 @@ def drawn(rng: np.random.Generator, n: int, shares: list[float]) -> Counter[str]
 
 def test_the_same_mix_is_called_another_one_as_often_as_stated() -> None:
     rng = np.random.default_rng(3)
-    found = [mix_shift(drawn(rng, 250, SHARES), drawn(rng, 50, SHARES)) for _ in range(400)]
+    found = [mix_shift(drawn(rng, 250, SHARES), drawn(rng, 50, SHARES)) for _ in range(200)]
     small = [one for one in found if one is not None and one.p <= 0.05]
-    assert len(small) / len(found) <= 0.075
+    assert len(small) <= binom.ppf(0.999, len(found), 0.05)
     assert not [one for one in found if one is not None and one.p <= 0.001]
 
 

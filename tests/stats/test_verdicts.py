@@ -60,7 +60,7 @@ def test_a_family_has_a_member() -> None:
 
 
 def test_ten_related_metrics_without_change_fail_one_time_in_twenty() -> None:
-    repeat, runs, n = np.random.default_rng(6), 150, 12
+    repeat, runs, n = np.random.default_rng(6), 60, 12
     fails = {"alone": 0, "together": 0}
     for _ in range(runs):
         shared = repeat.normal(0, 0.15, n)
