@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.api.decisions import SPLITS
+from edison_ci.api import decisions
 from edison_ci.store.split import split_run
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
 
 CASES = 30
+SPLITS = 50
+"""A quarter of what is usual, where nobody reads how many they are."""
 EXPERIMENT = """\
 experiment: hello
 objective: Greet every person by name, in one short and friendly sentence.
@@ -25,6 +27,11 @@ gates:
   - {metric: composite, no_worse_than: base, margin: MARGIN}
   - {metric: errors, at_most: 5%}
 """
+
+
+@pytest.fixture
+def fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "SPLITS", SPLITS)
 
 
 @pytest.fixture
@@ -51,7 +58,7 @@ def counts(edison: Edison, folder: Folder, *args: str) -> dict[str, dict[str, in
 
 
 def test_every_gate_decides_as_often_as_the_answers_are_split(
-    edison: Edison, project: Folder
+    edison: Edison, project: Folder, fewer: None
 ) -> None:
     found = counts(edison, project)
     assert list(found) == ["composite no_worse_than base", "errors at_most 0.05", ""]
@@ -63,7 +70,9 @@ def test_every_gate_decides_as_often_as_the_answers_are_split(
     assert counts(edison, project) == found, "chance has a seed"
 
 
-def test_a_margin_that_chance_alone_exceeds_is_found_out(edison: Edison, project: Folder) -> None:
+def test_a_margin_that_chance_alone_exceeds_is_found_out(
+    edison: Edison, project: Folder, fewer: None
+) -> None:
     wide = counts(edison, project)["composite no_worse_than base"]
     project.write("experiments/hello.yaml", EXPERIMENT.replace("MARGIN", "1pp"))
     commit(project)
@@ -79,7 +88,7 @@ def test_a_person_reads_a_table(edison: Edison, project: Folder) -> None:
 
 
 def test_the_answers_are_bought_once_and_each_is_dealt_once(
-    edison: Edison, project: Folder
+    edison: Edison, project: Folder, fewer: None
 ) -> None:
     counts(edison, project)
     done = edison(project, "run", "--against", "HEAD", "--aa", "--json")

@@ -121,7 +121,11 @@ def test_a_worse_prompt_fails_and_everything_says_so(job: Job) -> None:
     assert done.code == 1, done.all
     found = job.outputs
     assert {"verdict", "composite", "delta", "cost-usd", "cells", "regressions"} < found.keys()
-    assert (found["verdict"], found["delta"], found["regressions"]) == ("fail", "-1.0000", "40")
+    assert (found["verdict"], found["delta"], found["regressions"]) == (
+        "fail",
+        "-1.0000",
+        str(CASES),
+    )
     assert states(job) == ["running: None", "final: fail"]
     assert found["comment-url"] in done.out
     assert job.summary.startswith("## ❌ edison: fail\n")
@@ -332,7 +336,7 @@ def test_a_fork_without_recorded_answers_is_planned_and_inconclusive(job: Job) -
     assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
     assert "from a fork, which gets no keys" in job.summary
     assert "manually started workflow" in job.summary
-    assert "| `hello` | 40 | 40 | 40 |" in job.summary
+    assert "| `hello` | 20 | 20 | 20 |" in job.summary
     assert_harmless(job.summary)
     assert (job.bench.model.requests, job.bench.github.requests) == ([], [])
     assert job.pull_request("--fail-on", "inconclusive", fork=True).code == 5
@@ -352,7 +356,7 @@ def test_a_fork_is_replayed_from_recordings_of_the_repository(job: Job, edison: 
     job.bench.propose(**{"experiments/hello.yaml": stricter})
     done = job.pull_request(fork=True)
     assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
-    assert "come from 40 answers recorded before" in job.summary
+    assert "come from 20 answers recorded before" in job.summary
     assert "replayed" in job.summary
     assert job.outputs["composite"] == "1.0000", "the numbers are there, with no key"
     job.bench.propose_prompt(BAD)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.cli.conftest import every
 from tests.opened import opened
 from tests.refine.workbench import project
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
+    from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
 NAME = "support-reply"
@@ -25,7 +26,8 @@ def not_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def shop(support: Folder) -> Folder:
-    """The template in a repository, with the ordinary cases only."""
+    """The template in a repository, with half of the ordinary cases only."""
+    every(2, support)
     adversarial = "  - {path: datasets/adversarial.jsonl, kind: adversarial}\n"
     support.edit(f"experiments/{NAME}.yaml", adversarial, "")
     committed(support)
@@ -43,15 +45,35 @@ def committed(folder: Folder) -> None:
     folder.git("commit", "-qm", "start")
 
 
+Waiting = tuple["Folder", dict[str, Any]]
+
+
+def first_loop(edison: Edison, folder: Folder, kept: Kept, name: str) -> Waiting:
+    """Return the project whose loop waits for a person, made once, and what the loop told."""
+
+    def make() -> None:
+        done = edison(folder, "loop", NAME, "--iterations", "2", "--json")
+        assert done.code == 0, done.all
+        folder.write(".edison/locks/told.json", done.out)
+
+    kept.begin(name, folder, make)
+    return folder, json.loads(folder.read(".edison/locks/told.json"))
+
+
+@pytest.fixture
+def waiting(edison: Edison, shop: Folder, kept: Kept) -> Waiting:
+    return first_loop(edison, shop, kept, "waiting")
+
+
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
     with opened(folder.path / ".edison/results.db") as connection:
         return connection.execute(sql).fetchall()
 
 
-def test_it_waits_for_a_person_and_goes_on_after_the_approval(shop: Folder, edison: Edison) -> None:
-    first = edison(shop, "loop", NAME, "--iterations", "2", "--json")
-    assert first.code == 0, first.all
-    told = json.loads(first.out)
+def test_it_waits_for_a_person_and_goes_on_after_the_approval(
+    waiting: Waiting, edison: Edison
+) -> None:
+    shop, told = waiting
     assert (told["status"], told["point"], told["mode"]) == ("waiting", "reviewing", "review")
     assert told["simulated"] is True
     assert ask(shop, "select status from run where trigger = 'loop'") == [("REVIEWING",)]
@@ -69,7 +91,7 @@ def test_it_waits_for_a_person_and_goes_on_after_the_approval(shop: Folder, edis
     done = edison(shop, "loop", NAME)
     assert done.code == 0, done.all
     assert (
-        "Stopped after 1 round: the limit of 2 iterations is reached. On 26 held-out cases"
+        "Stopped after 1 round: the limit of 2 iterations is reached. On 16 held-out cases"
         in done.out
     )
     assert "simulated" in done.out
@@ -85,7 +107,7 @@ def check_files(folder: Folder) -> None:
         "**Simulated.**", "Stopped after 1 round", "## First and best prompt", "## Iterations",
         "## Cost", "| judge |", "## Model recommendation", "## Remaining weaknesses",
         "## Next steps",
-        "| held-out | 26 |", "```",
+        "| held-out | 16 |", "```",
     ):  # fmt: skip
         assert words in said, words
     page = report.with_suffix(".html").read_text()
@@ -94,13 +116,13 @@ def check_files(folder: Folder) -> None:
     assert (report.parent / "prompt.md").read_text() == folder.read(f"prompts/{NAME}.md")
     assert "---" not in (report.parent / "prompt.txt").read_text().splitlines()
     with (report.parent / "results.csv").open(newline="") as stream:
-        assert len([*csv.reader(stream)]) == 1 + 2 * 71
+        assert len([*csv.reader(stream)]) == 1 + 2 * 36
 
 
 def test_a_rejection_is_told_to_the_refiner_who_is_asked_again(
-    shop: Folder, edison: Edison
+    waiting: Waiting, edison: Edison
 ) -> None:
-    told = json.loads(edison(shop, "loop", NAME, "--json").out)
+    shop, told = waiting
     one = told["waits_for"]["id"]
     assert edison(shop, "review", "reject", one, "--reason", "sounds like a form").code == 0
     again = edison(shop, "loop", NAME, "--json")
@@ -114,8 +136,8 @@ def test_a_rejection_is_told_to_the_refiner_who_is_asked_again(
     assert runs == (1,), "the same iteration is refined again"
 
 
-def test_a_loop_can_be_left_behind(shop: Folder, edison: Edison) -> None:
-    first = json.loads(edison(shop, "loop", NAME, "--json").out)
+def test_a_loop_can_be_left_behind(waiting: Waiting, edison: Edison) -> None:
+    shop, first = waiting
     wrong = edison(shop, "loop", NAME, "--auto-approve")
     assert wrong.code == 2
     assert "waits for a human decision" in wrong.err
@@ -182,8 +204,8 @@ def test_a_budget_ends_it_with_exit_code_4_and_more_of_it_goes_on(
 
 
 @pytest.fixture
-def two(shop: Folder) -> Folder:
-    """The template with a second prompt."""
+def two(edison: Edison, shop: Folder, kept: Kept) -> Waiting:
+    """The template with a second prompt, whose loop waits for two decisions."""
     text = shop.read(f"prompts/{NAME}.md").replace(f"id: {NAME}", "id: warm")
     warm = text.replace("# user\n", "# user\nBe warm, and thank the customer.\n")
     shop.write("prompts/warm.md", warm)
@@ -191,28 +213,28 @@ def two(shop: Folder) -> Folder:
     shop.edit(f"experiments/{NAME}.yaml", f"prompts: [prompts/{NAME}.md]", both)
     shop.git("add", "-A")
     shop.git("commit", "-qm", "two prompts")
-    return shop
+    return first_loop(edison, shop, kept, "two waiting")
 
 
-def test_several_prompts_wait_for_all_their_decisions(two: Folder, edison: Edison) -> None:
-    first = json.loads(edison(two, "loop", NAME, "--iterations", "2", "--json").out)
+def test_several_prompts_wait_for_all_their_decisions(two: Waiting, edison: Edison) -> None:
+    shop, first = two
     waiting = {one["prompt"]: one["id"] for one in first["suggestions"]}
     assert list(waiting) == [NAME, "warm"]
     assert first["prompt"] == f"{NAME}, warm"
     assert [one["prompt"] for one in first["iterations"]] == [NAME, "warm"]
-    shown = edison(two, "loop", NAME)
+    shown = edison(shop, "loop", NAME)
     for one in waiting.values():
         assert f"{one} needs a decision" in shown.out
         assert f"edison review approve {one}" in shown.err
-    alone = edison(two, "loop", NAME, "--prompt", "warm")
+    alone = edison(shop, "loop", NAME, "--prompt", "warm")
     assert (alone.code, "leave out --prompt" in alone.err) == (2, True)
 
-    assert edison(two, "review", "approve", waiting[NAME]).code == 0
-    again = json.loads(edison(two, "loop", NAME, "--json").out)
+    assert edison(shop, "review", "approve", waiting[NAME]).code == 0
+    again = json.loads(edison(shop, "loop", NAME, "--json").out)
     assert again["status"] == "waiting", "one of them is still open"
     assert len(again["iterations"]) == 2
-    assert edison(two, "review", "reject", waiting["warm"], "--reason", "too warm").code == 0
-    done = edison(two, "loop", NAME, "--json")
+    assert edison(shop, "review", "reject", waiting["warm"], "--reason", "too warm").code == 0
+    done = edison(shop, "loop", NAME, "--json")
     assert done.code == 0, done.all
     told = json.loads(done.out)
     assert (told["status"], told["stopped_by"]) == ("done", "max_iterations")
@@ -225,11 +247,11 @@ def test_several_prompts_wait_for_all_their_decisions(two: Folder, edison: Ediso
     assert kept["warm"]["holdout"] is None
 
 
-def test_several_rejections_ask_the_refiner_again(two: Folder, edison: Edison) -> None:
-    first = json.loads(edison(two, "loop", NAME, "--json").out)
+def test_several_rejections_ask_the_refiner_again(two: Waiting, edison: Edison) -> None:
+    shop, first = two
     before = {one["id"] for one in first["suggestions"]}
     for one in before:
-        assert edison(two, "review", "reject", one, "--reason", "sounds like a form").code == 0
-    after = json.loads(edison(two, "loop", NAME, "--json").out)
+        assert edison(shop, "review", "reject", one, "--reason", "sounds like a form").code == 0
+    after = json.loads(edison(shop, "loop", NAME, "--json").out)
     assert not before & {one["id"] for one in after.get("suggestions", [])}
-    assert ask(two, "select count(*) from run where trigger = 'loop'") == [(1,)]
+    assert ask(shop, "select count(*) from run where trigger = 'loop'") == [(1,)]

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tests import forked
+from tests.cli.conftest import every
 from tests.conftest import Folder
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
@@ -47,6 +48,7 @@ def commit(folder: Folder) -> None:
 def test_a_search_ends_in_a_suggestion_that_can_be_proposed(
     edison: Edison, support: Folder
 ) -> None:
+    every(2, support)
     commit(support)
     found = edison(support, "optimize", "support-reply", *SMALL, "--json")
     assert found.code == 0, found.err

@@ -78,7 +78,7 @@ runs:
 """
 KEY = "sk-canary-of-the-model-0123456789abcdef"
 """No log, file or comment may hold it."""
-CASES = 40
+CASES = 20
 GOOD, BAD = "Answer in one kind sentence.", "Answer badly."
 PROMPT = "---\nid: hello\n---\n# user\n{text} Greet {{{{ name }}}}, who has just come in.\n"
 EXPERIMENT = """\
@@ -90,7 +90,7 @@ dataset: datasets/names.jsonl
 checks:
   - contains: Welcome
 gates:
-  - {metric: composite, no_worse_than: base, margin: 10pp}
+  - {metric: composite, no_worse_than: base, margin: 20pp}
 """
 MODEL = """\
 small:
