@@ -180,7 +180,7 @@ def begin() -> None:
 
 _begun: set[int] = set()
 _asked: Counter[_Fixed] = Counter()
-_OFTEN = 2
+_OFTEN = 1
 
 
 def _line(stream: socket.socket) -> bytes:
@@ -256,10 +256,24 @@ def warm_up() -> None:
     gc.freeze()
 
 
+def warm_up_server() -> None:
+    """Import what a server imports, and compile the templates of its pages."""
+    serving = importlib.import_module("edison_ci.web.serving")
+    importlib.import_module("uvicorn")
+    importlib.import_module("uvicorn.lifespan.on")
+    importlib.import_module("uvicorn.loops.auto")
+    importlib.import_module("uvicorn.protocols.http.auto")
+    serving.compile_templates(importlib.import_module("datasette.app").Datasette([], memory=True))
+    assert threading.active_count() == 1
+    gc.collect()
+    gc.freeze()
+
+
 def _serve(asked: socket.socket) -> dict[str, Any] | None:
     """Fork for each job; return it in the fork, and None at the end."""
     waiting = selectors.DefaultSelector()
     waiting.register(asked, selectors.EVENT_READ)
+    is_ready_to_serve = False
     while True:
         for key, _ in waiting.select():
             if key.fileobj is not asked:
@@ -273,7 +287,10 @@ def _serve(asked: socket.socket) -> dict[str, Any] | None:
             head, streams, _, _ = socket.recv_fds(asked, 8, 4)
             if not head:
                 return None
-            job = _exactly(asked, int.from_bytes(head))
+            job: dict[str, Any] = json.loads(_exactly(asked, int.from_bytes(head)))
+            if "serve" in job["words"] and not is_ready_to_serve:
+                warm_up_server()
+                is_ready_to_serve = True
             *standard, told = streams
             pid = os.fork()
             if pid == 0:
@@ -281,8 +298,7 @@ def _serve(asked: socket.socket) -> dict[str, Any] | None:
                 _take(standard)
                 os.close(told)
                 asked.close()
-                found: dict[str, Any] = json.loads(job)
-                return found
+                return job
             for number in standard:
                 os.close(number)
             _tell(told, pid)

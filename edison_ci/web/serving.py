@@ -13,6 +13,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import BytecodeCache
+
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
@@ -30,6 +32,9 @@ from edison_ci.web.workspace import project_in
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import CodeType
+
+    from jinja2.bccache import Bucket
 
     from edison_ci.operate.projects import Projects, SiteProject
     from edison_ci.operate.site import Identity
@@ -46,11 +51,37 @@ def prepare(datasette: Any, root: Path) -> None:
     project_in(root, utc.now().date())
     for name in _HEAVY:
         importlib.import_module(name)
-    # Datasette 1.0 has a method for it.
-    ask = getattr(datasette, "get_jinja_environment", None)
-    environment = ask() if ask is not None else datasette.jinja_env
+    compile_templates(datasette)
+
+
+def compile_templates(datasette: Any) -> None:
+    """Compile every template of our pages, or take it as it was compiled for another server."""
+    environment = _environment(datasette)
+    environment.bytecode_cache = _COMPILED
     for name in environment.list_templates(filter_func=lambda name: name.startswith("edison/")):
         environment.get_template(name)
+
+
+class _Compiled(BytecodeCache):
+    """Compiled templates of this process: each project of a site has a server of its own."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], CodeType | None] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        bucket.code = self._known.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._known[bucket.key, bucket.checksum] = bucket.code
+
+
+_COMPILED = _Compiled()
+
+
+def _environment(datasette: Any) -> Any:
+    # Datasette 1.0 has a method for it.
+    ask = getattr(datasette, "get_jinja_environment", None)
+    return ask() if ask is not None else datasette.jinja_env
 
 
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -123,6 +154,7 @@ def _datasette(results: Path, title: str, settings: ServerSettings, base: str = 
 
     chosen = {**SETTINGS, "force_https_urls": settings.access.tls, "base_url": base}
     found = Datasette([str(results)], settings=chosen, metadata={"title": title})
+    _environment(found).bytecode_cache = _COMPILED
     register_settings(found, settings)
     return found
 
