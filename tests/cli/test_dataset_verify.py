@@ -130,6 +130,8 @@ def test_a_real_model_on_this_machine_keeps_to_the_form(edison: Edison, generate
         generated.read("models.yaml")
         + "tiny: {provider: local, model: smollm2-135m-instruct, params: {max_tokens: 16}}\n",
     )
+    # Each word of the usual instructions takes such a model 30 ms.
+    generated.write("assist/verify.md", "Say of each case whether the expected answer is right.\n")
     done = edison(generated, "dataset", "verify", "--by", "tiny", "--case", "gen-0", "--yes")
     assert done.code == 0, done.err
     assert "tiny agrees with " in done.err

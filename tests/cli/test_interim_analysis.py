@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import holding
+from tests.cli.conftest import every
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     import subprocess
-    from pathlib import Path
 
-    from tests.cli.conftest import Edison
+    from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
 WRITE, COMPOSE = "Write a reply to this customer.", "Compose a reply to this customer."
@@ -26,6 +25,7 @@ GIVE = "Give a reply to this customer."
 GOOD = f"{WRITE} Quote the shop policy exactly, apologise, and use at most 80 words."
 GATE = "margin: 10pp}"
 CASES = 94
+HALF = 48
 Looked = tuple["Folder", dict[str, Any]]
 
 
@@ -51,7 +51,8 @@ def shop(support: Folder) -> Folder:
 @pytest.fixture
 def repeats(shop: Folder) -> Folder:
     """A change of one word, and a gate that asks for more repeats: the second look is clear."""
-    shop.edit("experiments/support-reply.yaml", GATE, "margin: 6pp, if_unclear: more_repeats}")
+    assert every(2, shop) == HALF
+    shop.edit("experiments/support-reply.yaml", GATE, "margin: 10pp, if_unclear: more_repeats}")
     commit(shop)
     shop.edit("prompts/support-reply.md", WRITE, GIVE)
     return shop
@@ -68,22 +69,18 @@ def sampled(shop: Folder) -> Folder:
     return shop
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the run that many tests begin with is kept."""
-    return tmp_path_factory.mktemp("looked") / "at"
-
-
 @pytest.fixture
-def looked(edison: Edison, repeats: Folder, kept: Path) -> Looked:
+def looked(edison: Edison, repeats: Folder, kept: Kept) -> Looked:
     """The project of `repeats` after its run, made once, and what the run told."""
-    if not kept.exists():
-        code, run = told(edison, repeats)
-        assert code == 0
+
+    def make() -> None:
+        done = edison(repeats, "run", "--against", "main", "--json")
+        assert done.code == 0, done.all
+        (run,) = json.loads(done.out)["runs"]
         repeats.write(".edison/told.json", json.dumps(run))
-        shutil.copytree(repeats.path, kept)
-    shutil.rmtree(repeats.path)
-    shutil.copytree(kept, repeats.path)
+        repeats.write(".edison/said.txt", done.err)
+
+    kept.begin("looked", repeats, make)
     return repeats, json.loads(repeats.read(".edison/told.json"))
 
 
@@ -130,7 +127,7 @@ def test_more_repeats_are_taken_until_it_is_clear(looked: Looked) -> None:
         "inconclusive",
         "pass",
     ]
-    assert run["cells"]["total"] == run["cells"]["ok"] == 4 * CASES
+    assert run["cells"]["total"] == run["cells"]["ok"] == 4 * HALF
     assert run["interim"] == {
         "kind": "repeats", "number": 2, "of": 3, "at": 2, "most": 3, "sentence": None
     }  # fmt: skip
@@ -140,21 +137,23 @@ def test_more_repeats_are_taken_until_it_is_clear(looked: Looked) -> None:
 
 def test_gates_without_more_repeats_are_decided_once_at_the_first_look(looked: Looked) -> None:
     repeats, run = looked
-    assert gate(run, "pass_rate")["n"] == CASES
-    assert " of 94 passed" in gate(run, "pass_rate")["sentence"], "one repeat a case, not two"
+    assert gate(run, "pass_rate")["n"] == HALF
+    assert f" of {HALF} passed" in gate(run, "pass_rate")["sentence"], "one repeat a case, not two"
     rounds = ask(repeats, "select distinct sentence from decision where metric = 'pass_rate'")
     assert len(rounds) == 1
 
 
 def test_what_is_clear_at_once_takes_no_more_repeats(edison: Edison, repeats: Folder) -> None:
+    repeats.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 25pp")
+    repeats.git("commit", "--quiet", "--message", "wider", "experiments")
     repeats.edit("prompts/support-reply.md", GIVE, GOOD)
     _, run = told(edison, repeats)
     assert gate(run)["sentence"].endswith("Clear at interim analysis 1 of 3, at 1 repeat a case.")
-    assert run["cells"]["total"] == 2 * CASES
+    assert run["cells"]["total"] == 2 * HALF
 
 
 def test_after_three_looks_it_is_neutral(edison: Edison, repeats: Folder) -> None:
-    repeats.edit("experiments/support-reply.yaml", "margin: 6pp", "margin: 1pp")
+    repeats.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 1pp")
     repeats.git("stash", "push", "--quiet", "prompts")
     commit(repeats)
     repeats.git("stash", "pop", "--quiet")
@@ -271,11 +270,11 @@ def test_a_budget_that_ends_after_the_first_look_pauses_and_can_be_raised(
     repeats.git("stash", "push", "--quiet", "prompts")
     commit(repeats)
     repeats.git("stash", "pop", "--quiet")
-    done = edison(repeats, "run", "--against", "main", "--json", "--budget", "0.06")
+    done = edison(repeats, "run", "--against", "main", "--json", "--budget", "0.03")
     (run,) = json.loads(done.out)["runs"]
     assert (done.code, run["status"], run["verdict"]) == (4, "PAUSED", None)
     assert ask(repeats, "select max(round) from decision") == [(0,)], "the first look was taken"
-    assert run["cells"]["total"] == 4 * CASES
+    assert run["cells"]["total"] == 4 * HALF
     code, run = told(edison, repeats, "resume", "--budget", "5")
     assert (code, run["status"]) == (0, "COMPLETED")
     assert run["interim"]["number"] == ask(repeats, "select max(round) from decision")[0][0] + 1 > 1
@@ -295,8 +294,8 @@ def test_only_what_is_unclear_gets_more_repeats(edison: Edison, repeats: Folder)
     repeats.git("stash", "pop", "--quiet")
     _, run = told(edison, repeats)
     counted = ask(repeats, "select prompt, max(repeat) + 1, count(*) from cell group by prompt")
-    assert counted == [("second", 1, 2 * CASES), ("support-reply", 2, 4 * CASES)]
-    assert run["cells"]["total"] == 6 * CASES
+    assert counted == [("second", 1, 2 * HALF), ("support-reply", 2, 4 * HALF)]
+    assert run["cells"]["total"] == 6 * HALF
     assert {row["verdict"] for row in run["gates"] if row["metric"] == "composite"} == {"pass"}
 
 
@@ -382,7 +381,7 @@ def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> No
     )
     assert len(row["detail"]["interim_history"]) == run["interim"]["number"] > 3
     sampled.edit("experiments/support-reply.yaml", "adaptive_sampling: true, ", "")
-    fixed = edison(sampled, "run", "--against", "main", "--json", "--no-cache")
+    fixed = edison(sampled, "run", "--against", "main", "--json")
     row = gate(json.loads(fixed.out)["runs"][-1])
     assert row["verdict"] == "pass", row["sentence"]
 
@@ -443,15 +442,17 @@ def test_a_budget_pauses_sampling_and_resume_goes_on(edison: Edison, sampled: Fo
 # --- what is said before --------------------------------------------------------------------------
 
 
-def test_the_plan_says_the_range_of_calls(edison: Edison, repeats: Folder) -> None:
+def test_the_plan_says_the_range_of_calls(edison: Edison, looked: Looked) -> None:
+    repeats, _ = looked
+    (repeats.path / ".edison/results.db").unlink()
     done = edison(repeats, "plan")
-    said = "with --against both sides are run: 376 calls before the first interim analysis, "
-    said += "at most 1,128"
+    said = "with --against both sides are run: 192 calls before the first interim analysis, "
+    said += "at most 576"
     assert f"{said} (more_repeats)" in done.out
     (plan,) = json.loads(edison(repeats, "plan", "--json").out)["experiments"]
-    assert plan["interim"] == {"kind": "repeats", "calls": {"low": 376, "high": 1128}}
-    run = edison(repeats, "run", "--against", "main")
-    assert "94 cases, 188 cells; 376 to 1,128 calls (more_repeats)" in run.err
+    assert plan["interim"] == {"kind": "repeats", "calls": {"low": 192, "high": 576}}
+    said = repeats.read(".edison/said.txt")
+    assert "48 cases, 96 cells; 192 to 576 calls (more_repeats)" in said, "and the run"
 
 
 def test_the_plan_of_sampling_starts_at_one_batch(edison: Edison, sampled: Folder) -> None:
@@ -469,6 +470,7 @@ def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, sho
         shop.write(f"prompts/{name}.md", new)
     prompts = "[prompts/support-reply.md, prompts/good.md, prompts/plain.md]"
     shop.edit("experiments/support-reply.yaml", "[prompts/support-reply.md]", prompts)
+    every(2, shop)
     _, run = told(edison, shop, "run")
     weak = {one["prompt"]: one for one in run["weak_prompts"]}
     assert set(weak) == {"support-reply", "plain"}
@@ -485,6 +487,20 @@ def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, sho
 # --- stricter and milder rules --------------------------------------------------------------------
 
 
+@pytest.fixture
+def worse(edison: Edison, shop: Folder, kept: Kept) -> Folder:
+    """A change for the worse, of which all answers are known, and which is not yet proposed."""
+
+    def make() -> None:
+        without_clusters(shop)
+        shop.edit("prompts/support-reply.md", WRITE, GOOD)
+        commit(shop)
+        shop.edit("prompts/support-reply.md", GOOD, WRITE)
+        assert told(edison, shop)[1]["verdict"] == "fail"
+
+    return kept.begin("a worse prompt", shop, make)
+
+
 @pytest.mark.parametrize(
     ("rule", "verdict", "method"),
     [
@@ -495,14 +511,11 @@ def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, sho
     ],
 )
 def test_stricter_and_milder_rules_reach_the_verdict(
-    edison: Edison, shop: Folder, rule: str, verdict: str, method: str
+    edison: Edison, worse: Folder, rule: str, verdict: str, method: str
 ) -> None:
     written = rule if "margin: " in rule else f"margin: 10pp, {rule}"
-    shop.edit("experiments/support-reply.yaml", GATE, f"{written}}}")
-    without_clusters(shop)
-    shop.edit("prompts/support-reply.md", WRITE, GOOD)
-    commit(shop)
-    shop.edit("prompts/support-reply.md", GOOD, WRITE)
-    _, run = told(edison, shop)
+    worse.edit("experiments/support-reply.yaml", GATE, f"{written}}}")
+    worse.git("commit", "--quiet", "--message", "rule", "experiments")
+    _, run = told(edison, worse)
     row = gate(run)
     assert (row["verdict"], row["detail"]["method"][: len(method)]) == (verdict, method)
