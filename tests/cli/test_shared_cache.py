@@ -45,7 +45,7 @@ MODELS = """\
 small: {{provider: openai_compatible, model: m, base_url: "{url}", price: {{in: 1, out: 2}}}}
 judge: {{provider: openai_compatible, model: j, base_url: "{url}", price: {{in: 1, out: 2}}}}
 """
-NAMES = 12
+NAMES = 6
 ANSWERS = 2 * NAMES
 """Two repeats of each case."""
 CALLS = ANSWERS + NAMES
