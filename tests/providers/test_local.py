@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
 ENTRY = f"{{provider: local, model: {LOCAL_MODEL}}}"
 MINE = "{provider: local, model: mine, options: {file_env: MY_GGUF}}"
-HELPFUL = "You are a helpful assistant."
-STORY = "Write a long story about a dog."
+ANSWER = "Answer."
+STORY = "Tell a dog story."
+LONG = "Write a long story about a dog."
+CAPITAL = "Capital of Japan?"
+# Each token that is read or written takes a thirtieth of a second: texts are short.
 
 
 @pytest.fixture
@@ -46,8 +49,8 @@ def small() -> Provider:
 
 
 def asked(text: str, **params: Any) -> Request:
-    given = {"temperature": 0, "max_tokens": 16, **params}
-    return ask(text, model=LOCAL_MODEL, system=HELPFUL, params=given)
+    given = {"temperature": 0, "max_tokens": 8, **params}
+    return ask(text, model=LOCAL_MODEL, system=ANSWER, params=given)
 
 
 async def text_of(provider: Provider, text: str, **params: Any) -> str:
@@ -58,10 +61,10 @@ async def text_of(provider: Provider, text: str, **params: Any) -> str:
 
 
 async def test_a_question_has_a_real_answer_with_real_tokens(small: Provider) -> None:
-    answer = await small.complete(asked("What is the capital of Japan?"))
+    answer = await small.complete(asked(CAPITAL, max_tokens=16))
     assert "Tokyo" in answer.text
     assert answer.finish_reason is FinishReason.STOP
-    assert answer.tokens_in == 27, "with the template of the chat"
+    assert answer.tokens_in == 20, "with the template of the chat"
     assert answer.tokens_out is not None and 2 <= answer.tokens_out < 16
     assert (answer.cached_in, answer.served_model) == (0, LOCAL_MODEL)
     assert answer.latency_ms > 0
@@ -69,26 +72,32 @@ async def test_a_question_has_a_real_answer_with_real_tokens(small: Provider) ->
     assert price is not None and price.cost(answer) == 0
 
 
-async def test_temperature_0_has_one_answer_whatever_else_is_asked(small: Provider) -> None:
-    """Before, in between, all at once, and in another process."""
-    first = await text_of(small, STORY)
-    questions = [STORY, "What is the capital of Japan?", STORY]
-    one, other, two = await asyncio.gather(*(text_of(small, each) for each in questions))
-    assert [one, two] == [first, first]
+async def test_temperature_0_has_one_answer_whatever_else_is_asked(
+    small: Provider, tmp_path: Path
+) -> None:
+    """Before, after, all at once, and in another process, which says nothing of its own."""
+    first, other, again = await asyncio.gather(
+        *(text_of(small, each) for each in (STORY, CAPITAL, STORY))
+    )
+    assert again == first
     assert other != first
     code = (
         "import asyncio; from tests.providers.test_local import *\n"
-        "print(asyncio.run(text_of(provider_for(model(ENTRY)), STORY)))"
+        "print(asyncio.run(text_of(provider_for(model(ENTRY)), STORY)))\n"
+        "from pathlib import Path\n"
+        f"try: load(Path({str(truncated(tmp_path))!r}), threads=1, context=256)\n"
+        "except UsageError: print('refused')\n"
     )
-    assert in_process(code) == f"{first}\n"
+    assert in_process(code) == f"{first}\nrefused\n"
 
 
 async def test_the_system_message_matters(small: Provider) -> None:
-    answers = [
-        await small.complete(ask(STORY, system=system, params={"temperature": 0, "max_tokens": 64}))
-        for system in (HELPFUL, "You speak French only. Répondez en français.")
+    params: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
+    plain, dog = [
+        (await small.complete(ask("Who are you?", system=system, params=params))).text
+        for system in (ANSWER, "You are Rex, a dog.")
     ]
-    assert answers[0].text != answers[1].text
+    assert "Rex" in dog and "Rex" not in plain
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -108,18 +117,19 @@ async def test_an_answer_ends_at_a_stop_text(small: Provider) -> None:
 
 
 async def test_a_seed_repeats_an_answer_and_others_differ(small: Provider) -> None:
-    seeds = (5, 5, 6, 2**40, -(2**63))
+    seeds = (5, 5, 2**40, -(2**63))
     answers = [await text_of(small, STORY, temperature=1.0, seed=seed) for seed in seeds]
     assert answers[0] == answers[1]
-    assert len({*answers}) == 4
+    assert len({*answers}) == 3
 
 
 async def test_top_p_and_penalties_act(small: Provider) -> None:
-    greedy = await text_of(small, STORY, max_tokens=40)
-    hot = await text_of(small, STORY, max_tokens=40, temperature=1.5, top_p=0.0, seed=1)
+    dogs = "Say dog dog dog."
+    greedy = await text_of(small, dogs)
+    hot = await text_of(small, dogs, temperature=1.5, top_p=0.0, seed=1)
     assert hot == greedy, "only the likeliest token is left"
     for name in ("frequency_penalty", "presence_penalty"):
-        assert await text_of(small, STORY, max_tokens=40, **{name: 2.0}) != greedy
+        assert await text_of(small, dogs, **{name: 2.0}) != greedy
 
 
 async def test_an_answer_is_held_to_a_schema(small: Provider) -> None:
@@ -155,17 +165,16 @@ async def test_context_is_the_longest_prompt() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the threads of a process by /proc")
 def test_threads_are_started() -> None:
-    def started(number: int) -> int:
-        entry = f"{ENTRY[:-1]}, options: {{threads: {number}}}}}"
-        code = (
-            "import os, time; from tests.providers.test_local import *\n"
-            f"provider_for(model('{entry}'))\n"
-            "time.sleep(1)  # those of loading have ended, those of answering are there\n"
-            "print(len(os.listdir('/proc/self/task')))"
-        )
-        return int(in_process(code))
-
-    assert started(5) - started(1) >= 4
+    code = (
+        "import os, time; from tests.providers.test_local import *\n"
+        "for threads, context in ((1, 256), (5, 256), (1, 512)):\n"
+        "    options = f'{{threads: {threads}, context: {context}}}'\n"
+        "    provider_for(model(f'{ENTRY[:-1]}, options: {options}}}'))\n"
+        "    time.sleep(1)  # those of loading have ended, those of answering are there\n"
+        "    print(len(os.listdir('/proc/self/task')))\n"
+    )
+    first, second, third = map(int, in_process(code).split())
+    assert (second - first) - (third - second) >= 4
 
 
 async def test_a_file_of_the_machine_is_named_by_a_variable(
@@ -176,7 +185,7 @@ async def test_a_file_of_the_machine_is_named_by_a_variable(
     monkeypatch.setenv("MY_GGUF", str(path))
     mine = model(MINE)
     assert mine.endpoint == '{"file_env":"MY_GGUF"}', "its answers are not those of other weights"
-    answer = await provider_for(mine).complete(asked("What is the capital of Japan?"))
+    answer = await provider_for(mine).complete(asked(CAPITAL))
     assert "Tokyo" in answer.text
 
 
@@ -189,12 +198,12 @@ def test_weights_are_loaded_once() -> None:
 
 
 async def test_a_call_does_not_hold_up_others(small: Provider) -> None:
-    ticks, call = 0, asyncio.create_task(small.complete(asked(STORY, max_tokens=40)))
+    ticks, call = 0, asyncio.create_task(small.complete(asked(LONG, max_tokens=16)))
     while not call.done():
         await asyncio.sleep(0.01)
         ticks += 1
-    assert ticks > 10
-    assert (await call).tokens_out == 40
+    assert ticks > 5
+    assert (await call).tokens_out == 16
 
 
 async def test_the_time_limit_stops_the_model_and_starts_with_it() -> None:
@@ -202,24 +211,24 @@ async def test_the_time_limit_stops_the_model_and_starts_with_it() -> None:
         model(f"{{provider: local, model: {LOCAL_MODEL}, limits: {{timeout_s: 1}}}}")
     )
     began = time.monotonic()
-    long = [hasty.complete(asked(STORY, max_tokens=1_900)) for _ in range(2)]
+    long = [hasty.complete(asked(LONG, max_tokens=1_900)) for _ in range(2)]
     failed = await asyncio.gather(*long, return_exceptions=True)
     assert [str(each) for each in failed] == ["TIMEOUT: no answer within 1 s"] * 2
     assert all(isinstance(each, CallError) and each.retried for each in failed)
     assert time.monotonic() - began >= 2, "the second one waited for its turn"
     patient = provider_for(model(ENTRY))
-    assert "Tokyo" in await text_of(patient, "What is the capital of Japan?")
+    assert "Tokyo" in await text_of(patient, CAPITAL)
 
 
 async def test_a_call_that_is_given_up_stops_the_model(small: Provider) -> None:
-    call = asyncio.create_task(small.complete(asked(STORY, max_tokens=1_900)))
-    await asyncio.sleep(0.5)
+    call = asyncio.create_task(small.complete(asked(LONG, max_tokens=1_900)))
+    await asyncio.sleep(0.2)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     # 1,900 tokens would take a minute.
     async with asyncio.timeout(PATIENCE_S):
-        assert "Tokyo" in await text_of(small, "What is the capital of Japan?")
+        assert "Tokyo" in await text_of(small, CAPITAL)
 
 
 def test_nobody_else_can_use_its_port() -> None:
@@ -231,18 +240,6 @@ def test_nobody_else_can_use_its_port() -> None:
         connection.request("POST", path, body="{}")
         assert connection.getresponse().status == 401
         connection.close()
-
-
-def test_it_says_nothing_of_its_own(tmp_path: Path) -> None:
-    broken = truncated(tmp_path)
-    code = (
-        "import asyncio; from tests.providers.test_local import *\n"
-        "asyncio.run(text_of(provider_for(model(ENTRY)), 'Hello?', max_tokens=2))\n"
-        "from pathlib import Path\n"
-        f"try: load(Path({str(broken)!r}), threads=1, context=256)\n"
-        "except UsageError: print('refused')\n"
-    )
-    assert in_process(code) == "refused\n"
 
 
 # --- what is refused ------------------------------------------------------------------------------

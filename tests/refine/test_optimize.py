@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import shutil
 import sqlite3
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,8 +40,10 @@ from tests.refine.workbench import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from edison_ci.records import Request
+    from edison_ci.refine.optimize import OptimizeResult
     from tests.conftest import Folder
 
 
@@ -53,6 +58,42 @@ def museum(
 @pytest.fixture
 def door(folder: Folder) -> Folder:
     return mannered(folder, cases=45)
+
+
+@dataclass
+class Past:
+    """Searches that have ended, by name: their folders, to be copied, and what they returned."""
+
+    path: Path
+    results: dict[str, OptimizeResult] = field(default_factory=dict)
+
+    def copied(self, name: str, folder: Folder, search: Callable[[], OptimizeResult]) -> Folder:
+        """Search for the first test that asks, and copy what that left for the others."""
+        if name in self.results:
+            shutil.copytree(self.path / name, folder.path, dirs_exist_ok=True)
+        else:
+            self.results[name] = search()
+            shutil.copytree(folder.path, self.path / name)
+        return folder
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    return Past(tmp_path_factory.mktemp("past"))
+
+
+@pytest.fixture
+def searched(door: Folder, past: Past) -> Folder:
+    """The project after a search."""
+    return past.copied("usual", door, museum(door).optimize)
+
+
+@pytest.fixture
+def limited(folder: Folder, past: Past) -> Folder:
+    """The project after a search of small steps."""
+    door = mannered(folder, cases=45, limits=", max_lines: 1, max_lines_change: 0")
+    search = functools.partial(museum(door).optimize, generations=8, population=6)
+    return past.copied("limited", door, search)
 
 
 def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
@@ -89,20 +130,22 @@ def test_a_search_finds_more_than_one_refinement_does(door: Folder) -> None:
     assert best.simulation == "simulated"
 
 
-def test_the_unseen_cases_are_looked_at_once_and_for_the_winner_alone(door: Folder) -> None:
-    (best,) = museum(door).optimize().suggestions
-    named = ", ".join(f"'{case}'" for case in held_out(door))
-    rows = ask(door, f"select distinct run_id from cell where case_id in ({named})")
+def test_the_unseen_cases_are_looked_at_once_and_for_the_winner_alone(
+    searched: Folder, past: Past
+) -> None:
+    (best,) = past.results["usual"].suggestions
+    named = ", ".join(f"'{case}'" for case in held_out(searched))
+    rows = ask(searched, f"select distinct run_id from cell where case_id in ({named})")
     assert rows == [(best.runs[0],)]
     versions = ask(
-        door, f"select distinct side, version from cell where case_id in ({named}) order by 1"
+        searched, f"select distinct side, version from cell where case_id in ({named}) order by 1"
     )
     assert versions == [("base", best.base_hash), ("head", best.new_hash)]
 
 
 def test_two_parents_have_children_for_which_nobody_is_asked(door: Folder) -> None:
     found = museum(door)
-    course = found.optimize(population=8).search
+    course = found.optimize(population=8, generations=2).search
     crossed = [one for one in course.measured.values() if one.how == "crossover"]
     assert crossed
     for one in crossed:
@@ -140,9 +183,9 @@ def test_what_was_tried_in_vain_is_told_when_the_same_version_is_changed_again(
     assert all(f"on {SCREEN_CASES} training cases" in question for question in late)
 
 
-def test_the_same_search_asks_nothing_again(door: Folder) -> None:
-    first = museum(door).optimize()
-    again = museum(door)
+def test_the_same_search_asks_nothing_again(searched: Folder, past: Past) -> None:
+    first = past.results["usual"]
+    again = museum(searched)
     second = again.optimize()
     assert [one.id for one in second.suggestions] == [one.id for one in first.suggestions]
     assert second.suggestions[0].cost_microusd == first.suggestions[0].cost_microusd
@@ -157,9 +200,9 @@ def test_the_same_search_asks_nothing_again(door: Folder) -> None:
 def test_more_generations_go_on_with_the_search_that_was_made(door: Folder) -> None:
     short = museum(door).optimize(generations=1)
     on = museum(door)
-    longer = on.optimize(generations=3)
+    longer = on.optimize(generations=2)
     assert longer.id == short.id
-    assert len(on.refiner.asked) < 3 * 4, "the first generation is not asked for again"
+    assert len(on.refiner.asked) < 2 * 4, "the first generation is not asked for again"
     assert longer.cost_microusd > short.cost_microusd
     assert kept(longer.suggestions[0].diff) > kept(short.suggestions[0].diff)
 
@@ -217,7 +260,7 @@ def test_a_gain_that_unseen_cases_do_not_show_is_not_proposed(door: Folder) -> N
         return f"Hello {name}." if name in held else said
 
     deaf.greeter.answer = answer
-    (one,) = deaf.optimize().suggestions
+    (one,) = deaf.optimize(generations=2).suggestions
     assert one.status is SuggestionStatus.TRIED
     assert one.reason == "no gain on the unseen cases"
     assert one.evidence["train"]["decision"] == "better"
@@ -233,9 +276,11 @@ def test_a_prompt_without_a_fault_is_left_alone(door: Folder) -> None:
 # --- guardrails -----------------------------------------------------------------------------------
 
 
-def test_steps_keep_the_limits_of_refine_and_their_sum_wider_ones(folder: Folder) -> None:
-    door = mannered(folder, cases=45, limits=", max_lines: 1, max_lines_change: 0")
-    found = museum(door).optimize(generations=8, population=6)
+def test_steps_keep_the_limits_of_refine_and_their_sum_wider_ones(
+    limited: Folder, past: Past
+) -> None:
+    found = past.results["limited"]
+    assert limited.read(PATH) == PROMPT
     best = found.suggestions[0]
     most = WIDER[MadeBy.OPTIMIZE]
     assert best.evidence["growth"]["lines_added"] == most == len(kept(best.diff))
@@ -274,27 +319,27 @@ def test_locked_parts_stay_locked_in_a_search(door: Folder) -> None:
     assert done.search.generations[0].tried == 0
 
 
-def test_a_suggestion_is_held_to_the_limits_that_it_was_made_under(folder: Folder) -> None:
+def test_a_suggestion_is_held_to_the_limits_that_it_was_made_under(
+    limited: Folder, past: Past
+) -> None:
     """Approving and proposing ask the guardrails again, with those of a search for its winner."""
-    door = mannered(folder, cases=45, limits=", max_lines: 1, max_lines_change: 0")
-    best = museum(door).optimize(generations=6, population=6).suggestions[0]
-    loaded = load_project(door.path)
+    best = past.results["limited"].suggestions[0]
+    loaded = load_project(limited.path)
     assert (
         apply_suggestion(loaded, best, PROMPT.encode()).decode().count("\n")
         == PROMPT.count("\n") + 4
     )
-    with opened(door.path / ".edison/results.db") as connection:
+    with opened(limited.path / ".edison/results.db") as connection:
         connection.execute("update suggestion set made_by = 'refine'")
-    with open_for_change(door.path / ".edison/results.db") as connection:
+    with open_for_change(limited.path / ".edison/results.db") as connection:
         small = find_suggestion(connection, best.id)
     with pytest.raises(UsageError, match="lines added or removed"):
         apply_suggestion(loaded, small, PROMPT.encode())
 
 
-def test_nobody_can_store_another_kind_of_limits(door: Folder) -> None:
-    museum(door).optimize(generations=1)
+def test_nobody_can_store_another_kind_of_limits(searched: Folder) -> None:
     with (
-        opened(door.path / ".edison/results.db") as connection,
+        opened(searched.path / ".edison/results.db") as connection,
         pytest.raises(sqlite3.IntegrityError),
     ):
         connection.execute("update suggestion set made_by = 'anything goes'")
