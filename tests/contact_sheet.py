@@ -17,8 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from tests import showcase
 from tests.conftest import ROOT
-from tests.web.conftest import LINES, Stored, started
-from tests.web.test_browser import chromium
+from tests.web.conftest import LINES, Stored, chromium, started
 
 LOOKS = (("light", 1280), ("dark", 1280), ("light", 768))
 

@@ -313,8 +313,8 @@ def test_a_run_on_request_is_the_plan_that_was_shown_and_no_other(bench: Bench) 
     assert other.code == 1, other.log
     assert "the plan of hello is not the one that was shown" in other.log
     planted = bench.scratch / "planted"
-    for hostile in (f"$(touch {planted})", f"hello; touch {planted}", f"`touch {planted}`"):
-        assert act(experiment=hostile, request=hostile).code == 1
+    hostile = f"$(touch {planted}) `touch {planted}`; touch {planted}"
+    assert act(experiment=hostile, request=hostile).code == 1
     assert not planted.exists()
     assert bench.model.requests == []
     done = act()

@@ -50,16 +50,18 @@ def test_a_difference_of_nothing_is_not_shown() -> None:
     assert found.interval.low < 0 < found.interval.high
 
 
-@pytest.mark.parametrize("n", [100, 1_000])
-def test_chance_finds_a_difference_at_the_rate_that_is_promised(n: int) -> None:
+@pytest.mark.parametrize(("n", "times", "most"), [(100, 200, 20), (1_000, 60, 9)])
+def test_chance_finds_a_difference_at_the_rate_that_is_promised(
+    n: int, times: int, most: int
+) -> None:
     rng = random.Random(7)
     hits = 0
-    for _ in range(200):
+    for _ in range(times):
         base, head = ([rng.random() for _ in range(n)] for _ in range(2))
         found = contrast_of(scores(base), scores(head), CaseFilter())
         assert found is not None
         hits += found.significant
-    assert hits <= 20, "5% of 200, and what luck adds"
+    assert hits <= most, "5%, and what luck adds: more in 1 of 800 such tests"
 
 
 def test_clusters_count_as_one_however_large_they_are() -> None:

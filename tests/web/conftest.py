@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+import pytest_asyncio
+from playwright.async_api import async_playwright
 
 from tests import forked, showcase
 from tests.conftest import ROOT
@@ -22,8 +25,10 @@ from tests.timing import PATIENCE_S
 from tests.web.review_site import ReviewSite, build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from pathlib import Path
+
+    from playwright.async_api import Browser
 
 LINES = ("0.65", "1.0")
 NEXT_LINE = ROOT / ".tools" / "datasette-1"
@@ -41,6 +46,33 @@ def project(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
             showcase.build(aside := shared / "showcase.part")
             aside.rename(target)
     return target
+
+
+def chromium() -> str:
+    """Return Chromium as the machine has it."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next((found for name in names if (found := shutil.which(name))), None)
+    assert path is not None, "make browser installs Chromium"
+    return path
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    """One browser for all tests of a process, in which each has a context of its own.
+
+    Starting one takes two seconds. Tests that use it run in the loop of the session.
+    """
+    environ = {**os.environ, "HOME": str(tmp_path_factory.mktemp("browser"))}
+    async with async_playwright() as play:
+        found = await play.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox"], env=environ
+        )
+        yield found
+        await found.close()
+
+
+in_browser = pytest.mark.asyncio(loop_scope="session")
+"""Marks a test that uses the browser."""
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import expect
 
 from edison_ci.cli.serve import _access_rules
 from edison_ci.errors import UsageError
@@ -21,14 +21,16 @@ from edison_ci.web.databases import ServerAccess
 from edison_ci.web.serving import Serving, application
 from tests.forge.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
 from tests.timing import PATIENCE_S
-from tests.web.conftest import LINES, started
+from tests.web.conftest import LINES, in_browser, started
 from tests.web.test_acting_in_browser import check
-from tests.web.test_browser import Watched, chromium
+from tests.web.test_browser import Watched
 from tests.web.test_sign_in import MEMBERS, PASSWORD, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.async_api import Browser
 
 HOST = "127.0.0.1:8001"
 HOME = "/-/edison"
@@ -108,15 +110,17 @@ async def test_a_member_signs_in_with_github_and_no_token_is_kept(
     assert SECRET.encode() not in kept
 
 
-async def test_a_person_signs_in_with_github_in_a_browser(folder: Path, fake: FakeOAuth) -> None:
+@in_browser
+async def test_a_person_signs_in_with_github_in_a_browser(
+    folder: Path, fake: FakeOAuth, browser: Browser
+) -> None:
     fake.url = fake.url.replace("127.0.0.1", "localhost")  # another site, for cookies
     app = {CLIENT_ID: CLIENT, CLIENT_SECRET: SECRET, "GITHUB_SERVER_URL": fake.url}
     for server in started(folder, LINES[0], "--sign-in", "--github-sign-in", environ=app):
         fake.callback = f"{server.address}{CALLBACK_PATH}"
-        async with async_playwright() as play:
-            chrome = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-            page = await chrome.new_page(viewport={"width": 390, "height": 900})
-            page.set_default_timeout(1000 * PATIENCE_S)
+        async with await browser.new_context(viewport={"width": 390, "height": 900}) as context:
+            context.set_default_timeout(1000 * PATIENCE_S)
+            page = await context.new_page()
             await page.goto(f"{server.address}{HOME}/costs?by=day")
             await check(Watched(server, page))
             await page.get_by_role("link", name="Sign in with GitHub").click()
@@ -131,7 +135,6 @@ async def test_a_person_signs_in_with_github_in_a_browser(folder: Path, fake: Fa
             await page.get_by_role("link", name="Sign in with GitHub").click()
             await page.get_by_role("link", name="Authorize").click()
             await expect(page.get_by_role("alert")).to_contain_text("mallory")
-            await chrome.close()
     assert (fake.given, fake.tokens) == (2, set())
 
 

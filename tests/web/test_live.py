@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import expect
 
 from tests import forked
 from tests.conftest import ROOT
 from tests.timing import PATIENCE_S
-from tests.web.conftest import LINES, Stored, environment, started
-from tests.web.test_browser import AXE, chromium
+from tests.web.conftest import LINES, Stored, environment, in_browser, started
+from tests.web.test_browser import axe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.async_api import Browser
 
 MODELS = """\
 version: 1
@@ -100,12 +102,14 @@ def pause(project: Path, run: str) -> None:
     )  # fmt: skip
 
 
-async def test_a_run_is_followed_also_after_the_connection_was_lost(slow_project: Path) -> None:
+@in_browser
+async def test_a_run_is_followed_also_after_the_connection_was_lost(
+    slow_project: Path, browser: Browser
+) -> None:
     stored = Stored(slow_project)
-    async with async_playwright() as play:
-        browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        page = await browser.new_page(viewport={"width": 390, "height": 900})
-        page.set_default_timeout(1000 * PATIENCE_S)
+    async with await browser.new_context(viewport={"width": 390, "height": 900}) as context:
+        context.set_default_timeout(1000 * PATIENCE_S)
+        page = await context.new_page()
         with running(slow_project) as run:
             with serving(slow_project, LINES[0]) as server:
                 port = str(urlsplit(server.address).port)
@@ -126,9 +130,7 @@ async def test_a_run_is_followed_also_after_the_connection_was_lost(slow_project
                 left = page.locator("[data-live=left]").first
                 await expect(left).to_have_text(re.compile("^about .* left$"))
                 assert await page.locator("[data-connection]").is_hidden()
-                await page.evaluate(AXE.read_text(encoding="utf-8"))
-                result = await page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa']})")
-                assert [r["id"] for r in result["violations"] if r["impact"] != "minor"] == []
+                assert [rule for rule, impact, _ in await axe(page) if impact != "minor"] == []
                 wide = "document.documentElement.scrollWidth > window.innerWidth"
                 assert not await page.evaluate(wide)
             # The server is gone.
@@ -146,4 +148,3 @@ async def test_a_run_is_followed_also_after_the_connection_was_lost(slow_project
                 # When it rests, the page is shown anew.
                 await expect(page.locator("main")).to_contain_text("Continue with edison resume")
                 await expect(page.locator("[data-follow]")).to_have_count(0)
-        await browser.close()

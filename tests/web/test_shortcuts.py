@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.async_api import async_playwright
+import pytest_asyncio
 
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.suggested import PATH, stored
 from tests.timing import PATIENCE_S
-from tests.web.conftest import LINES, review_desk
+from tests.web.conftest import LINES, in_browser, review_desk
 from tests.web.review_site import PROBE, ReviewSite
-from tests.web.test_browser import AXE, DESK, THEMES, Watched, chromium
+from tests.web.test_browser import DESK, THEMES, Watched, axe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+    from playwright.async_api import Browser
+
+pytestmark = in_browser
 
 
 @pytest.fixture(scope="module")
@@ -24,31 +28,23 @@ def one_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReviewSite]:
     yield from review_desk(tmp_path_factory, LINES[0])
 
 
-@pytest.fixture
-async def watched(desk: ReviewSite) -> AsyncIterator[Watched]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def watched(desk: ReviewSite, browser: Browser) -> AsyncIterator[Watched]:
     """A browser on the pages, as on a desk or on a narrow screen at night."""
     theme = THEMES[desk.server.line]
-    async with async_playwright() as play:
-        browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        context = await browser.new_context(
-            base_url=desk.server.address,
-            color_scheme=theme,  # type: ignore[arg-type]  # light or dark
-            viewport={"width": DESK[theme], "height": 900},
-        )
+    async with await browser.new_context(
+        base_url=desk.server.address,
+        color_scheme=theme,  # type: ignore[arg-type]  # light or dark
+        viewport={"width": DESK[theme], "height": 900},
+    ) as context:
         context.set_default_timeout(1000 * PATIENCE_S)
         yield Watched(desk.server, await context.new_page())
-        await browser.close()
 
 
 async def accessible(watched: Watched) -> None:
     """Let axe look at the page; nothing may be wrong with it, nor wider than the window."""
     page = watched.page
-    await page.evaluate(AXE.read_text(encoding="utf-8"))
-    result = await page.evaluate(
-        "axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})"
-    )
-    wrong = [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in result["violations"]]
-    assert wrong == []
+    assert await axe(page) == []
     assert not await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
 
 

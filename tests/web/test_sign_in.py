@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from playwright.async_api import async_playwright
 
 from docs.sample import build
 from edison_ci.operate.accounts import AUTH_FILE, Accounts
@@ -19,12 +18,14 @@ from edison_ci.web.databases import ServerAccess
 from edison_ci.web.serving import Serving, application
 from edison_ci.web.sign_in import safe_next
 from tests.timing import PATIENCE_S
-from tests.web.conftest import LINES, started
-from tests.web.test_browser import AXE, chromium
+from tests.web.conftest import LINES, in_browser, started
+from tests.web.test_browser import axe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.async_api import Browser
 
     from tests.web.conftest import Server
 
@@ -426,13 +427,12 @@ def test_every_answer_carries_the_headers(house: House) -> None:
     assert refused.headers["cache-control"] == "private, no-store"
 
 
-async def test_people_sign_in_with_a_browser(house: House) -> None:
-    async with async_playwright() as play:
-        browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        scripts = house.server.line == LINES[0]  # and without them
-        context = await browser.new_context(
-            base_url=house.server.address, java_script_enabled=scripts
-        )
+@in_browser
+async def test_people_sign_in_with_a_browser(house: House, browser: Browser) -> None:
+    scripts = house.server.line == LINES[0]  # and without them
+    async with await browser.new_context(
+        base_url=house.server.address, java_script_enabled=scripts
+    ) as context:
         context.set_default_timeout(1000 * PATIENCE_S)
         page, wrong = await context.new_page(), list[str]()
         page.on("console", lambda said: wrong.append(said.text))
@@ -444,9 +444,7 @@ async def test_people_sign_in_with_a_browser(house: House) -> None:
         await page.keyboard.press("Enter")
         await page.get_by_role("alert").wait_for()
         if scripts:
-            await page.evaluate(AXE.read_text(encoding="utf-8"))
-            found = await page.evaluate("axe.run().then(r => r.violations.map(v => v.id))")
-            assert found == []
+            assert await axe(page) == []
         wrong.clear()  # a browser notes the 403
         assert await page.get_by_label("Login").input_value() == "vi"
         await page.get_by_label("Password").fill(PASSWORD)
@@ -455,13 +453,10 @@ async def test_people_sign_in_with_a_browser(house: House) -> None:
         await page.get_by_role("link", name="vi", exact=True).click()
         await page.wait_for_url("**/-/edison/you")
         if scripts:
-            await page.evaluate(AXE.read_text(encoding="utf-8"))
-            found = await page.evaluate("axe.run().then(r => r.violations.map(v => v.id))")
-            assert found == []
+            assert await axe(page) == []
         await page.get_by_role("button", name="Sign out", exact=True).click()
         await page.wait_for_url("**/-/edison/sign-in")
         assert wrong == []
-        await browser.close()
 
 
 # --- without a browser in between -----------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import jsonschema
 import pytest
-from playwright.async_api import async_playwright, expect
+from playwright.async_api import expect
 
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.dispatch import WORKFLOW
@@ -32,11 +32,14 @@ from tests.loopback.server import LoopbackServer
 from tests.opened import opened
 from tests.operate.test_dispatch import with_workflow
 from tests.timing import PATIENCE_S, poll
-from tests.web.test_browser import AXE, chromium
+from tests.web.conftest import in_browser
+from tests.web.test_browser import barriers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.async_api import Browser
 
     from tests.conftest import Folder
 
@@ -565,19 +568,18 @@ def test_an_offline_server_asks_nobody(
     assert github.requests == []
 
 
+@in_browser
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_an_editor_lets_github_run_it_on_the_pages(
-    project: Folder, models: LoopbackServer, github: FakeGitHub, scripts: bool
+    project: Folder, models: LoopbackServer, github: FakeGitHub, browser: Browser, scripts: bool
 ) -> None:
     wrong: list[str] = []
     with keyless(project, models, github) as site:
-        async with async_playwright() as play:
-            browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-            context = await browser.new_context(
-                base_url=site.address,
-                java_script_enabled=scripts,
-                viewport={"width": 390, "height": 900},
-            )
+        async with await browser.new_context(
+            base_url=site.address,
+            java_script_enabled=scripts,
+            viewport={"width": 390, "height": 900},
+        ) as context:
             context.set_default_timeout(1000 * PATIENCE_S)
             page = await context.new_page()
             page.on("console", lambda said: wrong.append(said.text))
@@ -602,7 +604,6 @@ async def test_an_editor_lets_github_run_it_on_the_pages(
             assert await link.get_attribute("href") == workflow_page(github)
             if scripts:
                 await _check(page)
-            await browser.close()
         (sent,) = github.state.dispatched
         assert (sent["inputs"]["request"], sent["inputs"]["budget"]) == (request, "0.010000")
     assert [said for said in wrong if "409" not in said] == []
@@ -611,21 +612,20 @@ async def test_an_editor_lets_github_run_it_on_the_pages(
 # --- the pages ------------------------------------------------------------------------------------
 
 
+@in_browser
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_an_editor_starts_steers_and_cancels_a_run_on_the_pages(
-    project: Folder, models: LoopbackServer, scripts: bool
+    project: Folder, models: LoopbackServer, browser: Browser, scripts: bool
 ) -> None:
     held = threading.Event()
     models.script = [rule(until=held)]
     wrong: list[str] = []
     with served(project, models) as site:
-        async with async_playwright() as play:
-            browser = await play.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-            context = await browser.new_context(
-                base_url=site.address,
-                java_script_enabled=scripts,
-                viewport={"width": 390, "height": 900},
-            )
+        async with await browser.new_context(
+            base_url=site.address,
+            java_script_enabled=scripts,
+            viewport={"width": 390, "height": 900},
+        ) as context:
             context.set_default_timeout(1000 * PATIENCE_S)
             page = await context.new_page()
             page.on("console", lambda said: wrong.append(said.text))
@@ -659,7 +659,6 @@ async def test_an_editor_starts_steers_and_cancels_a_run_on_the_pages(
             poll("the end", lambda: site.rows("select status from run") == [("CANCELLED",)])
             await page.reload()
             await expect(page.get_by_text("The run has ended")).to_be_visible()
-            await browser.close()
         held.set()
         assert site.rows("select trigger from run") == [("page",)]
         actions = [row[0] for row in site.rows("select action from audit order by seq")]
@@ -679,10 +678,7 @@ _ACTIONS = ("start run", "steer", "cancel run", "pause run")
 async def _check(page: Any) -> None:
     """Find nothing that is too wide, or serious for axe."""
     assert not await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
-    await page.evaluate(AXE.read_text(encoding="utf-8"))
-    result = await page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa']})")
-    bad = [r["id"] for r in result["violations"] if r["impact"] in ("serious", "critical")]
-    assert bad == []
+    assert await barriers_of(page) == []
 
 
 def test_a_form_of_another_site_or_without_its_token_starts_nothing(
