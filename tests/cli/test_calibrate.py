@@ -15,7 +15,7 @@ from tests.opened import opened
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.cli.conftest import Edison
+    from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
 CASES = 30
@@ -85,12 +85,15 @@ def approval(folder: Folder) -> dict[str, Any]:
 
 
 @pytest.fixture
-def approved(edison: Edison, project: Folder) -> Folder:
+def approved(edison: Edison, project: Folder, kept: Kept) -> Folder:
     """The project after a run whose judge agrees with its labels, and was approved."""
-    run(edison, project)
-    label_all(project)
-    assert calibrated(edison, project)["judge_approval"]["approved"]
-    return project
+
+    def make() -> None:
+        run(edison, project)
+        label_all(project)
+        assert calibrated(edison, project)["judge_approval"]["approved"]
+
+    return kept.begin("approved", project, make)
 
 
 # --- the gate -------------------------------------------------------------------------------------

@@ -66,6 +66,7 @@ def test_whoever_refines_is_told_what_is_held_out_without_a_split(
     support.edit("experiments/support-reply.yaml", "split: {holdout: 0.4, seed: 0}\n", "")
     assert "  94 cases, 94 cells: " in edison(support, "plan").out, "a run holds nothing out"
     assert "  94 cases (36 held out), 94 cells: " in edison(support, "plan", "--loop").out
+    support.edit("models.yaml", "model: small", "model: small, price: {in: 1, out: 1}")
     said = "58 training cases and 36 held out"
     for command in ("refine", "loop"):
         assert said in edison(support, command, "support-reply", "--budget", "0").err
