@@ -98,13 +98,17 @@ def _without_templates(text: str) -> str:
 
 def _runs(words: list[str], least: int) -> Iterator[tuple[str, ...]]:
     """Yield, from each word on, the shortest run that counts as `least` words."""
-    for start in range(len(words)):
-        worth = 0
-        for stop in range(start, len(words)):
-            worth += _HALF if re.match(f"[{_UNSPACED}]", words[stop]) else _FULL
-            if worth >= _FULL * least:
-                yield tuple(words[start : stop + 1])
-                break
+    unspaced = re.compile(f"[{_UNSPACED}]")
+    worths = [_HALF if unspaced.match(word) else _FULL for word in words]
+    worth = stop = 0
+    for start, left in enumerate(worths):
+        while worth < _FULL * least and stop < len(words):
+            worth += worths[stop]
+            stop += 1
+        if worth < _FULL * least:
+            return
+        yield tuple(words[start:stop])
+        worth -= left
 
 
 def texts_of(cases: Iterable[Case]) -> Iterator[str]:

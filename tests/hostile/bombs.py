@@ -61,7 +61,7 @@ TEXTS = [
     Bomb("one long line just below a limit", ANYWHERE, lambda: b"a" * 999_999),
     Bomb("one long quoted line", ANYWHERE, lambda: b'"' + b"a" * 999_990 + b'"\n'),
     Bomb("a million empty lines", ANYWHERE, lambda: b"\n" * 999_999),
-    Bomb("five million empty lines", DATASETS, lambda: b"\n" * 4_999_999),
+    Bomb("two million empty lines", DATASETS, lambda: b"\n" * 1_999_999),
     Bomb("a million short lines", ANYWHERE, lambda: b"a\n" * MB),
     Bomb("a million short rows", DATASETS, lambda: b"{}\n" * MB),
     Bomb("ten megabytes of dashes", DATASETS, lambda: b"- a\n" * (10 * MB // 4)),
@@ -98,10 +98,10 @@ YAML_TEXTS = [
     Bomb(
         "many unknown keys",
         ("experiments/hello.yaml",),
-        lambda: _numbered("expermint#: 1\n", 25_000),
+        lambda: _numbered("expermint#: 1\n", 10_000),
     ),
-    Bomb("one key many times", YAML, lambda: b"version: 1\n" * 80_000),
-    Bomb("many anchors", ("quarantine.yaml",), lambda: _numbered("k#: &k# a\n", 25_000)),
+    Bomb("one key many times", YAML, lambda: b"version: 1\n" * 30_000),
+    Bomb("many anchors", ("quarantine.yaml",), lambda: _numbered("k#: &k# a\n", 10_000)),
     Bomb("many quotes", YAML, lambda: b'"' * 900_001),
     Bomb("many comments", YAML, lambda: b"#" * 900_000),
     Bomb("many escapes", YAML, lambda: b'a: "' + b"\\u0041" * 150_000 + b'"\n'),
@@ -129,23 +129,23 @@ JSON_TEXTS = [
     Bomb("a long JSON string", JSON, lambda: b'{"id": "' + b"a" * 990_000 + b'"}'),
     Bomb("a long JSON key", JSON, lambda: b'{"' + b"a" * 990_000 + b'": 1}'),
     Bomb(
-        "many JSON keys", JSON, lambda: json.dumps(dict.fromkeys(map(str, range(60_000)))).encode()
+        "many JSON keys", JSON, lambda: json.dumps(dict.fromkeys(map(str, range(20_000)))).encode()
     ),
-    Bomb("many JSON duplicates", JSON, lambda: b"{" + b'"a": 1, ' * 60_000 + b'"a": 1}'),
+    Bomb("many JSON duplicates", JSON, lambda: b"{" + b'"a": 1, ' * 20_000 + b'"a": 1}'),
     Bomb("many JSON escapes", JSON, lambda: b'{"id": "' + b"\\ud83d\\ude00" * 80_000 + b'"}'),
-    Bomb("a late lone surrogate", JSON, lambda: b'{"id": "' + b"\\u0041" * 160_000 + b'\\ud800"}'),
-    Bomb("a million values", JSON, lambda: b'{"input": [' + b"1," * 200_000 + b"1]}\n"),
+    Bomb("a late lone surrogate", JSON, lambda: b'{"id": "' + b"\\u0041" * 60_000 + b'\\ud800"}'),
+    Bomb("many values", JSON, lambda: b'{"input": [' + b"1," * 60_000 + b"1]}\n"),
     Bomb(
         "many prices",
         (".edison/prices.json",),
         lambda: json.dumps(
-            {"models": {f"openai/m{n}": {"in": 1, "out": 1} for n in range(60_000)}}
+            {"models": {f"openai/m{n}": {"in": 1, "out": 1} for n in range(20_000)}}
         ).encode(),
     ),
     Bomb(
         "a wide JSON Schema",
         ("schemas/reply.json",),
-        lambda: json.dumps({"anyOf": [{"pattern": "(a+)+$"} for _ in range(15_000)]}).encode(),
+        lambda: json.dumps({"anyOf": [{"pattern": "(a+)+$"} for _ in range(6_000)]}).encode(),
     ),
     Bomb(
         "a deep JSON Schema",
@@ -260,17 +260,15 @@ TEMPLATES = [
         lambda: b"---\nid: hello\nsyntax: braces\n---\n" + b"{name} {n} " * 80_000,
     ),
     Bomb(
-        "a hundred thousand sections",
+        "many sections",
         PROMPT,
-        lambda: FRONT + b"# user\nhello\n# assistant\nhi\n" * 33_000 + b"# user\n{{ name }}\n",
+        lambda: FRONT + b"# user\nhello\n# assistant\nhi\n" * 12_000 + b"# user\n{{ name }}\n",
     ),
     Bomb("a front matter that never ends", PROMPT, lambda: b"---\n" + b"a: 1\n" * 150_000),
     Bomb(
         "many inputs",
         PROMPT,
-        lambda: (
-            b"---\ninputs:\n" + _numbered("  nam#: string\n", 20_000) + b"---\nHi {{ name }}.\n"
-        ),
+        lambda: b"---\ninputs:\n" + _numbered("  nam#: string\n", 8_000) + b"---\nHi {{ name }}.\n",
     ),
     Bomb(
         "inputs with long names",
@@ -293,18 +291,18 @@ PARTS = [
     Bomb(
         "a long chain of models",
         ("models.yaml",),
-        lambda: b"".join(b"m%d: {use: m%d}\n" % (n, n + 1) for n in range(20_000)),
+        lambda: b"".join(b"m%d: {use: m%d}\n" % (n, n + 1) for n in range(8_000)),
     ),
     Bomb(
         "many models",
         ("models.yaml",),
-        lambda: _numbered("m#: {provider: sim, model: small}\n", 12_000),
+        lambda: _numbered("m#: {provider: sim, model: small}\n", 5_000),
     ),
-    Bomb("many wrong models", ("models.yaml",), lambda: _numbered("m#: {provider: simm}\n", 8_000)),
+    Bomb("many wrong models", ("models.yaml",), lambda: _numbered("m#: {provider: simm}\n", 3_000)),
     Bomb(
         "many criteria",
         ("rubrics/tone.yaml",),
-        lambda: b"rubric: tone\ncriteria:\n" + b"  - {name: A, wieght: 1}\n" * 6_000,
+        lambda: b"rubric: tone\ncriteria:\n" + b"  - {name: A, wieght: 1}\n" * 2_500,
     ),
     Bomb(
         "many quarantined cases",
@@ -322,7 +320,7 @@ PARTS = [
         "many misspelt quarantines",
         ("quarantine.yaml",),
         lambda: (
-            b"version: 1\ncases:\n" + b"  - {expriment: a, csae: b, raeson: c, snce: d}\n" * 9_000
+            b"version: 1\ncases:\n" + b"  - {expriment: a, csae: b, raeson: c, snce: d}\n" * 3_000
         ),
     ),
     Bomb(
@@ -340,7 +338,7 @@ PARTS = [
         lambda: (
             b"version: 1\nkeys:\n"
             + _numbered(
-                "  - {env: ANTHROPIC_API_KEY, hosts: ['https://h#.example:99999']}\n", 9_000
+                "  - {env: ANTHROPIC_API_KEY, hosts: ['https://h#.example:99999']}\n", 3_000
             )
         ),
     ),

@@ -160,7 +160,7 @@ def check_ending(ending: Ending, *, code: int | None = None) -> Any:
     """Check that a command ended well, whatever it found, and return its document."""
     assert "Traceback" not in ending.err
     assert ending.code in (0, 2) if code is None else ending.code == code, ending.out[:2_000]
-    assert ending.cpu_s < 10 * slowness()
+    assert ending.cpu_s < 4 * slowness()
     assert ending.peak_mb < 300
     document = ending.document
     assert document["schema_version"] == 1
@@ -203,7 +203,6 @@ def test_what_validate_accepts_is_not_refused_when_it_runs(kind: str, folder: Pa
     (folder / "models.yaml").write_text(SIMULATED)
     for name in (name for place, name in TAKEN if place == kind):
         (folder / kind).write_bytes((CORPUS / name).read_bytes())
-        assert Folder(folder).edison("plan", "--json").code == 0, name
         done = Folder(folder).edison("run", "--json", "--yes", "--limit", "1", "--no-cache")
         assert done.code in (0, 1, 5), (name, done.out[:2_000])
         with closing(sqlite3.connect(folder / ".edison" / "results.db")) as results:
