@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from types import FunctionType
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ import pytest
 import edison_ci
 from edison_ci import (
     Project,
+    Result,
     RunOptions,
     Selection,
     SessionFactory,
@@ -39,12 +42,40 @@ from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.conftest import Folder
 
 
+@dataclass
+class Past:
+    """A project after a run, to be copied, and what the run returned."""
+
+    path: Path
+    results: list[Result] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    return Past(tmp_path_factory.mktemp("past") / "project")
+
+
+@pytest.fixture
+def found(support: Folder, project: Project, past: Past) -> Result:
+    """A run of the project, which is made for the first test and copied for the others."""
+    if past.results:
+        shutil.rmtree(support.path)
+        shutil.copytree(past.path, support.path)
+    else:
+        past.results += run(project)
+        shutil.copytree(support.path, past.path)
+    return past.results[0]
+
+
 @pytest.fixture
 def project(support: Folder) -> Project:
+    experiment = "experiments/support-reply.yaml"
+    support.edit(experiment, "  - {path: datasets/adversarial.jsonl, kind: adversarial}\n", "")
     support.git("init", "-q")
     support.git("add", "-A")
     support.git("commit", "-qm", "start")
@@ -53,8 +84,7 @@ def project(support: Folder) -> Project:
     return load(support.path)
 
 
-def test_a_run_says_what_the_command_says_of_it(support: Folder, project: Project) -> None:
-    (found,) = run(project)
+def test_a_run_says_what_the_command_says_of_it(support: Folder, found: Result) -> None:
     told = json.loads(support.edison("status", found.run.id, "--json").out)["runs"][0]
     composite = found.overall.composite
     assert composite is not None
@@ -65,10 +95,9 @@ def test_a_run_says_what_the_command_says_of_it(support: Folder, project: Projec
     assert [one["metric"] for one in told["gates"]] == [row.metric for row in found.gates]
 
 
-def test_answers_are_stored_once_and_used_again(support: Folder, project: Project) -> None:
-    (first,) = run(project, ["support-reply"])
+def test_answers_are_stored_once_and_used_again(project: Project, found: Result) -> None:
     (second,) = run(project, ["support-reply"])
-    assert first.calls["made"] > 0
+    assert found.calls["made"] > 0
     assert second.calls["made"] == 0
     assert second.calls["reused"] > 0
 
@@ -115,26 +144,24 @@ def test_a_run_that_was_interrupted_goes_on(project: Project) -> None:
     assert (done.run.status, done.cells["ok"]) == ("COMPLETED", done.cells["total"])
 
 
-def test_stored_answers_are_graded_again_without_a_call(support: Folder, project: Project) -> None:
-    (first,) = run(project)
-    again = regrade(project, first.run.id)
-    assert again.run.id != first.run.id
+def test_stored_answers_are_graded_again_without_a_call(project: Project, found: Result) -> None:
+    again = regrade(project, found.run.id)
+    assert again.run.id != found.run.id
     assert again.calls["made"] == 0
-    assert again.overall.composite == first.overall.composite
+    assert again.overall.composite == found.overall.composite
 
 
-def test_reports_are_those_of_the_command(support: Folder, project: Project) -> None:
-    (found,) = run(project)
+def test_reports_are_those_of_the_command(support: Folder, project: Project, found: Result) -> None:
     assert render_report(project, found.run.id) == support.edison("report", found.run.id).out
     junit = support.edison("report", found.run.id, "--format", "junit").out
     assert render_report(project, found.run.id, format="junit") == junit
 
 
-def test_a_prompt_is_refined_and_proposed_as_a_branch(support: Folder, project: Project) -> None:
-    run(project)
+def test_a_prompt_is_refined_and_proposed_as_a_branch(
+    support: Folder, project: Project, found: Result
+) -> None:
     assert propose(project) is None, "nothing was suggested yet"
-    found = refine_prompt(project, "support-reply")
-    (one,) = found.suggestions
+    (one,) = refine_prompt(project, "support-reply").suggestions
     assert one.status == "proposed"
     with opened(support.path / ".edison/results.db") as connection:
         (action,) = connection.execute(
@@ -169,8 +196,7 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def test_a_notebook_shows_a_result(project: Project) -> None:
-    (found,) = run(project)
+def test_a_notebook_shows_a_result(found: Result) -> None:
     page = Tags()
     page.feed(found._repr_html_())
     assert "svg" in page.tags and "table" in page.tags

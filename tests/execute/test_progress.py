@@ -121,6 +121,8 @@ def test_a_model_that_changed_since_the_base_is_planned_twice(project: Folder) -
 def test_more_repeats_are_planned_when_they_are_asked_for(support: Folder) -> None:
     experiment = "experiments/support-reply.yaml"
     support.edit(experiment, "margin: 10pp}", "margin: 6pp, if_unclear: more_repeats}")
+    support.edit(experiment, "kind: golden}", "kind: golden, take: 30}")
+    support.edit(experiment, "  - {path: datasets/adversarial.jsonl, kind: adversarial}\n", "")
     support.git("init", "--quiet", "--initial-branch=main")
     support.git("add", "--all")
     support.git("commit", "--quiet", "--message", "start")
@@ -129,7 +131,7 @@ def test_more_repeats_are_planned_when_they_are_asked_for(support: Folder) -> No
     assert begun.planned_by_client == {}, "it plans one round after the other"
     (planned,) = ended.progress.planned_by_client.values()
     assert planned == ended.progress.total == ended.progress.done_by_client.total()
-    assert (planned % (2 * 94), planned > 2 * 94) == (0, True), "whole rounds of both sides"
+    assert (planned % (2 * 30), planned > 2 * 30) == (0, True), "whole rounds of both sides"
 
 
 def test_errors_are_those_of_the_model_that_made_them(project: Folder) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.documents.yaml_text import read_yaml
@@ -23,7 +23,6 @@ VALUE = st.recursive(
 
 
 @given(st.dictionaries(TEXT.filter(bool), VALUE, max_size=5))
-@settings(max_examples=300, deadline=None)
 def test_it_reads_back(value: dict[str, object]) -> None:
     written = yaml_text(value)  # type: ignore[arg-type]  # a JSON value
     document = read_yaml(written, "written.yaml")

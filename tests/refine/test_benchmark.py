@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_template_is_refined_and_its_true_gain_measured() -> None:
+def test_a_template_is_refined_and_its_true_gain_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refining, "REPEATS", 2)
     found = outcome("customer-support", 3, "refine")
     assert found.accepted
     assert found.low > 0
@@ -48,7 +51,8 @@ def test_a_seed_changes_models_and_holdout() -> None:
 def test_a_search_gains_on_answers_that_it_did_not_choose_by(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(refining, "REACH", SearchLimits(population=3, generations=2))
+    monkeypatch.setattr(refining, "REPEATS", 2)
+    monkeypatch.setattr(refining, "REACH", SearchLimits(population=2, generations=1))
     found = outcome("customer-support", 3, "optimize")
     assert found.accepted
     assert found.low > 0.1

@@ -28,6 +28,12 @@ LEAST = {"guard": 0.2, "language": 0.2}
 ANSWERS = 60
 
 
+@cache
+def shipped_points(name: str, repeats: int = 2) -> float:
+    """Return what the prompt of an example is worth."""
+    return figures(example(name), example(name).prompt, repeats=range(repeats)).points
+
+
 def suffers(case: KnownCase, name: str) -> bool:
     """Whether missing the quality can be seen in an answer to the case."""
     plain = Case(case.id, dict(case.inputs), case.expected)
@@ -71,8 +77,8 @@ def test_asking_for_a_quality_raises_it_clearly(task: Task, name: str) -> None:
 def test_gibberish_lowers_the_points(name: str) -> None:
     project = example(name)
     noise = "xkqz vbnmw qqqq zzzt wrtpl ####@@@@ fghjk blrgh sdfgh mnbvcx qwrtz\n" * 3
-    before = figures(project, project.prompt, repeats=range(2)).points
-    assert figures(project, with_line(project.prompt, noise), repeats=range(2)).points < before - 4
+    found = figures(project, with_line(project.prompt, noise), repeats=range(2))
+    assert found.points < shipped_points(name) - 4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,8 +115,8 @@ def test_removing_the_assignment_lowers_the_points(name: str) -> None:
     for cut in cuts:
         assert cut in prompt
         prompt = prompt.replace(cut, "")
-    before = figures(project, project.prompt, repeats=range(2)).points
-    assert figures(project, prompt, repeats=range(2)).points < before - 2
+    found = figures(project, prompt, repeats=range(2))
+    assert found.points < shipped_points(name) - 2
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,9 +127,8 @@ def test_longer_text_without_instructions_changes_nothing(name: str) -> None:
         "They come in at nine, drink something, and look at what has arrived over night.\n"
         "Thank you for your help with it, which everybody here is glad of.\n"
     )
-    before = figures(project, project.prompt, repeats=range(4)).points
-    after = figures(project, with_line(project.prompt, talk), repeats=range(4)).points
-    assert abs(after - before) < 3
+    found = figures(project, with_line(project.prompt, talk), repeats=range(3))
+    assert abs(found.points - shipped_points(name, 3)) < 3
 
 
 PARAPHRASES = {

@@ -22,7 +22,7 @@ from benchmarks.sim import (
 from edison_ci.simulator.refiner import random_edit
 from tests.simulator.conftest import example, variables_of
 
-EDITS = 12
+EDITS = 8
 
 
 @cache
