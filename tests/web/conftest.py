@@ -62,7 +62,10 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
 
     Starting one takes two seconds. Tests that use it run in the loop of the session.
     """
-    environ = {**os.environ, "HOME": str(tmp_path_factory.mktemp("browser"))}
+    environ: dict[str, str | float | bool] = {
+        **os.environ,
+        "HOME": str(tmp_path_factory.mktemp("browser")),
+    }
     async with async_playwright() as play:
         found = await play.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox"], env=environ
