@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tests import forked, holding
+from tests.cli.conftest import every
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
@@ -38,11 +39,14 @@ def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def test_the_template_gets_better_on_cases_that_nobody_has_seen(support: Folder) -> None:
+def test_the_template_gets_better_on_cases_that_nobody_has_seen(
+    edison: Edison, support: Folder
+) -> None:
+    every(2, support)
     support.git("init", "-q")
     support.git("add", "-A")
     support.git("commit", "-qm", "start")
-    found = support.edison("refine", "support-reply", "--json")
+    found = edison(support, "refine", "support-reply", "--json")
     assert found.code == 0, found.err
     told = json.loads(found.out)
     assert told["schema_version"] == 1
@@ -56,7 +60,7 @@ def test_the_template_gets_better_on_cases_that_nobody_has_seen(support: Folder)
     assert one["evidence"]["holdout"]["decision"] == "better"
     assert one["evidence"]["holdout"]["difference"]["low"] > 0
     assert support.git("status", "--porcelain") == "", "no file of the working tree changed"
-    again = support.edison("refine", "support-reply")
+    again = edison(support, "refine", "support-reply")
     assert again.code == 0
     for word in (one["id"], "PROPOSED", "simulated", "unseen", "Empathy", "guardrails: all"):
         assert word in again.out
