@@ -67,8 +67,8 @@ def pytest_collectstart() -> None:
 
 def pytest_collection_finish() -> None:
     """Let the collector of garbage pass over the tests themselves, which stay to the end."""
-    _first_property()  # Hypothesis looks for who refers to its generator, among what is not frozen
-    gc.collect()
+    # Hypothesis collects garbage, and asks all that is not frozen who refers to its generator.
+    _first_property()
     gc.freeze()
     gc.enable()
 

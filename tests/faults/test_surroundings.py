@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.faults.stage import Stage
 
 LONG = os.environ.get("FAULTS") == "long"
-CELLS = 50_000 if LONG else 5_000
+CELLS = 50_000 if LONG else 3_000
 MOST_MB = 300
 
 

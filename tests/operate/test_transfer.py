@@ -157,7 +157,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 def here(measured: Folder, tmp_path: Path, request: pytest.FixtureRequest) -> Folder:
     """A project with one run, named like the test."""
     name = "t-" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
-    folder = project(tmp_path / "here", name)
+    return with_run(measured, tmp_path / "here", name)
+
+
+def with_run(measured: Folder, path: Path, name: str) -> Folder:
+    """Make a project of this name with the run of another one."""
+    folder = project(path, name)
     results = folder.path / ".edison/results.db"
     results.parent.mkdir(exist_ok=True)
     with opened(measured.path / ".edison/results.db") as source:
@@ -502,16 +507,26 @@ def test_the_team_that_pays_is_that_of_the_sites_file(tmp_path: Path) -> None:
     place.kill()
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
-def test_a_site_that_is_killed_has_a_run_whole_or_not(
-    tmp_path: Path, here: Folder, delay_s: float
-) -> None:
+def test_a_site_that_is_killed_has_a_run_whole_or_not(tmp_path: Path, measured: Folder) -> None:
     place = make_site(tmp_path / "site")
     place.start()
+    for number, delay_s in enumerate((0.0, 0.05, 0.2)):
+        here = with_run(measured, tmp_path / f"here-{number}", f"killed-{number}")
+        kill_at_a_push(place, here, delay_s)
+        done = here.edison("push", place.address, env=place.env("eve"))
+        name, run = slug(here), run_of(here)
+        assert (done.code, place.runs(name)) == (0, [run]), done.err
+        there = place.root / "projects" / name / ".edison/results.db"
+        assert contents(there) == contents(here.path / ".edison/results.db")
+    place.kill()
+
+
+def kill_at_a_push(place: Place, here: Folder, delay_s: float) -> None:
+    """Kill a site a while after it began to receive a run, and start it again."""
     name, run = slug(here), run_of(here)
     place.ask("POST", "/-/edison/api/transfer/projects", "eve", data={"project": name})
     place.ask("GET", f"/projects/{name}/-/edison", "eve")
-    data = bundle_of(here, tmp_path / "b.zip").read_bytes()
+    data = bundle_of(here, here.path / "b.zip").read_bytes()
     path = f"/projects/{name}/-/edison/api/transfer/uploads/{hashlib.sha256(data).hexdigest()}"
     headers = {"upload-offset": "0", "upload-length": str(len(data))}
 
@@ -526,11 +541,6 @@ def test_a_site_that_is_killed_has_a_run_whole_or_not(
     sender.join(PATIENCE_S)
     assert place.runs(name) in ([], [run])
     place.start()
-    done = here.edison("push", place.address, env=place.env("eve"))
-    assert (done.code, place.runs(name)) == (0, [run]), done.err
-    there = place.root / "projects" / name / ".edison/results.db"
-    assert contents(there) == contents(here.path / ".edison/results.db")
-    place.kill()
 
 
 def test_a_pull_that_is_cut_goes_on(place: Place, here: Folder, tmp_path: Path) -> None:

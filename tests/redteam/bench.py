@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from tests import forked
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import FakeGitHub
 from tests.forge.fake_state import REPOSITORY, Grant
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from tests.redteam.watch import Canaries
 
 CASES = 40
+OF_THIS_MACHINE = {"LANG", "LC_ALL", "LC_CTYPE", "PYTHONUNBUFFERED"}
+"""Variables that are as they are: then a process can be forked, in tests."""
 GOOD, BAD = "Answer in one kind sentence.", "Answer badly."
 KEY = "VENDOR_API_KEY"
 """The variable whose value may go to the model, and nowhere else."""
@@ -70,7 +73,7 @@ _AUTHOR = {
 class Site:
     """The servers that the jobs of one worker share; a context manager."""
 
-    def __init__(self, folder: Path, edison: Path, canaries: Canaries) -> None:
+    def __init__(self, folder: Path, edison: tuple[str, ...], canaries: Canaries) -> None:
         self.folder, self.edison, self.canaries = folder, edison, canaries
         self.model, self.thief = LoopbackServer(), LoopbackServer()
         self.github = FakeGitHub()
@@ -248,7 +251,7 @@ class Scene:
         given = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "home"),
-            "LANG": "C.UTF-8",
+            **{name: text for name, text in os.environ.items() if name in OF_THIS_MACHINE},
             "CI": "true",
             "GITHUB_ACTIONS": "true",
             "GITHUB_ACTOR": "eve",
@@ -276,8 +279,8 @@ class Scene:
     def run(self, variant: Variant) -> Done:
         """Run the command of a variant to its end, or kill it when its time is over."""
         start = time.monotonic()
-        process = subprocess.Popen(
-            [self.site.edison, *variant.command],
+        process = forked.Popen(
+            [*self.site.edison, *variant.command],
             cwd=self.path,
             env=self.environ(variant),
             stdin=subprocess.DEVNULL,

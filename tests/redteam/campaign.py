@@ -67,7 +67,7 @@ def campaign(
                 with lock:
                     folder = Path(name) / f"worker-{len(sites)}"
                     folder.mkdir()
-                    own.site = Site(folder, edison, canaries).__enter__()
+                    own.site = Site(folder, (str(edison),), canaries).__enter__()
                     sites.append(own.site)
             found = attempt(own.site, *task)
             with lock:

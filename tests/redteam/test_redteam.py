@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import sys
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from tests.redteam.bench import Scene
 
-EDISON = Path(sys.executable).with_name("edison")
+EDISON = (sys.executable, "-P", "-m", "edison_ci")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +104,7 @@ def test_a_canary_in_the_output_is_noticed(site: Site) -> None:
 
 
 def replace_command(site: Site, text: str) -> Outcome:
-    edison, site.edison = site.edison, Path("/bin/echo")
+    edison, site.edison = site.edison, ("/bin/echo",)
     try:
         return tried(site, Variant("x", lambda scene: scene.worsen(), command=(text,)))
     finally:

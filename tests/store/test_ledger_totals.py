@@ -227,7 +227,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(batches=st.lists(st.lists(STEPS, min_size=1, max_size=12), min_size=1, max_size=4))
 def test_calls_of_one_commit_are_booked_like_calls_of_many(
     empty: Path, batches: list[list[Step]]
