@@ -5,6 +5,7 @@ litellm is imported in a process of its own: it takes seconds and changes that p
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -134,8 +135,20 @@ print(json.dumps(out))
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What came of all calls, which are made once for all processes of the tests."""
+    here = tmp_path_factory.getbasetemp()
+    shared = here.parent if "PYTEST_XDIST_WORKER" in os.environ else here
+    kept = shared / "litellm.json"
+    with (shared / "litellm.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_text(json.dumps(made_calls(tmp_path_factory.mktemp("litellm"))))
+    found: dict[str, Any] = json.loads(kept.read_text())
+    return found
+
+
+def made_calls(folder: Path) -> dict[str, Any]:
     """Make all calls in one child process, and return what it and the servers saw."""
-    folder: Path = tmp_path_factory.mktemp("litellm")
     (folder / ".env").write_text("FROM_DOTENV=read\n")
     with LoopbackServer() as evil, LoopbackServer() as server:
         message = {"error": {"message": "Incorrect API key: sk-own-key-0123456789abcdef"}}
