@@ -65,7 +65,7 @@ def prepared(folder: Folder) -> Folder:
         "  - {path: datasets/adversarial.jsonl, kind: adversarial}\n",
         "",
     )
-    folder.edit("experiments/support-reply.yaml", "kind: golden}", "kind: golden, take: 50}")
+    folder.edit("experiments/support-reply.yaml", "kind: golden}", "kind: golden, take: 40}")
     folder.write(
         ".gitignore",
         ".edison/*.db*\n.edison/locks/\n.edison/cache/\n.edison/snapshots/\nout.json\n",
@@ -141,7 +141,7 @@ def test_killed_at_each_named_point_it_comes_to_the_same_end(
     assert came == expected
     assert expected["why"] == "converged"
     assert expected["commits"] == "1"
-    assert "On 19 held-out cases the new prompt is +" in expected["sentence"], expected["sentence"]
+    assert "On 17 held-out cases the new prompt is +" in expected["sentence"], expected["sentence"]
     assert all(calls == asked for _, calls, asked in expected["paid"])
     assert expected["runs"] == [("COMPLETED", 2)]
     for folder in (support, counterpart):
