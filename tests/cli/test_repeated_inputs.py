@@ -1,4 +1,4 @@
-"""20 questions under 200 ids are 20 cases, by the prompt of the base, in every command."""
+"""20 questions under 100 ids are 20 cases, by the prompt of the base, in every command."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 HELLO = "experiments/hello.yaml"
 PROMPT = "prompts/hello.md"
-IDS, INPUTS = 200, 20
-SAID = "200 cases, 20 different inputs: n is 20"
+IDS, INPUTS = 100, 20
+SAID = "100 cases, 20 different inputs: n is 20"
 CLUSTERS = {f"c{i:03}": f"input of c{i % INPUTS:03}" for i in range(IDS)}
 
 
@@ -65,7 +65,7 @@ def run(edison: Edison, folder: Folder, *words: str) -> dict[str, Any]:
 
 
 def test_every_command_says_how_many_cases_count(edison: Edison, project: Folder) -> None:
-    warned = "200 cases, 20 different inputs: cases with the same input count as one"
+    warned = "100 cases, 20 different inputs: cases with the same input count as one"
     assert warned in edison(project, "validate").out
     said = edison(project, "plan").out
     assert SAID in said
@@ -132,7 +132,7 @@ def test_early_stopping_takes_inputs_whole(edison: Edison, project: Folder) -> N
     project.edit(PROMPT, "friendly", "kind")
     compared = run(edison, project, "run", "--against", "main")["gates"][0]
     history = compared["detail"]["interim"]
-    assert (history["at"], history["number"]) == (IDS, 1), "a batch of 20 inputs has 200 cases"
+    assert (history["at"], history["number"]) == (IDS, 1), "a batch of 20 inputs has 100 cases"
     assert compared["verdict"] == "inconclusive"
 
 
