@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,15 +98,13 @@ def test_every_step_that_calls_models_gets_the_keys_that_they_name_and_no_other(
             assert data.count(b"secrets.OPENAI_API_KEY") == len(calling) * bool(variables.secrets)
 
 
-@pytest.mark.parametrize("batch", [False, True])
-def test_what_is_written_passes_the_checks_that_the_examples_pass(
-    tmp_path: Path, batch: bool
-) -> None:
-    choice = replace(ALL, batch=batch, project="a b", branch="trunk")
+def test_what_is_written_passes_the_checks_that_the_examples_pass(tmp_path: Path) -> None:
     files = []
     told = tuple(Notification.model_validate(each) for each in NOTIFICATIONS)
-    for number, variables in enumerate((Variables(), MODELS)):
-        chosen = replace(choice, variables=variables, notifications=told if number else ())
+    choices = product((False, True), ((Variables(), ()), (MODELS, told)))
+    for number, (batch, (variables, notifications)) in enumerate(choices):
+        choice = replace(ALL, batch=batch, project="a b", branch="trunk")
+        chosen = replace(choice, variables=variables, notifications=notifications)
         for name, data in written(chosen).items():
             path = tmp_path / str(number) / ".github" / "workflows" / name
             path.parent.mkdir(parents=True, exist_ok=True)
