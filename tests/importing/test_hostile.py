@@ -48,7 +48,7 @@ def test_a_damaged_configuration_is_no_bug(path: Path, tmp_path: Path) -> None:
     whole = read_yaml(path.read_bytes(), path.name, limits=YamlLimits(merge=True)).value
     shutil.copytree(path.parent, tmp_path / "source")
     target = tmp_path / "source" / path.name
-    for _ in range(25):
+    for _ in range(12):
         value: Any = whole
         for _ in range(rng.choice([1, 1, 2])):
             value = changed(value, rng.choice([p for p in places(value) if p]), rng.choice(JUNK))
