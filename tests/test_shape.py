@@ -374,7 +374,7 @@ def test_a_giant_that_aliases_repeat_is_shown_without_being_written_out() -> Non
 
 
 def test_thousands_of_unknown_keys_are_refused_without_looking_for_a_name_for_each() -> None:
-    text = "name: apple\ngrams: 3\n" + "".join(f"k{i}: 1\n" for i in range(20_000))
+    text = "name: apple\ngrams: 3\n" + "".join(f"k{i}: 1\n" for i in range(8_000))
     found = said(Fruit, text)
     assert "3:1: unknown key 'k0' (allowed: grams, name, price, ripe)" in found
     assert len(found) <= 101

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +16,18 @@ from tests.timing import PATIENCE_S, poll, slowness, within
 HERE = Path(__file__).parent
 LIMITED = {"communicate", "join", "timeout", "wait", "wait_for"}
 """Functions whose last argument is a number of seconds."""
+A_WAIT = re.compile(
+    r"timeout\s*=\s*[\d.]|[.]join\(\s*[\d.]|[.](?:communicate|timeout|wait|wait_for)\("
+)
+"""What every file has in which there is something to find."""
 
 
 def limits(path: Path) -> list[str]:
     """Return where a wait has a limit of its own instead of PATIENCE_S."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found, text = [], path.read_text(encoding="utf-8")
+    if not A_WAIT.search(text):
+        return []
+    for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
@@ -43,6 +50,8 @@ def test_a_limit_of_its_own_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = tmp_path / "some.py"
     path.write_text("run(x, timeout=5)\nprocess.wait(10)\nprocess.wait(PATIENCE_S)\n'a'.join('b')")
     assert limits(path) == ["some.py:1 5", "some.py:2 10"]
+    path.write_text("thread.join(\n    .5\n)\n")
+    assert limits(path) == ["some.py:1 0.5"]
 
 
 def test_what_takes_much_processor_time_is_found() -> None:

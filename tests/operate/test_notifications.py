@@ -168,9 +168,9 @@ def test_the_url_and_the_secret_are_nowhere(town: Town, caplog: pytest.LogCaptur
 def test_a_day_of_failures_is_survived(town: Town) -> None:
     town.server.status = 500
     town.tell()
-    for _ in range(24 * 12):
+    for _ in range(24 * 6):
         town.deliver()
-        town.clock.go(minutes=5)
+        town.clock.go(minutes=10)
     tried = len(town.server.requests)
     assert 20 < tried < 60, "ever longer waits, an hour at most"
     assert set(town.server.ids) == {town.server.ids[0]}
