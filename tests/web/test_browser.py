@@ -85,13 +85,9 @@ async def watched(server: Server, browser: Browser) -> AsyncIterator[Watched]:
 async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored: Stored) -> None:
     page = watched.page
     found: list[tuple[Any, ...]] = []
-    kinds: set[str] = set()
-    for path in [*stored.forms(), *stored.pages()]:
-        address, _, asked = path.partition("?")
-        kind = re.sub(r"[^/]*\d[^/]*", "*", address)
-        is_new = kind not in kinds
-        kinds.add(kind)
-        first_line = watched.server.line == LINES[0]  # the other line's markup is the same
+    first_line = watched.server.line == LINES[0]  # the other line's markup is the same
+    for path, is_new in one_of_each_kind_first([*stored.forms(), *stored.pages()]):
+        asked = path.partition("?")[2]
         if not (first_line or is_new) and asked and not HOSTILE.search(asked):
             continue
         await page.goto(path)
@@ -108,10 +104,22 @@ async def test_every_page_is_quiet_inert_and_accessible(watched: Watched, stored
     assert found == []
 
 
+def one_of_each_kind_first(paths: list[str]) -> list[tuple[str, bool]]:
+    """Return the paths, and whether each is the first of its kind."""
+    kinds: dict[str, str] = {}
+    for path in paths:
+        kinds.setdefault(re.sub(r"[^/]*\d[^/]*", "*", path.partition("?")[0]), path)
+    firsts = [*kinds.values()]
+    return [(path, True) for path in firsts] + [
+        (each, False) for each in paths if each not in firsts
+    ]
+
+
 async def sideways_of(page: Page, widths: tuple[int, ...]) -> list[tuple[int, str]]:
     """Return what somebody has to scroll sideways to read, on any of these screens."""
     found = []
-    for width in widths:
+    size = page.viewport_size  # each change of it is costly: begin with the one that is there
+    for width in widths[::-1] if size is not None and size["width"] == widths[-1] else widths:
         await page.set_viewport_size({"width": width, "height": 900})
         found += [(width, each) for each in await page.evaluate(SIDEWAYS)]
     return found
