@@ -13,12 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import BytecodeCache
-
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.store.database import open_database
+from edison_ci.templating.compiled import CompiledTemplates
 from edison_ci.web.databases import (
     ServerAccess,
     ServerSettings,
@@ -32,9 +31,6 @@ from edison_ci.web.workspace import project_in
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import CodeType
-
-    from jinja2.bccache import Bucket
 
     from edison_ci.operate.projects import Projects, SiteProject
     from edison_ci.operate.site import Identity
@@ -62,20 +58,8 @@ def compile_templates(datasette: Any) -> None:
         environment.get_template(name)
 
 
-class _Compiled(BytecodeCache):
-    """Compiled templates of this process: each project of a site has a server of its own."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], CodeType | None] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        bucket.code = self._known.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self._known[bucket.key, bucket.checksum] = bucket.code
-
-
-_COMPILED = _Compiled()
+_COMPILED = CompiledTemplates()
+"""Each project of a site has a server of its own."""
 
 
 def _environment(datasette: Any) -> Any:
