@@ -1,6 +1,6 @@
 """edison demo: a whole first day, offline, from an empty folder to a better prompt on a branch.
 
-With --real the model is real, and the test asks it six of the forty questions.
+With --real the model is real, and the test asks it twelve of the forty questions.
 """
 
 from __future__ import annotations
@@ -67,12 +67,15 @@ def test_what_is_kept_is_a_repository_with_the_branch(folder: Folder) -> None:
 # --- a real model ---------------------------------------------------------------------------------
 
 REAL = "one-word-answers"
-ASKED = {"japan", "france", "opposite-hot", "opposite-up", "opposite-left", "opposite-big"}
+ASKED = {
+    "japan", "france", "kenya", "opposite-hot", "opposite-day", "opposite-up", "opposite-left",
+    "opposite-black", "opposite-happy", "opposite-big", "mexico", "german",
+}  # fmt: skip
 
 
 @pytest.fixture
 def fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example with six of its forty questions, and the margin that so few can tell."""
+    """The example with twelve of its forty questions."""
     place = tmp_path / "shipped"
     shutil.copytree(EXAMPLES / REAL, place / "examples" / REAL)
     shutil.copytree(ROOT / "schemas", place / "schemas")
@@ -82,9 +85,6 @@ def fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [line for line in lines if json.loads(line)["id"] in ASKED]
     assert len(kept) == len(ASKED)
     questions.write_text("\n".join(kept), "utf-8")
-    (experiment,) = (place / "examples" / REAL / "experiments").iterdir()
-    wide = experiment.read_text("utf-8").replace("margin: 10pp", "margin: 30pp")
-    experiment.write_text(wide, "utf-8")
     monkeypatch.setattr(init, "resource_folder", lambda kind: place / kind)
 
 
@@ -97,11 +97,11 @@ def test_a_real_model_is_better_with_one_prompt_and_fails_with_another(
     assert "--- small, case japan, answer 0\nThe capital of Japan is Tokyo.\n" in done.out
     assert "simulated" not in done.all
     first, better, worse = done.out.split("COMPLETED")[1:]
-    assert "5 calls made, 1 reused; $0" in first
-    assert "6 calls made, 6 reused; $0" in better
-    assert "6 calls made, 6 reused; $0" in worse
+    assert "11 calls made, 1 reused; $0" in first
+    assert "12 calls made, 12 reused; $0" in better
+    assert "12 calls made, 12 reused; $0" in worse
     assert "FAIL" not in first + better
-    assert "PASS  pass_rate: No drop beyond your 30-point tolerance" in better
+    assert "PASS  pass_rate: No drop beyond your 10-point tolerance" in better
     gain = next(line.split()[0] for line in better.splitlines() if " points (" in line)
     assert float(gain) > 10, "it answers in a word or a short sentence"
     assert "FAIL  pass_rate: Pass rate dropped by " in worse
