@@ -94,8 +94,8 @@ def _meter(terminal: Terminal) -> Callable[[Progress], None]:
     told: dict[str, int] = {}
 
     def show(progress: Progress) -> None:
-        if not progress.total:
-            terminal.note(f"{progress.run_id}: another process fetches it; waiting for that")
+        if progress.waiting:
+            terminal.note(f"{progress.run_id}: another process fetches runs here; waiting for it")
         tenth = 10 * progress.done // max(1, progress.total)
         if progress.total > _LARGE and tenth > told.get(progress.run_id, 0):
             told[progress.run_id] = tenth

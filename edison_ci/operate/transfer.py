@@ -79,7 +79,8 @@ class Progress(NamedTuple):
     run_id: str
     done: int
     total: int
-    """0 while another process fetches the same run."""
+    waiting: bool = False
+    """Whether another process fetches runs here, which comes first."""
 
 
 @dataclass(slots=True)
@@ -418,15 +419,18 @@ def _runs_here(site: Site) -> frozenset[str]:
 
 @contextmanager
 def _alone(remote: Remote, run_id: str, on_progress: Callable[[Progress], None]) -> Iterator[bool]:
-    """Wait until no other process fetches a run here; yields whether one did."""
+    """Wait until no other process fetches runs here; yields whether one did.
+
+    What a pull has received of a run is kept for the next one, so that two would mix it up.
+    """
     waited = False
     while True:
-        with try_lock(remote.site.locks, f"pull-{run_id}") as ours:
+        with try_lock(remote.site.locks, "pull") as ours:
             if ours:
                 yield waited
                 return
         if not waited:
-            on_progress(Progress(run_id, 0, 0))
+            on_progress(Progress(run_id, 0, 0, waiting=True))
         waited = True
         remote.wait(_GLANCE_S)
 

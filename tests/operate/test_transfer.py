@@ -607,11 +607,11 @@ def test_two_pulls_at_once_are_one_run(place: Place, here: Folder, tmp_path: Pat
     assert here.edison("push", place.address, env=place.env("eve")).code == 0
     there = project(tmp_path / "other", slug(here))
     locks = there.path / ".edison/locks"
-    with try_lock(locks, f"pull-{run_of(here)}"):
+    with try_lock(locks, "pull"):
         both = two_at_once(place, there, "pull")
         said = [each.stderr.readline() for each in both if each.stderr]
     assert [line.partition(": ")[2] for line in said] == [
-        "another process fetches it; waiting for that\n"
+        "another process fetches runs here; waiting for it\n"
     ] * 2
     told = [each.communicate(timeout=PATIENCE_S) for each in both]
     assert [each.returncode for each in both] == [0, 0], told
