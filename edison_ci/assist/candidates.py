@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.config.load import Project
-    from edison_ci.config.model_entry import Price
+    from edison_ci.config.model_price import Price
     from edison_ci.config.models import Model
 
 MOST_USD_PER_1K = 0.01

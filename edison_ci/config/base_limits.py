@@ -18,7 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import APPLICATIONS, LITELLM_VENDORS, OFFLINE, Price
+from edison_ci.config.model_entry import APPLICATIONS, LITELLM_VENDORS, OFFLINE
+from edison_ci.config.model_price import Price
 from edison_ci.config.prices import PriceTable, bundled, price_of_row
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin

@@ -20,7 +20,6 @@ from edison_ci.config.model_entry import (
     Limits,
     ModelEntry,
     ModelRules,
-    Price,
     near,
     params_refused,
     takes,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.config.experiment import ModelUse
+    from edison_ci.config.model_price import Price
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Document, Json

@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.capabilities import UNKNOWN, Capabilities
-from edison_ci.config.model_entry import BatchPrice, LocalOptions, Price
+from edison_ci.config.model_entry import LocalOptions
+from edison_ci.config.model_price import BatchPrice, Price
 from edison_ci.config.models import OFFLINE, Model
 from edison_ci.config.vendors import vendor_at
 from edison_ci.documents.decoding import decode, place

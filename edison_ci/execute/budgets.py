@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci.config.model_entry import HOUR
+from edison_ci.config.model_price import HOUR
 from edison_ci.errors import OutOfBudget
 from edison_ci.numeric import dollars, fixed
 from edison_ci.store.ledger import SpendingCap, booked

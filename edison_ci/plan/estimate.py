@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import APPLICATIONS, Price
+from edison_ci.config.model_entry import APPLICATIONS
+from edison_ci.config.model_price import Price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from edison_ci.config.model_entry import BatchPrice
+    from edison_ci.config.model_price import BatchPrice
     from edison_ci.config.models import Model
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.config.load import load_project
-from edison_ci.config.model_entry import PROVIDERS, Price
+from edison_ci.config.model_entry import PROVIDERS
+from edison_ci.config.model_price import Price
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.execute.budgets import caps_of, job_cap, run_limit
 from edison_ci.operate.proposal_terms import apply_base_terms

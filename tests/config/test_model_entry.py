@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.model_entry import (
-    OPTIONS,
-    PROVIDERS,
-    GridParams,
-    ModelEntry,
-    Params,
-    Price,
-)
+from edison_ci.config.model_entry import OPTIONS, PROVIDERS, GridParams, ModelEntry, Params
+from edison_ci.config.model_price import Price
 from tests.config.said import said
 
 
