@@ -443,20 +443,7 @@ class Runner:
             stored = await answer(task, request)
         except (CallError, ClientClosed) as error:
             unanswered = partial(row, request_hash=request.request_hash, answer_no=None)
-            if isinstance(error, MissingRecording | NotRun):
-                return unanswered(status=CellStatus.SKIPPED, reason=error.message)
-            fallback = await self._replace(task) if error.kind not in REFUSED else None
-            if fallback is None and isinstance(error, ClientClosed):
-                raise
-            reason = str(error).removeprefix(f"{error.kind}: ")
-            if fallback is not None:
-                reason += f"; {fallback.model} answered in its place, which does not count"
-            return unanswered(
-                status=CellStatus.ERROR,
-                error=str(error.kind),
-                reason=reason,
-                fallback=fallback,
-            )
+            return await self._fill_unanswered(unanswered, task, error)
         output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
         grade = await self._grader.grade(task.case, output, stored)
         return row(
@@ -470,6 +457,20 @@ class Runner:
             judgments=grade.judgments,
             judge_scores=grade.judge_scores,
         )
+
+    async def _fill_unanswered(
+        self, row: Callable[..., CellRow], task: Task, error: CallError | ClientClosed
+    ) -> CellRow:
+        """Return the cell of a call that failed; raises the error if the run is to stop."""
+        if isinstance(error, MissingRecording | NotRun):
+            return row(status=CellStatus.SKIPPED, reason=error.message)
+        fallback = await self._replace(task) if error.kind not in REFUSED else None
+        if fallback is None and isinstance(error, ClientClosed):
+            raise error
+        reason = str(error).removeprefix(f"{error.kind}: ")
+        if fallback is not None:
+            reason += f"; {fallback.model} answered in its place, which does not count"
+        return row(status=CellStatus.ERROR, error=str(error.kind), reason=reason, fallback=fallback)
 
     async def _replace(self, task: Task) -> FallbackAnswer | None:
         """Return the graded answer of a fallback model; None if there is none."""
