@@ -95,6 +95,13 @@ class CallError(Exception):
         return self.kind in RETRIED or self.garbled
 
 
+class NotAsked(CallError):
+    """A request that no model gets: a recording without it, a program that may not run here.
+
+    Its cell is skipped.
+    """
+
+
 class Provider(Protocol):
     """An adapter that answers requests."""
 

@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, NewType, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, NewType, TypeAlias
 
 from edison_ci._dataclass import dataclass
 
@@ -230,3 +230,11 @@ def plain_text(value: Json) -> str:
 
 # Created once, because `json.dumps` would create an encoder for each call.
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+class BaselineDoubt(NamedTuple):
+    """A reason for which a run is inconclusive at best."""
+
+    metric: str
+    """`coverage`: the base gates more than was measured; `provenance`: answers prove nothing."""
+    sentence: str

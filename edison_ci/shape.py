@@ -6,6 +6,7 @@ the mapping, each with the nearest known name.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from dataclasses import field
 from functools import cache, partial
@@ -297,6 +298,28 @@ Email = Annotated[
     str,
     Field(max_length=254),
     TextPattern(r"[^@\s]+@[^@\s]+", "an e-mail address", "write name@example.com", "email"),
+]
+
+
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+
+
+def _date(value: str) -> str:
+    try:
+        dt.date.fromisoformat(value)
+    except ValueError:
+        known = False
+    else:
+        known = re.fullmatch(_DATE, value) is not None  # Python reads weeks, 2026-W01-1, too
+    if not known:
+        raise wrong("date", f"{short(value)} is not a date", "write YYYY-MM-DD")
+    return value
+
+
+Date = Annotated[
+    str,
+    AfterValidator(_date),
+    Field(json_schema_extra={"pattern": f"^{_DATE}$"}),
 ]
 
 

@@ -201,7 +201,7 @@ def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path)
     assert set(files.models("models.yaml")) == {"small", "big", "bigger", "aws", "old"}
     assert files.trust().budget_usd_max == 20
     assert files.secrets().of("OPENAI_API_KEY") is not None
-    assert files.quarantine().cases
+    assert files.quarantine()
     assert files.abouts("datasets", ())["datasets/names.jsonl"].owner == "ann@example.com"
     assert files.experiment("experiments/full.yaml") is not None
     assert files.rubric("rubrics/tone.yaml") is not None

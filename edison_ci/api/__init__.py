@@ -11,3 +11,7 @@ The guarantees are those of the commands: every answer is stored before it is gr
 paid twice, budgets are enforced, `resume` continues a stopped run, and calls need the role editor.
 In a notebook a result is shown as HTML.
 """
+
+from edison_ci.deferred import submodules
+
+__getattr__ = submodules(__name__)

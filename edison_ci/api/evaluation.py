@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.config import requirements
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.outputs import ImportedAnswers, imported_variant
-from edison_ci.execute.regrade import regrade_options
+from edison_ci.execute import outputs as execute_outputs
+from edison_ci.execute import regrade as execute_regrade
 from edison_ci.execute.run_options import (
     RunOptions,
     RunTarget,
@@ -23,13 +23,13 @@ from edison_ci.execute.run_options import (
 from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.provenance import model_doubts
 from edison_ci.operate.sessions import SessionFactory, require_editor, run_outside_loop
-from edison_ci.plan.baseline import impact_since
+from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
 from edison_ci.records import Side
 from edison_ci.results.snapshot import outputs_of, snapshot_of
+from edison_ci.store import loops
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
-from edison_ci.store.loops import TRIGGER
 from edison_ci.store.runs import OUTPUTS, PRODUCTION, TRIAL, find_run
 from edison_ci.store.steering import steered_budget
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.run_options import RunOutcome
     from edison_ci.importing.outputs import OutputFile
-    from edison_ci.plan.baseline import BaselineDoubt
+    from edison_ci.records import BaselineDoubt
     from edison_ci.store.runs import Run
 
 
@@ -81,7 +81,7 @@ def select_experiments(
         found = [project.experiment(name) for name in dict.fromkeys(names)]
     if since is None:
         return found
-    impact = impact_since(project, since, offline=offline)
+    impact = baseline.impact_since(project, since, offline=offline)
     return [experiment for experiment in found if experiment.id in impact.affected]
 
 
@@ -170,7 +170,7 @@ def _refuse_other_triggers(stored: Run) -> None:
     if stored.trigger == PRODUCTION:
         hint = f"its judges are not asked twice: edison import production {name}"
         raise UsageError(f"run {stored.id} grades answers of production", hint=hint)
-    if stored.trigger == TRIGGER:
+    if stored.trigger == loops.TRIGGER:
         hint = f"continue with: edison loop {name}"
         raise UsageError(f"run {stored.id} is an iteration of a loop", hint=hint)
     if stored.trigger == TRIAL:
@@ -189,9 +189,11 @@ def regrade_run(
             hint = f"grade new ones: edison import production {stored.experiment}"
             raise UsageError("the questions of production are in no dataset", hint=hint)
         if (origin := outputs_of(stored)) is not None:
-            experiment = imported_variant(project, experiment, origin["models"], origin["prompts"])
+            experiment = execute_outputs.imported_variant(
+                project, experiment, origin["models"], origin["prompts"]
+            )
         known = options_of(stored).selection.widen(project, experiment)
-        regrade = regrade_options(reader, stored, known)
+        regrade = execute_regrade.regrade_options(reader, stored, known)
     require_editor(project, "regrade")
     regrade = replace(
         regrade,
@@ -217,7 +219,7 @@ def grade_outputs(
     factory: SessionFactory,
 ) -> RunOutcome:
     """Grade imported answers as a run; `options` sets budget, code, waiting and doubts."""
-    variant = imported_variant(project, experiment, found.models, found.prompts)
+    variant = execute_outputs.imported_variant(project, experiment, found.models, found.prompts)
     options = replace(
         options,
         trigger=OUTPUTS,
@@ -226,6 +228,6 @@ def grade_outputs(
     )
     target = RunTarget(project, variant)
     refuse_missing([target], options.selection, calls=requirements.GRADING)
-    graded = replace(factory, answers=ImportedAnswers(found.answers))
+    graded = replace(factory, answers=execute_outputs.ImportedAnswers(found.answers))
     with graded.session(target) as session:
         return run_outside_loop(partial(session.run, options))

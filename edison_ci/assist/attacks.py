@@ -10,12 +10,9 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.case_replies import Unusable
-from edison_ci.assist.case_slots import CaseSlot
-from edison_ci.assist.generation import GeneratedCase
-from edison_ci.config.case_origin import EDISON, CaseOrigin
-from edison_ci.results.slices import breakdown_of
-from edison_ci.results.weaknesses import WeakAnswers
+from edison_ci.assist import case_replies, case_slots, generation
+from edison_ci.config import case_origin
+from edison_ci.results import slices, weaknesses
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,10 +47,10 @@ def weakest(connection: sqlite3.Connection, run_id: str) -> list[Weak]:
     """Return the lowest criteria, checks and graders of a run, and the lowest slices."""
     graded = [
         Weak(f"{kind} {name}", score)
-        for name, kind, score in WeakAnswers(connection, run_id).means()
+        for name, kind, score in weaknesses.WeakAnswers(connection, run_id).means()
     ]
     found = list[Weak]()
-    for part in breakdown_of(connection, run_id).slices:
+    for part in slices.breakdown_of(connection, run_id).slices:
         whole = not part.prompt and not part.model
         if whole and part.cases >= _FEWEST and part.composite.estimate is not None:
             found.append(Weak(f"cases of {part.dimension} {part.value}", part.composite.estimate))
@@ -67,7 +64,7 @@ def _low(found: Sequence[Weak]) -> list[Weak]:
 
 def attack_slots(
     count: int, attacks: Sequence[str], weak: Sequence[Weak], seed: int
-) -> list[CaseSlot]:
+) -> list[case_slots.CaseSlot]:
     """Return a slot for each case that a model is to write, the attacks in equal shares."""
     named = [name for name in attacks if name != "boundary" and (name != "weakness" or weak)]
     if not named:
@@ -80,7 +77,9 @@ def attack_slots(
         if name == "weakness":
             aim = weak[((number - 1) // len(named)) % len(weak)].words
         found.append(
-            CaseSlot(number, rng.choice((3, 4, 5)), attack=f"{name}: {ATTACKS[name]}", aim=aim)
+            case_slots.CaseSlot(
+                number, rng.choice((3, 4, 5)), attack=f"{name}: {ATTACKS[name]}", aim=aim
+            )
         )
     return found
 
@@ -110,7 +109,9 @@ _OTHERS: dict[str, dict[str, Json]] = {
 }
 
 
-def boundary_cases(form: CaseForm, case: Case, seed: int, at: str) -> list[GeneratedCase]:
+def boundary_cases(
+    form: CaseForm, case: Case, seed: int, at: str
+) -> list[generation.GeneratedCase]:
     """Return a known case with each input at its limits, as far as the prompts can use it."""
     found = []
     for name, kind in form.types.items():
@@ -119,16 +120,20 @@ def boundary_cases(form: CaseForm, case: Case, seed: int, at: str) -> list[Gener
         )
         for word, value in values.items():
             inputs = {**case.inputs, name: value}
-            slot = CaseSlot(0, 4, attack=f"boundary: {name} is {word}")
-            origin = CaseOrigin(EDISON, "", seed, at)
+            slot = case_slots.CaseSlot(0, 4, attack=f"boundary: {name} is {word}")
+            origin = case_origin.CaseOrigin(case_origin.EDISON, "", seed, at)
             try:
                 written = form.read(slot, {"input": inputs, "tags": ["boundary"]})
-            except Unusable:
+            except case_replies.Unusable:
                 continue
-            found.append(GeneratedCase(slot, written._replace(why=f"{name} is {word}"), origin))
+            found.append(
+                generation.GeneratedCase(slot, written._replace(why=f"{name} is {word}"), origin)
+            )
     return found
 
 
-def spread_of(cases: Sequence[GeneratedCase], count: int, seed: int) -> list[GeneratedCase]:
+def spread_of(
+    cases: Sequence[generation.GeneratedCase], count: int, seed: int
+) -> list[generation.GeneratedCase]:
     """Return a sample that the seed decides."""
     return Random(seed).sample([*cases], min(count, len(cases)))

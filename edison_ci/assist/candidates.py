@@ -12,20 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import APPLICATIONS, LOCAL_MODEL
-from edison_ci.config.prices import key_of, price_of_row
-from edison_ci.config.requirements import missing_for_models
-from edison_ci.config.rules import service_of
-from edison_ci.config.vendors import VENDORS
+from edison_ci.config import model_entry, prices, requirements, rules, vendors
 from edison_ci.errors import UsageError
 from edison_ci.numeric import significant
-from edison_ci.operate.model_edits import (
-    LOCAL,
-    ModelRequest,
-    name_of_model,
-    prepare_model,
-    vendor_model,
-)
+from edison_ci.operate import model_edits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,7 +51,7 @@ class ModelCandidate(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in models.yaml, also if it has to be added first."""
-        return self.id if self.listed else name_of_model(self.id)
+        return self.id if self.listed else model_edits.name_of_model(self.id)
 
     @property
     def price(self) -> str:
@@ -128,10 +118,10 @@ def reachable_models(
             expensive.append(model.name)
         else:
             found.append(ModelCandidate(model.name, model, _per_1k(price)))
-    known = {key_of(model) for model in project.models.values()}
+    known = {prices.key_of(model) for model in project.models.values()}
     taken = {*project.models}
     for each in _unlisted(project, what, environ):
-        if key_of(each.model) in known or each.name in taken:
+        if prices.key_of(each.model) in known or each.name in taken:
             continue
         if each.usd_per_1k > MOST_USD_PER_1K:
             expensive.append(each.id)
@@ -156,9 +146,9 @@ def _can(model: Model, what: str) -> bool:
         return _SIMULATED.get(model.model) == what
     if model.capabilities.embedding or model.moderates or model.provider == "replay":
         return False
-    if model.provider in APPLICATIONS and what != "generate":
+    if model.provider in model_entry.APPLICATIONS and what != "generate":
         return False
-    return not [*missing_for_models([model])]
+    return not [*requirements.missing_for_models([model])]
 
 
 def _per_1k(price: Price) -> float:
@@ -170,22 +160,29 @@ def _unlisted(project: Project, what: str, environ: Mapping[str, str]) -> Iterat
 
     The local one is too small to judge.
     """
-    for name, vendor in VENDORS.items():
+    for name, vendor in vendors.VENDORS.items():
         if not vendor.key_env or vendor.options or not project.has_key(vendor.key_env, environ):
             continue
-        service = vendor_model(name)
-        address = service_of(service) or ""
+        service = model_edits.vendor_model(name)
+        address = rules.service_of(service) or ""
         if project.trust.allows(vendor.key_env, address, service.provider):
             yield from _of_vendor(project, name, service)
-    local = replace(vendor_model("ollama"), name=LOCAL, provider=LOCAL, model=LOCAL_MODEL)
+    local = replace(
+        model_edits.vendor_model("ollama"),
+        name=model_edits.LOCAL,
+        provider=model_edits.LOCAL,
+        model=model_entry.LOCAL_MODEL,
+    )
     local = replace(local, base_url=None, options={})
-    if what == "generate" and not [*missing_for_models([local])]:
-        yield ModelCandidate(f"{LOCAL}/{LOCAL_MODEL}", local, 0.0, listed=False)
+    if what == "generate" and not [*requirements.missing_for_models([local])]:
+        yield ModelCandidate(
+            f"{model_edits.LOCAL}/{model_entry.LOCAL_MODEL}", local, 0.0, listed=False
+        )
 
 
 def _of_vendor(project: Project, vendor: str, service: Model) -> list[ModelCandidate]:
     """Return models of a vendor over the whole range of its prices, cheapest first."""
-    prefix = key_of(replace(service, model=""))
+    prefix = prices.key_of(replace(service, model=""))
     found = []
     for key, row in project.prices.models.items():
         name = key.removeprefix(prefix)
@@ -194,7 +191,7 @@ def _of_vendor(project: Project, vendor: str, service: Model) -> list[ModelCandi
             continue
         if _SPECIAL.search(name) is None:
             model = replace(service, model=name)
-            price = _per_1k(price_of_row(row))
+            price = _per_1k(prices.price_of_row(row))
             found.append(ModelCandidate(f"{vendor}/{name}", model, price, listed=False))
     found.sort(key=lambda each: (each.usd_per_1k, each.id))
     step = max(1, -(-len(found) // _MOST_OF_A_VENDOR))
@@ -206,7 +203,9 @@ def with_models(project: Project, chosen: Sequence[ModelCandidate]) -> dict[str,
     changed: dict[str, str] = {}
     for each in chosen:
         if not each.listed:
-            changed |= prepare_model(project, ModelRequest(each.id), changed).files
+            changed |= model_edits.prepare_model(
+                project, model_edits.ModelRequest(each.id), changed
+            ).files
     return changed
 
 

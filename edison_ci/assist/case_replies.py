@@ -11,16 +11,14 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.assist.drafting import DoesNotFit, list_kind
-from edison_ci.checks.language import language_of
-from edison_ci.config.prompt import fits
-from edison_ci.config.slices import length_of, words_in
-from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.secrets import secrets_in
-from edison_ci.judges.replies import object_schema
+from edison_ci.assist import drafting
+from edison_ci.checks import language
+from edison_ci.config import prompt as config_prompt
+from edison_ci.config import slices
+from edison_ci.documents import json_text, marks, secrets
+from edison_ci.judges import replies
 from edison_ci.records import Case, CaseId, canonical_json
-from edison_ci.templating.templates import MissingValueError, RenderError
+from edison_ci.templating import templates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +66,7 @@ def _read(items: Sequence[Json]) -> tuple[WrittenRow, ...]:
         if isinstance(item, dict) and isinstance(slot := item.get("slot"), int)
     ]
     if not found:
-        raise DoesNotFit("no case names its slot")
+        raise drafting.DoesNotFit("no case names its slot")
     return tuple(found)
 
 
@@ -91,13 +89,16 @@ class CaseForm:
         text: Json = {"type": "string"}
         inputs: dict[str, Json]
         inputs = {name: {"type": _PLAIN.get(kind, "string")} for name, kind in self.types.items()}
-        keys: dict[str, Json] = {"slot": {"type": "integer"}, "input": object_schema(**inputs)}
+        keys: dict[str, Json] = {
+            "slot": {"type": "integer"},
+            "input": replies.object_schema(**inputs),
+        }
         if self.expected != "none":
             keys["expected"] = {"type": ["string", "null"]}
         keys["tags"] = {"type": "array", "items": text}
         if why:
             keys["why"] = text
-        return list_kind(name, "cases", object_schema(**keys), _read)
+        return drafting.list_kind(name, "cases", replies.object_schema(**keys), _read)
 
     def described(self) -> str:
         """Return what a model is told about the inputs and the expected answer."""
@@ -140,23 +141,29 @@ class CaseForm:
         if self.expected == "text":
             return _clean("expected", given)
         try:
-            return parse_json(given)
-        except Fault:
+            return json_text.parse_json(given)
+        except marks.Fault:
             raise Unusable("with an expected answer that is not JSON") from None
 
     def _check(self, case: Case, slot: CaseSlot) -> None:
-        if next(iter(secrets_in(canonical_json([case.inputs, case.expected]))), None):
+        if next(iter(secrets.secrets_in(canonical_json([case.inputs, case.expected]))), None):
             raise Unusable("with a secret")
         for prompt in self.prompts:
             try:
                 prompt.render(case.variables)
-            except (MissingValueError, RenderError) as error:
+            except (templates.MissingValueError, templates.RenderError) as error:
                 raise Unusable(f"that {prompt.id} cannot use: {error}") from None
-        if slot.length and slot.bound and (size := length_of(words_in(case))) not in self.lengths:
+        if (
+            slot.length
+            and slot.bound
+            and (size := slices.length_of(slices.words_in(case))) not in self.lengths
+        ):
             raise Unusable(f"of length {size}, which was not ordered")
         if slot.language and slot.bound:
             texts = (case.inputs[name] for name in self.types)
-            spoken = {language_of(text) for text in texts if isinstance(text, str)} - {None}
+            spoken = {language.language_of(text) for text in texts if isinstance(text, str)} - {
+                None
+            }
             if spoken and not spoken & self.languages:
                 names = ", ".join(sorted(map(str, spoken)))
                 raise Unusable(f"in the language {names}, which was not ordered")
@@ -198,8 +205,8 @@ def form_of(
 def _seen(name: str, known: Sequence[Case]) -> str:
     """Return the type of an input that no prompt declares, as the cases have it."""
     value = next((case.inputs[name] for case in known if name in case.inputs), "")
-    return next((kind for kind in ("boolean", "number", "list", "object") if fits(value, kind)),
-                "string")  # fmt: skip
+    kinds = ("boolean", "number", "list", "object")
+    return next((kind for kind in kinds if config_prompt.fits(value, kind)), "string")
 
 
 def _value(name: str, given: Json, kind: str) -> Json:
@@ -207,10 +214,10 @@ def _value(name: str, given: Json, kind: str) -> Json:
         raise Unusable(f"without the input {name!r}")
     if kind not in _PLAIN and isinstance(given, str):
         try:
-            given = parse_json(given)
-        except Fault:
+            given = json_text.parse_json(given)
+        except marks.Fault:
             raise Unusable(f"whose input {name!r} is not JSON") from None
-    if not fits(given, kind):
+    if not config_prompt.fits(given, kind):
         raise Unusable(f"whose input {name!r} is not a {kind}")
     if len(canonical_json(given)) > _MOST_TEXT:
         raise Unusable(f"whose input {name!r} is too long")

@@ -6,13 +6,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.load import inspect_project
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import OverlayTree, read, replace_file
+from edison_ci.config import load
+from edison_ci.documents import decoding, files
 from edison_ci.errors import ConfigError, Severity
-from edison_ci.operate.site import Role, Site
-from edison_ci.refine.patch import diff_of
-from edison_ci.store.audit import write_audit
+from edison_ci.operate import site as sites
+from edison_ci.refine import patch
+from edison_ci.store import audit as store_audit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +40,7 @@ class DraftFile:
             file = self.project.root / path
             return file.read_text("utf-8") if file.is_file() else ""
         tree = self.project.tree
-        return decode(read(tree, path)) if tree.exists(path) else ""
+        return decoding.decode(files.read(tree, path)) if tree.exists(path) else ""
 
     @property
     def texts(self) -> dict[str, str]:
@@ -51,15 +50,17 @@ class DraftFile:
     @property
     def diff(self) -> str:
         """The change of the files; empty if nothing changes."""
-        return "".join(diff_of(path, self._before(path), text) for path, text in self.texts.items())
+        return "".join(
+            patch.diff_of(path, self._before(path), text) for path, text in self.texts.items()
+        )
 
     def changed(self) -> Project:
         """Return the project with the files; raises ConfigError with what they make invalid."""
         tree = self.project.tree
         for path, text in self.texts.items():
-            tree = tree if path.startswith("../") else OverlayTree(tree, path, text)
-        project, problems = inspect_project(tree, root=self.project.root)
-        _, known = inspect_project(self.project.tree)
+            tree = tree if path.startswith("../") else files.OverlayTree(tree, path, text)
+        project, problems = load.inspect_project(tree, root=self.project.root)
+        _, known = load.inspect_project(self.project.tree)
         told = {(problem.where.file, problem.code, problem.message) for problem in known}
         wrong = [
             problem
@@ -74,11 +75,15 @@ class DraftFile:
     def write(self, draft: Draft[object]) -> None:
         """Write the files, with an audit entry that names the model and the instructions."""
         self.changed()
-        site = Site(self.project.root, self.project.file)
-        actor = site.require(Role.EDITOR, "assist", self.path)
+        site = sites.Site(self.project.root, self.project.file)
+        actor = site.require(sites.Role.EDITOR, "assist", self.path)
         after = {"model": draft.model, "instructions": draft.instructions[:12]}
         entry = site.entry(actor, "assist", self.path, after=after)
         for path, text in self.texts.items():
             target = site.root / path
-            audit = (lambda: write_audit(site.results, entry)) if path == self.path else None
-            replace_file(target, text.encode("utf-8"), just_before=audit)
+            audit = (
+                (lambda: store_audit.write_audit(site.results, entry))
+                if path == self.path
+                else None
+            )
+            files.replace_file(target, text.encode("utf-8"), just_before=audit)

@@ -24,18 +24,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.config.requirements import missing_for_models
+from edison_ci.config import requirements
 from edison_ci.contracts import REFUSED, CallError
-from edison_ci.documents import files
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.marks import Fault
+from edison_ci.documents import decoding, files, marks
 from edison_ci.errors import CallFailed, ConfigError, EdisonError, Location, Problem, UsageError
-from edison_ci.execute.standalone import standalone_client
-from edison_ci.judges.instructions import fence_message
-from edison_ci.judges.judge import JUDGE_PARAMS, Judge, retry_request
-from edison_ci.judges.replies import Failure, object_schema, reply_object
-from edison_ci.providers.budget import BudgetExhausted
-from edison_ci.providers.resilience import ClientClosed
+from edison_ci.execute import standalone
+from edison_ci.judges import instructions as judge_instructions
+from edison_ci.judges import judge as judge_judge
+from edison_ci.judges import replies
+from edison_ci.providers import budget, resilience
 from edison_ci.records import Message
 from edison_ci.spelling import did_you_mean
 
@@ -94,7 +91,7 @@ def list_kind(name: str, key: str, item: Json, read: Callable[[list[Json]], T]) 
             raise DoesNotFit(f"{key} is not a list")
         return read(items)
 
-    schema = object_schema(**{key: {"type": "array", "items": item}})
+    schema = replies.object_schema(**{key: {"type": "array", "items": item}})
     return DraftKind(name, key, schema, read_list)
 
 
@@ -123,8 +120,8 @@ def instructions_of(project: Project, kind: DraftKind[T]) -> str:
     path, text = f"{FOLDER}/{kind.name}.md", _shipped(kind.name)
     if project.tree.exists(path):
         try:
-            text = decode(files.read(project.tree, path, max_bytes=_MAX_BYTES)).strip()
-        except Fault as fault:
+            text = decoding.decode(files.read(project.tree, path, max_bytes=_MAX_BYTES)).strip()
+        except marks.Fault as fault:
             found = Problem(Location(path), fault.code, fault.message, fault.hint)
             raise ConfigError([found]) from None
         if not text:
@@ -171,12 +168,14 @@ class Drafter:
         """Return the call for a draft."""
         told = instructions_of(self.project, kind)
         params = dict(question.params)  # those of the model are for short answers, not for drafts
-        most = params.get("max_tokens", JUDGE_PARAMS["max_tokens"])
+        most = params.get("max_tokens", judge_judge.JUDGE_PARAMS["max_tokens"])
         params["max_tokens"] = max(most, model.params.get("max_tokens", 0))
         if "top_p" in model.params:  # some models refuse both parameters
             params.pop("temperature", None)
-        judge = Judge.of(model, params)
-        said = fence_message(told, question.pieces, question.wanted, seed=judge.params.get("seed"))
+        judge = judge_judge.Judge.of(model, params)
+        said = judge_instructions.fence_message(
+            told, question.pieces, question.wanted, seed=judge.params.get("seed")
+        )
         messages = (Message("system", told), Message("user", said))
         schema = kind.schema
         if question.items and model.provider == _GRAMMAR:
@@ -196,7 +195,7 @@ class Drafter:
     async def clients(self) -> AsyncIterator[ClientPool]:
         """Yield clients that use recent replies again."""
         newer_than = utc.timestamp(self.context.now() - self.reuse)
-        async with standalone_client(
+        async with standalone.standalone_client(
             self.project, None, self.context, purpose=self.purpose, newer_than=newer_than
         ) as clients:
             yield clients
@@ -207,16 +206,16 @@ class Drafter:
         """Return the draft of the first model that answers; raises CallFailed, EdisonError."""
         failures: list[str] = []
         for model in self.models:
-            if problems := [*missing_for_models([model])]:
+            if problems := [*requirements.missing_for_models([model])]:
                 failures.append(f"{model.name}: {problems[0].message}")
                 continue
             try:
                 found = await self._ask(clients, model, kind, question, number)
-            except (CallError, ClientClosed) as error:
+            except (CallError, resilience.ClientClosed) as error:
                 failures.append(f"{model.name}: {error}")
                 if error.kind in REFUSED:
                     break
-            except BudgetExhausted as error:
+            except budget.BudgetExhausted as error:
                 name = error.refused.cap.name
                 raise EdisonError(f"{name} has no room for it", hint=f"raise {name}") from None
             else:
@@ -233,7 +232,7 @@ class Drafter:
             request = self.request(model, kind, question, number + turn * _APART)
             for attempt in (request, None):
                 answer = await clients.of(model, self.purpose).answer(
-                    attempt or retry_request(request, reason)
+                    attempt or judge_judge.retry_request(request, reason)
                 )
                 cost += answer.cost_microusd if answer.bought else 0
                 bought += answer.bought
@@ -324,8 +323,8 @@ def draft_all(
 
 
 def _read(kind: DraftKind[T], completion: Completion) -> T | DoesNotFit:
-    found = reply_object(completion, kind.key)
-    if isinstance(found, Failure):
+    found = replies.reply_object(completion, kind.key)
+    if isinstance(found, replies.Failure):
         return DoesNotFit(found.reason)
     try:
         return kind.read(found)

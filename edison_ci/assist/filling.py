@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from edison_ci.assist.case_slots import CaseSlot
+from edison_ci.assist import case_slots
 
 if TYPE_CHECKING:
     from edison_ci.results.coverage import Coverage
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MOST = 500
 
 
-def gap_slots(found: Coverage, most: int) -> list[CaseSlot]:
+def gap_slots(found: Coverage, most: int) -> list[case_slots.CaseSlot]:
     """Return the fewest slots that fill all gaps, at most so many.
 
     A length that the inputs cannot have would take the other gaps of its slot with it, so lengths
@@ -34,5 +34,5 @@ def gap_slots(found: Coverage, most: int) -> list[CaseSlot]:
     slots = []
     for number, row in enumerate(rows[:most], start=1):
         level = row.pop("level", "")
-        slots.append(CaseSlot(number, int(level) if level else None, **row))
+        slots.append(case_slots.CaseSlot(number, int(level) if level else None, **row))
     return slots

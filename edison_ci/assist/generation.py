@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.assist.case_replies import Unusable
-from edison_ci.assist.case_slots import batches, reply_tokens
-from edison_ci.assist.drafting import Drafter, DraftJob, Question, assistant_of, draft_all
-from edison_ci.config.case_origin import CaseOrigin
-from edison_ci.config.tokens import estimate_tokens
+from edison_ci.assist import case_replies, case_slots, drafting
+from edison_ci.config import case_origin, tokens
 from edison_ci.errors import CallFailed, EdisonError
-from edison_ci.judges.instructions import FencedText
+from edison_ci.judges import instructions as judge_instructions
 from edison_ci.records import Case, CaseId, canonical_json
 
 if TYPE_CHECKING:
@@ -52,7 +49,7 @@ class GeneratedCase(NamedTuple):
 
     slot: CaseSlot
     written: WrittenCase
-    origin: CaseOrigin
+    origin: case_origin.CaseOrigin
 
     @property
     def id(self) -> str:
@@ -121,7 +118,7 @@ class Writers:
     project: Project
     experiment: Experiment
     form: CaseForm
-    drafters: tuple[Drafter, ...]
+    drafters: tuple[drafting.Drafter, ...]
     brief: str
     """What the cases are about."""
     diversity: int
@@ -134,13 +131,13 @@ class Writers:
 
     def jobs(
         self, slots: Sequence[CaseSlot], round_number: int = 0, avoid: Sequence[str] = ()
-    ) -> list[tuple[DraftJob[tuple[WrittenRow, ...]], list[CaseSlot]]]:
+    ) -> list[tuple[drafting.DraftJob[tuple[WrittenRow, ...]], list[CaseSlot]]]:
         """Return the calls for these slots."""
         kind = self.form.kind(self.instructions, why=self.why)
         rooms = [self._room(drafter, slots, avoid) for drafter in self.drafters]
         return [
             (
-                DraftJob(
+                drafting.DraftJob(
                     self.drafters[writer],
                     kind,
                     self._question(group, avoid),
@@ -148,49 +145,57 @@ class Writers:
                 ),
                 group,
             )
-            for writer, group in batches(slots, rooms)
+            for writer, group in case_slots.batches(slots, rooms)
         ]
 
-    def _room(self, drafter: Drafter, slots: Sequence[CaseSlot], avoid: Sequence[str]) -> float:
+    def _room(
+        self, drafter: drafting.Drafter, slots: Sequence[CaseSlot], avoid: Sequence[str]
+    ) -> float:
         """Return the most tokens that a reply of a writer may have."""
         can = drafter.models[0].capabilities
         if can.context is None or not slots:
             return can.max_out or _NO_LIMIT
         kind, question = self.form.kind(self.instructions, why=self.why), self._question([], avoid)
         request = drafter.request(drafter.models[0], kind, question)
-        told = sum(estimate_tokens(message.content) for message in request.messages)
-        slot = estimate_tokens(json.dumps(slots[0].told())) * _EXAMPLES
+        told = sum(tokens.estimate_tokens(message.content) for message in request.messages)
+        slot = tokens.estimate_tokens(json.dumps(slots[0].told())) * _EXAMPLES
         return min(can.context - 1.2 * told - slot, can.max_out or _NO_LIMIT)
 
-    def _question(self, slots: Sequence[CaseSlot], avoid: Sequence[str]) -> Question:
+    def _question(self, slots: Sequence[CaseSlot], avoid: Sequence[str]) -> drafting.Question:
         told = [json.dumps(slot.told(), ensure_ascii=False) for slot in slots]
-        pieces = [FencedText("text", self.brief, "about")]
+        pieces = [judge_instructions.FencedText("text", self.brief, "about")]
         if self.experiment.file.objective:
-            pieces.append(FencedText("text", self.experiment.file.objective, "objective"))
+            pieces.append(
+                judge_instructions.FencedText("text", self.experiment.file.objective, "objective")
+            )
         for prompt in self.experiment.prompts[:1]:
             said = "\n\n".join(section.template.source for section in prompt.sections)
-            pieces.append(FencedText("text", said[: 4 * _SHORT], "prompt"))
+            pieces.append(judge_instructions.FencedText("text", said[: 4 * _SHORT], "prompt"))
         for case in self.examples[:_EXAMPLES]:
             shown: dict[str, Json] = {"input": dict(case.inputs)}
             if case.expected is not None:
                 shown["expected"] = case.expected
             text = json.dumps(shown, ensure_ascii=False)
             if len(text) <= _SHORT:
-                pieces.append(FencedText("text", text, "example"))
+                pieces.append(judge_instructions.FencedText("text", text, "example"))
         if avoid:
-            pieces.append(FencedText("text", "\n".join(avoid[-_AVOIDED:]), "there already"))
-        pieces.append(FencedText("text", f"[{', '.join(told)}]", "slots", as_json=True))
+            pieces.append(
+                judge_instructions.FencedText("text", "\n".join(avoid[-_AVOIDED:]), "there already")
+            )
+        pieces.append(
+            judge_instructions.FencedText("text", f"[{', '.join(told)}]", "slots", as_json=True)
+        )
         wanted = (
             f"The material ends here. Write {len(slots)} cases, one for each slot. "
             f"Diversity: {self.diversity} of 10. A case has:\n{self.form.described()}"
         )
-        return Question(
+        return drafting.Question(
             tuple(pieces),
             wanted,
             {
                 "temperature": round(0.5 + 0.05 * self.diversity, 2),
                 "seed": self.seed,
-                "max_tokens": reply_tokens(slots),
+                "max_tokens": case_slots.reply_tokens(slots),
             },
             len(slots),
         )
@@ -216,7 +221,7 @@ class Writers:
 
         for number in range(ROUNDS):
             planned = self.jobs(open_slots, number, avoid)
-            replies = draft_all([job for job, _ in planned], self.left(found), count)
+            replies = drafting.draft_all([job for job, _ in planned], self.left(found), count)
             # In the order of the slots, so that it does not matter which reply came first.
             for (_, group), reply in zip(planned, replies, strict=True):
                 if isinstance(reply, EdisonError):
@@ -249,7 +254,7 @@ class Writers:
     ) -> list[str]:
         """Keep the rows of a reply that can be used; return the texts of repeated ones."""
         slots = {slot.number: slot for slot in group}
-        origin = CaseOrigin(
+        origin = case_origin.CaseOrigin(
             reply.model,
             reply.instructions[:12],
             self.seed,
@@ -263,7 +268,7 @@ class Writers:
                 continue
             try:
                 written = self.form.read(slot, row.item)
-            except Unusable as error:
+            except case_replies.Unusable as error:
                 found.refused[str(error)] += 1
                 continue
             if likeness := known.like(written.inputs):
@@ -275,9 +280,11 @@ class Writers:
         return repeated
 
 
-def writers_of(project: Project, names: Sequence[str], context: RunContext) -> tuple[Drafter, ...]:
+def writers_of(
+    project: Project, names: Sequence[str], context: RunContext
+) -> tuple[drafting.Drafter, ...]:
     """Return a drafter for each model that writes; the assistant of the project by default."""
     return tuple(
-        Drafter(project, assistant_of(project, name), context, PURPOSE, _REUSE)
+        drafting.Drafter(project, drafting.assistant_of(project, name), context, PURPOSE, _REUSE)
         for name in (dict.fromkeys(names) or (None,))
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.drafting import DoesNotFit, DraftKind, Question, text_of
-from edison_ci.judges.instructions import FencedText
-from edison_ci.judges.replies import object_schema
-from edison_ci.refine.guardrails import GuardrailContext, check_diff
+from edison_ci.assist import drafting
+from edison_ci.judges import instructions, replies
+from edison_ci.refine import guardrails
 
 if TYPE_CHECKING:
     from edison_ci.records import Json
@@ -26,32 +25,32 @@ class Improvement(NamedTuple):
     """The whole file with the change."""
 
 
-def improvement_kind(target: RefineTarget) -> DraftKind[Improvement]:
+def improvement_kind(target: RefineTarget) -> drafting.DraftKind[Improvement]:
     """Return the kind of a draft of a change to a prompt."""
-    schema = object_schema(note={"type": "string"}, diff={"type": "string"})
-    return DraftKind("improve", "diff", schema, partial(_read, target))
+    schema = replies.object_schema(note={"type": "string"}, diff={"type": "string"})
+    return drafting.DraftKind("improve", "diff", schema, partial(_read, target))
 
 
-def improvement_question(target: RefineTarget, focus: str) -> Question:
+def improvement_question(target: RefineTarget, focus: str) -> drafting.Question:
     """Return what is asked for."""
     pieces = (
-        FencedText("prompt", target.text, target.prompt.path),
-        FencedText("text", target.experiment.file.objective, "objective"),
-        FencedText("text", focus, "focus"),
+        instructions.FencedText("prompt", target.text, target.prompt.path),
+        instructions.FencedText("text", target.experiment.file.objective, "objective"),
+        instructions.FencedText("text", focus, "focus"),
     )
     path = target.prompt.path
     wanted = (
         f"Suggest one small change of {path}: a diff with the lines --- a/{path} and +++ b/{path}."
     )
-    return Question(pieces, f"The material ends here. {wanted}")
+    return drafting.Question(pieces, f"The material ends here. {wanted}")
 
 
 def _read(target: RefineTarget, reply: dict[str, Json]) -> Improvement:
-    note, diff = text_of(reply, "note", (1, 1_000)), reply["diff"]
+    note, diff = drafting.text_of(reply, "note", (1, 1_000)), reply["diff"]
     if not isinstance(diff, str):
-        raise DoesNotFit("the diff is not a text")
-    background = GuardrailContext(lambda: target.project.cases(target.experiment))
-    candidate = check_diff(target, diff, note, background)
+        raise drafting.DoesNotFit("the diff is not a text")
+    background = guardrails.GuardrailContext(lambda: target.project.cases(target.experiment))
+    candidate = guardrails.check_diff(target, diff, note, background)
     if not candidate.ok or candidate.change is None:
-        raise DoesNotFit(candidate.reason)
+        raise drafting.DoesNotFit(candidate.reason)
     return Improvement(note, candidate.change.text)

@@ -7,18 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import utc
-from edison_ci.assist.candidates import FEWEST, ModelCandidate, ReachableModels, need, with_models
-from edison_ci.assist.draft_files import DraftFile
-from edison_ci.assist.drafting import DoesNotFit, DraftKind, Question, text_of
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import read
-from edison_ci.documents.yaml_edit import with_members
-from edison_ci.execute.runner import Task
-from edison_ci.execute.standalone import try_once
-from edison_ci.judges.instructions import FencedText
-from edison_ci.judges.replies import object_schema
+from edison_ci.assist import candidates as assist_candidates
+from edison_ci.assist import draft_files, drafting
+from edison_ci.documents import decoding, files, yaml_edit
+from edison_ci.execute import runner, standalone
+from edison_ci.judges import instructions, replies
 from edison_ci.numeric import weighted_mean
-from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.plan import selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +31,7 @@ _FEWEST_TO_TRIM = 3
 class JudgeDraft(NamedTuple):
     """A proposal of a judge, and what speaks for it."""
 
-    candidate: ModelCandidate
+    candidate: assist_candidates.ModelCandidate
     reason: str
 
 
@@ -45,73 +40,81 @@ class PanelDraft(NamedTuple):
 
     judges: tuple[JudgeDraft, ...]
     combine: str
-    pairwise: ModelCandidate | None
+    pairwise: assist_candidates.ModelCandidate | None
 
     @property
-    def candidates(self) -> list[ModelCandidate]:
+    def candidates(self) -> list[assist_candidates.ModelCandidate]:
         """All models of the panel, each once."""
         found = [each.candidate for each in self.judges]
         return found if self.pairwise is None or self.pairwise in found else [*found, self.pairwise]
 
 
-def judges_kind(reachable: ReachableModels) -> DraftKind[PanelDraft]:
+def judges_kind(reachable: assist_candidates.ReachableModels) -> drafting.DraftKind[PanelDraft]:
     """Return the kind of a proposal out of these models; raises UsageError if there is none."""
-    need(reachable, FEWEST["judge"], "that judge, besides those that answer")
+    assist_candidates.need(
+        reachable, assist_candidates.FEWEST["judge"], "that judge, besides those that answer"
+    )
     text: Json = {"type": "string"}
-    schema = object_schema(
-        judges={"type": "array", "items": object_schema(model=text, reason=text)},
+    schema = replies.object_schema(
+        judges={"type": "array", "items": replies.object_schema(model=text, reason=text)},
         combine={"enum": [*_COMBINE]},
         pairwise=text,
     )
-    return DraftKind("judges", "judges", schema, partial(_read, reachable))
+    return drafting.DraftKind("judges", "judges", schema, partial(_read, reachable))
 
 
 def judges_question(
-    objective: str, criteria: Sequence[str], reachable: ReachableModels
-) -> Question:
+    objective: str, criteria: Sequence[str], reachable: assist_candidates.ReachableModels
+) -> drafting.Question:
     """Return what is asked for."""
     pieces = (
-        FencedText("text", objective, "objective"),
-        FencedText("text", "\n".join(criteria), "criteria"),
-        FencedText("text", reachable.listing, "models"),
+        instructions.FencedText("text", objective, "objective"),
+        instructions.FencedText("text", "\n".join(criteria), "criteria"),
+        instructions.FencedText("text", reachable.listing, "models"),
     )
-    return Question(pieces, "The material ends here. Propose the judges.")
+    return drafting.Question(pieces, "The material ends here. Propose the judges.")
 
 
-def _read(reachable: ReachableModels, reply: dict[str, Json]) -> PanelDraft:
+def _read(reachable: assist_candidates.ReachableModels, reply: dict[str, Json]) -> PanelDraft:
     items = reply["judges"]
     if not isinstance(items, list) or not 1 <= len(items) <= MOST:
-        raise DoesNotFit(f"judges is not a list of 1 to {MOST} models")
+        raise drafting.DoesNotFit(f"judges is not a list of 1 to {MOST} models")
     judges = tuple(
-        JudgeDraft(_known(reachable, text_of(item, "model", (1, 200))), _reason(item))
+        JudgeDraft(_known(reachable, drafting.text_of(item, "model", (1, 200))), _reason(item))
         for item in items
     )
     if len({each.candidate.id for each in judges}) < len(judges):
-        raise DoesNotFit("a judge is there twice")
+        raise drafting.DoesNotFit("a judge is there twice")
     combine = reply.get("combine")
     if combine not in _COMBINE:
-        raise DoesNotFit(f"combine is none of {', '.join(_COMBINE)}")
+        raise drafting.DoesNotFit(f"combine is none of {', '.join(_COMBINE)}")
     if combine != "mean" and len(judges) < _FEWEST_TO_TRIM:
-        raise DoesNotFit(f"{combine} needs {_FEWEST_TO_TRIM} judges, and there are {len(judges)}")
+        raise drafting.DoesNotFit(
+            f"{combine} needs {_FEWEST_TO_TRIM} judges, and there are {len(judges)}"
+        )
     pairwise = reply.get("pairwise") or ""
     if not isinstance(pairwise, str):
-        raise DoesNotFit("pairwise is not the name of a model")
+        raise drafting.DoesNotFit("pairwise is not the name of a model")
     compared = _known(reachable, pairwise.strip()) if pairwise.strip() else None
     return PanelDraft(judges, str(combine), compared)
 
 
 def _reason(item: Json) -> str:
-    return text_of(item, "reason", (1, 500))
+    return drafting.text_of(item, "reason", (1, 500))
 
 
-def _known(reachable: ReachableModels, name: str) -> ModelCandidate:
+def _known(
+    reachable: assist_candidates.ReachableModels, name: str
+) -> assist_candidates.ModelCandidate:
     candidate = reachable.find(name)
     if candidate is None:
-        raise DoesNotFit(f"{name!r} is not one of the models")
+        raise drafting.DoesNotFit(f"{name!r} is not one of the models")
     return candidate
 
 
-def judges_file(project: Project, experiment: Experiment, panel: PanelDraft) -> DraftFile:
+def judges_file(
+    project: Project, experiment: Experiment, panel: PanelDraft
+) -> draft_files.DraftFile:
     """Return the experiment with the judges, and models.yaml with those that it lacks."""
     names: list[Json] = [each.candidate.name for each in panel.judges]
     given: dict[str, Json] = {"pointwise": names}
@@ -119,9 +122,11 @@ def judges_file(project: Project, experiment: Experiment, panel: PanelDraft) -> 
         given["combine"] = panel.combine
     if panel.pairwise is not None:
         given["pairwise"] = {"by": panel.pairwise.name}
-    before = decode(read(project.tree, experiment.path))
-    text = with_members(before, "judges", given, after="prompts")
-    return DraftFile(project, experiment.path, text, with_models(project, panel.candidates))
+    before = decoding.decode(files.read(project.tree, experiment.path))
+    text = yaml_edit.with_members(before, "judges", given, after="prompts")
+    return draft_files.DraftFile(
+        project, experiment.path, text, assist_candidates.with_models(project, panel.candidates)
+    )
 
 
 class JudgeTrial(NamedTuple):
@@ -168,14 +173,14 @@ def try_panel(
     project: Project, experiment: Experiment, case_id: str, context: RunContext
 ) -> PanelTrial:
     """Score the stored answer to a case, or a new one; raises CallError or NotAnswered."""
-    prompt, case = experiment.prompts[0], find_case(project, experiment, case_id)
-    configuration = find_configuration(experiment, prompt, None)
+    prompt, case = experiment.prompts[0], selection.find_case(project, experiment, case_id)
+    configuration = selection.find_configuration(experiment, prompt, None)
     assert configuration is not None, "an experiment has at least one model"
     assert experiment.rubric is not None, "judges score a rubric"
     reuse = dt.timedelta(days=project.file.settings.reuse_days)
     newer_than = utc.timestamp(context.now() - reuse)
-    task = Task(prompt, configuration, case, 0)
-    tried = try_once(project, task, experiment, context, newer_than=newer_than)
+    task = runner.Task(prompt, configuration, case, 0)
+    tried = standalone.try_once(project, task, experiment, context, newer_than=newer_than)
     weights = {each.name: each.weight for each in experiment.rubric.criteria}
     rows = tried.grade.judge_scores
     judges = tuple(

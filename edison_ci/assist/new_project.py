@@ -14,13 +14,12 @@ from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.load import load_project
-from edison_ci.config.project import slug
-from edison_ci.documents.files import replace_file
-from edison_ci.documents.yaml_edit import flow, scalar, with_text
-from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.operate.site import Role, Site
-from edison_ci.store.audit import write_audit
+from edison_ci.config import load as config_load
+from edison_ci.config import project as config_project
+from edison_ci.documents import files as document_files
+from edison_ci.documents import yaml_edit, yaml_text
+from edison_ci.operate import site as sites
+from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -125,7 +124,10 @@ class ProjectDraft:
         """Name the experiment by what it is for; no file of the target has the name."""
         words = re.findall(r"[A-Za-z0-9]+", self.hints.replace("'", ""))
         telling = [word for word in words if word.lower() not in _SMALL_WORDS]
-        name = slug(" ".join((telling or words)[:_NAME_WORDS]))[:40].strip("-") or "first"
+        name = (
+            config_project.slug(" ".join((telling or words)[:_NAME_WORDS]))[:40].strip("-")
+            or "first"
+        )
         self.name, number = name, 2
         while any((target / path).exists() for path in self._own_files()):
             self.name, number = f"{name}-{number}", number + 1
@@ -153,14 +155,14 @@ class ProjectDraft:
         lines = [
             "# yaml-language-server: $schema=.edison/schemas/edison.schema.json",
             "version: 1",
-            f"project: {scalar(self.project)}",
+            f"project: {yaml_edit.scalar(self.project)}",
             "",
             "# Used wherever an experiment or a command names nothing else.",
             "defaults:",
             "  model: small",
             "  judge: judge",
-            f"  refiner: {scalar(self.refiner)}",
-            f"  assistant: {scalar(self.drafter or SIMULATOR)}",
+            f"  refiner: {yaml_edit.scalar(self.refiner)}",
+            f"  assistant: {yaml_edit.scalar(self.drafter or SIMULATOR)}",
             "  budget_usd: 5          # a run stops before it would spend more",
         ]
         return "\n".join([*lines, ""])
@@ -171,7 +173,7 @@ class ProjectDraft:
         head = "\n".join(
             [
                 "# yaml-language-server: $schema=../.edison/schemas/experiment.schema.json",
-                f"experiment: {scalar(name)}",
+                f"experiment: {yaml_edit.scalar(name)}",
                 "",
                 f"prompts: [prompts/{name}.md]",
                 self.fragment("models"),
@@ -193,12 +195,12 @@ class ProjectDraft:
                 "  - {metric: errors, at_most: 5%}",
                 "",
                 self.fragment("limits"),
-                f"refine: {{by: {scalar(self.refiner)}}}",
+                f"refine: {{by: {yaml_edit.scalar(self.refiner)}}}",
                 "",
             ]
         )
         objective = self.objective or "Answer what is asked, correctly and in few words."
-        return with_text(head, "objective", objective, after="experiment")
+        return yaml_edit.with_text(head, "objective", objective, after="experiment")
 
     def _checks(self) -> list[str]:
         rows = ["  - not: {regex: '(?i)as an ai'}", "  - words: {max: 400}"]
@@ -219,7 +221,9 @@ class ProjectDraft:
     def rubric_skeleton(self) -> str:
         """Return a rubric to begin with."""
         head = "# yaml-language-server: $schema=../.edison/schemas/rubric.schema.json"
-        return with_threshold(f"{head}\nrubric: {scalar(self.name)}\ncriteria:\n{_RUBRIC}")
+        return with_threshold(
+            f"{head}\nrubric: {yaml_edit.scalar(self.name)}\ncriteria:\n{_RUBRIC}"
+        )
 
     def prompt_skeleton(self) -> str:
         """Return a prompt to begin with."""
@@ -237,7 +241,7 @@ class ProjectDraft:
 
 def fragment_text(values: Mapping[str, Json]) -> str:
     """Return keys with their values as YAML, one in each line."""
-    return "\n".join(f"{key}: {flow(value)}" for key, value in values.items())
+    return "\n".join(f"{key}: {yaml_edit.flow(value)}" for key, value in values.items())
 
 
 def with_threshold(rubric: str) -> str:
@@ -250,7 +254,7 @@ def with_threshold(rubric: str) -> str:
 
 def fragment_values(text: str) -> dict[str, Json]:
     """Return the keys of a fragment with their values; raises Fault."""
-    value = read_yaml(text, "").value
+    value = yaml_text.read_yaml(text, "").value
     return value if isinstance(value, dict) else {}
 
 
@@ -288,7 +292,7 @@ class SavedDraft:
             ignored.write_text("*\n", encoding="utf-8")
         data = {"version": VERSION, **asdict(draft)}
         text = json.dumps(data, ensure_ascii=False, indent=1)
-        replace_file(self._answers, text.encode("utf-8"))
+        document_files.replace_file(self._answers, text.encode("utf-8"))
 
     def project(self, draft: ProjectDraft) -> tuple[Project, Experiment]:
         """Write the copy of the project and load it; raises ConfigError if it is not valid."""
@@ -298,22 +302,22 @@ class SavedDraft:
             target = self.copy / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        project = load_project(self.copy)
+        project = config_load.load_project(self.copy)
         return project, project.experiment(draft.name)
 
     def hand_over(self, draft: ProjectDraft) -> None:
         """Give the created project the calls for its drafts, and say in its audit who wrote it."""
-        project = load_project(self.target)
-        site = Site(self.target, project.file)
+        project = config_load.load_project(self.target)
+        site = sites.Site(self.target, project.file)
         site.results.parent.mkdir(parents=True, exist_ok=True)
         calls = self.copy / ".edison/results.db"
         if calls.exists() and not site.results.exists():
             calls.replace(site.results)
-        actor = site.require(Role.EDITOR, "assist", draft.name)
+        actor = site.require(sites.Role.EDITOR, "assist", draft.name)
         for path, (model, instructions) in draft.drafted.items():
             after = {"model": model, "instructions": instructions[:12]}
             entry = site.entry(actor, "assist", path.partition("#")[0], after=after)
-            write_audit(site.results, entry)
+            audit.write_audit(site.results, entry)
         self.remove()
 
     def remove(self) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.drafting import DoesNotFit, Question, list_kind, text_of
+from edison_ci.assist import drafting
 from edison_ci.errors import UsageError
-from edison_ci.judges.instructions import FencedText
-from edison_ci.judges.replies import object_schema
+from edison_ci.judges import instructions, replies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,11 +31,13 @@ class ObjectiveDraft(NamedTuple):
 
 def objective_kind(count: int) -> DraftKind[tuple[ObjectiveDraft, ...]]:
     """Return the kind of a draft of so many objectives."""
-    item = object_schema(focus={"type": "string"}, text={"type": "string"})
-    return list_kind("objective", "objectives", item, partial(_read, count))
+    item = replies.object_schema(focus={"type": "string"}, text={"type": "string"})
+    return drafting.list_kind("objective", "objectives", item, partial(_read, count))
 
 
-def objective_question(hints: str, count: int, current: str = "", *, detail: bool) -> Question:
+def objective_question(
+    hints: str, count: int, current: str = "", *, detail: bool
+) -> drafting.Question:
     """Return what is asked for; with a `current` objective, it is improved."""
     fewest, most = HINTS
     if not fewest <= len(hints) <= most and not (current and not hints):
@@ -44,23 +45,25 @@ def objective_question(hints: str, count: int, current: str = "", *, detail: boo
             f"the notes have {len(hints):,} characters; {fewest} to {most} are needed",
             hint='say in a sentence what the prompt is for: --hints "..."',
         )
-    pieces = [FencedText("text", hints, "notes")] if hints else []
-    pieces += [FencedText("text", current, "current objective")] if current else []
+    pieces = [instructions.FencedText("text", hints, "notes")] if hints else []
+    pieces += [instructions.FencedText("text", current, "current objective")] if current else []
     what = "better versions of the current objective" if current else "objectives"
     focuses = ", ".join(_FOCUSES[:count])
     length = "four to eight sentences" if detail else "two to four sentences"
     wanted = f"Write {count} objectives ({what}), in this order of focus: {focuses}"
     wanted += " and others" if count > len(_FOCUSES) else ""
-    return Question(tuple(pieces), f"The material ends here. {wanted}. Each has {length}.")
+    return drafting.Question(tuple(pieces), f"The material ends here. {wanted}. Each has {length}.")
 
 
 def _read(count: int, items: Sequence[Json]) -> tuple[ObjectiveDraft, ...]:
     if len(items) != count:
-        raise DoesNotFit(f"{count} objectives were asked for, and there are {len(items)}")
+        raise drafting.DoesNotFit(f"{count} objectives were asked for, and there are {len(items)}")
     found = tuple(
-        ObjectiveDraft(text_of(item, "focus", (1, 40)), text_of(item, "text", LENGTHS))
+        ObjectiveDraft(
+            drafting.text_of(item, "focus", (1, 40)), drafting.text_of(item, "text", LENGTHS)
+        )
         for item in items
     )
     if len({draft.text for draft in found}) < count:
-        raise DoesNotFit("two objectives are the same")
+        raise drafting.DoesNotFit("two objectives are the same")
     return found

@@ -6,11 +6,10 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.drafting import DoesNotFit, Question, list_kind, text_of
-from edison_ci.config.prompt import read_prompt
+from edison_ci.assist import drafting
+from edison_ci.config import prompt as config_prompt
 from edison_ci.errors import Severity
-from edison_ci.judges.instructions import FencedText
-from edison_ci.judges.replies import object_schema
+from edison_ci.judges import instructions, replies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,36 +39,36 @@ class PromptDraft(NamedTuple):
 def prompt_kind(inputs: Sequence[str]) -> DraftKind[tuple[PromptDraft, ...]]:
     """Return the kind of a draft of prompts with these inputs."""
     text: Json = {"type": "string"}
-    item = object_schema(style=text, text=text, rationale=text)
-    return list_kind("prompts", "prompts", item, partial(_read, tuple(inputs)))
+    item = replies.object_schema(style=text, text=text, rationale=text)
+    return drafting.list_kind("prompts", "prompts", item, partial(_read, tuple(inputs)))
 
 
 def prompt_question(
     objective: str, criteria: Sequence[str], inputs: Sequence[str], constraints: Sequence[str]
-) -> Question:
+) -> drafting.Question:
     """Return what is asked for."""
-    pieces = [FencedText("text", objective, "objective")]
+    pieces = [instructions.FencedText("text", objective, "objective")]
     if criteria:
-        pieces.append(FencedText("text", "\n".join(criteria), "criteria"))
+        pieces.append(instructions.FencedText("text", "\n".join(criteria), "criteria"))
     if constraints:
-        pieces.append(FencedText("text", "\n".join(constraints), "constraints"))
+        pieces.append(instructions.FencedText("text", "\n".join(constraints), "constraints"))
     names = ", ".join(f"{{{{ {name} }}}}" for name in inputs)
     wanted = f"Write {len(STYLES)} prompts: {', '.join(STYLES)}. Inputs: {names}."
     wanted += " Each keeps every constraint." if constraints else ""
-    return Question(tuple(pieces), f"The material ends here. {wanted}")
+    return drafting.Question(tuple(pieces), f"The material ends here. {wanted}")
 
 
 def _read(inputs: tuple[str, ...], items: Sequence[Json]) -> tuple[PromptDraft, ...]:
     found = [
         PromptDraft(
-            text_of(item, "style", (1, 40)).lower(),
-            _HEADING.sub("", text_of(item, "text", _LENGTHS)).strip(),
-            text_of(item, "rationale", (1, 1_000)),
+            drafting.text_of(item, "style", (1, 40)).lower(),
+            _HEADING.sub("", drafting.text_of(item, "text", _LENGTHS)).strip(),
+            drafting.text_of(item, "rationale", (1, 1_000)),
         )
         for item in items
     ]
     if [draft.style for draft in found] != [*STYLES]:
-        raise DoesNotFit(f"the styles are not {', '.join(STYLES)}, in this order")
+        raise drafting.DoesNotFit(f"the styles are not {', '.join(STYLES)}, in this order")
     for draft in found:
         _check(draft, inputs)
     return tuple(found)
@@ -77,11 +76,11 @@ def _read(inputs: tuple[str, ...], items: Sequence[Json]) -> tuple[PromptDraft, 
 
 def _check(draft: PromptDraft, inputs: tuple[str, ...]) -> None:
     if _SECTION.search(draft.text):
-        raise DoesNotFit(f"the {draft.style} prompt has a heading of its own")
-    prompt, problems = read_prompt(draft.file_text("draft").encode(), "draft.md")
+        raise drafting.DoesNotFit(f"the {draft.style} prompt has a heading of its own")
+    prompt, problems = config_prompt.read_prompt(draft.file_text("draft").encode(), "draft.md")
     wrong = [problem.message for problem in problems if problem.severity is Severity.ERROR]
     if prompt is None or wrong:
-        raise DoesNotFit(f"the {draft.style} prompt cannot be read: {wrong[0]}")
+        raise drafting.DoesNotFit(f"the {draft.style} prompt cannot be read: {wrong[0]}")
     if {*prompt.inputs} != {*inputs}:
         other = ", ".join(sorted({*prompt.inputs} ^ {*inputs}))
-        raise DoesNotFit(f"the inputs of the {draft.style} prompt differ: {other}")
+        raise drafting.DoesNotFit(f"the inputs of the {draft.style} prompt differ: {other}")

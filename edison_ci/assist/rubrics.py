@@ -6,8 +6,8 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.assist.drafting import DoesNotFit, Question, list_kind, text_of
-from edison_ci.documents.yaml_edit import scalar
-from edison_ci.judges.instructions import FencedText
+from edison_ci.documents import yaml_edit
+from edison_ci.judges import instructions
 from edison_ci.judges.replies import object_schema
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class CriterionDraft(NamedTuple):
 
 def rubric_question(objective: str) -> Question:
     """Return what is asked for."""
-    pieces = (FencedText("text", objective, "objective"),)
+    pieces = (instructions.FencedText("text", objective, "objective"),)
     return Question(pieces, "The material ends here. Write the criteria of a rubric for it.")
 
 
@@ -80,12 +80,12 @@ def rubric_text(name: str, criteria: Sequence[CriterionDraft]) -> str:
     """Return the file of a rubric."""
     lines = [
         "# yaml-language-server: $schema=../.edison/schemas/rubric.schema.json",
-        f"rubric: {scalar(name)}",
+        f"rubric: {yaml_edit.scalar(name)}",
         "criteria:",
     ]
     for each in criteria:
         text = textwrap.wrap(each.description, _WIDTH - 6, break_long_words=False)
-        lines += [f"  - name: {scalar(each.name)}", "    description: >-"]
+        lines += [f"  - name: {yaml_edit.scalar(each.name)}", "    description: >-"]
         lines += [f"      {line}" for line in text]
         lines += [f"    weight: {each.weight:g}", '    scale: "0-5"']
     return "\n".join(lines) + "\n"

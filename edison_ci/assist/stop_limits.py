@@ -7,16 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.assist.draft_files import DraftFile
-from edison_ci.assist.drafting import DoesNotFit, DraftKind, Question, text_of
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import read
-from edison_ci.documents.yaml_edit import with_members
+from edison_ci.assist import draft_files, drafting
+from edison_ci.documents import decoding, files, yaml_edit
 from edison_ci.errors import UsageError
-from edison_ci.judges.instructions import FencedText
-from edison_ci.judges.replies import object_schema
+from edison_ci.judges import instructions, replies
 from edison_ci.numeric import counted, dollar_range, dollars, fixed
-from edison_ci.plan.plan import plan_run
+from edison_ci.plan import plan as planning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,10 +52,10 @@ class LimitsDraft(NamedTuple):
         return f"planned cost of {times}: {span}; the budget leaves room for retries"
 
 
-def limits_kind(project: Project, experiment: Experiment) -> DraftKind[LimitsDraft]:
+def limits_kind(project: Project, experiment: Experiment) -> drafting.DraftKind[LimitsDraft]:
     """Return the kind of a proposal of stop rules."""
     switch: Json = {"type": "boolean"}
-    schema = object_schema(
+    schema = replies.object_schema(
         max_iterations={"type": "integer"},
         min_delta={"type": "number"},
         window={"type": "integer"},
@@ -68,17 +64,19 @@ def limits_kind(project: Project, experiment: Experiment) -> DraftKind[LimitsDra
         reason={"type": "string"},
     )
     read_reply = partial(_read, project, experiment)
-    return DraftKind("limits", "max_iterations", schema, read_reply)
+    return drafting.DraftKind("limits", "max_iterations", schema, read_reply)
 
 
-def limits_question(project: Project, experiment: Experiment) -> Question:
+def limits_question(project: Project, experiment: Experiment) -> drafting.Question:
     """Return what is asked for; raises ConfigError if the data is invalid."""
-    plan = plan_run(project, experiment)
+    plan = planning.plan_run(project, experiment)
     pieces = (
-        FencedText("text", experiment.file.objective, "objective"),
-        FencedText("text", "\n".join([*_size(plan), *_room(project, experiment)]), "size"),
+        instructions.FencedText("text", experiment.file.objective, "objective"),
+        instructions.FencedText(
+            "text", "\n".join([*_size(plan), *_room(project, experiment)]), "size"
+        ),
     )
-    return Question(pieces, "The material ends here. Propose the stop rules.")
+    return drafting.Question(pieces, "The material ends here. Propose the stop rules.")
 
 
 def _size(plan: Plan) -> Iterator[str]:
@@ -110,18 +108,18 @@ def _read(project: Project, experiment: Experiment, reply: dict[str, Json]) -> L
     stop: dict[str, Json] = {name: _number(reply, name) for name in _RANGES}
     for name in _SWITCHES:
         if not isinstance(given := reply.get(name), bool):
-            raise DoesNotFit(f"{name} is neither true nor false")
+            raise drafting.DoesNotFit(f"{name} is neither true nor false")
         stop[name] = given
-    reason = text_of(reply, "reason", (1, 1_000))
+    reason = drafting.text_of(reply, "reason", (1, 1_000))
     iterations, window = stop["max_iterations"], stop["window"]
     assert isinstance(iterations, int), "it was read as a whole number"
     assert isinstance(window, int), "it was read as a whole number"
     if window > iterations:
-        raise DoesNotFit(f"window is {window}, and there are {iterations} iterations")
+        raise drafting.DoesNotFit(f"window is {window}, and there are {iterations} iterations")
     cost, tokens = planned_loop(project, experiment, iterations)
     limit = project.file.defaults.budget_usd
     if cost is not None and cost.high > limit * 1_000_000:
-        raise DoesNotFit(
+        raise drafting.DoesNotFit(
             f"{iterations} iterations may cost {dollars(round(cost.high))}, "
             f"and the budget of the project is ${limit:g}"
         )
@@ -134,10 +132,10 @@ def _read(project: Project, experiment: Experiment, reply: dict[str, Json]) -> L
 def _number(reply: dict[str, Json], name: str) -> Json:
     given, (low, high) = reply.get(name), _RANGES[name]
     if isinstance(given, bool) or not isinstance(given, int | float) or not low <= given <= high:
-        raise DoesNotFit(f"{name} is not a number from {low:g} to {high:g}")
+        raise drafting.DoesNotFit(f"{name} is not a number from {low:g} to {high:g}")
     if name in _WHOLE:
         if given != int(given):
-            raise DoesNotFit(f"{name} is not a whole number")
+            raise drafting.DoesNotFit(f"{name} is not a whole number")
         return int(given)
     return round(float(given), 3)
 
@@ -148,7 +146,7 @@ def planned_loop(
     """Return the cost of a loop of so many iterations, and tokens with room for retries."""
     stop = experiment.file.stop.model_copy(update={"max_iterations": iterations})
     file = experiment.file.model_copy(update={"stop": stop})
-    plan = plan_run(project, replace(experiment, file=file), loop=True)
+    plan = planning.plan_run(project, replace(experiment, file=file), loop=True)
     tokens = math.ceil(plan.tokens.high * _ROOM / 10_000) * 10_000
     return plan.cost_microusd, max(tokens, 10_000)
 
@@ -165,10 +163,12 @@ def _plain(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
-def limits_file(project: Project, experiment: Experiment, draft: LimitsDraft) -> DraftFile:
+def limits_file(
+    project: Project, experiment: Experiment, draft: LimitsDraft
+) -> draft_files.DraftFile:
     """Return the experiment with the stop rules; what the proposal does not name stays."""
-    before = decode(read(project.tree, experiment.path))
+    before = decoding.decode(files.read(project.tree, experiment.path))
     known = experiment.file.stop.model_dump()
     changed = {name: value for name, value in draft.stop.items() if known[name] != value}
-    text = with_members(before, "stop", changed, after="prompts") if changed else before
-    return DraftFile(project, experiment.path, text)
+    text = yaml_edit.with_members(before, "stop", changed, after="prompts") if changed else before
+    return draft_files.DraftFile(project, experiment.path, text)

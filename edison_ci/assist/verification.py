@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.assist.drafting import DoesNotFit, DraftJob, Question, draft_all, list_kind
 from edison_ci.errors import EdisonError
-from edison_ci.judges.instructions import FencedText
+from edison_ci.judges import instructions
 from edison_ci.judges.replies import object_schema
 
 if TYPE_CHECKING:
@@ -86,9 +86,15 @@ def verification_jobs(
             {"case": start + n, "input": case.inputs, "expected": case.expected}
             for n, case in enumerate(cases[start : start + _BATCH], start=1)
         ]
-        pieces = [FencedText("text", json.dumps(rows, ensure_ascii=False), "cases", as_json=True)]
+        pieces = [
+            instructions.FencedText(
+                "text", json.dumps(rows, ensure_ascii=False), "cases", as_json=True
+            )
+        ]
         if experiment.file.objective:
-            pieces.insert(0, FencedText("text", experiment.file.objective, "objective"))
+            pieces.insert(
+                0, instructions.FencedText("text", experiment.file.objective, "objective")
+            )
         wanted = f"The material ends here. Give your opinion on these {len(rows)} cases."
         most = {"max_tokens": _TOKENS_A_CASE * (len(rows) + 1)}
         jobs.append(DraftJob(drafter, OPINIONS, Question(tuple(pieces), wanted, most, len(rows))))

@@ -15,8 +15,8 @@ import warnings
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from edison_ci.checks import time_limit
 from edison_ci.checks.evaluation import EvaluationError, quote
-from edison_ci.checks.time_limit import run_job
 
 MAX_PATTERN = 5_000
 LIMIT_S = 1.0
@@ -128,7 +128,7 @@ def search(pattern: str, text: str) -> str | None:
     if len(text) <= known.reach:
         found = known.compiled.search(text)
         return None if found is None else found.group()[:SHOWN]
-    reply = run_job("search", pattern, text, what=_shown(pattern), limit_s=LIMIT_S)
+    reply = time_limit.run_job("search", pattern, text, what=_shown(pattern), limit_s=LIMIT_S)
     return str(reply[0]) if isinstance(reply, list) else None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from edison_ci.checks import patterns
 from edison_ci.checks.evaluation import Grade, quote
 from edison_ci.checks.limits import Count as Times
 from edison_ci.checks.limits import Range
@@ -18,7 +19,6 @@ from edison_ci.checks.options import (
     TrimmedCheck,
     expected_output,
 )
-from edison_ci.checks.patterns import MAX_PATTERN, analyse_pattern, search
 from edison_ci.shape import wrong
 
 if TYPE_CHECKING:
@@ -170,12 +170,14 @@ class EndsWith(TrimmedCheck):
 
 
 def _pattern(value: Template) -> Template:
-    if len(value.source) > MAX_PATTERN:
-        message = f"the pattern has {len(value.source):,} characters; at most {MAX_PATTERN:,}"
+    if len(value.source) > patterns.MAX_PATTERN:
+        message = (
+            f"the pattern has {len(value.source):,} characters; at most {patterns.MAX_PATTERN:,}"
+        )
         raise wrong("regex", message, "use several checks")
     if value.is_constant:
         try:
-            analyse_pattern(value.source)
+            patterns.analyse_pattern(value.source)
         except (re.error, RecursionError, OverflowError) as error:
             hint = "a backslash needs single quotes: '\\d+'"
             raise wrong("regex", f"not a valid pattern: {error}", hint) from None
@@ -192,12 +194,14 @@ class Regex(Check):
     @property
     def blocking(self) -> bool:
         """False only for a constant pattern that takes linear time."""
-        return not (self.value.is_constant and analyse_pattern(self.value.source).is_linear)
+        return not (
+            self.value.is_constant and patterns.analyse_pattern(self.value.source).is_linear
+        )
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the pattern matches somewhere."""
         pattern = answered.render_required(self.value)
-        found = search(pattern, answered.text)
+        found = patterns.search(pattern, answered.text)
         if found is None:
             return Grade(0.0, f"nothing in the answer matches {quote(pattern)}")
         return Grade(1.0, f"{quote(found)} matches {quote(pattern)}")

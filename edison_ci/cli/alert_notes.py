@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from edison_ci.cli.lookup import results_of
+from edison_ci.cli import lookup
 from edison_ci.cli.terminal import BAD, ODD, StyledText
 from edison_ci.errors import EdisonError
-from edison_ci.operate.alert_check import check_experiments
-from edison_ci.store.alerts import Condition, Level, find_alert
-from edison_ci.store.runs import find_run
+from edison_ci.operate import alert_check
+from edison_ci.store import alerts, runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,17 +28,17 @@ def check_after_run(terminal: Terminal, project: Project, run_ids: Sequence[str]
     if not run_ids:
         return
     try:
-        with results_of(project) as reader:
-            names = {find_run(reader, run_id).experiment for run_id in run_ids}
-        done = check_experiments(project, names)
+        with lookup.results_of(project) as reader:
+            names = {runs.find_run(reader, run_id).experiment for run_id in run_ids}
+        done = alert_check.check_experiments(project, names)
         if not (done.opened or done.raised or done.closed):
             return
-        with results_of(project) as reader:
-            changed = [find_alert(reader, number) for number in (*done.opened, *done.raised)]
+        with lookup.results_of(project) as reader:
+            changed = [alerts.find_alert(reader, number) for number in (*done.opened, *done.raised)]
         # Of a budget the run has told itself.
-        shown = [one for one in changed if one and one.condition is not Condition.BUDGET]
+        shown = [one for one in changed if one and one.condition is not alerts.Condition.BUDGET]
         for alert in shown:
-            color = BAD if alert.level is Level.ALERT else ODD
+            color = BAD if alert.level is alerts.Level.ALERT else ODD
             word = StyledText(f"{alert.level.upper()} {alert.condition.words}:", color)
             terminal.note(word, f" {alert.sentence}")
         for number in done.closed:

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.notifications import deliver_briefly
+from edison_ci.cli import notifications
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, MOST_BLOCKS, ODD, StyledText, Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, duration
-from edison_ci.operate.alert_check import check_alerts
-from edison_ci.operate.alerts import MuteTarget, acknowledge, mute_target, unmute
-from edison_ci.operate.alerts import mute as mute_alerts
-from edison_ci.operate.site import open_site
-from edison_ci.results.alerts import AlertEntry, AlertOverview, alert_overview
+from edison_ci.operate import alert_check
+from edison_ci.operate import alerts as operate_alerts
+from edison_ci.operate import site as sites
+from edison_ci.results import alerts as result_alerts
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.alerts import Level
-from edison_ci.store.database import open_for_reading
-from edison_ci.store.runs import run_experiments
+from edison_ci.store import alerts as store_alerts
+from edison_ci.store import database, runs
 
 if TYPE_CHECKING:
     from edison_ci.operate.site import Site
@@ -65,9 +63,9 @@ def check(state: CliState, fail_on: str) -> None:
       edison alerts check --fail-on warn --json
     """
     terminal, site = _opened(state)
-    done = check_alerts(site)
-    with open_for_reading(site.results) as connection:
-        found = alert_overview(connection, site.now(), past=0)
+    done = alert_check.check_alerts(site)
+    with database.open_for_reading(site.results) as connection:
+        found = result_alerts.alert_overview(connection, site.now(), past=0)
     code = ExitCode.GATE_FAILED if _fails(found, fail_on) else ExitCode.DONE
     if terminal.json:
         terminal.document(
@@ -83,15 +81,15 @@ def check(state: CliState, fail_on: str) -> None:
         _show_open(terminal, found, site.now())
         if done.closed:
             terminal.result(f"{counted(len(done.closed), 'alert')} closed by this check")
-    deliver_briefly(terminal, site)
+    notifications.deliver_briefly(terminal, site)
     if code is not ExitCode.DONE:
         raise click.exceptions.Exit(int(code))
 
 
-def _fails(found: AlertOverview, fail_on: str) -> bool:
+def _fails(found: result_alerts.AlertOverview, fail_on: str) -> bool:
     if fail_on == "never" or found.worst is None:
         return False
-    return found.worst.rank >= Level(fail_on).rank
+    return found.worst.rank >= store_alerts.Level(fail_on).rank
 
 
 _MOST_PAST, _EVERY = 100, 1_000_000
@@ -114,10 +112,12 @@ def list_alerts(state: CliState, experiment: str | None, past: bool) -> None:
     """
     terminal, site = _opened(state)
     most = _EVERY if terminal.json else _MOST_PAST
-    with open_for_reading(site.results) as connection:
+    with database.open_for_reading(site.results) as connection:
         if experiment is not None:
-            _require_experiment(run_experiments(connection), experiment)
-        found = alert_overview(connection, site.now(), experiment, past=most if past else 0)
+            _require_experiment(runs.run_experiments(connection), experiment)
+        found = result_alerts.alert_overview(
+            connection, site.now(), experiment, past=most if past else 0
+        )
     if terminal.json:
         shown = [*found.open, *found.past]
         mutes = [_mute_document(each) for each in found.mutes]
@@ -146,9 +146,11 @@ def ack(state: CliState, numbers: tuple[int, ...], note: str) -> None:
       edison alerts ack 3 4 --note "rolled back the model"
     """
     terminal, site = _opened(state)
-    found = acknowledge(site, numbers, note)
+    found = operate_alerts.acknowledge(site, numbers, note)
     if terminal.json:
-        terminal.document({"alerts": [_document(AlertEntry(alert, None)) for alert in found]})
+        terminal.document(
+            {"alerts": [_document(result_alerts.AlertEntry(alert, None)) for alert in found]}
+        )
         return
     for alert in found:
         terminal.result(f"alert {alert.id} is acknowledged by {alert.acknowledged_by}")
@@ -197,27 +199,27 @@ def mute_(state: CliState, target: str, length: dt.timedelta, reason: str, off: 
     terminal, site = _opened(state)
     wanted = _target(site, target)
     if off:
-        unmute(site, wanted)
+        operate_alerts.unmute(site, wanted)
         if terminal.json:
             terminal.document({"muted": None})
         terminal.result(f"{_words(wanted)}: no longer muted")
         return
-    made = mute_alerts(site, wanted, length, reason)
+    made = operate_alerts.mute(site, wanted, length, reason)
     if terminal.json:
         terminal.document({"muted": _mute_document(made)})
     terminal.result(f"{_words(wanted)}: muted until {local_time(made.until)}")
 
 
-def _words(target: MuteTarget) -> str:
+def _words(target: operate_alerts.MuteTarget) -> str:
     return target.words.replace("_", " ")
 
 
-def _target(site: Site, text: str) -> MuteTarget:
+def _target(site: Site, text: str) -> operate_alerts.MuteTarget:
     if text.isdecimal():
-        return mute_target(site, int(text))
-    with open_for_reading(site.results) as connection:
-        _require_experiment(run_experiments(connection), text)
-    return MuteTarget(text)
+        return operate_alerts.mute_target(site, int(text))
+    with database.open_for_reading(site.results) as connection:
+        _require_experiment(runs.run_experiments(connection), text)
+    return operate_alerts.MuteTarget(text)
 
 
 def _require_experiment(known: list[str], name: str) -> None:
@@ -227,7 +229,7 @@ def _require_experiment(known: list[str], name: str) -> None:
 
 
 def _opened(state: CliState) -> tuple[Terminal, Site]:
-    return Terminal(state), open_site(state.enter_project(find_root(state.folder)))
+    return Terminal(state), sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 # --- output ---------------------------------------------------------------------------------------
@@ -241,22 +243,22 @@ def local_time(stored: str) -> str:
     return said if here.utcoffset() == dt.timedelta(0) else f"{said} ({here:%H:%M} here)"
 
 
-def _show_open(terminal: Terminal, found: AlertOverview, now: str) -> None:
+def _show_open(terminal: Terminal, found: result_alerts.AlertOverview, now: str) -> None:
     for entry in terminal.listed(found.open, most=MOST_BLOCKS):
         _show(terminal, entry, now)
     if not found.open:
         terminal.result("no open alert")
     for each in found.mutes:
-        what = _words(MuteTarget(each.experiment, each.condition))
+        what = _words(operate_alerts.MuteTarget(each.experiment, each.condition))
         why = f": {each.reason}" if each.reason else ""
         terminal.note(f"muted until {local_time(each.until)} by {each.actor}: {what}{why}")
 
 
-def _show(terminal: Terminal, entry: AlertEntry, now: str) -> None:
+def _show(terminal: Terminal, entry: result_alerts.AlertEntry, now: str) -> None:
     alert = entry.alert
     lead = f"{alert.id:>3}  "
     if alert.open:
-        color = BAD if alert.level is Level.ALERT else ODD
+        color = BAD if alert.level is store_alerts.Level.ALERT else ODD
         level = StyledText(f"{alert.level.upper():<5}", None if entry.mute else color, bold=True)
     else:
         level = StyledText(f"{alert.level.upper():<5}")
@@ -268,7 +270,7 @@ def _show(terminal: Terminal, entry: AlertEntry, now: str) -> None:
     terminal.result(f"{below}{_since(entry, now)}", hang=hang)
 
 
-def _since(entry: AlertEntry, now: str) -> str:
+def _since(entry: result_alerts.AlertEntry, now: str) -> str:
     alert = entry.alert
     lasted = duration(entry.duration_s(now))
     if not alert.open:
@@ -280,7 +282,7 @@ def _since(entry: AlertEntry, now: str) -> str:
     return f"{said}; muted" if entry.mute is not None else said
 
 
-def _document(entry: AlertEntry) -> dict[str, Any]:
+def _document(entry: result_alerts.AlertEntry) -> dict[str, Any]:
     alert = entry.alert
     return {
         "number": alert.id,

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from edison_ci import __version__
-from edison_ci.cli import patient_input
-from edison_ci.cli.completion import answer
+from edison_ci.cli import completion, patient_input
 from edison_ci.cli.groups import COMMANDS, EVERYDAY, RENAMED, TABLES, LazyGroup
 from edison_ci.cli.options import COMPLETE, CliState
 from edison_ci.cli.terminal import Terminal, flush
-from edison_ci.documents.secrets import RedactingStream, learn
+from edison_ci.documents import secrets
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -68,9 +67,14 @@ class EdisonProgram(LazyGroup):
             formatter.write_text("; ".join(codes))
 
 
+_WITH_COMMANDS = ("runs", "admin")
+"""Groups whose own commands the help names."""
+
+
 def _named(name: str) -> str:
     """Return the name of a command, with those below it that are nowhere else."""
-    below = [each for each in TABLES.get(name, ()) if each not in COMMANDS]
+    table = TABLES[name] if name in _WITH_COMMANDS else ()
+    below = [command for command in table if command not in COMMANDS]
     return f"{name} ({', '.join(below)})" if below else name
 
 
@@ -89,8 +93,8 @@ def edison() -> None:
 def run(args: list[str] | None = None) -> NoReturn:
     """Run a command and exit with its exit code."""
     if instruction := os.environ.get(COMPLETE):
-        sys.exit(answer(edison, instruction))
-    learn(os.environ)
+        sys.exit(completion.answer(edison, instruction))
+    secrets.learn(os.environ)
     with _redacted_streams():
         _run(list(sys.argv[1:] if args is None else args))
 
@@ -100,7 +104,7 @@ def _redacted_streams() -> Iterator[None]:
     """Redact secrets from everything that is written to stdout and stderr."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (
-        None if stream is None else RedactingStream(stream) for stream in before
+        None if stream is None else secrets.RedactingStream(stream) for stream in before
     )
     try:
         yield

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.assist.candidates import reachable_models
-from edison_ci.assist.draft_files import DraftFile
-from edison_ci.assist.improvement import FOCUS, improvement_kind, improvement_question
-from edison_ci.assist.judge_panels import judges_file, judges_kind, judges_question, try_panel
-from edison_ci.assist.model_sets import models_file, models_kind, models_question
+from edison_ci.assist import (
+    candidates,
+    draft_files,
+    improvement,
+    judge_panels,
+    model_sets,
+    rubrics,
+    stop_limits,
+)
+from edison_ci.assist import prompts as assist_prompts
 from edison_ci.assist.objectives import MOST, objective_kind, objective_question
-from edison_ci.assist.prompts import PromptDraft, prompt_kind, prompt_question
-from edison_ci.assist.rubrics import RUBRIC, rubric_question, rubric_text
-from edison_ci.assist.stop_limits import limits_file, limits_kind, limits_question
 from edison_ci.cli.assistance import (
     Assistance,
     Option,
@@ -27,16 +29,13 @@ from edison_ci.cli.assistance import (
 )
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.contracts import CallError
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import read
-from edison_ci.documents.secrets import redacted
-from edison_ci.documents.yaml_edit import with_text
+from edison_ci.documents import decoding, files, secrets, yaml_edit
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute.standalone import NotAnswered
+from edison_ci.execute import standalone
 from edison_ci.numeric import score
-from edison_ci.operate.sessions import run_context
-from edison_ci.plan.selection import find_case
-from edison_ci.refine.candidate import target_of
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.plan import selection
+from edison_ci.refine import candidate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,11 +96,11 @@ def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
     question = objective_question(
         given["hints"].strip(), given["count"], current, detail=given["detail"]
     )
-    before = decode(read(project.tree, chosen.path))
+    before = decoding.decode(files.read(project.tree, chosen.path))
 
-    def file(option: Option) -> DraftFile:
-        changed = with_text(before, "objective", option.text, after="experiment")
-        return DraftFile(project, chosen.path, changed)
+    def file(option: Option) -> draft_files.DraftFile:
+        changed = yaml_edit.with_text(before, "objective", option.text, after="experiment")
+        return draft_files.DraftFile(project, chosen.path, changed)
 
     Assistance(
         terminal,
@@ -140,10 +139,10 @@ def rubric(state: CliState, /, experiment: str | None, **given: Any) -> None:
         terminal,
         project,
         drafter_of(state, project, given["by"]),
-        RUBRIC,
-        rubric_question(objective),
-        lambda drafts: [Option(path, rubric_text(name, drafts))],
-        lambda chosen: DraftFile(project, path, chosen.text),
+        rubrics.RUBRIC,
+        rubrics.rubric_question(objective),
+        lambda drafts: [Option(path, rubrics.rubric_text(name, drafts))],
+        lambda chosen: draft_files.DraftFile(project, path, chosen.text),
         extension=".yaml",
         told={"experiment": chosen.id},
     ).settle(yes=given["yes"])
@@ -176,17 +175,17 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
     inputs = given["inputs"] or [*chosen.prompts[0].inputs]
     criteria = _criteria(chosen)
 
-    def file(option: Option) -> DraftFile:
+    def file(option: Option) -> draft_files.DraftFile:
         name = f"{chosen.id}-{option.name}"
-        text = PromptDraft(option.name, option.text.strip(), "").file_text(name)
-        return DraftFile(project, f"{project.file.paths.prompts}/{name}.md", text)
+        text = assist_prompts.PromptDraft(option.name, option.text.strip(), "").file_text(name)
+        return draft_files.DraftFile(project, f"{project.file.paths.prompts}/{name}.md", text)
 
     Assistance(
         terminal,
         project,
         drafter_of(state, project, given["by"]),
-        prompt_kind(inputs),
-        prompt_question(objective, criteria, inputs, given["constraints"]),
+        assist_prompts.prompt_kind(inputs),
+        assist_prompts.prompt_question(objective, criteria, inputs, given["constraints"]),
         lambda drafts: [
             Option(f"{each.style}: {each.rationale}", each.text, each.style) for each in drafts
         ],
@@ -215,19 +214,19 @@ def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist improve support-reply --focus "quote the policy"
     """
     terminal, project, chosen = open_experiment(state, experiment, "assist improve")
-    fewest, most = FOCUS
+    fewest, most = improvement.FOCUS
     focus = given["focus"].strip()
     if not fewest <= len(focus) <= most:
         raise UsageError(f"--focus has {len(focus):,} characters; {fewest} to {most} fit")
-    target = target_of(project, chosen, given["prompt"])
+    target = candidate.target_of(project, chosen, given["prompt"])
     Assistance(
         terminal,
         project,
         drafter_of(state, project, given["by"]),
-        improvement_kind(target),
-        improvement_question(target, focus),
+        improvement.improvement_kind(target),
+        improvement.improvement_question(target, focus),
         lambda draft: [Option(draft.note, draft.text)],
-        lambda option: DraftFile(project, target.prompt.path, option.text),
+        lambda option: draft_files.DraftFile(project, target.prompt.path, option.text),
         told={"experiment": chosen.id, "prompt": target.prompt.id},
         as_diff=True,
     ).settle(yes=given["yes"])
@@ -249,11 +248,11 @@ def models(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist models support-reply --yes
     """
     terminal, project, chosen = open_experiment(state, experiment, "assist models")
-    reachable = reachable_models(project, "generate", without=_judging(project, chosen))
+    reachable = candidates.reachable_models(project, "generate", without=_judging(project, chosen))
     _tell_left_out(terminal, reachable)
 
     def options(drafts: Sequence[ModelDraft]) -> list[Option]:
-        made = models_file(project, chosen, drafts)
+        made = model_sets.models_file(project, chosen, drafts)
         notes = tuple(
             f"{each.role}: {each.candidate.id} ({each.candidate.price}). {each.reason}"
             for each in drafts
@@ -266,8 +265,8 @@ def models(state: CliState, /, experiment: str | None, **given: Any) -> None:
         terminal,
         project,
         drafter_of(state, project, given["by"]),
-        models_kind(reachable),
-        models_question(objective_of(chosen), reachable),
+        model_sets.models_kind(reachable),
+        model_sets.models_question(objective_of(chosen), reachable),
         options,
         partial(_experiment_file, project, chosen, others),
         extension=".yaml",
@@ -296,13 +295,13 @@ def judges(state: CliState, /, experiment: str | None, **given: Any) -> None:
     if chosen.rubric is None:
         hint = f"write one: edison assist rubric {chosen.id}"
         raise UsageError(f"{chosen.id} has no rubric that judges could score", hint=hint)
-    case = None if given["case"] is None else find_case(project, chosen, given["case"])
+    case = None if given["case"] is None else selection.find_case(project, chosen, given["case"])
     answering = [model.name for _, model, _ in chosen.models]
-    reachable = reachable_models(project, "judge", without=answering)
+    reachable = candidates.reachable_models(project, "judge", without=answering)
     _tell_left_out(terminal, reachable)
 
     def options(panel: PanelDraft) -> list[Option]:
-        made = judges_file(project, chosen, panel)
+        made = judge_panels.judges_file(project, chosen, panel)
         notes = [
             f"{each.candidate.id} ({each.candidate.price}). {each.reason}" for each in panel.judges
         ]
@@ -316,8 +315,8 @@ def judges(state: CliState, /, experiment: str | None, **given: Any) -> None:
         terminal,
         project,
         drafter_of(state, project, given["by"]),
-        judges_kind(reachable),
-        judges_question(objective_of(chosen), _criteria(chosen), reachable),
+        judge_panels.judges_kind(reachable),
+        judge_panels.judges_question(objective_of(chosen), _criteria(chosen), reachable),
         options,
         partial(_experiment_file, project, chosen, others),
         extension=".yaml",
@@ -347,16 +346,16 @@ def limits(state: CliState, /, experiment: str | None, **given: Any) -> None:
         terminal,
         project,
         drafter_of(state, project, given["by"]),
-        limits_kind(project, chosen),
-        limits_question(project, chosen),
+        stop_limits.limits_kind(project, chosen),
+        stop_limits.limits_question(project, chosen),
         lambda draft: [
             Option(
                 f"stop rules of {chosen.id}",
-                limits_file(project, chosen, draft).text,
+                stop_limits.limits_file(project, chosen, draft).text,
                 notes=(draft.reason, draft.budget),
             )
         ],
-        lambda option: DraftFile(project, chosen.path, option.text),
+        lambda option: draft_files.DraftFile(project, chosen.path, option.text),
         extension=".yaml",
         told={"experiment": chosen.id},
         as_diff=True,
@@ -368,10 +367,12 @@ def _experiment_file(
     experiment: Experiment,
     others: Mapping[str, Mapping[str, str]],
     option: Option,
-) -> DraftFile:
+) -> draft_files.DraftFile:
     """Return the experiment as an option has it, with the files of the last proposal."""
     last = [*others.values()][-1]
-    return DraftFile(project, experiment.path, option.text, others.get(option.text, last))
+    return draft_files.DraftFile(
+        project, experiment.path, option.text, others.get(option.text, last)
+    )
 
 
 def _judging(project: Project, experiment: Experiment) -> set[str]:
@@ -398,13 +399,15 @@ def _left_out(reachable: ReachableModels) -> dict[str, Any]:
     }
 
 
-def _try_judges(state: CliState, experiment: str, case: str, made: DraftFile) -> TrialReport:
+def _try_judges(
+    state: CliState, experiment: str, case: str, made: draft_files.DraftFile
+) -> TrialReport:
     """Score the answer to a case with the proposed judges."""
     project = made.changed()
-    context = run_context(project, offline=state.offline)
+    context = run_sessions.run_context(project, offline=state.offline)
     try:
-        found = try_panel(project, project.experiment(experiment), case, context)
-    except (CallError, NotAnswered) as error:
+        found = judge_panels.try_panel(project, project.experiment(experiment), case, context)
+    except (CallError, standalone.NotAnswered) as error:
         raise CallFailed(str(error), hint="see: edison models test") from None
     simulated = {name for name, model in project.models.items() if model.simulated}
 
@@ -412,7 +415,10 @@ def _try_judges(state: CliState, experiment: str, case: str, made: DraftFile) ->
         return f"{name} (simulated)" if name in simulated else name
 
     head = f"case {case}, answered by {named(found.model)}:"
-    lines = [head, *(f"  {line}" for line in redacted(found.answer).splitlines()[:_ANSWER_LINES])]
+    lines = [
+        head,
+        *(f"  {line}" for line in secrets.redacted(found.answer).splitlines()[:_ANSWER_LINES]),
+    ]
     lines += [f"  not judged: {found.reason}"] if found.reason else []
     for judge in found.judges:
         lines.append(f"{named(judge.name)}: {score(judge.score)}")

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.assist.drafting import Drafter, assistant_of
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.assist import drafting
+from edison_ci.cli import lookup, sessions
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.numeric import dollars
-from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.operate import sessions as run_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -62,7 +61,7 @@ class Assistance:
 
     terminal: Terminal
     project: Project
-    drafter: Drafter
+    drafter: drafting.Drafter
     kind: DraftKind[Any]
     question: Question
     options: Callable[[Any], Sequence[Option]]
@@ -225,12 +224,16 @@ def open_experiment(
     state: CliState, experiment: str | None, action: str
 ) -> tuple[Terminal, Project, Experiment]:
     """Return the terminal, the project and the experiment that a draft is for."""
-    terminal, project = Terminal(state), open_project(state)
-    chosen = find_experiment(project, experiment)
-    require_editor(project, action)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
+    run_sessions.require_editor(project, action)
     return terminal, project, chosen
 
 
-def drafter_of(state: CliState, project: Project, by: str | None) -> Drafter:
+def drafter_of(state: CliState, project: Project, by: str | None) -> drafting.Drafter:
     """Return what asks the model that drafts."""
-    return Drafter(project, assistant_of(project, by), run_context(project, offline=state.offline))
+    return drafting.Drafter(
+        project,
+        drafting.assistant_of(project, by),
+        run_sessions.run_context(project, offline=state.offline),
+    )

@@ -11,31 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.github_comment import origin_of
+from edison_ci.cli import github_comment
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, screen_width
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.forge import sticky_comment
+from edison_ci.forge import host, sticky_comment
 from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
-from edison_ci.forge.host import repository_address
 from edison_ci.numeric import counted
-from edison_ci.operate.anchors import (
-    PROBLEMS,
-    Anchor,
-    AnchorResult,
-    AnchorState,
-    anchor_in_comment,
-    compare_anchors,
-    make_anchor,
-    parse_anchor,
-    read_anchors,
-    rows_of,
-)
-from edison_ci.operate.site import Role, open_site
+from edison_ci.operate import anchors as operate_anchors
+from edison_ci.operate import site as sites
 from edison_ci.records import canonical_json
-from edison_ci.store.audit import FORM, AuditRow, Chain, all_audit, read_audit, verify_audit
-from edison_ci.store.database import open_for_reading, open_reader
+from edison_ci.store import audit as store_audit
+from edison_ci.store import database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,25 +94,27 @@ def audit(state: CliState, /, **given: Any) -> None:
         raise UsageError("--verify, --anchor and --jsonl cannot be combined", hint="give one")
     if (given["heads"] or given["pr"]) and not given["verify"]:
         raise UsageError("--head and --pr need --verify", hint="add --verify")
-    site = open_site(state.enter_project(find_root(state.folder)))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     if given["anchor"]:
         _anchor(terminal, site)
     elif given["jsonl"]:
         _export(terminal, site)
     else:
-        known = [parse_anchor(text) for text in given["heads"]]
+        known = [operate_anchors.parse_anchor(text) for text in given["heads"]]
         if given["pr"]:
             known.append(_of_pull_request(state, site, given["pr"], Author(given["author"])))
         _show_log(terminal, site, known if given["verify"] else None, given["limit"])
 
 
-def _show_log(terminal: Terminal, site: Site, known: Sequence[Anchor] | None, limit: int) -> None:
+def _show_log(
+    terminal: Terminal, site: Site, known: Sequence[operate_anchors.Anchor] | None, limit: int
+) -> None:
     chain, results = None, []
-    with closing(open_reader(site.results)) as connection:
-        rows = read_audit(connection, limit=limit)
+    with closing(database.open_reader(site.results)) as connection:
+        rows = store_audit.read_audit(connection, limit=limit)
         if known is not None:
-            anchors = [*known, *read_anchors(site)]
-            chain = verify_audit(connection, rows_of(anchors))
+            anchors = [*known, *operate_anchors.read_anchors(site)]
+            chain = store_audit.verify_audit(connection, operate_anchors.rows_of(anchors))
     if chain is not None and chain.broken is not None:
         before = counted(chain.broken - 1, "row")
         raise StoreError(
@@ -132,7 +122,7 @@ def _show_log(terminal: Terminal, site: Site, known: Sequence[Anchor] | None, li
             hint=f"{before} before it are intact; compare with a backup",
         )
     if chain is not None:
-        results = compare_anchors(site, chain, anchors)
+        results = operate_anchors.compare_anchors(site, chain, anchors)
         _refuse(results)
     if terminal.json:
         told = None if chain is None else _chain(chain, results)
@@ -143,19 +133,21 @@ def _show_log(terminal: Terminal, site: Site, known: Sequence[Anchor] | None, li
         _tell(terminal, chain, results)
 
 
-def _refuse(results: Sequence[AnchorResult]) -> None:
-    wrong = [one for one in results if one.state in PROBLEMS]
+def _refuse(results: Sequence[operate_anchors.AnchorResult]) -> None:
+    wrong = [one for one in results if one.state in operate_anchors.PROBLEMS]
     if not wrong:
         return
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    if wrong[0].state is AnchorState.UNSIGNED:
+    if wrong[0].state is operate_anchors.AnchorState.UNSIGNED:
         hint = "see who pushed it: git show; delete the tag if it is not yours"
     else:
         hint = "compare with a backup; if the results were begun anew on purpose, delete the tag"
     raise StoreError(f"the audit log does not agree: {wrong[0].sentence}{more}", hint=hint)
 
 
-def _tell(terminal: Terminal, chain: Chain, results: Sequence[AnchorResult]) -> None:
+def _tell(
+    terminal: Terminal, chain: store_audit.Chain, results: Sequence[operate_anchors.AnchorResult]
+) -> None:
     terminal.result(f"{counted(chain.rows, 'row')}, none changed; newest hash {chain.newest}")
     if chain.forgotten:
         terminal.result(f"{counted(chain.forgotten, 'row')} without details: they were forgotten")
@@ -166,12 +158,12 @@ def _tell(terminal: Terminal, chain: Chain, results: Sequence[AnchorResult]) -> 
     for one in results:
         unsure = "; whose signature it is, is not known here"
         terminal.result(one.sentence + (unsure if one.anchor.signature == "unknown" else ""))
-    if not any(one.state is AnchorState.HELD for one in results):
+    if not any(one.state is operate_anchors.AnchorState.HELD for one in results):
         terminal.note("no anchor holds a row of this log; make one: edison admin audit --anchor")
 
 
 def _anchor(terminal: Terminal, site: Site) -> None:
-    made = make_anchor(site)
+    made = operate_anchors.make_anchor(site)
     if terminal.json:
         terminal.document({"tag": made.name, "rows": made.rows, "head": made.head})
         return
@@ -180,23 +172,25 @@ def _anchor(terminal: Terminal, site: Site) -> None:
 
 
 def _export(terminal: Terminal, site: Site) -> None:
-    actor = site.require(Role.VIEWER, "export audit", site.file.results)
+    actor = site.require(sites.Role.VIEWER, "export audit", site.file.results)
     site.note(site.entry(actor, "export audit", site.file.results))
-    with open_for_reading(site.results) as connection:
-        terminal.raw(canonical_json({"edison_audit": FORM}))
-        for row in all_audit(connection):
+    with database.open_for_reading(site.results) as connection:
+        terminal.raw(canonical_json({"edison_audit": store_audit.FORM}))
+        for row in store_audit.all_audit(connection):
             terminal.raw(canonical_json(_as_json(row)))
 
 
-def _of_pull_request(state: CliState, site: Site, number: int, author: Author) -> Anchor:
+def _of_pull_request(
+    state: CliState, site: Site, number: int, author: Author
+) -> operate_anchors.Anchor:
     if state.offline:
         raise UsageError("network access is disabled by --offline", hint="use --head instead")
-    address = repository_address(os.environ, remote=origin_of(site.root))
+    address = host.repository_address(os.environ, remote=github_comment.origin_of(site.root))
 
-    async def read() -> Anchor | None:
+    async def read() -> operate_anchors.Anchor | None:
         async with GitHub(address, author=author) as github:
             for data in await sticky_comment.read_data(github, number, "edison"):
-                if (found := anchor_in_comment(number, data)) is not None:
+                if (found := operate_anchors.anchor_in_comment(number, data)) is not None:
                     return found
         return None
 
@@ -209,7 +203,7 @@ def _of_pull_request(state: CliState, site: Site, number: int, author: Author) -
     return found
 
 
-def _show(terminal: Terminal, rows: Sequence[AuditRow]) -> None:
+def _show(terminal: Terminal, rows: Sequence[store_audit.AuditRow]) -> None:
     if not rows:
         terminal.note("the audit log is empty")
         return
@@ -232,7 +226,7 @@ def _short(value: Any, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _as_json(row: AuditRow) -> dict[str, Any]:
+def _as_json(row: store_audit.AuditRow) -> dict[str, Any]:
     entry = row.entry
     return {
         "seq": row.seq,
@@ -251,7 +245,9 @@ def _as_json(row: AuditRow) -> dict[str, Any]:
     }
 
 
-def _chain(chain: Chain, results: Sequence[AnchorResult]) -> dict[str, Any]:
+def _chain(
+    chain: store_audit.Chain, results: Sequence[operate_anchors.AnchorResult]
+) -> dict[str, Any]:
     return {
         "ok": True,
         "rows": chain.rows,

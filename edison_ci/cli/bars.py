@@ -18,8 +18,8 @@ from rich.progress_bar import ProgressBar
 from rich.segment import ControlType, Segment, Segments
 from rich.style import Style
 
-from edison_ci.cli.progress import facts
-from edison_ci.execute.progress_meter import most
+from edison_ci.cli import progress as cli_progress
+from edison_ci.execute import progress_meter
 from edison_ci.numeric import counted, duration, fixed
 from edison_ci.sanitize import line
 
@@ -157,7 +157,10 @@ class Bars:
 
     def _facts(self, now: float) -> dict[str, str]:
         progress = self._meter.progress
-        found = {"percent": f"{100 * progress.done // most(progress)}%", **facts(progress)}
+        found = {
+            "percent": f"{100 * progress.done // progress_meter.most(progress)}%",
+            **cli_progress.facts(progress),
+        }
         if progress.budget_tokens is not None:
             found["tokens"] = f"{progress.booked_tokens:,} of {progress.budget_tokens:,} tokens"
         found["elapsed"] = duration(self._meter.elapsed_s(now))

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import find_experiment, open_project, refuse_texts_in_log
+from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config import requirements
-from edison_ci.config.cases import STATIC
-from edison_ci.documents.secrets import redacted
+from edison_ci.config import cases, requirements
+from edison_ci.documents import secrets
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.bisect import Bisection, prompt_diff
-from edison_ci.git.repository import Repository
+from edison_ci.execute import bisect as execute_bisect
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted
-from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.plan.plan import bare_plan
-from edison_ci.plan.selection import Selection, find_case
-from edison_ci.providers.budget import BudgetExhausted
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.plan import plan as planning
+from edison_ci.plan import selection as plan_selection
+from edison_ci.providers import budget as provider_budget
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
@@ -57,25 +55,25 @@ def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison bisect support-reply --case return-how --good v1.2 --budget 0.50
     """
     terminal = Terminal(state)
-    project = refuse_texts_in_log(open_project(state))
-    chosen = find_experiment(project, experiment)
+    project = lookup.refuse_texts_in_log(lookup.open_project(state))
+    chosen = lookup.find_experiment(project, experiment)
     case_id = given["case_id"]
-    case = STATIC
-    if chosen.file.data or case_id != STATIC.id:
-        case = find_case(project, chosen, case_id)
-    repository = Repository.find(project.root)
+    case = cases.STATIC
+    if chosen.file.data or case_id != cases.STATIC.id:
+        case = plan_selection.find_case(project, chosen, case_id)
+    repository = git.Repository.find(project.root)
     if repository is None:
         hint = "run git init, then commit"
         raise UsageError("this project is not in a Git repository", hint=hint)
-    require_editor(project, "bisect")
-    only = Selection(given["models"], (case.id,))
+    run_sessions.require_editor(project, "bisect")
+    only = plan_selection.Selection(given["models"], (case.id,))
     requirements.refuse(requirements.missing(project, only.narrow(chosen), calls=requirements.RUN))
-    simulated = bare_plan(project, chosen, selection=only).simulated
-    search = Bisection(
+    simulated = planning.bare_plan(project, chosen, selection=only).simulated
+    search = execute_bisect.Bisection(
         project,
         chosen,
         case,
-        run_context(project, offline=state.offline),
+        run_sessions.run_context(project, offline=state.offline),
         repository,
         given["models"],
         lambda tried: _step(terminal, tried),
@@ -90,7 +88,7 @@ def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
     )
     try:
         found = asyncio.run(looking)
-    except BudgetExhausted as exhausted:
+    except provider_budget.BudgetExhausted as exhausted:
         name = exhausted.refused.cap.name
         terminal.note(f"{name} has no room for the next call; stored answers are kept")
         if terminal.json:
@@ -105,14 +103,15 @@ def _step(terminal: Terminal, tried: CommitResult) -> None:
     terminal.note(
         f"{commit.id[:8]} {commit.date[:10]}  ",
         StyledText(f"{tried.outcome:4}", _COLORS[tried.outcome]),
-        f"  {commit.subject}" + ("" if tried.outcome == "good" else f" ({redacted(tried.why)})"),
+        f"  {commit.subject}"
+        + ("" if tried.outcome == "good" else f" ({secrets.redacted(tried.why)})"),
     )
 
 
 def _show(
     terminal: Terminal,
     project: Project,
-    repository: Repository,
+    repository: git.Repository,
     what: tuple[str, bool, BisectResult],
 ) -> None:
     case, simulated, found = what
@@ -121,11 +120,11 @@ def _show(
     if found.kind == "found":
         known = {p.path: p.id for p in project.prompts.values()}
         told = {
-            path: prompt_diff(project, repository, found.commits[0].id, path)
+            path: execute_bisect.prompt_diff(project, repository, found.commits[0].id, path)
             for path, name in known.items()
             if name in failing
         }
-        diffs = {path: redacted(diff) for path, diff in told.items() if diff}
+        diffs = {path: secrets.redacted(diff) for path, diff in told.items() if diff}
     if terminal.json:
         terminal.document(
             {
@@ -169,6 +168,6 @@ def _commit(commit: Commit) -> dict[str, str]:
 
 def _tested_json(tried: Any) -> list[dict[str, Any]]:
     return [
-        {"commit": each.commit.id, "outcome": each.outcome, "why": redacted(each.why)}
+        {"commit": each.commit.id, "outcome": each.outcome, "why": secrets.redacted(each.why)}
         for each in tried
     ]

@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
-from edison_ci.config import requirements
-from edison_ci.config.calibration import JUDGE_APPROVALS, ApprovalEntry
+from edison_ci.config import calibration, project_files, requirements
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute.calibration import Calibration, LabelCheck, ask_stored, check_with_calls
-from edison_ci.execute.standalone import NotAnswered
-from edison_ci.judges.approval import agreement_words, approval_status, bound_text, judge_hashes
-from edison_ci.judges.panel import load_panel
+from edison_ci.execute import calibration as execute_calibration
+from edison_ci.execute import standalone
+from edison_ci.judges import approval as judge_approval
+from edison_ci.judges import panel as judge_panel
 from edison_ci.numeric import TOLERANCE, counted, fixed, rounded
-from edison_ci.operate.file_edits import write_approval
-from edison_ci.operate.sessions import run_context
-from edison_ci.operate.site import Role, Site
-from edison_ci.results.human_grades import human_grades_of
-from edison_ci.stats.calibration import PairedGrade, check_criteria, check_judge
-from edison_ci.stats.sampling import FEWEST_LABELS
-from edison_ci.store.database import open_database, open_reader
-from edison_ci.store.runs import find_run
+from edison_ci.operate import file_edits
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate import site as sites
+from edison_ci.results import human_grades
+from edison_ci.stats import calibration as stat_calibration
+from edison_ci.stats import sampling
+from edison_ci.store import database, runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,7 +49,7 @@ class _Report:
 
     experiment: Experiment
     panel: Panel
-    checked: LabelCheck
+    checked: execute_calibration.LabelCheck
     judges: Mapping[str, JudgeCheck]
     """By judge; the panel under '' if there are several."""
     criteria: Mapping[str, JudgeTrust]
@@ -88,24 +86,24 @@ def calibrate(state: CliState, name: str | None, ask: bool, dry_run: bool) -> No
       edison calibrate --dry-run --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = lookup.open_project(state)
     experiments = _calibrated(project, name)
-    site = Site(project.root, project.file)
+    site = sites.Site(project.root, project.file)
     if ask or not dry_run:
-        site.require(Role.EDITOR, "calibrate")
+        site.require(sites.Role.EDITOR, "calibrate")
     if ask:
         models = [model for experiment in experiments for model in experiment.judges]
         requirements.refuse(requirements.missing_for_models(models))
     if not site.results.exists() and ask:
-        open_database(site.results).close()
+        database.open_database(site.results).close()
     reports = []
     for experiment in experiments:
         report = _report(state, project, experiment, ask=ask)
         if not dry_run and report.checked.answers:
             approval = _entry(project, report, site.now()[:10])
-            file = write_approval(site, site.actor(), project, approval)
+            file = file_edits.write_approval(site, site.actor(), project, approval)
             project = dataclasses.replace(project, approvals=file)
-            standing = approval_status(project, experiment)
+            standing = judge_approval.approval_status(project, experiment)
             assert standing is not None  # it exists already
             report = dataclasses.replace(report, standing=standing, written=True)
         reports.append(report)
@@ -131,7 +129,10 @@ def _calibrated(project: Project, name: str | None) -> list[Experiment]:
 
 
 def _report(state: CliState, project: Project, experiment: Experiment, *, ask: bool) -> _Report:
-    panel, standing = load_panel(project, experiment), approval_status(project, experiment)
+    panel, standing = (
+        judge_panel.load_panel(project, experiment),
+        judge_approval.approval_status(project, experiment),
+    )
     assert panel is not None  # the rubric requires an approval
     assert standing is not None
     labels = project.labels[standing.asked.labels]
@@ -140,14 +141,16 @@ def _report(state: CliState, project: Project, experiment: Experiment, *, ask: b
             f"there are no human grades in {labels.path}",
             hint=f"grade {standing.asked.min_n} answers: edison grade {experiment.id}",
         )
-    reader = open_reader(project.root / project.file.results)
+    reader = database.open_reader(project.root / project.file.results)
     try:
-        work = Calibration(reader, project, experiment, panel, labels)
-        checked = work.run(ask_stored(reader))
+        work = execute_calibration.Calibration(reader, project, experiment, panel, labels)
+        checked = work.run(execute_calibration.ask_stored(reader))
         if ask and checked.unused.not_asked:
             try:
-                checked = check_with_calls(work, run_context(project, offline=state.offline))
-            except NotAnswered as error:
+                checked = execute_calibration.check_with_calls(
+                    work, run_sessions.run_context(project, offline=state.offline)
+                )
+            except standalone.NotAnswered as error:
                 calls = checked.unused.not_asked * len(panel.judges)
                 message = f"the judges could not be called: {error}"
                 raise CallFailed(message, hint=error.hint(calls)) from None
@@ -157,7 +160,7 @@ def _report(state: CliState, project: Project, experiment: Experiment, *, ask: b
     judges = {one.name: _check(checked.answers, one.name) for one in panel.judges}
     if len(judges) > 1:
         judges[""] = _check(checked.answers, "")
-    criteria = check_criteria(
+    criteria = stat_calibration.check_criteria(
         [one.human_criteria for one in checked.answers],
         [one.panel.criteria for one in checked.answers],
     )
@@ -166,10 +169,10 @@ def _report(state: CliState, project: Project, experiment: Experiment, *, ask: b
 
 def _latest(reader: sqlite3.Connection, experiment: str) -> tuple[str, HumanGrades | None]:
     try:
-        run = find_run(reader, experiment)
+        run = runs.find_run(reader, experiment)
     except UsageError:
         return "", None  # labels may come from elsewhere
-    return run.id, human_grades_of(reader, run)
+    return run.id, human_grades.human_grades_of(reader, run)
 
 
 def _check(answers: Sequence[GradedAnswer], judge: str) -> JudgeCheck:
@@ -178,18 +181,20 @@ def _check(answers: Sequence[GradedAnswer], judge: str) -> JudgeCheck:
     def grade_of(answer: GradedAnswer) -> JudgeGrade | None:
         return answer.judges.get(judge) if judge else answer.panel
 
-    return check_judge(
+    return stat_calibration.check_judge(
         [
-            PairedGrade(a.case_id, a.human, s.score, a.human_pass, s.passed, a.thumbs, a.cluster)
+            stat_calibration.PairedGrade(
+                a.case_id, a.human, s.score, a.human_pass, s.passed, a.thumbs, a.cluster
+            )
             for a in answers
             if (s := grade_of(a)) is not None
         ]
     )
 
 
-def _entry(project: Project, report: _Report, day: str) -> ApprovalEntry:
+def _entry(project: Project, report: _Report, day: str) -> calibration.ApprovalEntry:
     terms, found, asked = (
-        judge_hashes(project, report.panel),
+        judge_approval.judge_hashes(project, report.panel),
         report.together,
         report.standing.asked,
     )
@@ -201,7 +206,7 @@ def _entry(project: Project, report: _Report, day: str) -> ApprovalEntry:
         measured["cases"] = found.bound.units
     if found.bias is not None:
         measured["bias"] = rounded(found.bias, 4)
-    return ApprovalEntry(
+    return calibration.ApprovalEntry(
         rubric=report.panel.rubric.rubric,
         judges=report.standing.judges,
         combine=report.panel.combine,
@@ -347,7 +352,7 @@ def _row(name: str, found: JudgeCheck) -> tuple[str, ...]:
             bias += f" ({low} to {high})"
     kappa = "-" if found.kappa.value is None else fixed(found.kappa.value, 2)
     if found.bound is not None:
-        kappa += f" (at least {bound_text(found.bound.low)})"
+        kappa += f" (at least {judge_approval.bound_text(found.bound.low)})"
     counts = found.counts
     return (
         name or "together",
@@ -370,7 +375,7 @@ def _criteria(terminal: Terminal, report: _Report) -> None:
         )
 
 
-def _note_left_out(checked: LabelCheck, experiment: str) -> list[str]:
+def _note_left_out(checked: execute_calibration.LabelCheck, experiment: str) -> list[str]:
     """Print which graded answers are left out, and what to do about it."""
     left = checked.unused
     told = (
@@ -385,10 +390,10 @@ def _note_left_out(checked: LabelCheck, experiment: str) -> list[str]:
 def _show_approval(terminal: Terminal, report: _Report) -> None:
     standing, n = report.standing, report.together.n
     asked = standing.asked
-    if n < FEWEST_LABELS:
+    if n < sampling.FEWEST_LABELS:
         more = asked.min_n - n
         terminal.result(
-            f"  {counted(n, 'label')} are too few: {FEWEST_LABELS} are needed to "
+            f"  {counted(n, 'label')} are too few: {sampling.FEWEST_LABELS} are needed to "
             f"correct a score, {asked.min_n} for an approval."
         )
         if more > 0:
@@ -409,10 +414,10 @@ def _show_approval(terminal: Terminal, report: _Report) -> None:
                 "  The agreement itself is below the floor: more labels alone will not do."
             )
     if report.written:
-        terminal.note(f"wrote {JUDGE_APPROVALS}: commit it with {asked.labels}")
+        terminal.note(f"wrote {project_files.JUDGE_APPROVALS}: commit it with {asked.labels}")
 
 
 def _agreement_sentence(standing: ApprovalStatus) -> str:
     approval = standing.approval
     assert approval is not None  # it is approved
-    return f"{agreement_words(approval)}, the floor is {standing.asked.min_kappa:g}"
+    return f"{judge_approval.agreement_words(approval)}, the floor is {standing.asked.min_kappa:g}"

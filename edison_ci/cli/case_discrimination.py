@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.numeric import counted, fixed
 from edison_ci.results.case_discrimination import DEAD, CaseVerdict
-from edison_ci.stats.discrimination import FEWEST_SUBJECTS
-from edison_ci.stats.sentences import p_words
+from edison_ci.stats import discrimination, sentences
 
 if TYPE_CHECKING:
     from edison_ci.results.case_discrimination import CaseDiscrimination, DatasetDiscrimination
@@ -26,7 +25,7 @@ def show_discrimination(terminal: Terminal, found: DatasetDiscrimination) -> Non
             terminal.note(
                 f"too few answers to tell which cases tell models apart: they are of "
                 f"{counted(found.subjects, 'prompt version')} with a model, and at least "
-                f"{FEWEST_SUBJECTS} are needed"
+                f"{discrimination.FEWEST_SUBJECTS} are needed"
             )
         return
     apart = found.count(CaseVerdict.SEPARATES)
@@ -54,7 +53,7 @@ def _row(end: str, each: CaseDiscrimination) -> tuple[str, ...]:
         each.case,
         _correlation_text(each),
         fixed(100 * each.score, 1),
-        "-" if each.p_adjusted is None else p_words(each.p_adjusted),
+        "-" if each.p_adjusted is None else sentences.p_words(each.p_adjusted),
         each.verdict.words,
     )
 

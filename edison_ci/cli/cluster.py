@@ -7,9 +7,8 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from edison_ci.cluster.dask_executor import DaskExecutor
-from edison_ci.cluster.local_workers import MOST_WORKERS, local_cluster
-from edison_ci.cluster.tls import certificates_for, probe, read_address
+from edison_ci.cluster import dask_executor, local_workers
+from edison_ci.cluster import tls as cluster_tls
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,19 +32,20 @@ def workers_at(on: str, tls: Path | None, root: Path, *, offline: bool) -> Itera
             hint="write --on local:4, or --on tls://HOST:PORT",
         )
     if not on.startswith("local:"):
-        address = read_address(on)
-        certificates = certificates_for(address, tls)
-        asyncio.run(probe(address, certificates))
+        address = cluster_tls.read_address(on)
+        certificates = cluster_tls.certificates_for(address, tls)
+        asyncio.run(cluster_tls.probe(address, certificates))
         yield _connector(str(address), certificates, 0)
         return
     found = _LOCAL.fullmatch(on)
     count = 0 if found is None else int(found[1])
-    if not 1 <= count <= MOST_WORKERS:
+    if not 1 <= count <= local_workers.MOST_WORKERS:
         raise UsageError(
-            f"{on!r} is not local:N with 1 to {MOST_WORKERS} workers", hint="write --on local:4"
+            f"{on!r} is not local:N with 1 to {local_workers.MOST_WORKERS} workers",
+            hint="write --on local:4",
         )
     options = ["offline"] if offline else []
-    with local_cluster(count, _PROCESS, *options, cwd=root) as cluster:
+    with local_workers.local_cluster(count, _PROCESS, *options, cwd=root) as cluster:
         yield _connector(cluster.scheduler, cluster.certificates, count)
 
 
@@ -57,8 +57,8 @@ def _connector(scheduler: str, certificates: Certificates | None, at_least: int)
         models: Sequence[Model],
         programs: Mapping[str, str],
         tell: Callable[[str], None],
-    ) -> DaskExecutor:
-        executor = DaskExecutor(scheduler, security, run_id, models, tell)
+    ) -> dask_executor.DaskExecutor:
+        executor = dask_executor.DaskExecutor(scheduler, security, run_id, models, tell)
         await executor.open(at_least, programs)
         return executor
 

@@ -8,22 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.api import decisions as library
-from edison_ci.cli import sessions
-from edison_ci.cli.hunks import blame_hunks
-from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli import hunks, lookup, sessions, summary
 from edison_ci.cli.options import CliState, EdisonCommand, NameType
-from edison_ci.cli.summary import show_preference
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import RunStatus, Verdict
-from edison_ci.results.comparison import (
-    ComparisonEstimate,
-    compare_choices,
-    comparison_settings,
-)
-from edison_ci.results.comparison_sample import CellChoice, Operands
-from edison_ci.store.runs import common_simulation, find_run
+from edison_ci.results import comparison, comparison_sample
+from edison_ci.store import runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,10 +89,10 @@ def compare(state: CliState, /, a: str | None, b: str | None, **given: Any) -> N
       edison compare --by-hunk latest --budget 0.50
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = lookup.open_project(state)
     _refuse_mixed(a, b, given)
     if given["by_hunk"]:
-        blame_hunks(state, terminal, a or "latest", given["budget"])
+        hunks.blame_hunks(state, terminal, a or "latest", given["budget"])
     elif given["gates"]:
         _re_evaluate(terminal, project, a or "latest", given["against"])
     elif given["prompts"]:
@@ -136,18 +128,22 @@ def _refuse_mixed(a: str | None, b: str | None, given: Mapping[str, Any]) -> Non
 
 def _compare_prompts(
     project: Project, a: str, b: str, given: Mapping[str, Any]
-) -> ComparisonEstimate:
+) -> comparison.ComparisonEstimate:
     """Compare two prompts of one run."""
     names = [Path(name).name.removesuffix(".md") for name in (a, b)]
     if names[0] == names[1]:
         hint = f"for two versions of it: edison compare {names[0]}@HASH {names[0]}@HASH"
         raise UsageError("both arguments are the same prompt", hint=hint)
-    with results_of(project) as reader:
+    with lookup.results_of(project) as reader:
         wanted = given["wanted"]
-        operands = Operands(reader, project, given["experiment"])
-        run = find_run(reader, wanted) if wanted else operands.run_with(*names)
-        first, second = (CellChoice(n, run, prompt=n, models=given["models"]) for n in names)
-        return compare_choices(reader, first, second, comparison_settings(project, reader, run))
+        operands = comparison_sample.Operands(reader, project, given["experiment"])
+        run = runs.find_run(reader, wanted) if wanted else operands.run_with(*names)
+        first, second = (
+            comparison_sample.CellChoice(n, run, prompt=n, models=given["models"]) for n in names
+        )
+        return comparison.compare_choices(
+            reader, first, second, comparison.comparison_settings(project, reader, run)
+        )
 
 
 def _re_evaluate(terminal: Terminal, project: Project, wanted: str, against: str | None) -> None:
@@ -193,11 +189,11 @@ def _show_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateR
         terminal.note("the experiment has no gates")
 
 
-def _show_comparison(terminal: Terminal, found: ComparisonEstimate) -> None:
+def _show_comparison(terminal: Terminal, found: comparison.ComparisonEstimate) -> None:
     if terminal.json:
         terminal.document(found.as_json())
         return
-    mark = simulated_label(common_simulation((found.a.run, found.b.run)))
+    mark = simulated_label(runs.common_simulation((found.a.run, found.b.run)))
     rows = [
         (name, choice.words, "-" if score is None else fixed(100 * score, 1))
         for name, choice, score in zip("AB", (found.a, found.b), found.scores, strict=True)
@@ -205,7 +201,7 @@ def _show_comparison(terminal: Terminal, found: ComparisonEstimate) -> None:
     terminal.table(rows, right=(2,))
     terminal.result(StyledText(found.sentence, _COLORS[found.verdict]), *mark)
     if found.head_to_head is not None:
-        show_preference(terminal, found.head_to_head, "B", "A")
+        summary.show_preference(terminal, found.head_to_head, "B", "A")
     if found.flips is not None:
         terminal.result(f"{found.flips.words} of {counted(found.flips.n, 'case')}")
     for move, cases in found.moved.items():

@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import find_run_or_newest
+from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.summary import STATUS_COLORS, show_run
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate.run_control import RunControl, current_run
-from edison_ci.operate.site import Role, Site, open_site
+from edison_ci.operate import run_control
+from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus
-from edison_ci.results.live_progress import progress_of
-from edison_ci.results.run_result import RunResult
-from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import SpendingCap, booked
-from edison_ci.store.runs import Event, Run, events, find_run
+from edison_ci.results import live_progress, run_result
+from edison_ci.store import database, ledger, runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,26 +47,33 @@ def watch(state: CliState, wanted: str | None, since: int) -> None:
       edison runs watch support-reply --json
     """
     terminal = Terminal(state)
-    project = open_site(state.enter_project(find_root(state.folder)))
-    reader = open_reader(project.results)
+    project = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    reader = database.open_reader(project.results)
     try:
-        run = find_run_or_newest(terminal, reader, wanted)
+        run = lookup.find_run_or_newest(terminal, reader, wanted)
         for event in _follow(project, reader, run, since):
             if terminal.json:
                 terminal.compact(_event(event))
             else:
                 _show_event(terminal, event)
-        show_run(terminal, RunResult(reader, current_run(project, find_run(reader, run.id))))
+        summary.show_run(
+            terminal,
+            run_result.RunResult(
+                reader, run_control.current_run(project, runs.find_run(reader, run.id))
+            ),
+        )
     finally:
         reader.close()
 
 
-def _follow(project: Site, reader: sqlite3.Connection, run: Run, since: int) -> Iterator[Event]:
+def _follow(
+    project: sites.Site, reader: sqlite3.Connection, run: runs.Run, since: int
+) -> Iterator[runs.Event]:
     """Yield the events of a run, and wait for more while its process is alive."""
     last = since
     while True:
-        living = current_run(project, find_run(reader, run.id)).moving
-        for event in events(reader, run.id, after=last):
+        living = run_control.current_run(project, runs.find_run(reader, run.id)).moving
+        for event in runs.events(reader, run.id, after=last):
             last = event.seq
             yield event
         if not living:
@@ -79,7 +81,7 @@ def _follow(project: Site, reader: sqlite3.Connection, run: Run, since: int) -> 
         time.sleep(_POLL_S)
 
 
-def _event(event: Event) -> dict[str, Any]:
+def _event(event: runs.Event) -> dict[str, Any]:
     return {
         "seq": event.seq,
         "time": event.time,
@@ -89,7 +91,7 @@ def _event(event: Event) -> dict[str, Any]:
     }
 
 
-def _show_event(terminal: Terminal, event: Event) -> None:
+def _show_event(terminal: Terminal, event: runs.Event) -> None:
     data = event.data
     clock = event.time[11:19]
     if event.type == "run:progress":
@@ -99,7 +101,7 @@ def _show_event(terminal: Terminal, event: Event) -> None:
         at = f", at {counted(len(workers), 'worker')}" if workers else ""
         terminal.result(f"{clock}  {share:3d}%  {data['done']:,} of {cells}{cost}{at}")
     elif event.type == "status:changed":
-        color = STATUS_COLORS.get(data["to"], ODD)
+        color = summary.STATUS_COLORS.get(data["to"], ODD)
         terminal.result(f"{clock}  {data['from']} -> ", StyledText(data["to"], color))
     elif event.type == "aggregate:completed" and "interim" in data:
         interim = data["interim"]
@@ -150,16 +152,16 @@ def cancel(state: CliState, wanted: str | None, yes: bool) -> None:
 
 def _stop(state: CliState, wanted: str | None, asked: str, aim: str, *, ask: bool) -> None:
     terminal = Terminal(state)
-    project = open_site(state.enter_project(find_root(state.folder)))
-    actor = project.require(Role.EDITOR, asked)
-    reader = open_reader(project.results)
+    project = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    actor = project.require(sites.Role.EDITOR, asked)
+    reader = database.open_reader(project.results)
     try:
-        run = find_run_or_newest(terminal, reader, wanted)
+        run = lookup.find_run_or_newest(terminal, reader, wanted)
         if ask and run.status not in (RunStatus.COMPLETED, RunStatus.CANCELLED):
-            _confirm(terminal, reader, current_run(project, run))
-        if RunControl(project, actor).stop(run, asked):
+            _confirm(terminal, reader, run_control.current_run(project, run))
+        if run_control.RunControl(project, actor).stop(run, asked):
             _wait(reader, run.id)
-        ended = find_run(reader, run.id)
+        ended = runs.find_run(reader, run.id)
     finally:
         reader.close()
     if terminal.json:
@@ -170,12 +172,12 @@ def _stop(state: CliState, wanted: str | None, asked: str, aim: str, *, ask: boo
         terminal.note(f"Continue with: edison resume {ended.id}")
 
 
-def _confirm(terminal: Terminal, reader: sqlite3.Connection, run: Run) -> None:
+def _confirm(terminal: Terminal, reader: sqlite3.Connection, run: runs.Run) -> None:
     """Show how far a run is and what it has spent, and ask whether to cancel it."""
     if terminal.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    progress = progress_of(reader, run)
-    spent = dollars(booked(reader, SpendingCap(f"run:{run.id}", None), "")[0])
+    progress = live_progress.progress_of(reader, run)
+    spent = dollars(ledger.booked(reader, ledger.SpendingCap(f"run:{run.id}", None), "")[0])
     if progress.budget_microusd is not None:
         spent += f" of {dollars(progress.budget_microusd)}"
     cells = f"{progress.done:,} of {counted(progress.total, 'cell')} done"
@@ -189,7 +191,7 @@ def _wait(reader: sqlite3.Connection, run_id: str) -> None:
     """Wait until the process of a run has stopped."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
-        if not find_run(reader, run_id).moving:
+        if not runs.find_run(reader, run_id).moving:
             return
         time.sleep(_POLL_S)
     raise UsageError(f"run {run_id} has not stopped yet", hint="check again: edison status")

@@ -10,26 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from edison_ci import utc
-from edison_ci.cli.lookup import open_readable_project, results_of
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mark, sparkline
 from edison_ci.errors import UsageError
-from edison_ci.execute.budgets import caps_of
+from edison_ci.execute import budgets
 from edison_ci.numeric import counted, dollars, fixed, percent
-from edison_ci.operate.projects import Projects
-from edison_ci.operate.shared_budget import limits_here, limits_there
-from edison_ci.operate.site_client import SiteUnreachable
-from edison_ci.results.current_prices import CurrentPrices
-from edison_ci.results.spending import (
-    By,
-    SpendingRow,
-    in_order,
-    last_run_of,
-    spending_by,
-    sum_rows,
-)
-from edison_ci.store.database import open_for_reading
-from edison_ci.store.ledger import booked
+from edison_ci.operate import projects, shared_budget, site_client
+from edison_ci.results import current_prices, spending
+from edison_ci.store import database, ledger
 
 if TYPE_CHECKING:
     import sqlite3
@@ -80,7 +69,9 @@ class Limit(NamedTuple):
     help="The costs of all projects in this folder, instead of this one.",
 )
 @click.pass_obj
-def costs(state: CliState, since: int, by: By | _ByProject | None, folder: Path | None) -> None:
+def costs(
+    state: CliState, since: int, by: spending.By | _ByProject | None, folder: Path | None
+) -> None:
     """Show spending and how much of each budget is used.
 
     Days are UTC. A sum with ~ includes calls that count with their maximum cost: those whose
@@ -95,7 +86,7 @@ def costs(state: CliState, since: int, by: By | _ByProject | None, folder: Path 
       edison costs --projects projects --by team
     """
     terminal = Terminal(state)
-    project = open_readable_project(state, terminal)
+    project = lookup.open_readable_project(state, terminal)
     today = utc.now()
     first = f"{today - dt.timedelta(days=since - 1):%Y-%m-%d}"
     if folder is not None:
@@ -106,13 +97,17 @@ def costs(state: CliState, since: int, by: By | _ByProject | None, folder: Path 
         raise UsageError(f"--by {by} needs --projects", hint="name the folder of the projects")
     else:
         by = by or "day"
-        with results_of(project) as connection:
-            prices = CurrentPrices(project)
-            rows = spending_by(connection, by, prices, since=first)
-            days = rows if by == "day" else spending_by(connection, "day", prices, since=first)
+        with lookup.results_of(project) as connection:
+            prices = current_prices.CurrentPrices(project)
+            rows = spending.spending_by(connection, by, prices, since=first)
+            days = (
+                rows
+                if by == "day"
+                else spending.spending_by(connection, "day", prices, since=first)
+            )
             limits = _limits(connection, project, f"{today:%Y-%m-%d}")
     limits = [*_shared_limits(state, terminal, project), *limits]
-    total = sum_rows("total", days)
+    total = spending.sum_rows("total", days)
     if terminal.json:
         terminal.document(
             {
@@ -133,26 +128,28 @@ def costs(state: CliState, since: int, by: By | _ByProject | None, folder: Path 
 
 
 def _of_projects(
-    terminal: Terminal, home: Path, folder: Path, by: By | _ByProject, first: str
-) -> tuple[list[SpendingRow], list[SpendingRow]]:
+    terminal: Terminal, home: Path, folder: Path, by: spending.By | _ByProject, first: str
+) -> tuple[list[spending.SpendingRow], list[spending.SpendingRow]]:
     """Return what the projects of a folder spent: in groups, and by day."""
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", hint="name the folder of the projects")
-    listing = Projects(home, folder).listing()
-    groups: dict[str, list[SpendingRow]] = {}
-    days: dict[str, list[SpendingRow]] = {}
+    listing = projects.Projects(home, folder).listing()
+    groups: dict[str, list[spending.SpendingRow]] = {}
+    days: dict[str, list[spending.SpendingRow]] = {}
     for project in listing.projects:
         site = project.site
         if not site.results.exists():
             continue
-        with open_for_reading(site.results) as connection:
-            each_day = spending_by(connection, "day", None, since=first)
+        with database.open_for_reading(site.results) as connection:
+            each_day = spending.spending_by(connection, "day", None, since=first)
             if by == "project":
-                found = [sum_rows(project.name, each_day)] if each_day else []
+                found = [spending.sum_rows(project.name, each_day)] if each_day else []
             elif by == "team":
-                found = [sum_rows(site.file.team or _NO_TEAM, each_day)] if each_day else []
+                found = (
+                    [spending.sum_rows(site.file.team or _NO_TEAM, each_day)] if each_day else []
+                )
             else:
-                found = spending_by(connection, by, None, since=first)
+                found = spending.spending_by(connection, by, None, since=first)
         for rows, into in ((found, groups), (each_day, days)):
             for row in rows:
                 into.setdefault(row.key, []).append(row)
@@ -160,12 +157,12 @@ def _of_projects(
         said = f" {unreadable.name} is left out: {unreadable.problem}"
         terminal.note(StyledText("warning:", ODD), said)
     grouped, daily = (
-        [sum_rows(key, rows) for key, rows in each.items()] for each in (groups, days)
+        [spending.sum_rows(key, rows) for key, rows in each.items()] for each in (groups, days)
     )
-    return in_order(by, grouped), in_order("day", daily)
+    return spending.in_order(by, grouped), spending.in_order("day", daily)
 
 
-def _table(terminal: Terminal, by: str, rows: Sequence[SpendingRow]) -> None:
+def _table(terminal: Terminal, by: str, rows: Sequence[spending.SpendingRow]) -> None:
     saved = by != "phase" and rows[-1].saved_microusd is not None
     table: list[tuple[str, ...]] = [
         (
@@ -209,7 +206,7 @@ def _table(terminal: Terminal, by: str, rows: Sequence[SpendingRow]) -> None:
 
 
 def _daily_line(
-    terminal: Terminal, days: Sequence[SpendingRow], first: str, today: dt.datetime
+    terminal: Terminal, days: Sequence[spending.SpendingRow], first: str, today: dt.datetime
 ) -> None:
     """Print a sparkline of every day since the first with spending."""
     spent = {day.key: day.total_microusd for day in days}
@@ -230,11 +227,11 @@ def _limits(connection: sqlite3.Connection, project: Project, today: str) -> lis
     """Return every budget that is set, that of the project first."""
     found: dict[tuple[str, str], Limit] = {}
     for experiment in project.experiments.values():
-        last = last_run_of(connection, experiment.id)
-        for cap in caps_of(project, experiment, last or "", None):
+        last = spending.last_run_of(connection, experiment.id)
+        for cap in budgets.caps_of(project, experiment, last or "", None):
             if cap.scope.startswith("run:") and last is None:
                 continue
-            microusd, tokens = booked(connection, cap, today)
+            microusd, tokens = ledger.booked(connection, cap, today)
             of = {30: "the project in 30 days", 1: f"{experiment.id} today"}.get(
                 cap.days or 0, f"the last run of {experiment.id}"
             )
@@ -248,12 +245,12 @@ def _limits(connection: sqlite3.Connection, project: Project, today: str) -> lis
 
 def _shared_limits(state: CliState, terminal: Terminal, project: Project) -> list[Limit]:
     """Return the limits of the budget that the project shares, or has as a site."""
-    found = limits_here(project.root, project.file.limits, utc.now())
+    found = shared_budget.limits_here(project.root, project.file.limits, utc.now())
     shared = project.file.shared_budget
     if shared is not None and not state.offline:
         try:
-            found += limits_there(shared, project.file)
-        except (SiteUnreachable, UsageError) as error:
+            found += shared_budget.limits_there(shared, project.file)
+        except (site_client.SiteUnreachable, UsageError) as error:
             terminal.note(f"the use of the shared budget is not known: {error}")
     return [
         Limit(each.name, each.of, each.used_microusd, each.limit_microusd, "microusd")
@@ -275,5 +272,5 @@ def _tokens(count: float) -> str:
     return f"{fixed(count, grouped=True)} tokens"
 
 
-def _row_json(row: SpendingRow) -> dict[str, Any]:
+def _row_json(row: spending.SpendingRow) -> dict[str, Any]:
     return {**asdict(row), "cost_microusd": row.total_microusd}

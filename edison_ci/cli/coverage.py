@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.terminal import ODD, StyledText
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.forge.events import find_base, read_event
-from edison_ci.git.repository import Repository
-from edison_ci.operate.proposal_terms import is_proposed
-from edison_ci.plan.baseline import dropped_experiments, project_at
+from edison_ci.forge import events
+from edison_ci.git import repository as git
+from edison_ci.operate import proposal_terms
+from edison_ci.plan import baseline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ def coverage_since(project: Project, folder: Path, ref: str | None) -> Coverage:
 
     `folder` is the working folder. Gates that an experiment lost are reported with its runs.
     """
-    repository = Repository.find(project.root) if ref is not None else None
+    repository = git.Repository.find(project.root) if ref is not None else None
     if repository is None or ref is None:
         return Coverage()
     return _coverage(project, folder, repository, repository.base_for(ref))
@@ -63,26 +63,26 @@ def coverage_since(project: Project, folder: Path, ref: str | None) -> Coverage:
 
 def coverage_of_job(project: Project, folder: Path) -> Coverage:
     """Return the same for the pull request of a job; empty elsewhere."""
-    repository = Repository.find(project.root)
-    if repository is None or not is_proposed(project.root):
+    repository = git.Repository.find(project.root)
+    if repository is None or not proposal_terms.is_proposed(project.root):
         return Coverage()
     try:
-        commit = find_base(read_event(os.environ), repository).commit
+        commit = events.find_base(events.read_event(os.environ), repository).commit
     except UsageError:
         return Coverage((_UNKNOWN,))
     return Coverage() if commit is None else _coverage(project, folder, repository, commit)
 
 
-def _coverage(project: Project, folder: Path, repository: Repository, commit: str) -> Coverage:
+def _coverage(project: Project, folder: Path, repository: git.Repository, commit: str) -> Coverage:
     moved = _other_root(project, folder, repository, commit)
     if moved is not None:
         place = moved.relative_to(repository.root).as_posix()
         said = f"The base has its project in {place}/, which is no longer the measured one."
         return Coverage((said,))
-    before = project_at(repository, project, commit)
+    before = baseline.project_at(repository, project, commit)
     if before is None:
         return Coverage()
-    gone = dropped_experiments(before, project)
+    gone = baseline.dropped_experiments(before, project)
     dropped = tuple(
         f"The base gates {old.id}, which is {_change_of(project, old.id)}." for old in gone
     )
@@ -94,7 +94,9 @@ def _change_of(project: Project, name: str) -> str:
     return "archived now" if name in project.experiments else "no longer there"
 
 
-def _other_root(project: Project, folder: Path, repository: Repository, commit: str) -> Path | None:
+def _other_root(
+    project: Project, folder: Path, repository: git.Repository, commit: str
+) -> Path | None:
     """Return the root of the project in the base, if it differs from the current one."""
     start, top = folder.resolve(), repository.root.resolve()
     here = repository.modes(commit)

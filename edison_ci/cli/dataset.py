@@ -6,43 +6,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci.cli.case_discrimination import discrimination_json, show_discrimination
-from edison_ci.cli.case_table import NARROW, cut, show_cases
-from edison_ci.cli.dataset_adversarial import adversarial
-from edison_ci.cli.dataset_coverage import coverage, fill
-from edison_ci.cli.dataset_edit import CaseFilter, add, edit, filter_options, remove, tag
-from edison_ci.cli.dataset_generate import generate
-from edison_ci.cli.dataset_import import import_cases
-from edison_ci.cli.dataset_judge import (
-    judge,
-    overall_text,
-    quality_json,
-    question_json,
-    score_text,
-    show_question,
-    show_weak,
-)
-from edison_ci.cli.dataset_verify import verify_cases
-from edison_ci.cli.lookup import cases_of, open_project, refuse_texts_in_log, results_of
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
-from edison_ci.cli.quarantine import show_flaky
+from edison_ci.cli import case_discrimination, case_table, dataset_judge, lookup, quarantine
+from edison_ci.cli.dataset_edit import CaseFilter, filter_options
+from edison_ci.cli.groups import TABLES, LazyGroup
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.slices import NONE, SIZES, content_hash
-from edison_ci.judges.pointwise import is_statement
+from edison_ci.config import slices
+from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import plain_text
-from edison_ci.results.case_discrimination import DatasetDiscrimination, discrimination_of
-from edison_ci.results.dataset_health import (
-    SUBJECTS,
-    Flakiness,
-    QuestionQuality,
-    count,
-    examine,
-    flakiness_of,
-    quality_of,
-    weigh,
-)
-from edison_ci.store.judgments import question_scores
+from edison_ci.results import case_discrimination as result_case_discrimination
+from edison_ci.results import dataset_health
+from edison_ci.store import judgments
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -87,7 +62,7 @@ def health(state: CliState, experiment: str | None) -> None:
       edison dataset health
       edison dataset health support-reply --json
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state)
     found = [(each, *_health(project, each)) for each in _experiments(project, experiment)]
     if terminal.json:
         documents = [
@@ -95,8 +70,8 @@ def health(state: CliState, experiment: str | None) -> None:
                 "experiment": each.id,
                 **_health_json(one),
                 "flaky": flaky.cases,
-                "questions": quality_json(quality),
-                "discrimination": discrimination_json(apart),
+                "questions": dataset_judge.quality_json(quality),
+                "discrimination": case_discrimination.discrimination_json(apart),
             }
             for each, one, flaky, quality, apart in found
         ]
@@ -106,28 +81,41 @@ def health(state: CliState, experiment: str | None) -> None:
         if index:
             terminal.result("")
         _show_health(terminal, each, one)
-        show_discrimination(terminal, apart)
-        show_flaky(terminal, flaky)
+        case_discrimination.show_discrimination(terminal, apart)
+        quarantine.show_flaky(terminal, flaky)
         if quality.questions or quality.stale:
-            show_weak(terminal, quality)
+            dataset_judge.show_weak(terminal, quality)
 
 
 class _Findings(NamedTuple):
     health: Health
-    flaky: Flakiness
-    quality: QuestionQuality
-    discrimination: DatasetDiscrimination
+    flaky: dataset_health.Flakiness
+    quality: dataset_health.QuestionQuality
+    discrimination: result_case_discrimination.DatasetDiscrimination
 
 
 def _health(project: Project, experiment: Experiment) -> _Findings:
-    examined = examine(lambda: cases_of(project, experiment), content_hash)
+    examined = dataset_health.examine(
+        lambda: lookup.cases_of(project, experiment), slices.content_hash
+    )
     if not (project.root / project.file.results).exists():
-        return _Findings(examined.health, Flakiness(), QuestionQuality(), DatasetDiscrimination())
-    with results_of(project) as connection:
-        found = weigh(connection, experiment.id, examined)
-        quality = quality_of(question_scores(connection, experiment.id), examined.has)
-        apart = discrimination_of(connection, experiment.id, examined.has)
-        return _Findings(found, flakiness_of(connection, experiment.id), quality, apart)
+        return _Findings(
+            examined.health,
+            dataset_health.Flakiness(),
+            dataset_health.QuestionQuality(),
+            result_case_discrimination.DatasetDiscrimination(),
+        )
+    with lookup.results_of(project) as connection:
+        found = dataset_health.weigh(connection, experiment.id, examined)
+        quality = dataset_health.quality_of(
+            judgments.question_scores(connection, experiment.id), examined.has
+        )
+        apart = result_case_discrimination.discrimination_of(
+            connection, experiment.id, examined.has
+        )
+        return _Findings(
+            found, dataset_health.flakiness_of(connection, experiment.id), quality, apart
+        )
 
 
 def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> None:
@@ -147,7 +135,7 @@ def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> N
     if found.more_groups:
         terminal.note(f"{found.more_groups:,} further groups of equal inputs were not examined")
     if not found.measured:
-        few = f"no case has results of {SUBJECTS} prompt versions or models"
+        few = f"no case has results of {dataset_health.SUBJECTS} prompt versions or models"
         terminal.note(f"{few}: saturation is unknown")
         return
     for listed, word in (
@@ -192,7 +180,7 @@ def _health_json(found: Health) -> dict[str, Any]:
 _MOST_TAGS = 20
 
 
-@click.group(cls=EdisonGroup)
+@click.group(cls=LazyGroup, table=TABLES["dataset"])
 def dataset() -> None:
     """Show, count, check and change the cases of a dataset.
 
@@ -209,24 +197,10 @@ def dataset() -> None:
     """
 
 
-dataset.add_command(import_cases)
-dataset.add_command(add)
-dataset.add_command(tag)
-dataset.add_command(edit)
-dataset.add_command(remove)
-dataset.add_command(generate)
-dataset.add_command(adversarial)
-dataset.add_command(coverage)
-dataset.add_command(fill)
-dataset.add_command(verify_cases)
-dataset.add_command(judge)
-dataset.add_command(health)
-
-
 # --- show -----------------------------------------------------------------------------------------
 
 
-@dataset.command(cls=EdisonCommand)
+@click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @filter_options("Show")
 @click.option(
@@ -250,7 +224,7 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
       edison dataset show support-reply --tag billing --difficulty hard
       edison dataset show support-reply --case refund-1 --full
     """
-    terminal, project = Terminal(state), refuse_texts_in_log(open_project(state))
+    terminal, project = Terminal(state), lookup.refuse_texts_in_log(lookup.open_project(state))
     chosen = CaseFilter(**wanted)
     found = [
         (each, *_first(project, each, chosen, limit)) for each in _experiments(project, experiment)
@@ -313,7 +287,7 @@ def _first(
     project: Project, experiment: Experiment, chosen: CaseFilter, limit: int
 ) -> tuple[list[Case], bool]:
     found: list[Case] = []
-    for case in cases_of(project, experiment):
+    for case in lookup.cases_of(project, experiment):
         if chosen.matches(case):
             if len(found) == limit:
                 return found, True
@@ -327,10 +301,12 @@ def _judgments(
     """Return the judgments of these cases in their current form."""
     if not (project.root / project.file.results).exists():
         return {}
-    current = {str(case.id): content_hash(case) for case in cases}
-    with results_of(project) as connection:
-        scores = question_scores(connection, experiment.id, list(current))
-        found = quality_of(scores, lambda case, content: current.get(case) == content)
+    current = {str(case.id): slices.content_hash(case) for case in cases}
+    with lookup.results_of(project) as connection:
+        scores = judgments.question_scores(connection, experiment.id, list(current))
+        found = dataset_health.quality_of(
+            scores, lambda case, content: current.get(case) == content
+        )
     return {question.case: question for question in found.questions}
 
 
@@ -338,17 +314,24 @@ def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, Judge
     columns: list[list[str]] = []
     if judged:
         mark = " (simulated)" if any(question.simulated for question in judged.values()) else ""
-        columns = [[f"quality{mark}", *(overall_text(judged.get(case.id)) for case in cases)]]
+        columns = [
+            [f"quality{mark}", *(dataset_judge.overall_text(judged.get(case.id)) for case in cases)]
+        ]
         columns += [
-            [cut(f"{name}{mark}", NARROW), *(score_text(judged.get(c.id), name) for c in cases)]
+            [
+                case_table.cut(f"{name}{mark}", case_table.NARROW),
+                *(dataset_judge.score_text(judged.get(c.id), name) for c in cases),
+            ]
             for name in _statements(judged)
         ]
-    show_cases(terminal, cases, columns)
+    case_table.show_cases(terminal, cases, columns)
 
 
 def _statements(judged: Mapping[str, JudgedQuestion]) -> list[str]:
     """Return the sentences to which any of the questions was held."""
-    return sorted({name for one in judged.values() for name in one.scores if is_statement(name)})
+    return sorted(
+        {name for one in judged.values() for name in one.scores if pointwise.is_statement(name)}
+    )
 
 
 def _whole(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, JudgedQuestion]) -> None:
@@ -363,13 +346,13 @@ def _whole(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, Judge
             for line in rest:
                 terminal.result(f"    {line}")
         if case.id in judged:
-            show_question(terminal, judged[case.id])
+            dataset_judge.show_question(terminal, judged[case.id])
 
 
 def _case(case: Case, judged: Mapping[str, JudgedQuestion]) -> dict[str, Any]:
     question = judged.get(case.id)
     return {
-        "quality": None if question is None else question_json(question),
+        "quality": None if question is None else dataset_judge.question_json(question),
         "id": case.id,
         "line": case.line,
         "input": dict(case.inputs),
@@ -385,7 +368,7 @@ def _case(case: Case, judged: Mapping[str, JudgedQuestion]) -> dict[str, Any]:
 # --- stats ----------------------------------------------------------------------------------------
 
 
-@dataset.command(cls=EdisonCommand)
+@click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.pass_obj
 def stats(state: CliState, experiment: str | None) -> None:
@@ -397,9 +380,9 @@ def stats(state: CliState, experiment: str | None) -> None:
       edison dataset stats
       edison dataset stats support-reply --json
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state)
     found = [
-        (each, count(cases_of(project, each), each.file.split))
+        (each, dataset_health.count(lookup.cases_of(project, each), each.file.split))
         for each in _experiments(project, experiment)
     ]
     if terminal.json:
@@ -432,8 +415,8 @@ def _show_counts(terminal: Terminal, counts: Counts) -> None:
     rows = []
     for about, counter, order in (
         ("kind", counts.kind, None),
-        ("difficulty", counts.difficulty, ["easy", "medium", "hard", NONE]),
-        ("length", counts.length, SIZES),
+        ("difficulty", counts.difficulty, ["easy", "medium", "hard", slices.NONE]),
+        ("length", counts.length, slices.SIZES),
         ("tag", counts.tags, None),
     ):
         rows += _bars(about, counter, order, counts.cases)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
+from edison_ci.assist import case_replies, generation
 from edison_ci.assist.attacks import (
     ATTACKS,
     COUNTS,
@@ -16,19 +17,14 @@ from edison_ci.assist.attacks import (
     spread_of,
     weakest,
 )
-from edison_ci.assist.case_replies import form_of
-from edison_ci.assist.generation import Writers
-from edison_ci.cli import sessions
+from edison_ci.cli import generated_cases, lookup, sessions
 from edison_ci.cli.dataset_generate import Given, writing_options
-from edison_ci.cli.generated_cases import CaseOffer
-from edison_ci.cli.lookup import results_of
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import StyledText
 from edison_ci.errors import UsageError
-from edison_ci.execute.runner import Task, request_for
-from edison_ci.execute.standalone import TrialAnswer, try_all
+from edison_ci.execute import runner, standalone
 from edison_ci.numeric import counted, percent
-from edison_ci.store.runs import find_run
+from edison_ci.store import runs
 
 if TYPE_CHECKING:
     from edison_ci.assist.attacks import Weak
@@ -73,7 +69,7 @@ def adversarial(state: CliState, /, experiment: str | None, **given: Any) -> Non
     begun = Given(state, experiment, "dataset adversarial", "adversarial", **given)
     chosen = [*dict.fromkeys(given["attacks"])] or [*ATTACKS]
     weak = _weakest(begun, given["run_id"], wanted="weakness" in given["attacks"])
-    form = form_of(begun.experiment, begun.cases, begun.fixed)
+    form = case_replies.form_of(begun.experiment, begun.cases, begun.fixed)
     known = begun.known(form.types, _DIVERSITY)
     share = given["count"] // len(chosen) or 1
     ready = _at_boundaries(begun, form, known, share) if "boundary" in chosen else []
@@ -81,7 +77,7 @@ def adversarial(state: CliState, /, experiment: str | None, **given: Any) -> Non
     if weak and any(slot.aim for slot in slots) and not begun.terminal.json:
         words = ", ".join(f"{each.words} ({percent(each.score)})" for each in weak)
         begun.terminal.note(f"weakest: {words}")
-    writers = Writers(
+    writers = generation.Writers(
         begun.project,
         begun.experiment,
         form,
@@ -95,7 +91,7 @@ def adversarial(state: CliState, /, experiment: str | None, **given: Any) -> Non
         budget_microusd=begun.budget,
     )
 
-    CaseOffer(
+    generated_cases.CaseOffer(
         begun.terminal,
         begun.file,
         writers,
@@ -129,9 +125,9 @@ def _weakest(begun: Given, run_id: str | None, *, wanted: bool) -> list[Weak]:
         if wanted or run_id:
             raise UsageError("there is no run", hint="begin with: edison run")
         return []
-    with results_of(begun.project) as reader:
+    with lookup.results_of(begun.project) as reader:
         try:
-            run = find_run(reader, run_id or begun.experiment.id)
+            run = runs.find_run(reader, run_id or begun.experiment.id)
         except UsageError:
             if wanted or run_id:
                 raise
@@ -141,12 +137,12 @@ def _weakest(begun: Given, run_id: str | None, *, wanted: bool) -> list[Weak]:
         return weakest(reader, run.id)
 
 
-def _keep_failing(begun: Given, writers: Writers, found: Generated) -> dict[str, Any]:
+def _keep_failing(begun: Given, writers: generation.Writers, found: Generated) -> dict[str, Any]:
     """Answer and grade each case; leave out those that do not fail."""
     prompt = begun.experiment.prompts[0]
     configurations = begun.experiment.configurations(prompt)
     tasks = [
-        Task(prompt, configuration, case.case("adversarial"), 0)
+        runner.Task(prompt, configuration, case.case("adversarial"), 0)
         for case in found.cases
         for configuration in configurations
     ]
@@ -154,7 +150,7 @@ def _keep_failing(begun: Given, writers: Writers, found: Generated) -> dict[str,
     unknown: set[str] = set()
     problems: list[str] = []
 
-    def keep(number: int, result: TrialAnswer | Exception) -> None:
+    def keep(number: int, result: standalone.TrialAnswer | Exception) -> None:
         task = tasks[number]
         name = str(task.case.id)
         if isinstance(result, Exception):
@@ -169,9 +165,9 @@ def _keep_failing(begun: Given, writers: Writers, found: Generated) -> dict[str,
         begun.terminal.note(
             f"to see which of {counted(len(found.cases), 'case')} fail, without judges:"
         )
-    calls = ((task.configuration.model, request_for(task)) for task in tasks)
+    calls = ((task.configuration.model, runner.request_for(task)) for task in tasks)
     sessions.confirm_calls(begun.terminal, begun.project, calls, yes=begun.yes)
-    found.cost_microusd += try_all(
+    found.cost_microusd += standalone.try_all(
         begun.project, tasks, begun.experiment, begun.context,
         newer_than=utc.timestamp(begun.context.now()), on_result=keep,
         budget_microusd=writers.left(found),
@@ -195,7 +191,7 @@ def _keep_failing(begun: Given, writers: Writers, found: Generated) -> dict[str,
     return {"answered": before, "failing": len(found.cases), "no_answer": problems[:_LISTED]}
 
 
-def _why(result: TrialAnswer) -> str:
+def _why(result: standalone.TrialAnswer) -> str:
     """Return the first reason why an answer fails."""
     failed = [each for each in result.grade.components if each.passed is False]
     if failed:

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.assist.case_replies import form_of
+from edison_ci.assist import case_replies, generation
 from edison_ci.assist.filling import MOST, gap_slots
-from edison_ci.assist.generation import Writers
+from edison_ci.cli import generated_cases, lookup
 from edison_ci.cli.dataset_generate import Given, writing_options
-from edison_ci.cli.generated_cases import CaseOffer
-from edison_ci.cli.lookup import open_project
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.errors import ConfigError
 from edison_ci.numeric import counted, percent
-from edison_ci.results.coverage import coverage_of
+from edison_ci.results import coverage as result_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,9 +44,12 @@ def coverage(state: CliState, experiment: str | None) -> None:
       edison dataset coverage
       edison dataset coverage support-reply --json
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state)
     chosen = [project.experiment(experiment)] if experiment else [*project.experiments.values()]
-    found = [(each, coverage_of(_cases(project, each), each.file.coverage)) for each in chosen]
+    found = [
+        (each, result_coverage.coverage_of(_cases(project, each), each.file.coverage))
+        for each in chosen
+    ]
     if terminal.json:
         documents = [{"experiment": each.id, **coverage_json(one)} for each, one in found]
         terminal.document({"experiments": documents})
@@ -146,7 +147,7 @@ def fill(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """
     begun = Given(state, experiment, "dataset fill", "synthetic", **given)
     targets = begun.experiment.file.coverage
-    before = coverage_of(begun.cases, targets)
+    before = result_coverage.coverage_of(begun.cases, targets)
     slots = gap_slots(before, given["most"])
     if not slots:
         if begun.terminal.json:
@@ -157,12 +158,12 @@ def fill(state: CliState, /, experiment: str | None, **given: Any) -> None:
     if not begun.terminal.json:
         begun.terminal.note("before:")
         show_coverage(begun.terminal, before)
-    form = form_of(
+    form = case_replies.form_of(
         begun.experiment, begun.cases, begun.fixed,
         languages=[slot.language for slot in slots if slot.language],
         lengths=[slot.length for slot in slots if slot.length],
     )  # fmt: skip
-    writers = Writers(
+    writers = generation.Writers(
         begun.project, begun.experiment, form, begun.writers,
         begun.experiment.file.objective, _DIVERSITY, begun.seed, tuple(begun.cases),
         budget_microusd=begun.budget,
@@ -170,13 +171,13 @@ def fill(state: CliState, /, experiment: str | None, **given: Any) -> None:
 
     def after(found: Generated) -> dict[str, Any]:
         new = [case.case("synthetic") for case in found.cases]
-        reached = coverage_of([*begun.cases, *new], targets, like=before)
+        reached = result_coverage.coverage_of([*begun.cases, *new], targets, like=before)
         if not begun.terminal.json:
             begun.terminal.note("after:")
             show_coverage(begun.terminal, reached)
         return {"before": coverage_json(before), "after": coverage_json(reached)}
 
-    CaseOffer(
+    generated_cases.CaseOffer(
         begun.terminal, begun.file, writers, slots, begun.known(form.types, _DIVERSITY),
         begun.action, begun.verifier, told=after,
     ).settle(yes=begun.yes)  # fmt: skip

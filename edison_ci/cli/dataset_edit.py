@@ -9,33 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.lookup import find_experiment, open_project, results_of
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
-from edison_ci.config.case_origin import PERSON, writer_of
-from edison_ci.config.cases import case_of
-from edison_ci.config.slices import LEVELS, SIZES, length_of, level_of, words_in
-from edison_ci.documents.dataset_text import block_yaml
-from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.text_diff import unified_diff
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.config import case_origin, slices
+from edison_ci.config import cases as config_cases
+from edison_ci.documents import dataset_text, json_text, marks, text_diff, yaml_text
 from edison_ci.errors import ConfigError, EdisonError, UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.sessions import require_editor
+from edison_ci.operate import sessions as run_sessions
 from edison_ci.records import CaseKind
-from edison_ci.review.case_edits import (
-    as_entered,
-    case_file,
-    change_cases,
-    open_file,
-    remove_cases,
-    write_edited,
-)
-from edison_ci.review.counterexamples import TAG, CaseEntry, extended, file_of, origin_of
+from edison_ci.review import case_edits, counterexamples
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.cells import find_cell
-from edison_ci.store.runs import find_run
+from edison_ci.store import cells, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,18 +66,22 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison dataset add --set message="Where is it?" --expected "2 days"
       edison dataset add --from return-how@small --expected "30 days"
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state)
     inputs = dict(map(_pair, given["values"]))
     if given["cell"] is None:
-        origin = file_of(project, find_experiment(project, experiment), given["path"])
+        origin = counterexamples.file_of(
+            project, lookup.find_experiment(project, experiment), given["path"]
+        )
         tags, expected = given["tags"], given["expected"] or ""
     else:
         origin = _origin(project, given["run_id"], given["cell"])
         assert origin.case is not None
-        tags, expected = (TAG, *given["tags"]), given["expected"]
+        tags, expected = (counterexamples.TAG, *given["tags"]), given["expected"]
         if expected is None:
-            expected = as_entered(origin.case.expected)
-    added = extended(origin, CaseEntry(inputs, expected, tags=tags, name=given["name"]))
+            expected = case_edits.as_entered(origin.case.expected)
+    added = counterexamples.extended(
+        origin, counterexamples.CaseEntry(inputs, expected, tags=tags, name=given["name"])
+    )
     edit = DatasetChange(terminal, project, "add case", "added", yes=given["yes"])
     edit.settle([added.edited], [added.case])
 
@@ -104,10 +94,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _origin(project: Project, run_id: str, cell: str) -> Origin:
-    with results_of(project) as reader:
-        run = find_run(reader, run_id)
-        row = find_cell(reader, run.id, cell)
-    return origin_of(project, project.experiment(run.experiment), row.case_id)
+    with lookup.results_of(project) as reader:
+        run = runs.find_run(reader, run_id)
+        row = cells.find_cell(reader, run.id, cell)
+    return counterexamples.origin_of(project, project.experiment(run.experiment), row.case_id)
 
 
 # --- which cases ----------------------------------------------------------------------------------
@@ -128,8 +118,8 @@ class CaseFilter:
         return (
             (not self.tags or any(tag in self.tags for tag in case.tags))
             and (self.kind is None or case.kind == self.kind)
-            and (self.difficulty is None or level_of(case.difficulty) == self.difficulty)
-            and (self.length is None or length_of(words_in(case)) == self.length)
+            and (self.difficulty is None or slices.level_of(case.difficulty) == self.difficulty)
+            and (self.length is None or slices.length_of(slices.words_in(case)) == self.length)
             and (not self.ids or case.id in self.ids)
         )
 
@@ -147,11 +137,13 @@ def filter_options(verb: str, tag: str = "--tag") -> Callable[[Any], Any]:
         ),
         click.option(
             "--difficulty",
-            type=click.Choice(list(dict.fromkeys(LEVELS.values()))),
+            type=click.Choice(list(dict.fromkeys(slices.LEVELS.values()))),
             help=f"{verb} only this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
         ),
         click.option(
-            "--length", type=click.Choice(list(SIZES)), help=f"{verb} only inputs of this length."
+            "--length",
+            type=click.Choice(list(slices.SIZES)),
+            help=f"{verb} only inputs of this length.",
         ),
         click.option(
             "--case",
@@ -189,14 +181,14 @@ def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **w
       edison dataset tag support-reply long --length XL
       edison dataset tag refunds --with billing --case refund-1 --remove
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state)
     if len(words) > 2:
         raise UsageError(f"{words[2]!r} is one word too many", hint="quote a tag with blanks")
     name = words[-1]
     if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 200:
         raise UsageError(f"{name!r} is not a tag", hint="write up to 200 characters on one line")
-    experiment = find_experiment(project, words[0] if len(words) == 2 else None)
-    require_editor(project, "tag cases")
+    experiment = lookup.find_experiment(project, words[0] if len(words) == 2 else None)
+    run_sessions.require_editor(project, "tag cases")
     chosen = CaseFilter(**wanted)
     files, edited, cases = _files(project, experiment), [], list[str]()
     _refuse_unknown(experiment, files, chosen.ids)
@@ -208,7 +200,7 @@ def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **w
         }
         cases += [str(file.cases[index].id) for index in changes]
         if changes:
-            edited.append(change_cases(file, changes))
+            edited.append(case_edits.change_cases(file, changes))
     edit = DatasetChange(
         terminal, project, "tag cases", "untagged" if remove else "tagged", {"tag": name}, yes=yes
     )
@@ -224,7 +216,7 @@ def _files(project: Project, experiment: Experiment) -> list[EditableFile]:
     paths = dict.fromkeys(entry.path for entry in experiment.file.data)
     if not paths:
         raise UsageError(f"{experiment.id} has no dataset", hint="add data: to the experiment")
-    return [open_file(project, experiment, path) for path in paths]
+    return [case_edits.open_file(project, experiment, path) for path in paths]
 
 
 def _refuse_unknown(
@@ -262,10 +254,10 @@ def edit(state: CliState, /, case_id: str, experiment: str | None, **given: Any)
       edison dataset edit return-how --set message="May I return it?"
       edison dataset edit return-how
     """
-    terminal, project = Terminal(state), open_project(state)
-    require_editor(project, "edit case")
+    terminal, project = Terminal(state), lookup.open_project(state)
+    run_sessions.require_editor(project, "edit case")
     homes = _homes(project, experiment)
-    file = case_file(project, homes, case_id)
+    file = case_edits.case_file(project, homes, case_id)
     index = file.find(case_id)
     assert index is not None
     old = file.cases[index]
@@ -309,19 +301,19 @@ def _edited_by_options(file: EditableFile, index: int, given: dict[str, Any]) ->
 
 def _json_value(name: str, text: str) -> Json:
     try:
-        return parse_json(text)
-    except Fault as fault:
+        return json_text.parse_json(text)
+    except marks.Fault as fault:
         hint = "numbers, lists and objects are written as JSON"
         raise UsageError(f"{name} is not JSON: {fault.message}", hint=hint) from None
 
 
 def _changed(file: EditableFile, index: int, new: Case, *, verified: bool) -> EditedFile:
     """Return the file with a changed case, marked as verified if a model had written it."""
-    if verified and new.expected is not None and writer_of(new.metadata):
-        new = dataclasses.replace(new, metadata={**new.metadata, "verified_by": PERSON})
+    if verified and new.expected is not None and case_origin.writer_of(new.metadata):
+        new = dataclasses.replace(new, metadata={**new.metadata, "verified_by": case_origin.PERSON})
     if new == file.cases[index]:
-        return change_cases(file, {})
-    return change_cases(file, {index: new})
+        return case_edits.change_cases(file, {})
+    return case_edits.change_cases(file, {index: new})
 
 
 def _edited_in_editor(terminal: Terminal, file: EditableFile, index: int) -> EditedFile | None:
@@ -350,15 +342,15 @@ def _edited_in_editor(terminal: Terminal, file: EditableFile, index: int) -> Edi
 
 def _case_of(file: EditableFile, text: str) -> Case:
     try:
-        document = read_yaml(text, "the row")
+        document = yaml_text.read_yaml(text, "the row")
         if document.problems:
             raise ConfigError(document.problems)
         if not isinstance(document.value, dict) or not isinstance(
             document.value.get("input"), dict
         ):
             raise UsageError("the row has no input", hint="write input: with a name and a value")
-        return case_of(document.value, file.entry.kind, file.types)
-    except Fault as fault:
+        return config_cases.case_of(document.value, file.entry.kind, file.types)
+    except marks.Fault as fault:
         line = f"line {fault.at[0] + 1}: " if fault.at != (0, 0) else ""
         raise UsageError(f"{line}{fault.message}", hint=fault.hint) from None
 
@@ -381,20 +373,20 @@ def remove(state: CliState, case_ids: tuple[str, ...], experiment: str | None, y
       edison dataset remove return-how
       edison dataset remove return-how refund-1 --yes --json
     """
-    terminal, project = Terminal(state), open_project(state)
-    require_editor(project, "remove case")
+    terminal, project = Terminal(state), lookup.open_project(state)
+    run_sessions.require_editor(project, "remove case")
     homes = _homes(project, experiment)
     if not yes and (terminal.json or not _is_terminal()):
         raise UsageError("removing cases needs a confirmation", hint="add --yes")
     files: dict[str, EditableFile] = {}
     gone: dict[str, list[int]] = {}
     for case_id in dict.fromkeys(case_ids):
-        file = case_file(project, homes, case_id)
+        file = case_edits.case_file(project, homes, case_id)
         file = files.setdefault(file.entry.path, file)
         index = file.find(case_id)
         assert index is not None
         gone.setdefault(file.entry.path, []).append(index)
-    edited = [remove_cases(files[path], indexes) for path, indexes in gone.items()]
+    edited = [case_edits.remove_cases(files[path], indexes) for path, indexes in gone.items()]
     change = DatasetChange(terminal, project, "remove case", "removed", yes=yes, default=False)
     change.settle(edited, [*dict.fromkeys(case_ids)])
 
@@ -436,7 +428,7 @@ class DatasetChange:
         for each in edited:
             listed: list[Json] = [*cases[:_MOST_NAMED]]
             told = {**self.told, "cases": listed, "count": len(cases)}
-            write_edited(self.project, each, self.action, told)
+            case_edits.write_edited(self.project, each, self.action, told)
         if terminal.json:
             diff = "".join(each.diff for each in edited)
             document = {"paths": paths, "cases": list(cases), "diff": diff}
@@ -458,7 +450,7 @@ class DatasetChange:
             if shown >= _MOST_LINES:
                 break
             self.terminal.result(StyledText(str(case.id), bold=True))
-            lines = [*unified_diff(_lines(old), _lines(new), "", "")][2:]
+            lines = [*text_diff.unified_diff(_lines(old), _lines(new), "", "")][2:]
             for line in lines:
                 if line[:1] in colors:
                     self.terminal.result(StyledText(f"  {line}", colors[line[0]]))
@@ -482,4 +474,4 @@ def _as_yaml(case: Case) -> str:
         "metadata": dict(case.metadata),
     }
     row |= {name: value for name, value in others.items() if value not in (None, [], {})}
-    return f"{block_yaml(row)}\n"
+    return f"{dataset_text.block_yaml(row)}\n"

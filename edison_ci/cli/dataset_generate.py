@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.assist.case_replies import form_of
+from edison_ci.assist import case_replies, generation
 from edison_ci.assist.case_slots import COUNTS, DIVERSITIES, TYPES, CaseOrder
-from edison_ci.assist.generation import Writers, writers_of
-from edison_ci.cli import sessions
-from edison_ci.cli.generated_cases import CaseOffer
-from edison_ci.cli.lookup import find_experiment, open_project, parse_variables
+from edison_ci.cli import generated_cases, lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config.slices import SIZES
 from edison_ci.errors import UsageError
-from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.results.case_likeness import KnownCases
-from edison_ci.review.generated_rows import GeneratedRows
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.results import case_likeness
+from edison_ci.review import generated_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,22 +63,24 @@ class Given:
 
     def __init__(self, state: CliState, experiment: str | None, action: str, kind: str,
                  **given: Any) -> None:  # fmt: skip
-        self.terminal, self.project = Terminal(state), open_project(state)
-        self.experiment: Experiment = find_experiment(self.project, experiment)
+        self.terminal, self.project = Terminal(state), lookup.open_project(state)
+        self.experiment: Experiment = lookup.find_experiment(self.project, experiment)
         self.action = action
-        require_editor(self.project, action)
+        run_sessions.require_editor(self.project, action)
         name = "generated" if kind == "synthetic" else kind
         path = given["path"] or (
             f"{self.project.file.paths.datasets}/{self.experiment.id}-{name}.jsonl"
         )
-        self.file = GeneratedRows(self.project, self.experiment, path, kind)
+        self.file = generated_rows.GeneratedRows(self.project, self.experiment, path, kind)
         self.file.check()
         self.cases: list[Case] = [*self.file.cases()]
-        self.context = run_context(self.project, offline=state.offline)
-        self.writers = writers_of(self.project, given["writers"], self.context)
+        self.context = run_sessions.run_context(self.project, offline=state.offline)
+        self.writers = generation.writers_of(self.project, given["writers"], self.context)
         self.verifier: Drafter | None = None
         if given["verify_by"]:
-            (self.verifier,) = writers_of(self.project, [given["verify_by"]], self.context)
+            (self.verifier,) = generation.writers_of(
+                self.project, [given["verify_by"]], self.context
+            )
             names = {drafter.models[0].name for drafter in self.writers}
             if names == {self.verifier.models[0].name}:
                 raise UsageError(
@@ -91,11 +90,11 @@ class Given:
         self.seed: int = len(self.cases) if given["seed"] is None else given["seed"]
         self.budget: int | None = sessions.microusd(given["budget"])
         self.yes: bool = given["yes"]
-        self.fixed = parse_variables(self.experiment.prompts[0], given["values"])
+        self.fixed = lookup.parse_variables(self.experiment.prompts[0], given["values"])
 
-    def known(self, names: Mapping[str, str], diversity: int) -> KnownCases:
+    def known(self, names: Mapping[str, str], diversity: int) -> case_likeness.KnownCases:
         """Return the cases that are there."""
-        return KnownCases((case.inputs for case in self.cases), names, diversity)
+        return case_likeness.KnownCases((case.inputs for case in self.cases), names, diversity)
 
 
 @click.command(cls=EdisonCommand)
@@ -158,14 +157,14 @@ def generate(state: CliState, /, experiment: str | None, **given: Any) -> None:
         _difficulties(given["shares"]),
     )
     order.check()
-    form = form_of(
+    form = case_replies.form_of(
         begun.experiment,
         begun.cases,
         begun.fixed,
         languages=order.languages,
         lengths=order.lengths,
     )
-    writers = Writers(
+    writers = generation.Writers(
         begun.project,
         begun.experiment,
         form,
@@ -176,7 +175,7 @@ def generate(state: CliState, /, experiment: str | None, **given: Any) -> None:
         tuple(begun.cases),
         budget_microusd=begun.budget,
     )
-    CaseOffer(
+    generated_cases.CaseOffer(
         begun.terminal,
         begun.file,
         writers,

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.case_table import cut
-from edison_ci.cli.import_outputs import file_to_import
-from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.cli import case_table, import_outputs, lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
-from edison_ci.documents.files import inside
-from edison_ci.documents.marks import Fault
+from edison_ci.documents import files as document_files
+from edison_ci.documents import marks
 from edison_ci.errors import UsageError
 from edison_ci.importing.exports import FORMATS
 from edison_ci.importing.tables import (
@@ -31,9 +29,9 @@ from edison_ci.importing.tables import (
     read_table,
 )
 from edison_ci.numeric import counted
-from edison_ci.operate.sessions import require_editor
+from edison_ci.operate import sessions as run_sessions
 from edison_ci.records import CaseKind
-from edison_ci.review.case_edits import add_rows, as_entered, new_file, open_file, write_edited
+from edison_ci.review import case_edits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -99,19 +97,19 @@ def import_cases(state: CliState, /, file: Path, **given: Any) -> None:
       edison dataset import old.tsv --dataset datasets/old.jsonl --tag old --yes
       edison dataset import results.json --format promptfoo
     """
-    terminal, project = Terminal(state), open_project(state)
-    experiment = find_experiment(project, given["experiment"])
-    require_editor(project, _ACTION)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    experiment = lookup.find_experiment(project, given["experiment"])
+    run_sessions.require_editor(project, _ACTION)
     path, is_new = _target(project, experiment, given["path"], file)
     if given["kind"] and not is_new:
         raise UsageError(
             f"--kind is for a new file; {path} has a kind already",
             hint="give a new file with --dataset, or leave out --kind",
         )
-    files = [open_file(project, experiment, each)
+    files = [case_edits.open_file(project, experiment, each)
              for each in dict.fromkeys(entry.path for entry in experiment.file.data)]  # fmt: skip
     shape = _shape(experiment, files)
-    tree, source = file_to_import(state, file, SUFFIXES)
+    tree, source = import_outputs.file_to_import(state, file, SUFFIXES)
     table = read_table(tree, source, given["delimiter"], given["form"])
     names = guessed_names(table, shape, dict(map(_pair, given["given"])))
     asks = sys.stdin.isatty() and sys.stdout.isatty() and not (terminal.json or given["yes"])
@@ -145,8 +143,8 @@ def _target(
     if wanted is None and known:
         return known[0], False
     try:
-        path = inside(wanted or f"{project.file.paths.datasets}/{file.stem}.jsonl")
-    except Fault as fault:
+        path = document_files.inside(wanted or f"{project.file.paths.datasets}/{file.stem}.jsonl")
+    except marks.Fault as fault:
         raise UsageError(fault.message, hint=fault.hint) from None
     if path in known:
         return path, False
@@ -188,7 +186,8 @@ def _asked(
         for number, column in enumerate(free, 1):
             sample = next((row.fields[column] for row in table.rows if row.fields.get(column)), "")
             terminal.result(
-                f"  {number}  {column}  ", StyledText(cut(as_entered(sample), _WIDE), ODD)
+                f"  {number}  {column}  ",
+                StyledText(case_table.cut(case_edits.as_entered(sample), _WIDE), ODD),
             )
         answer = _number(name, len(free), optional=name not in shape.needed)
         if answer:
@@ -238,8 +237,8 @@ def _edited(  # noqa: PLR0913 - the file, or the two files that a new one needs
 ) -> list[EditedFile]:
     for file in files:
         if file.entry.path == path:
-            return [add_rows(file, found.rows)]
-    return [*new_file(project, experiment, path, found.rows, kind)]
+            return [case_edits.add_rows(file, found.rows)]
+    return [*case_edits.new_file(project, experiment, path, found.rows, kind)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +266,7 @@ class _Import:
         if yes:
             told: dict[str, Json] = {"cases": len(self.found.rows), "file": self.file.name}
             for each in edited:
-                write_edited(project, each, _ACTION, told)
+                case_edits.write_edited(project, each, _ACTION, told)
         if terminal.json:
             terminal.document(self._document(edited, written=yes))
         elif yes:
@@ -316,9 +315,9 @@ class _Import:
         values = _inputs(row)
         tags = row.get("tags")
         return (
-            cut(str(row["id"]), _WIDE),
-            *(cut(as_entered(values.get(name)), _WIDE) for name in inputs),
-            cut(as_entered(row.get("expected")), _WIDE) or "-",
+            case_table.cut(str(row["id"]), _WIDE),
+            *(case_table.cut(case_edits.as_entered(values.get(name)), _WIDE) for name in inputs),
+            case_table.cut(case_edits.as_entered(row.get("expected")), _WIDE) or "-",
             ", ".join(map(str, tags)) if isinstance(tags, list) else "-",
         )
 

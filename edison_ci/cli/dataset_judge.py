@@ -8,32 +8,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci import utc
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import find_experiment, open_project, results_of
+from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config import requirements
-from edison_ci.config.slices import content_hash
+from edison_ci.config import requirements, slices
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
-from edison_ci.execute.question_grading import QuestionGrading, QuestionGradingResult
-from edison_ci.judges.instructions import load_instructions
-from edison_ci.judges.judge import Judge
-from edison_ci.judges.pointwise import (
-    MAX_STATEMENT,
-    MIN_STATEMENT,
-    OVERALL,
-    QUESTION_CRITERIA,
-    QuestionJudge,
-    is_statement,
-    statement_criteria,
-    statement_of,
-)
+from edison_ci.execute import question_grading
+from edison_ci.judges import instructions as judge_instructions
+from edison_ci.judges import judge as judge_judge
+from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, dollars, fixed
-from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.plan.selection import Selection
-from edison_ci.results.dataset_health import QuestionQuality, quality_of
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.plan import selection as plan_selection
+from edison_ci.results import dataset_health
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.judgments import question_scores
+from edison_ci.store import judgments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,14 +85,14 @@ def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison dataset judge support-reply --rubric rubrics/questions.yaml --budget 2
       edison dataset judge --ask "The policy alone is enough to answer it"
     """
-    terminal, project = Terminal(state), open_project(state)
-    chosen = find_experiment(project, experiment)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
     if not chosen.file.data:
         raise UsageError(f"{chosen.id} has no dataset", hint="add data: to the experiment")
     yardstick = _yardstick(project, given["rubric"], given["ask"])
     judges = _judges(project, chosen, given["judges"], yardstick)
-    picked = Selection((), given["cases"], given["tags"], given["limit"])
-    require_editor(project, "dataset judge")
+    picked = plan_selection.Selection((), given["cases"], given["tags"], given["limit"])
+    run_sessions.require_editor(project, "dataset judge")
     requirements.refuse(
         requirements.missing_for_models(project.models[each.judge.name] for each in judges)
     )
@@ -111,11 +100,11 @@ def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
     sessions.confirm_calls(terminal, project, calls, yes=given["yes"])
     age = dt.timedelta(days=0 if given["no_cache"] else project.file.settings.reuse_days)
     budget = given["budget"]
-    asked = QuestionGrading(
+    asked = question_grading.QuestionGrading(
         project,
         chosen,
         judges,
-        run_context(project, offline=state.offline),
+        run_sessions.run_context(project, offline=state.offline),
         newer_than=utc.timestamp(utc.now() - age),
         budget_microusd=sessions.microusd(budget),
     ).run(_selected_cases(project, chosen, picked))
@@ -129,8 +118,8 @@ class _Yardstick(NamedTuple):
 
 class _Asked(NamedTuple):
     experiment: Experiment
-    judges: Sequence[QuestionJudge]
-    selection: Selection
+    judges: Sequence[pointwise.QuestionJudge]
+    selection: plan_selection.Selection
 
     @property
     def names(self) -> frozenset[str]:
@@ -140,14 +129,14 @@ class _Asked(NamedTuple):
 
 def _judges(
     project: Project, experiment: Experiment, names: Sequence[str], yardstick: _Yardstick
-) -> list[QuestionJudge]:
+) -> list[pointwise.QuestionJudge]:
     own = [model.name for model in experiment.judges]
     wanted = list(dict.fromkeys(names or own or filter(None, [project.file.defaults.judge])))
     if not wanted:
         raise UsageError("there is no judge", hint="name a model: --by NAME")
     if len(wanted) > _MOST_JUDGES:
         raise UsageError(f"{len(wanted)} judges; at most {_MOST_JUDGES}", hint="leave some out")
-    instructions, found = load_instructions("question", project.tree), []
+    instructions, found = judge_instructions.load_instructions("question", project.tree), []
     for name in wanted:
         if name not in project.models:
             hint = did_you_mean(name, project.models, label="models")
@@ -159,8 +148,12 @@ def _judges(
             )
         objective = experiment.file.objective
         found.append(
-            QuestionJudge(
-                Judge.of(model), yardstick.criteria, objective, instructions, yardstick.statement
+            pointwise.QuestionJudge(
+                judge_judge.Judge.of(model),
+                yardstick.criteria,
+                objective,
+                instructions,
+                yardstick.statement,
             )
         )
     return found
@@ -171,9 +164,9 @@ def _yardstick(project: Project, path: str | None, sentence: str | None) -> _Yar
         if path is not None:
             raise UsageError("--rubric and --ask exclude each other", hint="ask one at a time")
         statement = _statement(sentence)
-        return _Yardstick(statement_criteria(statement), statement)
+        return _Yardstick(pointwise.statement_criteria(statement), statement)
     if path is None:
-        return _Yardstick(QUESTION_CRITERIA)
+        return _Yardstick(pointwise.QUESTION_CRITERIA)
     if path not in project.rubrics:
         hint = did_you_mean(path, project.rubrics, label="rubrics") or "write one in rubrics/"
         raise UsageError(f"there is no rubric {path!r}", hint=hint)
@@ -181,10 +174,11 @@ def _yardstick(project: Project, path: str | None, sentence: str | None) -> _Yar
 
 
 def _statement(text: str) -> str:
-    found = statement_of(text)
-    if not MIN_STATEMENT <= len(found) <= MAX_STATEMENT:
+    found = pointwise.statement_of(text)
+    if not pointwise.MIN_STATEMENT <= len(found) <= pointwise.MAX_STATEMENT:
         raise UsageError(
-            f"--ask has {counted(len(found), 'character')}; {MIN_STATEMENT} to {MAX_STATEMENT}",
+            f"--ask has {counted(len(found), 'character')}; "
+            f"{pointwise.MIN_STATEMENT} to {pointwise.MAX_STATEMENT}",
             hint='write one sentence: --ask "The question has a single right answer"',
         )
     if not found.isprintable():
@@ -193,7 +187,7 @@ def _statement(text: str) -> str:
 
 
 def _selected_cases(
-    project: Project, experiment: Experiment, selection: Selection
+    project: Project, experiment: Experiment, selection: plan_selection.Selection
 ) -> Iterator[Case]:
     feed = project.cases(experiment)
     yield from selection.pick(feed)
@@ -202,7 +196,7 @@ def _selected_cases(
 
 
 def _calls(
-    judges: Sequence[QuestionJudge], cases: Iterator[Case]
+    judges: Sequence[pointwise.QuestionJudge], cases: Iterator[Case]
 ) -> Iterator[tuple[Model, Request]]:
     found = False
     for case in cases:
@@ -220,18 +214,18 @@ def _finish(
     terminal: Terminal,
     project: Project,
     wanted: _Asked,
-    asked: QuestionGradingResult,
+    asked: question_grading.QuestionGradingResult,
 ) -> None:
     experiment, names = wanted.experiment, wanted.names
     cases = _selected_cases(project, experiment, wanted.selection)
-    current = {str(case.id): content_hash(case) for case in cases}
-    with results_of(project) as connection:
+    current = {str(case.id): slices.content_hash(case) for case in cases}
+    with lookup.results_of(project) as connection:
         scores = [
             score
-            for score in question_scores(connection, experiment.id)
+            for score in judgments.question_scores(connection, experiment.id)
             if score.case_id in current and score.criterion in names
         ]
-    found = quality_of(scores, lambda case, content: current.get(case) == content)
+    found = dataset_health.quality_of(scores, lambda case, content: current.get(case) == content)
     if terminal.json:
         terminal.document(
             {"experiment": experiment.id, **_calls_json(asked), **quality_json(found)}
@@ -246,7 +240,7 @@ def _finish(
         raise CallFailed(f"no judge returned a rating: {reasons}", hint="see: edison models test")
 
 
-def _show(terminal: Terminal, asked: QuestionGradingResult) -> None:
+def _show(terminal: Terminal, asked: question_grading.QuestionGradingResult) -> None:
     for name, count in asked.failed.items():
         terminal.result(
             "  ", StyledText(f"{counted(count, 'verdict')} of {name} could not be used", ODD),
@@ -264,7 +258,7 @@ def _show(terminal: Terminal, asked: QuestionGradingResult) -> None:
         terminal.note(f"{asked.exhausted} is used up: the same command continues")
 
 
-def show_quality(terminal: Terminal, name: str, found: QuestionQuality) -> None:
+def show_quality(terminal: Terminal, name: str, found: dataset_health.QuestionQuality) -> None:
     """Print the quality of the questions and the weak ones."""
     mark = simulated_label(found.simulated)
     judged = f"{counted(len(found.questions), 'question')} judged by {', '.join(found.judges)}"
@@ -275,7 +269,7 @@ def show_quality(terminal: Terminal, name: str, found: QuestionQuality) -> None:
     show_weak(terminal, found)
 
 
-def show_weak(terminal: Terminal, found: QuestionQuality) -> None:
+def show_weak(terminal: Terminal, found: dataset_health.QuestionQuality) -> None:
     """Print weak questions, and those on which judges disagree."""
     weak, disputed = found.weak, found.disputed
     mark = simulated_label(found.simulated)
@@ -297,7 +291,9 @@ def show_weak(terminal: Terminal, found: QuestionQuality) -> None:
         terminal.note(f"{counted(found.stale, 'case')} edited since: judge them again")
 
 
-def _show_statement(terminal: Terminal, found: QuestionQuality, one: CriterionQuality) -> None:
+def _show_statement(
+    terminal: Terminal, found: dataset_health.QuestionQuality, one: CriterionQuality
+) -> None:
     failing = found.failing(one)
     said = f"not true of {len(failing):,} of {counted(one.interval.n, 'question')}"
     terminal.result(f"  {one.name}", *simulated_label(found.simulated))
@@ -327,12 +323,16 @@ def _criterion_row(one: CriterionQuality) -> tuple[str, ...]:
 
 
 def _overall(question: JudgedQuestion) -> str:
-    rated = {name: score for name, score in question.scores.items() if not is_statement(name)}
+    rated = {
+        name: score for name, score in question.scores.items() if not pointwise.is_statement(name)
+    }
     return ", ".join(f"{name} {fixed(score, 1)}" for name, score in rated.items())
 
 
 def _why(question: JudgedQuestion) -> str:
-    judges = question.judgments.get(OVERALL) or next(iter(question.judgments.values()), {})
+    judges = question.judgments.get(pointwise.OVERALL) or next(
+        iter(question.judgments.values()), {}
+    )
     return next((said.reason for said in judges.values() if said.reason), "no reason given")
 
 
@@ -350,8 +350,8 @@ def overall_text(question: JudgedQuestion | None) -> str:
     """Return the overall rating of a question, for a table."""
     if question is None or question.share is None:
         return "-"
-    if OVERALL in question.scores:
-        return fixed(question.scores[OVERALL], 1)
+    if pointwise.OVERALL in question.scores:
+        return fixed(question.scores[pointwise.OVERALL], 1)
     return f"{fixed(100 * question.share)}%"
 
 
@@ -362,7 +362,7 @@ def score_text(question: JudgedQuestion | None, criterion: str) -> str:
     return fixed(question.scores[criterion], 1)
 
 
-def quality_json(found: QuestionQuality) -> dict[str, Any]:
+def quality_json(found: dataset_health.QuestionQuality) -> dict[str, Any]:
     """Return the quality of questions as it appears in `--json`."""
     return {
         "judges": list(found.judges),
@@ -410,7 +410,7 @@ def question_json(question: JudgedQuestion) -> dict[str, Any]:
     }
 
 
-def _calls_json(asked: QuestionGradingResult) -> dict[str, Any]:
+def _calls_json(asked: question_grading.QuestionGradingResult) -> dict[str, Any]:
     usage = asked.usage
     return {
         "cases": asked.cases,

@@ -8,19 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci.assist.generation import writers_of
-from edison_ci.assist.verification import CaseAnswer, verification_jobs, verify
-from edison_ci.cli import sessions
-from edison_ci.cli.dataset_edit import DatasetChange
-from edison_ci.cli.lookup import find_experiment, open_project
+from edison_ci.assist import generation, verification
+from edison_ci.cli import dataset_edit, lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
-from edison_ci.config.case_origin import PERSON, is_unverified, writer_of
+from edison_ci.config import case_origin
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.sessions import require_editor, run_context
+from edison_ci.operate import sessions as run_sessions
 from edison_ci.records import plain_text
-from edison_ci.review.case_edits import change_cases, open_file
+from edison_ci.review import case_edits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +58,9 @@ def verify_cases(state: CliState, /, experiment: str | None, **given: Any) -> No
       edison dataset verify support-reply --by judge --yes
       edison dataset verify --case gen-b47e52d97ce2 --yes
     """
-    terminal, project = Terminal(state), open_project(state)
-    chosen = find_experiment(project, experiment)
-    require_editor(project, "verify case")
+    terminal, project = Terminal(state), lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
+    run_sessions.require_editor(project, "verify case")
     found = _open_cases(project, chosen, given["ids"])
     if not found:
         if terminal.json:
@@ -75,9 +72,9 @@ def verify_cases(state: CliState, /, experiment: str | None, **given: Any) -> No
     if given["by"]:
         agreed, doubts = _by_model(state, terminal, project, chosen, found, **given)
     elif given["yes"] and given["ids"]:
-        agreed = [(each, PERSON) for each in found]
+        agreed = [(each, case_origin.PERSON) for each in found]
     elif sys.stdin.isatty() and sys.stdout.isatty() and not terminal.json:
-        agreed = [(each, PERSON) for each in _by_person(terminal, found)]
+        agreed = [(each, case_origin.PERSON) for each in _by_person(terminal, found)]
     else:
         raise UsageError(
             f"{counted(len(found), 'expected answer')} not verified",
@@ -90,10 +87,10 @@ def verify_cases(state: CliState, /, experiment: str | None, **given: Any) -> No
         files[path] = each.file
         metadata: dict[str, Json] = {**each.case.metadata, "verified_by": name}
         changes.setdefault(path, {})[each.place] = dataclasses.replace(each.case, metadata=metadata)
-    edited = [change_cases(files[path], cases) for path, cases in changes.items()]
+    edited = [case_edits.change_cases(files[path], cases) for path, cases in changes.items()]
     names = [str(each.case.id) for each, _ in agreed]
     asked = not given["by"]  # a person has said it case by case
-    DatasetChange(
+    dataset_edit.DatasetChange(
         terminal,
         project,
         "verify case",
@@ -105,7 +102,7 @@ def verify_cases(state: CliState, /, experiment: str | None, **given: Any) -> No
 
 def _open_cases(project: Project, experiment: Experiment, ids: Sequence[str]) -> list[_Open]:
     paths = list(dict.fromkeys(entry.path for entry in experiment.file.data))
-    files = [open_file(project, experiment, path) for path in paths]
+    files = [case_edits.open_file(project, experiment, path) for path in paths]
     every = [_Open(file, place) for file in files for place in range(len(file.cases))]
     known = {str(each.case.id) for each in every}
     for wanted in ids:
@@ -114,7 +111,9 @@ def _open_cases(project: Project, experiment: Experiment, ids: Sequence[str]) ->
                 f"{experiment.id} has no case {wanted!r}", hint="see: edison dataset show"
             )
     return [
-        each for each in every if is_unverified(each.case) and (not ids or str(each.case.id) in ids)
+        each
+        for each in every
+        if case_origin.is_unverified(each.case) and (not ids or str(each.case.id) in ids)
     ]
 
 
@@ -124,7 +123,7 @@ def _by_person(terminal: Terminal, found: Sequence[_Open]) -> list[_Open]:
     for number, each in enumerate(found, start=1):
         case = each.case
         terminal.result("")
-        head = f"{case.id}  {number} of {len(found)}, by {writer_of(case.metadata)}"
+        head = f"{case.id}  {number} of {len(found)}, by {case_origin.writer_of(case.metadata)}"
         terminal.result(StyledText(head, bold=True))
         for name, value in case.inputs.items():
             terminal.result(StyledText(f"  {name}: ", ODD), plain_text(value))
@@ -147,22 +146,26 @@ def _by_model(
     state: CliState, terminal: Terminal, project: Project, experiment: Experiment,
     found: Sequence[_Open], **given: Any,
 ) -> tuple[list[tuple[_Open, str]], list[dict[str, str]]]:  # fmt: skip
-    (drafter,) = writers_of(project, [given["by"]], run_context(project, offline=state.offline))
+    (drafter,) = generation.writers_of(
+        project, [given["by"]], run_sessions.run_context(project, offline=state.offline)
+    )
     name = drafter.models[0].name
-    asked = [each for each in found if writer_of(each.case.metadata) != name]
+    asked = [each for each in found if case_origin.writer_of(each.case.metadata) != name]
     if not asked:
         raise UsageError(f"{name} wrote all of them", hint="another model has to agree: --by NAME")
-    jobs = verification_jobs(
-        drafter, experiment, [CaseAnswer(dict(e.case.inputs), e.case.expected) for e in asked]
+    jobs = verification.verification_jobs(
+        drafter,
+        experiment,
+        [verification.CaseAnswer(dict(e.case.inputs), e.case.expected) for e in asked],
     )
     calls = [(drafter.models[0], drafter.request(drafter.models[0], job.kind, job.question))
              for job in jobs]  # fmt: skip
     sessions.confirm_calls(terminal, project, calls, yes=given["yes"])
-    verified = verify(jobs)
+    verified = verification.verify(jobs)
     agreed, doubts = [], []
     for place, opinion in sorted(verified.opinions.items()):
         each = asked[place]
-        if opinion.agrees and opinion.model != writer_of(each.case.metadata):
+        if opinion.agrees and opinion.model != case_origin.writer_of(each.case.metadata):
             agreed.append((each, opinion.model))
         elif not opinion.agrees:
             doubts.append(

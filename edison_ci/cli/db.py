@@ -13,29 +13,15 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_mark
-from edison_ci.config.load import find_root
-from edison_ci.documents.signatures import VARIABLE, generate_keys
+from edison_ci.config import load
+from edison_ci.documents import signatures
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate.bundles import export_recording
-from edison_ci.operate.maintenance import (
-    CacheSelection,
-    clear,
-    make_backup,
-    preview_clear,
-    preview_gc,
-    preview_restore,
-    upgrade,
-)
-from edison_ci.operate.maintenance import gc as collect_garbage
-from edison_ci.operate.maintenance import restore as restore_backup
-from edison_ci.operate.own_results import adopt, sign, signature_path
-from edison_ci.operate.proposal_terms import is_proposed
-from edison_ci.operate.site import Role, Site, open_site
-from edison_ci.store.answers import ModelCache, cache_stats
-from edison_ci.store.backup import BackupContent, backups_in
-from edison_ci.store.database import open_reader, version_of
-from edison_ci.store.integrity import CheckResult, check_database
+from edison_ci.operate import bundles, maintenance, own_results, proposal_terms
+from edison_ci.operate import maintenance as operate_maintenance
+from edison_ci.operate import site as sites
+from edison_ci.store import answers, database, integrity
+from edison_ci.store import backup as store_backup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,8 +55,8 @@ def check(state: CliState) -> None:
       edison admin db check --json
     """
     terminal, site = Terminal(state), _site(state)
-    with closing(open_reader(site.results)) as connection:
-        version, checks = version_of(connection), check_database(connection)
+    with closing(database.open_reader(site.results)) as connection:
+        version, checks = database.version_of(connection), integrity.check_database(connection)
     ok = all(found.ok for found in checks)
     if terminal.json:
         terminal.document(
@@ -101,7 +87,7 @@ def upgrade_file(state: CliState) -> None:
       edison admin db upgrade
     """
     terminal, site = Terminal(state), _site(state)
-    done = upgrade(site)
+    done = maintenance.upgrade(site)
     copy = None if done.copy is None else _relative(done.copy, site.root)
     if terminal.json:
         versions = {"from": done.before, "to": done.after}
@@ -135,8 +121,8 @@ def backup(state: CliState, keep: int) -> None:
       edison admin db backup --keep 7 --json
     """
     terminal, site = Terminal(state), _site(state)
-    site.require(Role.VIEWER, "db backup")
-    made = make_backup(site, keep)
+    site.require(sites.Role.VIEWER, "db backup")
+    made = maintenance.make_backup(site, keep)
     path = _relative(made.path, site.root)
     if terminal.json:
         terminal.document(
@@ -170,13 +156,13 @@ def restore(state: CliState, file: Path, yes: bool) -> None:
     """
     terminal, site = Terminal(state), _site(state)
     source = _backup_named(state, site, file)
-    found = preview_restore(site, source)
+    found = maintenance.preview_restore(site, source)
     if not yes:
         present = "no readable results" if found.present is None else _content(found.present)
         terminal.note(f"this replaces {present}")
         terminal.note(f"by {source.name}: {_content(found.backup)}")
         _confirm(terminal, "the results would be replaced", "run with --yes")
-    done = restore_backup(site, source)
+    done = operate_maintenance.restore(site, source)
     kept = None if done.kept is None else _relative(done.kept, site.root)
     if terminal.json:
         about = {"path": site.file.results, "from": str(source), "kept": kept}
@@ -188,17 +174,17 @@ def restore(state: CliState, file: Path, yes: bool) -> None:
         terminal.note("it could not be read; restart edison serve, if it runs")
 
 
-def _backup_named(state: CliState, site: Site, file: Path) -> Path:
+def _backup_named(state: CliState, site: sites.Site, file: Path) -> Path:
     """Return the path of a backup; raises UsageError if there is none."""
     for path in (state.folder / file, site.backups / file):
         if path.is_file():
             return path
-    known = [path.name for path in backups_in(site.backups, site.results.stem)[:3]]
+    known = [path.name for path in store_backup.backups_in(site.backups, site.results.stem)[:3]]
     newest = f"the newest are {', '.join(known)}" if known else "make one: edison admin db backup"
     raise UsageError(f"there is no backup {str(file)!r}", hint=newest)
 
 
-def _content(found: BackupContent) -> str:
+def _content(found: store_backup.BackupContent) -> str:
     newest = "" if found.newest_run_at is None else f", newest {found.newest_run_at[:16]} UTC"
     return f"{counted(found.runs, 'run')}{newest.replace('T', ' ')}"
 
@@ -223,7 +209,7 @@ def keygen(state: CliState) -> None:
             "the private key is not printed to a terminal",
             hint="pipe it: edison admin db keygen | gh secret set EDISON_SIGNING_KEY --env NAME",
         )
-    pair = generate_keys()
+    pair = signatures.generate_keys()
     if terminal.json:
         terminal.document({"private_key": pair.private, "public_key": pair.public})
     else:
@@ -246,14 +232,14 @@ def sign_file(state: CliState, file: Path) -> None:
       edison admin db sign "$RUNNER_TEMP/edison/results.db"
     """
     terminal = Terminal(state)
-    if "GITHUB_EVENT_NAME" in os.environ and is_proposed(state.folder):
+    if "GITHUB_EVENT_NAME" in os.environ and proposal_terms.is_proposed(state.folder):
         raise UsageError(
             "a job for a pull request cannot sign results, because the change may have made them",
             hint="sign in jobs of the default branch, and give the key to those only",
         )
     path = state.folder / file
-    public = sign(path, os.environ.get(VARIABLE, ""))
-    written = signature_path(path)
+    public = own_results.sign(path, os.environ.get(signatures.VARIABLE, ""))
+    written = own_results.signature_path(path)
     if terminal.json:
         terminal.document({"file": str(path), "signature": str(written), "public_key": public})
     terminal.result(f"wrote {written}")
@@ -272,7 +258,7 @@ def adopt_file(state: CliState) -> None:
       edison admin db adopt
     """
     terminal, site = Terminal(state), _site(state)
-    done = adopt(site.results)
+    done = own_results.adopt(site.results)
     if terminal.json:
         terminal.document({"path": site.file.results, "adopted": done})
     nothing = f"nothing to do: {site.file.results} is accepted already"
@@ -281,7 +267,7 @@ def adopt_file(state: CliState) -> None:
     )
 
 
-def _show(terminal: Terminal, found: CheckResult) -> None:
+def _show(terminal: Terminal, found: integrity.CheckResult) -> None:
     word = StyledText("ok  ", GOOD) if found.ok else StyledText("fail", BAD)
     terminal.result(word, f"  {found.what.ljust(10)}  {found.about} ({found.count:,})")
     for problem in found.problems:
@@ -290,7 +276,7 @@ def _show(terminal: Terminal, found: CheckResult) -> None:
         terminal.result(f"        and {found.more:,} more")
 
 
-def _as_json(found: CheckResult) -> dict[str, Any]:
+def _as_json(found: integrity.CheckResult) -> dict[str, Any]:
     return {
         "check": found.what,
         "ok": found.ok,
@@ -327,8 +313,8 @@ def stats(state: CliState) -> None:
       edison admin cache stats --json
     """
     terminal, site = Terminal(state), _site(state)
-    with closing(open_reader(site.results)) as connection:
-        models = cache_stats(connection)
+    with closing(database.open_reader(site.results)) as connection:
+        models = answers.cache_stats(connection)
     if terminal.json:
         terminal.document(
             {"models": [asdict(one) for one in models], "total": _cache_total(models)}
@@ -378,13 +364,13 @@ def clear_cache(
       edison admin cache clear --older-than 30 --yes
     """
     terminal, site = Terminal(state), _site(state)
-    wanted = CacheSelection(everything, days)
-    gone = preview_clear(site, wanted)
+    wanted = maintenance.CacheSelection(everything, days)
+    gone = maintenance.preview_clear(site, wanted)
     cleared = False
     if gone.texts and not dry_run:
         if not yes:
             _ask(terminal, gone)
-        gone, cleared = clear(site, wanted), True
+        gone, cleared = maintenance.clear(site, wanted), True
     if terminal.json:
         terminal.document({"cleared": cleared, **asdict(gone)})
     what = f"{counted(gone.texts, 'text')} ({gone.size_bytes:,} bytes)"
@@ -405,7 +391,7 @@ def export(state: CliState, file: Path) -> None:
     """
     terminal, site = Terminal(state), _site(state)
     path = state.folder / file
-    count = export_recording(site, path)
+    count = bundles.export_recording(site, path)
     if terminal.json:
         terminal.document({"path": str(file), "answers": count, "size_bytes": path.stat().st_size})
     terminal.result(f"wrote {file}: {counted(count, 'answer')}")
@@ -424,7 +410,7 @@ def _confirm(terminal: Terminal, what: str, hint: str) -> None:
     click.confirm("Continue?", abort=True, err=True)
 
 
-def _cache_row(one: ModelCache) -> tuple[str, ...]:
+def _cache_row(one: answers.ModelCache) -> tuple[str, ...]:
     return (
         one.model,
         f"{one.answers:,}",
@@ -439,7 +425,7 @@ def _cache_row(one: ModelCache) -> tuple[str, ...]:
     )
 
 
-def _cache_total(models: Sequence[ModelCache]) -> dict[str, int]:
+def _cache_total(models: Sequence[answers.ModelCache]) -> dict[str, int]:
     names = (
         *("answers", "texts", "size_bytes", "cost_microusd", "uses", "saved_microusd"),
         "simulated",
@@ -447,8 +433,8 @@ def _cache_total(models: Sequence[ModelCache]) -> dict[str, int]:
     return {name: sum(getattr(one, name) for one in models) for name in names}
 
 
-def _site(state: CliState) -> Site:
-    return open_site(state.enter_project(find_root(state.folder)))
+def _site(state: CliState) -> sites.Site:
+    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 @click.command(cls=EdisonCommand)
@@ -468,10 +454,10 @@ def gc(state: CliState, dry_run: bool, vacuum: bool) -> None:
       edison admin gc --vacuum
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     days = site.file.settings.retention_days
     before = site.results.stat().st_size if site.results.exists() else 0
-    gone = preview_gc(site) if dry_run else collect_garbage(site, vacuum=vacuum)
+    gone = maintenance.preview_gc(site) if dry_run else operate_maintenance.gc(site, vacuum=vacuum)
     after = site.results.stat().st_size
     if terminal.json:
         about = {"retention_days": days, "dry_run": dry_run, **asdict(gone)}

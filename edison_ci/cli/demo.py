@@ -11,23 +11,21 @@ import click
 from click.core import ParameterSource
 
 from edison_ci._dataclass import dataclass
+from edison_ci.cli import plan as cli_plan
+from edison_ci.cli import refine as cli_refine
+from edison_ci.cli import review, suggestion
+from edison_ci.cli import run as cli_run
+from edison_ci.cli import try_one as cli_try_one
+from edison_ci.cli import validate as cli_validate
 from edison_ci.cli.init import TEMPLATES, init, write_project
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.plan import plan
-from edison_ci.cli.refine import refine
-from edison_ci.cli.review import propose
-from edison_ci.cli.run import run
-from edison_ci.cli.suggestion import show_diff
 from edison_ci.cli.terminal import GOOD, StyledText, Terminal
-from edison_ci.cli.try_one import try_one
-from edison_ci.cli.validate import validate
-from edison_ci.config.load import load_project
-from edison_ci.documents.files import replace_file
+from edison_ci.config import load
+from edison_ci.documents import files
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.extras import faults_of, install_command
-from edison_ci.git.command import run_git
-from edison_ci.store.database import open_reader
-from edison_ci.store.suggestions import SuggestionStatus, list_suggestions
+from edison_ci.git import command as git_command
+from edison_ci.store import database, suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,21 +123,21 @@ class _Tour:
         )
         self.state.directory = folder
         self._step("git init && git add --all && git commit", self._commit)
-        (experiment,) = load_project(folder).experiments.values()
+        (experiment,) = load.load_project(folder).experiments.values()
         prompt = experiment.prompts[0].id
-        self._step("edison validate", lambda: ctx.invoke(validate))
-        self._step("edison plan", lambda: ctx.invoke(plan))
-        self._step(f"edison try {prompt}", lambda: ctx.invoke(try_one, prompt=prompt))
-        self._step("edison run", lambda: ctx.invoke(run))
-        self._step("edison run  # again: everything is stored", lambda: ctx.invoke(run))
+        self._step("edison validate", lambda: ctx.invoke(cli_validate.validate))
+        self._step("edison plan", lambda: ctx.invoke(cli_plan.plan))
+        self._step(f"edison try {prompt}", lambda: ctx.invoke(cli_try_one.try_one, prompt=prompt))
+        self._step("edison run", lambda: ctx.invoke(cli_run.run))
+        self._step("edison run  # again: everything is stored", lambda: ctx.invoke(cli_run.run))
         self._step(
             f"edison refine {experiment.id}",
-            lambda: ctx.invoke(refine, experiment=experiment.id),
+            lambda: ctx.invoke(cli_refine.refine, experiment=experiment.id),
         )
         if self._best() is None:
             self.terminal.note("No change showed evidence that it helps, so nothing is proposed.")
             return
-        self._step("edison propose", lambda: ctx.invoke(propose))
+        self._step("edison propose", lambda: ctx.invoke(review.propose))
         best = self._best()
         if best is not None and best.branch is not None:
             self._step(f"git diff {_BRANCH} {best.branch}", lambda: self._diff(best))
@@ -159,9 +157,9 @@ class _Tour:
         write_project(_REAL, self.folder)
         self.state.directory = self.folder
         self._step("git init && git add --all && git commit", self._commit)
-        self._step("edison validate", lambda: ctx.invoke(validate))
+        self._step("edison validate", lambda: ctx.invoke(cli_validate.validate))
         one = f"edison try {_PROMPT} --case japan  # one answer"
-        self._step(one, lambda: ctx.invoke(try_one, prompt=_PROMPT, case_id="japan"))
+        self._step(one, lambda: ctx.invoke(cli_try_one.try_one, prompt=_PROMPT, case_id="japan"))
         self._step("edison run  # 40 answers", self._run)
         note("The prompt does not say that one word is enough. It does now:")
         self._edit("", _BETTER)
@@ -175,7 +173,7 @@ class _Tour:
     def _run(self, **options: str) -> None:
         """Run the experiment; the demo goes on if a gate fails."""
         try:
-            self.ctx.invoke(run, **options)
+            self.ctx.invoke(cli_run.run, **options)
         except click.exceptions.Exit as ended:
             if ended.exit_code != ExitCode.GATE_FAILED:
                 raise
@@ -187,8 +185,10 @@ class _Tour:
         asked = "{{ question }}"
         text = path.read_text(encoding="utf-8")
         changed = text.replace(f"{asked} {before}".strip(), f"{asked} {after}")
-        replace_file(path, changed.encode())
-        self._step("git diff", lambda: show_diff(self.terminal, self._git("diff"), most=_LINES))
+        files.replace_file(path, changed.encode())
+        self._step(
+            "git diff", lambda: suggestion.show_diff(self.terminal, self._git("diff"), most=_LINES)
+        )
 
     def _step(self, line: str, command: Callable[[], object]) -> None:
         self.terminal.note(StyledText(f"$ {line}", bold=True))
@@ -204,19 +204,23 @@ class _Tour:
         self._git("commit", "--quiet", "--message", "Start with a template")
 
     def _git(self, *args: str) -> str:
-        answer = run_git(*args, cwd=self.folder)
+        answer = git_command.run_git(*args, cwd=self.folder)
         if answer.code:
             raise UsageError(f"git {args[0]} failed: {answer.reason}", hint="see: edison doctor")
         return answer.line
 
     def _best(self) -> Suggestion | None:
-        project = load_project(self.folder)
-        reader = open_reader(self.folder / project.file.results)
+        project = load.load_project(self.folder)
+        reader = database.open_reader(self.folder / project.file.results)
         try:
-            found = list_suggestions(reader, statuses=(SuggestionStatus.PROPOSED,))
+            found = suggestions.list_suggestions(
+                reader, statuses=(suggestions.SuggestionStatus.PROPOSED,)
+            )
         finally:
             reader.close()
         return next((one for one in found if one.branch is not None), found[0] if found else None)
 
     def _diff(self, best: Suggestion) -> None:
-        show_diff(self.terminal, self._git("diff", _BRANCH, str(best.branch)), most=_LINES)
+        suggestion.show_diff(
+            self.terminal, self._git("diff", _BRANCH, str(best.branch)), most=_LINES
+        )

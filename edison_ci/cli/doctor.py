@@ -17,24 +17,17 @@ import click
 
 from edison_ci import __version__
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.child import has_sandbox
+from edison_ci.checks import child
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.load import Project, find_root, inspect_project
-from edison_ci.config.project_files import only_errors
-from edison_ci.config.requirements import missing_in
-from edison_ci.config.schema import file_name, text_of
-from edison_ci.config.validation import DataCheck
-from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.signatures import VARIABLE
+from edison_ci.config import load, project_files, requirements, schema, validation
+from edison_ci.documents import files, signatures
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.sealed_keys import key_environment
-from edison_ci.operate.shared_cache import cache_access
-from edison_ci.providers.shared_cache import probe_cache
-from edison_ci.report.pdf import find_browser
+from edison_ci.operate import proposal_terms, sealed_keys, shared_cache
+from edison_ci.providers import shared_cache as provider_shared_cache
+from edison_ci.report import pdf
 from edison_ci.resources import KINDS
 
 if TYPE_CHECKING:
@@ -103,13 +96,13 @@ def _extra(name: str) -> Finding:
 
 def _browser() -> Finding:
     try:
-        return Finding("ok", "browser", find_browser())
+        return Finding("ok", "browser", pdf.find_browser())
     except UsageError as error:
         return Finding("ok", "browser", f"{error.message}; {error.hint}")
 
 
 def _sandbox() -> Finding:
-    if has_sandbox():
+    if child.has_sandbox():
         said = "code checks run without network, keys and write access"
         return Finding("ok", "sandbox", said)
     said = "none: code checks need --allow-code-without-sandbox"
@@ -201,16 +194,16 @@ def _startup_files() -> Iterator[Finding]:
 
 def _project(state: CliState) -> Iterator[Finding]:
     try:
-        root = state.enter_project(find_root(state.folder))
+        root = state.enter_project(load.find_root(state.folder))
     except ProjectNotFound:
         yield Finding("warn", "project", "none here; create one with edison init")
         return
-    project, problems = inspect_project(WorkingTree(root), root=root)
+    project, problems = load.inspect_project(files.WorkingTree(root), root=root)
     if project is not None:
         for experiment in project.experiments.values():
-            problems += DataCheck(project, experiment).run().problems
+            problems += validation.DataCheck(project, experiment).run().problems
         yield from _missing(project)
-    errors = len(only_errors(problems))
+    errors = len(project_files.only_errors(problems))
     if project is None or errors:
         yield Finding("fail", "project", f"{counted(errors, 'error')}; see edison validate")
     else:
@@ -223,42 +216,42 @@ def _project(state: CliState) -> Iterator[Finding]:
     yield _schemas(root)
 
 
-def _missing(project: Project) -> Iterator[Finding]:
+def _missing(project: load.Project) -> Iterator[Finding]:
     """Find requirements of the experiments that this installation does not meet."""
-    for problem in sorted_problems(missing_in(project)):
+    for problem in sorted_problems(requirements.missing_in(project)):
         yield Finding("fail", "needed", f"{problem.where}: {problem.message} ({problem.hint})")
 
 
-def _keys(project: Project) -> Iterator[Finding]:
+def _keys(project: load.Project) -> Iterator[Finding]:
     for env in sorted({env for model in project.models.values() for env in model.keys.values()}):
         source = "set" if os.environ.get(env) else "sealed" if project.has_key(env) else "not set"
         yield Finding("warn" if source == "not set" else "ok", "key", f"{env} is {source}")
 
 
-def _cache(project: Project, *, offline: bool) -> Iterator[Finding]:
+def _cache(project: load.Project, *, offline: bool) -> Iterator[Finding]:
     """Try the shared cache of the project; a run goes on without it."""
     if (entry := project.file.cache) is None:
         return
-    terms = apply_base_terms(project)
-    access = cache_access(terms, key_environment(terms), offline=offline)
+    terms = proposal_terms.apply_base_terms(project)
+    access = shared_cache.cache_access(terms, sealed_keys.key_environment(terms), offline=offline)
     if access is None:
         why = "--offline" if offline else f"{entry.url_env} is not set"
         yield Finding("warn", "cache", f"not used: {why}")
         return
-    problem = access.problem or asyncio.run(probe_cache(access))
+    problem = access.problem or asyncio.run(provider_shared_cache.probe_cache(access))
     if problem:
         yield Finding("warn", "cache", f"not used: {problem}")
     elif not access.keys:
         said = "results.public_keys of .edison/trust.yaml is empty: its answers decide nothing"
         yield Finding("warn", "cache", said)
     elif access.signer is None:
-        said = f"answers are read; without a trusted key in {VARIABLE} none is written"
+        said = f"answers are read; without a trusted key in {signatures.VARIABLE} none is written"
         yield Finding("ok", "cache", said)
     else:
         yield Finding("ok", "cache", "answers are read and written")
 
 
-def _prices(project: Project) -> Finding:
+def _prices(project: load.Project) -> Finding:
     unknown = [m.name for m in project.models.values() if project.prices.price_of(m) is None]
     if unknown:
         return Finding("warn", "prices", f"of {project.prices.date}; unknown: {', '.join(unknown)}")
@@ -270,8 +263,9 @@ def _schemas(root: Path) -> Finding:
     stale = [
         kind
         for kind in KINDS
-        if not (folder / file_name(kind)).is_file()
-        or (folder / file_name(kind)).read_text(encoding="utf-8", errors="replace") != text_of(kind)
+        if not (folder / schema.file_name(kind)).is_file()
+        or (folder / schema.file_name(kind)).read_text(encoding="utf-8", errors="replace")
+        != schema.text_of(kind)
     ]
     if stale:
         return Finding(

@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_readable_project, refuse_texts_in_log
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
-from edison_ci.documents.secrets import redacted
+from edison_ci.documents import secrets
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.records import CellStatus, Side, plain_text
-from edison_ci.results.explanation import (
-    AnswerRecord,
-    CellExplanation,
-    ComparedAnswer,
-    JudgeAnswer,
-    explain,
-)
-from edison_ci.store.cells import find_cell, run_of_cell
-from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_run
+from edison_ci.results import explanation
+from edison_ci.store import cells, database, runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -58,12 +50,12 @@ def explain_cell(state: CliState, cell: str, wanted: str | None) -> None:
       edison explain 0a1b2c3d4e5f --json
     """
     terminal = Terminal(state)
-    project = refuse_texts_in_log(open_readable_project(state, terminal))
-    reader = open_reader(project.root / project.file.results)
+    project = lookup.refuse_texts_in_log(lookup.open_readable_project(state, terminal))
+    reader = database.open_reader(project.root / project.file.results)
     try:
-        run_id = run_of_cell(reader, cell) if wanted is None and _ID.fullmatch(cell) else None
-        run = find_run(reader, wanted or run_id or "latest")
-        found = explain(reader, project, run, find_cell(reader, run.id, cell))
+        run_id = cells.run_of_cell(reader, cell) if wanted is None and _ID.fullmatch(cell) else None
+        run = runs.find_run(reader, wanted or run_id or "latest")
+        found = explanation.explain(reader, project, run, cells.find_cell(reader, run.id, cell))
         interim = _interim_of(reader, run, found.cell)
     finally:
         reader.close()
@@ -91,7 +83,7 @@ def _interim_of(reader: sqlite3.Connection, run: Run, cell: CellRow) -> InterimA
 # --- as JSON --------------------------------------------------------------------------------------
 
 
-def _document(found: CellExplanation) -> dict[str, Any]:
+def _document(found: explanation.CellExplanation) -> dict[str, Any]:
     run, cell, answer = found.run, found.cell, found.answer
     return {
         "cell": cell.id[:12],
@@ -111,15 +103,15 @@ def _document(found: CellExplanation) -> dict[str, Any]:
         "status": cell.status,
         "composite": cell.composite,
         "passed": cell.passed,
-        "why": redacted(found.why),
+        "why": secrets.redacted(found.why),
         "arithmetic": found.arithmetic,
         "error": cell.error,
         "answer": None
         if found.output is None or answer is None
         else {
-            "raw": redacted(found.output.raw),
-            "text": redacted(found.output.text),
-            "thinking": redacted(found.output.thinking),
+            "raw": secrets.redacted(found.output.raw),
+            "text": secrets.redacted(found.output.text),
+            "thinking": secrets.redacted(found.output.thinking),
             "json": _clean(found.output.value),
             "malformed": found.output.malformed or None,
             "tool_calls": _clean(answer.completion.tool_calls),
@@ -129,7 +121,7 @@ def _document(found: CellExplanation) -> dict[str, Any]:
         "components": [_component(found, component) for component in cell.components],
         "judgments": [_reply_json(said) for said in found.judgments],
         "judge_scores": [
-            {**dataclasses.asdict(judge_score), "reason": redacted(judge_score.reason)}
+            {**dataclasses.asdict(judge_score), "reason": secrets.redacted(judge_score.reason)}
             for judge_score in found.judge_scores
         ],
         "head_to_head": [_rival(rival) for rival in found.rivals],
@@ -139,15 +131,18 @@ def _document(found: CellExplanation) -> dict[str, Any]:
     }
 
 
-def _fallback_json(found: CellExplanation) -> dict[str, Any] | None:
+def _fallback_json(found: explanation.CellExplanation) -> dict[str, Any] | None:
     fallback, text = found.fallback, found.fallback_text
     if fallback is None:
         return None
-    shown = {"reason": redacted(fallback.reason), "text": None if text is None else redacted(text)}
+    shown = {
+        "reason": secrets.redacted(fallback.reason),
+        "text": None if text is None else secrets.redacted(text),
+    }
     return {**dataclasses.asdict(fallback), **shown}
 
 
-def _case(found: CellExplanation) -> dict[str, Any]:
+def _case(found: explanation.CellExplanation) -> dict[str, Any]:
     case = found.case
     about: dict[str, Any] = {"id": found.cell.case_id, "changed": case is None}
     if case is not None:
@@ -159,7 +154,7 @@ def _case(found: CellExplanation) -> dict[str, Any]:
     return about
 
 
-def _component(found: CellExplanation, component: Component) -> dict[str, Any]:
+def _component(found: explanation.CellExplanation, component: Component) -> dict[str, Any]:
     return {
         "name": component.name,
         "kind": component.kind,
@@ -168,17 +163,17 @@ def _component(found: CellExplanation, component: Component) -> dict[str, Any]:
         "weight": component.weight,
         "passed": component.passed,
         "status": component.status,
-        "reason": redacted(component.reason),
+        "reason": secrets.redacted(component.reason),
     }
 
 
-def _reply_json(said: JudgeAnswer) -> dict[str, Any]:
+def _reply_json(said: explanation.JudgeAnswer) -> dict[str, Any]:
     stored = said.stored
     return {
         "model": said.model,
         "request_hash": said.request_hash,
         "answer_no": said.answer_no,
-        "text": redacted(stored.completion.text) if stored else None,
+        "text": secrets.redacted(stored.completion.text) if stored else None,
         "tokens": {
             "in": stored.completion.tokens_in if stored else None,
             "out": stored.completion.tokens_out if stored else None,
@@ -188,9 +183,9 @@ def _reply_json(said: JudgeAnswer) -> dict[str, Any]:
     }
 
 
-def _rival(rival: ComparedAnswer) -> dict[str, Any]:
+def _rival(rival: explanation.ComparedAnswer) -> dict[str, Any]:
     orders = [
-        {"shown": shown, "winner": winner, "reason": redacted(reason)}
+        {"shown": shown, "winner": winner, "reason": secrets.redacted(reason)}
         for shown, (winner, reason) in zip(("first", "second"), rival.orders, strict=True)
     ]
     return {
@@ -212,12 +207,12 @@ def _person(grade: ManualGrade) -> dict[str, Any]:
         "scale": grade.scale or None,
         "passed": grade.passed,
         "criteria": dict(grade.criteria),
-        "note": redacted(grade.note),
+        "note": secrets.redacted(grade.note),
         "flagged": grade.flagged,
     }
 
 
-def _answer_document(answer: AnswerRecord) -> dict[str, Any]:
+def _answer_document(answer: explanation.AnswerRecord) -> dict[str, Any]:
     return {
         "answer_no": answer.number,
         "created_at": answer.created_at,
@@ -233,7 +228,7 @@ def _answer_document(answer: AnswerRecord) -> dict[str, Any]:
 def _clean(value: Json) -> Json:
     """Return a value with its texts redacted."""
     if isinstance(value, str):
-        return redacted(value)
+        return secrets.redacted(value)
     if isinstance(value, list):
         return [_clean(item) for item in value]
     if isinstance(value, dict):
@@ -244,7 +239,7 @@ def _clean(value: Json) -> Json:
 # --- as text --------------------------------------------------------------------------------------
 
 
-def show_explanation(terminal: Terminal, found: CellExplanation) -> None:
+def show_explanation(terminal: Terminal, found: explanation.CellExplanation) -> None:
     """Print everything that is known about a cell."""
     run, cell = found.run, found.cell
     mark = simulated_label(run.simulation)
@@ -260,7 +255,7 @@ def show_explanation(terminal: Terminal, found: CellExplanation) -> None:
     )
     side = "" if cell.side == Side.HEAD else f", {cell.side}"
     terminal.result(f"{cell.prompt}{label} ({cell.version[:8]}), run {run.id}{side}")
-    terminal.result(StyledText(redacted(found.why), _COLORS[cell.passed]))
+    terminal.result(StyledText(secrets.redacted(found.why), _COLORS[cell.passed]))
     _inputs(terminal, found)
     _answer(terminal, found)
     _fallback(terminal, found)
@@ -271,7 +266,7 @@ def show_explanation(terminal: Terminal, found: CellExplanation) -> None:
     _show_answers(terminal, found)
 
 
-def _inputs(terminal: Terminal, found: CellExplanation) -> None:
+def _inputs(terminal: Terminal, found: explanation.CellExplanation) -> None:
     terminal.result(StyledText("--- case", bold=True))
     case = found.case
     if case is None:
@@ -283,7 +278,7 @@ def _inputs(terminal: Terminal, found: CellExplanation) -> None:
         _text(terminal, f"expected: {plain_text(case.expected)}")
 
 
-def _answer(terminal: Terminal, found: CellExplanation) -> None:
+def _answer(terminal: Terminal, found: explanation.CellExplanation) -> None:
     output, cell = found.output, found.cell
     terminal.result(StyledText("--- answer", bold=True))
     if cell.status == CellStatus.BLOCKED and cell.answer_no is not None:
@@ -303,7 +298,7 @@ def _answer(terminal: Terminal, found: CellExplanation) -> None:
             _text(terminal, json.dumps(value, ensure_ascii=False, indent=2))
 
 
-def _fallback(terminal: Terminal, found: CellExplanation) -> None:
+def _fallback(terminal: Terminal, found: explanation.CellExplanation) -> None:
     fallback = found.fallback
     if fallback is None:
         return
@@ -317,16 +312,16 @@ def _fallback(terminal: Terminal, found: CellExplanation) -> None:
         terminal.result("blocked, therefore not shown" if blocked else "no longer stored")
     word = {True: "pass", False: "fail", None: "neither pass nor fail"}[fallback.passed]
     score = "missing" if fallback.composite is None else fixed(100 * fallback.composite, 1)
-    why = f" ({redacted(fallback.reason)})" if fallback.reason else ""
+    why = f" ({secrets.redacted(fallback.reason)})" if fallback.reason else ""
     terminal.result(f"score {score}; {word}{why}")
 
 
 def _text(terminal: Terminal, text: str) -> None:
-    for line in redacted(text).split("\n"):
+    for line in secrets.redacted(text).split("\n"):
         terminal.result(line, hang=0)
 
 
-def _grade(terminal: Terminal, found: CellExplanation) -> None:
+def _grade(terminal: Terminal, found: explanation.CellExplanation) -> None:
     cell = found.cell
     terminal.result(StyledText("--- grade", bold=True))
     rows: list[tuple[str, ...]] = [("", "component", "score", "needs", "weight", "why")]
@@ -341,7 +336,7 @@ def _grade(terminal: Terminal, found: CellExplanation) -> None:
     terminal.result(f"score {found.arithmetic}; {passed}")
 
 
-def _row(found: CellExplanation, component: Component) -> tuple[str, ...]:
+def _row(found: explanation.CellExplanation, component: Component) -> tuple[str, ...]:
     needs = found.thresholds.get((component.kind, component.name))
     word = {True: "pass", False: "fail", None: "-"}[component.passed]
     return (
@@ -350,11 +345,11 @@ def _row(found: CellExplanation, component: Component) -> tuple[str, ...]:
         "-" if component.score is None else fixed(100 * component.score, 1),
         "-" if needs is None else fixed(100 * needs),
         f"{component.weight:g}",
-        redacted(component.reason),
+        secrets.redacted(component.reason),
     )
 
 
-def _judges(terminal: Terminal, found: CellExplanation) -> None:
+def _judges(terminal: Terminal, found: explanation.CellExplanation) -> None:
     for said in found.judgments:
         title = f"--- reply of {said.model}, answer {said.answer_no}"
         terminal.result(StyledText(title, bold=True))
@@ -364,7 +359,7 @@ def _judges(terminal: Terminal, found: CellExplanation) -> None:
         _text(terminal, said.stored.completion.text)
 
 
-def _rivals(terminal: Terminal, found: CellExplanation) -> None:
+def _rivals(terminal: Terminal, found: explanation.CellExplanation) -> None:
     """Print the pairwise comparisons of this answer, with the winner in each order."""
     for rival in found.rivals:
         other = rival.model if rival.side == found.cell.side else f"the {rival.side}"
@@ -375,20 +370,20 @@ def _rivals(terminal: Terminal, found: CellExplanation) -> None:
         for shown, (winner, reason) in zip(("first", "second"), orders, strict=False):
             named = {"this": "this one", "other": "the other", "tie": "a tie"}.get(winner, winner)
             where = f"shown {shown}: " if rival.asked else "not judged: "
-            terminal.result(f"  {where}{named}; {redacted(reason)}")
+            terminal.result(f"  {where}{named}; {secrets.redacted(reason)}")
 
 
-def _people(terminal: Terminal, found: CellExplanation) -> None:
+def _people(terminal: Terminal, found: explanation.CellExplanation) -> None:
     if found.people:
         terminal.result(StyledText("--- people", bold=True))
     for grade in found.people:
         said = "no grade" if grade.score is None else fixed(100 * grade.score)
         flag = ", flagged for a second look" if grade.flagged else ""
-        note = f": {redacted(grade.note)}" if grade.note else ""
+        note = f": {secrets.redacted(grade.note)}" if grade.note else ""
         terminal.result(f"{grade.actor}  {said}{flag}{note}")
 
 
-def _show_answers(terminal: Terminal, found: CellExplanation) -> None:
+def _show_answers(terminal: Terminal, found: explanation.CellExplanation) -> None:
     for answer in found.answers:
         mark = "" if answer.number == found.cell.answer_no else ", not of this run"
         kind = "" if answer.cost_kind == "billed" else f" {answer.cost_kind}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.api.decisions import SPLITS
+from edison_ci.api import decisions
 from edison_ci.errors import UsageError
 from edison_ci.numeric import rate
-from edison_ci.plan.baseline import impact_since
+from edison_ci.plan import baseline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ def twice_the_repeats(
     (experiment,) = experiments
     if not experiment.file.gates:
         raise UsageError(f"{experiment.id} has no gates", hint="add gates to its file")
-    if reasons := impact_since(project, ref, offline=offline).affected.get(experiment.id):
+    if reasons := baseline.impact_since(project, ref, offline=offline).affected.get(experiment.id):
         raise UsageError(
             f"{experiment.id} is not the same as at {ref}: {reasons[0]}",
             hint="commit first: --aa compares a version with itself",
@@ -54,7 +54,8 @@ def twice_the_repeats(
 def show_flips(terminal: Terminal, found: Sequence[GateFlips]) -> None:
     """Print what each gate says of identical input."""
     terminal.result(
-        f"A/A: the answers to each case were split {SPLITS} times at random into a base and a head."
+        f"A/A: the answers to each case were split {decisions.SPLITS} times at random into a base "
+        "and a head."
     )
     rows: list[tuple[str, ...]] = [("gate", "pass", "inconclusive", "fail", "fail rate")]
     for each in found:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.forget import ForgetPlan, Wish, forget, plan_forget
-from edison_ci.operate.site import Site
+from edison_ci.operate import forget as operate_forget
+from edison_ci.operate import site as sites
 
 if TYPE_CHECKING:
     from edison_ci.store.forgetting import Forgotten
@@ -56,15 +56,15 @@ def forget_texts(state: CliState, /, **given: Any) -> None:
     """
     terminal = Terminal(state)
     wish = _wish(given)
-    project = open_project(state)
-    site = Site(project.root, project.file)
-    plan = plan_forget(site, project, wish)
+    project = lookup.open_project(state)
+    site = sites.Site(project.root, project.file)
+    plan = operate_forget.plan_forget(site, project, wish)
     done = False
     if not given["dry_run"]:
         if plan.found and not given["yes"]:
             _show(terminal, plan, "would remove")
             _confirm(terminal)
-        forget(site, plan)
+        operate_forget.forget(site, plan)
         done = True
     if terminal.json:
         terminal.document({"forgotten": done, **_as_json(plan, site)})
@@ -75,15 +75,15 @@ def forget_texts(state: CliState, /, **given: Any) -> None:
     _show_rest(terminal, plan, site)
 
 
-def _wish(given: dict[str, Any]) -> Wish:
+def _wish(given: dict[str, Any]) -> operate_forget.Wish:
     case_id, person, experiment = given["case_id"], given["person"], given["experiment"]
     if (case_id is None) == (person is None):
         raise UsageError("name what to forget", hint="give --case ID, or --person TEXT")
     if person is not None and experiment is not None:
         raise UsageError("--experiment needs --case", hint="a person is forgotten everywhere")
     if case_id is not None:
-        return Wish("case", case_id, experiment)
-    return Wish("person", person)
+        return operate_forget.Wish("case", case_id, experiment)
+    return operate_forget.Wish("person", person)
 
 
 def _confirm(terminal: Terminal) -> None:
@@ -95,7 +95,7 @@ def _confirm(terminal: Terminal) -> None:
     click.confirm("Continue? It cannot be undone.", abort=True, err=True)
 
 
-def _show(terminal: Terminal, plan: ForgetPlan, verb: str) -> None:
+def _show(terminal: Terminal, plan: operate_forget.ForgetPlan, verb: str) -> None:
     if not plan.found:
         terminal.result("there is nothing to remove")
         return
@@ -120,7 +120,7 @@ def _words(found: Forgotten) -> str:
     return ", ".join(parts)
 
 
-def _show_rest(terminal: Terminal, plan: ForgetPlan, site: Site) -> None:
+def _show_rest(terminal: Terminal, plan: operate_forget.ForgetPlan, site: sites.Site) -> None:
     """Say what is not removed, and what to do about it."""
     for path in plan.unreadable:
         terminal.note(f"cannot be read, so it was not changed: {path.name}; delete it by hand")
@@ -144,7 +144,7 @@ def _show_rest(terminal: Terminal, plan: ForgetPlan, site: Site) -> None:
             terminal.note(f"  {line}")
 
 
-def _as_json(plan: ForgetPlan, site: Site) -> dict[str, Any]:
+def _as_json(plan: operate_forget.ForgetPlan, site: sites.Site) -> dict[str, Any]:
     def named(path: Any) -> str:
         return str(path.relative_to(site.root))
 

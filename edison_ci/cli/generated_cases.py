@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.assist.case_slots import EDGE_PERCENT, reply_tokens
-from edison_ci.assist.verification import CaseAnswer, verification_jobs, verify
-from edison_ci.cli import sessions
-from edison_ci.cli.case_table import show_cases
-from edison_ci.cli.progress import is_live
+from edison_ci.assist import case_slots, verification
+from edison_ci.cli import case_table, sessions
+from edison_ci.cli import progress as cli_progress
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config.case_origin import PERSON
-from edison_ci.config.slices import length_of, words_in
-from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
+from edison_ci.config import case_origin, slices
+from edison_ci.documents import json_text, marks
 from edison_ci.errors import ConfigError, EdisonError
 from edison_ci.numeric import counted, dollars, fixed
 
@@ -93,7 +89,7 @@ class CaseOffer:
         return sys.stdin.isatty() and sys.stdout.isatty() and not self.terminal.json
 
     def _write(self) -> Generated:
-        live = is_live(self.terminal)
+        live = cli_progress.is_live(self.terminal)
 
         def progress(found: Generated) -> None:
             if live:
@@ -126,10 +122,10 @@ class CaseOffer:
         places = [n for n, case in enumerate(found.cases) if case.written.expected is not None]
         if self.verifier is None or not places:
             return {"unverified": len(places)}
-        answers = [CaseAnswer(found.cases[n].written.inputs, found.cases[n].written.expected)
-                   for n in places]  # fmt: skip
-        jobs = verification_jobs(self.verifier, self.writers.experiment, answers)
-        verified = verify(jobs, self.writers.left(found))
+        written = [found.cases[n].written for n in places]
+        answers = [verification.CaseAnswer(case.inputs, case.expected) for case in written]
+        jobs = verification.verification_jobs(self.verifier, self.writers.experiment, answers)
+        verified = verification.verify(jobs, self.writers.left(found))
         found.cost_microusd += verified.cost_microusd
         doubts = []
         agreed = 0
@@ -159,7 +155,7 @@ class CaseOffer:
         terminal = self.terminal
         cases = [case.case(self.file.kind) for case in found.cases]
         if cases:
-            show_cases(terminal, cases[:_PREVIEW])
+            case_table.show_cases(terminal, cases[:_PREVIEW])
             if len(cases) > _PREVIEW:
                 terminal.note(f"and {len(cases) - _PREVIEW:,} more")
             terminal.result("")
@@ -173,7 +169,7 @@ class CaseOffer:
                 terminal.note(f"{about}: {n:,} {reason}")
         if found.wanted and cases and any(case.slot.edge for case in found.cases):
             share = 100 * found.edges / len(cases)
-            if share < EDGE_PERCENT:
+            if share < case_slots.EDGE_PERCENT:
                 terminal.note(StyledText(f"only {fixed(share)}% are edge cases", ODD))
         written = [case for case in found.cases if case.written.expected is not None]
         unverified = sum(1 for case in written if not case.origin.verified_by)
@@ -193,7 +189,7 @@ class CaseOffer:
             terminal.note(f"by {', '.join(names)}; {cost}", *simulated_label(simulated))
 
     def _counts(self, cases: Sequence[Case], found: Generated) -> list[str]:
-        lengths = Counter(length_of(words_in(case)) for case in cases)
+        lengths = Counter(slices.length_of(slices.words_in(case)) for case in cases)
         shown = ", ".join(f"{n} {size}" for size, n in sorted(lengths.items()))
         edges = f"; {counted(found.edges, 'edge case')}" if found.edges else ""
         return [f"; lengths: {shown}{edges}"] if cases else []
@@ -271,10 +267,10 @@ class CaseOffer:
             if not line.strip():
                 continue
             try:
-                row = parse_json(line)
+                row = json_text.parse_json(line)
                 if not isinstance(row, dict) or "id" not in row or "input" not in row:
-                    raise Fault("type", "not a case with id and input")
-            except Fault as fault:
+                    raise marks.Fault("type", "not a case with id and input")
+            except marks.Fault as fault:
                 self.terminal.note(StyledText(f"line {number}: {fault.message}", BAD))
                 return rows
             found.append(row)
@@ -282,7 +278,7 @@ class CaseOffer:
         for row in found:  # a person who changes what is expected has looked at it
             old, metadata = before.get(row["id"], row), row.get("metadata")
             if isinstance(metadata, dict) and old.get("expected") != row.get("expected"):
-                metadata["verified_by"] = PERSON
+                metadata["verified_by"] = case_origin.PERSON
         self.terminal.note(f"{counted(len(found), 'case')} after the edit")
         return found
 
@@ -299,5 +295,5 @@ def confirm_writing(
         )
         for job, _ in jobs
     ]
-    tokens = max((reply_tokens(group) for _, group in jobs), default=0)
+    tokens = max((case_slots.reply_tokens(group) for _, group in jobs), default=0)
     sessions.confirm_calls(terminal, writers.project, calls, yes=yes, output_tokens=tokens)

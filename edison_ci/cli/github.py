@@ -8,19 +8,16 @@ from typing import Any
 
 import click
 
-from edison_ci.cli.github_approvals import approvals
-from edison_ci.cli.github_comment import comment, print_markdown
-from edison_ci.cli.github_run import append, output_values, run_job, write_outputs
-from edison_ci.cli.lookup import open_project
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
-from edison_ci.cli.reporting import changed_in, report_on
+from edison_ci.cli import github_comment, github_run, lookup, reporting
+from edison_ci.cli.groups import TABLES, LazyGroup
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, folder_in_checkout
 from edison_ci.errors import UsageError
-from edison_ci.forge.events import BaseCommit, Event, find_base, read_event
-from edison_ci.git.repository import Repository
+from edison_ci.forge import events
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted
-from edison_ci.report.annotations import annotation_commands, annotations_of
-from edison_ci.report.markdown_report import job_summary
+from edison_ci.report import annotations as report_annotations
+from edison_ci.report import markdown_report
 
 _SHOWN = 20
 
@@ -38,8 +35,8 @@ def event(state: CliState) -> None:
       edison github event
       edison github event --json
     """
-    terminal, found = Terminal(state), read_event(os.environ)
-    repository = Repository.find(state.folder)
+    terminal, found = Terminal(state), events.read_event(os.environ)
+    repository = git.Repository.find(state.folder)
     base = None
     if repository is not None:
         if state.offline and repository.is_shallow():
@@ -47,7 +44,7 @@ def event(state: CliState) -> None:
                 "the clone is shallow, and fetching is disabled by --offline",
                 hint="run without --offline",
             )
-        base = find_base(found, repository)
+        base = events.find_base(found, repository)
     paths = None
     if repository is not None and base is not None and base.commit is not None:
         paths = sorted(repository.changed_paths(base.commit))
@@ -57,7 +54,7 @@ def event(state: CliState) -> None:
 
 
 def _show(
-    terminal: Terminal, event: Event, base: BaseCommit | None, paths: list[str] | None
+    terminal: Terminal, event: events.Event, base: events.BaseCommit | None, paths: list[str] | None
 ) -> None:
     number = f" {event.number}" if event.number else ""
     terminal.result(f"{event.name}{number}: {event.situation}")
@@ -75,7 +72,9 @@ def _show(
         terminal.result(f"    and {len(paths) - _SHOWN:,} more")
 
 
-def _as_json(event: Event, base: BaseCommit | None, paths: list[str] | None) -> dict[str, Any]:
+def _as_json(
+    event: events.Event, base: events.BaseCommit | None, paths: list[str] | None
+) -> dict[str, Any]:
     return {
         "event": event.name,
         "situation": str(event.situation),
@@ -95,7 +94,7 @@ def _as_json(event: Event, base: BaseCommit | None, paths: list[str] | None) -> 
     }
 
 
-@click.group(cls=EdisonGroup)
+@click.group(cls=LazyGroup, table=TABLES["github"])
 def github() -> None:
     """Report on a pull request from a GitHub Actions job.
 
@@ -109,16 +108,10 @@ def github() -> None:
     """
 
 
-github.add_command(approvals)
-github.add_command(comment)
-github.add_command(event)
-github.add_command(run_job)
-
-
 _RUNS = click.argument("wanted", nargs=-1, metavar="[RUN]...")
 
 
-@github.command("summary", cls=EdisonCommand)
+@click.command("summary", cls=EdisonCommand)
 @_RUNS
 @click.pass_obj
 def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
@@ -135,22 +128,26 @@ def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
       edison github summary support-reply
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    report, details = report_on(project, wanted, state.folder)
-    target, values = os.environ.get("GITHUB_STEP_SUMMARY"), output_values(report)
+    project = lookup.open_project(state)
+    report, details = reporting.report_on(project, wanted, state.folder)
+    target, values = os.environ.get("GITHUB_STEP_SUMMARY"), github_run.output_values(report)
     if target:
         used = Path(target).stat().st_size if Path(target).exists() else 0
-        append(Path(target), job_summary(report, used=used, details=details))
-    write_outputs(values)
+        github_run.append(
+            Path(target), markdown_report.job_summary(report, used=used, details=details)
+        )
+    github_run.write_outputs(values)
     if terminal.json:
         terminal.document({"verdict": report.verdict, "outputs": values, "summary": target or None})
     elif target:
         terminal.note(f"wrote the summary to {target}")
     else:
-        print_markdown(terminal, job_summary(report, details=details))
+        github_comment.print_markdown(
+            terminal, markdown_report.job_summary(report, details=details)
+        )
 
 
-@github.command("annotations", cls=EdisonCommand)
+@click.command("annotations", cls=EdisonCommand)
 @_RUNS
 @click.pass_obj
 def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
@@ -167,12 +164,14 @@ def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
       edison github annotations support-reply --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    report, _ = report_on(project, wanted, state.folder)
-    found = annotations_of(report, changed_in(project, report))
+    project = lookup.open_project(state)
+    report, _ = reporting.report_on(project, wanted, state.folder)
+    found = report_annotations.annotations_of(report, reporting.changed_in(project, report))
     if terminal.json:
         listed = [one.as_json() for one in found]
         terminal.document({"verdict": report.verdict, "annotations": listed})
         return
-    terminal.commands(annotation_commands(found, folder_in_checkout(project.root)))
+    terminal.commands(
+        report_annotations.annotation_commands(found, folder_in_checkout(project.root))
+    )
     terminal.note(f"verdict: {report.verdict or 'not finished'}")

@@ -10,18 +10,16 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
-from edison_ci.config.load import find_root
-from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
+from edison_ci.config import load, project_files
 from edison_ci.errors import ConfigError, ExitCode, UsageError
-from edison_ci.forge.events import policy_commit, read_event
-from edison_ci.forge.github import GitHub
-from edison_ci.forge.host import repository_address
-from edison_ci.git.commit_tree import CommitTree
-from edison_ci.git.repository import Repository
+from edison_ci.forge import events, host
+from edison_ci.forge import github as forge_github
+from edison_ci.git import commit_tree
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted
-from edison_ci.operate.code_owners import owned_paths
-from edison_ci.operate.site import Role
-from edison_ci.review.approvals import count_approvals, person, review_approvers
+from edison_ci.operate import code_owners
+from edison_ci.operate import site as sites
+from edison_ci.review import approvals as review_approvals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +35,7 @@ class _PullRequestApprovals(NamedTuple):
     files: int
     """Changed files that need the approval of a member."""
     approvals: ApprovalCount
-    role: Role
+    role: sites.Role
     """The role that at least one of the approvers must have."""
     has_role: bool
 
@@ -61,15 +59,15 @@ def approvals(state: CliState) -> None:
       edison github approvals
       edison github approvals --json
     """
-    terminal, event = Terminal(state), read_event(os.environ)
+    terminal, event = Terminal(state), events.read_event(os.environ)
     if event.number is None:
         raise UsageError(
             f"the event {event.name!r} has no pull request",
             hint="use on: pull_request and on: pull_request_review",
         )
-    root = state.enter_project(find_root(state.folder))
-    repository = Repository.find(root)
-    commit = policy_commit(event, repository) if repository is not None else None
+    root = state.enter_project(load.find_root(state.folder))
+    repository = git.Repository.find(root)
+    commit = events.policy_commit(event, repository) if repository is not None else None
     if repository is None or commit is None:
         raise UsageError(
             "the commit of the default branch cannot be read",
@@ -78,8 +76,8 @@ def approvals(state: CliState) -> None:
     folder = root.resolve().relative_to(repository.root.resolve()).as_posix()
     prefix = "" if folder == "." else f"{folder}/"
     file = _project_file(repository, commit, "" if folder == "." else folder)
-    address = repository_address(os.environ)
-    found = asyncio.run(_read(address, event.number, file, owned_paths(file, prefix)))
+    address = host.repository_address(os.environ)
+    found = asyncio.run(_read(address, event.number, file, code_owners.owned_paths(file, prefix)))
     if terminal.json:
         terminal.document(
             {
@@ -96,32 +94,35 @@ def approvals(state: CliState) -> None:
         raise click.exceptions.Exit(ExitCode.GATE_FAILED)
 
 
-def _project_file(repository: Repository, commit: str, folder: str) -> ProjectFile:
-    files = ProjectFiles(CommitTree(repository, commit, folder))
-    if not files.tree.exists(PROJECT):
+def _project_file(repository: git.Repository, commit: str, folder: str) -> ProjectFile:
+    files = project_files.ProjectFiles(commit_tree.CommitTree(repository, commit, folder))
+    if not files.tree.exists(project_files.PROJECT):
         raise UsageError(
-            f"the default branch has no {PROJECT}", hint="merge the project first, without members"
+            f"the default branch has no {project_files.PROJECT}",
+            hint="merge the project first, without members",
         )
     file = files.project()
     if file is None:
-        raise ConfigError(only_errors(files.problems))
+        raise ConfigError(project_files.only_errors(files.problems))
     return file
 
 
 async def _read(
     address: RepositoryAddress, number: int, file: ProjectFile, paths: Sequence[OwnedPath]
 ) -> _PullRequestApprovals:
-    async with GitHub(address) as github:
+    async with forge_github.GitHub(address) as github:
         pull = await github.pull_request(number)
         changed = await github.changed_files(number)
         reviews = await github.reviews.of(number)
     names = {name for each in changed for name in (each.path, each.previous) if name}
     needed = {name: [each.role for each in paths if each.covers(name)] for name in names}
     roles = [max(each) for each in needed.values() if each]
-    count = count_approvals(file, review_approvers(pull, reviews), [pull.author.login])
-    role = max(roles, default=Role.REVIEWER)
-    members = [person(name, file.members) for name in count.by]
-    has_role = any(each is not None and Role[each.role.upper()] >= role for each in members)
+    count = review_approvals.count_approvals(
+        file, review_approvals.review_approvers(pull, reviews), [pull.author.login]
+    )
+    role = max(roles, default=sites.Role.REVIEWER)
+    members = [review_approvals.person(name, file.members) for name in count.by]
+    has_role = any(each is not None and sites.Role[each.role.upper()] >= role for each in members)
     return _PullRequestApprovals(number, len(roles), count, role, has_role)
 
 
@@ -134,5 +135,5 @@ def _show(terminal: Terminal, found: _PullRequestApprovals) -> None:
     files = counted(found.files, "file")
     terminal.result(mark, f"  {where}: {found.approvals.words} for {files}")
     if not found.has_role:
-        words = "an admin or owner" if found.role is Role.ADMIN else f"a {found.role.word}"
+        words = "an admin or owner" if found.role is sites.Role.ADMIN else f"a {found.role.word}"
         terminal.result(f"  one of the approvals has to be by {words}")

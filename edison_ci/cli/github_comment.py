@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import lookup, reporting
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.reporting import DetailedReport, report_on
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import (
     ConfigError,
     EdisonError,
@@ -29,21 +28,20 @@ from edison_ci.errors import (
     StoreError,
     UsageError,
 )
-from edison_ci.forge import events, sticky_comment
-from edison_ci.forge.events import Event, read_event
+from edison_ci.forge import events, host, sticky_comment
+from edison_ci.forge import events as forge_events
 from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
-from edison_ci.forge.host import RepositoryAddress, repository_address
-from edison_ci.git.command import run_git
-from edison_ci.git.repository import Repository
-from edison_ci.operate.site import Role, Site, open_site
+from edison_ci.git import command
+from edison_ci.git import repository as git
+from edison_ci.operate import site as sites
 from edison_ci.records import Verdict
-from edison_ci.report.annotations import stop_commands
+from edison_ci.report import annotations as report_annotations
+from edison_ci.report import comment as report_comment
 from edison_ci.report.change_details import ChangeDetails
-from edison_ci.report.comment import CommentOrigin, comment_body, read_foreign_report
-from edison_ci.results.report import Report
+from edison_ci.results import report as result_report
 from edison_ci.sanitize import in_actions
-from edison_ci.store.audit import AuditHead, audit_head, write_audit
-from edison_ci.store.database import open_reader
+from edison_ci.store import audit as store_audit
+from edison_ci.store import database
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +57,7 @@ class Request(NamedTuple):
     """The comment that a command line or a job requests."""
 
     body: str | None
-    report: Report | None
+    report: result_report.Report | None
     state: sticky_comment.ReportState
     verdict: str | None
     key: str
@@ -67,7 +65,7 @@ class Request(NamedTuple):
     quiet: bool = False
     """Whether to update an existing comment only."""
     details: ChangeDetails = ChangeDetails()
-    audit: AuditHead | None = None
+    audit: store_audit.AuditHead | None = None
     """The newest row of the audit log."""
 
 
@@ -161,13 +159,13 @@ def comment(state: CliState, /, author: str, progress: str, **given: Any) -> Non
     site = _site(state)
     request = _request(state, sticky_comment.ReportState(progress), given)
     request = request._replace(audit=newest_audit(site))
-    event = read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
+    event = forge_events.read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
     if given["dry_run"]:
         _show_dry(terminal, request, event, state.folder)
         return
     if request.number is None and event is None:
         raise UsageError("no pull request: this is not a job for one", hint="name it: --pr NUMBER")
-    address = repository_address(os.environ, remote=origin_of(state.folder))
+    address = host.repository_address(os.environ, remote=origin_of(state.folder))
     try:
         shown = asyncio.run(post(address, Author(author), request, event))
     except ForgeError as error:
@@ -196,7 +194,7 @@ def _request(
             "RUN, --body-file and --handed-in cannot be combined", hint="give one of them"
         )
     if given["handed_in"] is not None and verdict is None:
-        claim = read_foreign_report(_read(given["handed_in"]).encode())
+        claim = report_comment.read_foreign_report(_read(given["handed_in"]).encode())
         quiet = claim.verdict == Verdict.SKIPPED
         return Request(
             claim.text, None, progress, claim.verdict, given["key"], given["pr"], quiet=quiet
@@ -212,16 +210,16 @@ def _request(
 
 def _report(
     state: CliState, progress: sticky_comment.ReportState, wanted: tuple[str, ...]
-) -> tuple[Report | None, ChangeDetails]:
+) -> tuple[result_report.Report | None, ChangeDetails]:
     nothing = None, ChangeDetails()
     try:
-        project = open_project(state)
+        project = lookup.open_project(state)
         if not wanted and not (project.root / project.file.results).exists():
             if progress is sticky_comment.ReportState.RUNNING:
-                return DetailedReport(Report())
+                return reporting.DetailedReport(result_report.Report())
             if progress is sticky_comment.ReportState.CANCELLED:
                 return nothing
-        return report_on(project, wanted, state.folder)
+        return reporting.report_on(project, wanted, state.folder)
     except ProjectNotFound:
         if progress in {sticky_comment.ReportState.RUNNING, sticky_comment.ReportState.CANCELLED}:
             return nothing
@@ -233,7 +231,7 @@ def _report(
         if progress is sticky_comment.ReportState.RUNNING:
             return nothing
         # Readers of the pull request need to know.
-        return DetailedReport(Report(failure=str(error)))
+        return reporting.DetailedReport(result_report.Report(failure=str(error)))
 
 
 def _read(path: Path) -> str:
@@ -256,10 +254,10 @@ def _read(path: Path) -> str:
     return text.replace("\0", "\N{SYMBOL FOR NULL}")
 
 
-def _text(request: Request, origin: CommentOrigin) -> str:
+def _text(request: Request, origin: report_comment.CommentOrigin) -> str:
     """Return the whole comment, with the marker lines by which it is found again."""
     if request.report is not None:
-        return comment_body(
+        return report_comment.comment_body(
             request.report,
             key=request.key,
             state=request.state.value,
@@ -273,7 +271,7 @@ def _text(request: Request, origin: CommentOrigin) -> str:
     return sticky_comment.Report(body, marker, request.key).text
 
 
-def _default_body(state: sticky_comment.ReportState, origin: CommentOrigin) -> str:
+def _default_body(state: sticky_comment.ReportState, origin: report_comment.CommentOrigin) -> str:
     log = f" [Log]({origin.run_url})" if origin.run_url else ""
     commit = origin.head[:8]
     if state is sticky_comment.ReportState.RUNNING:
@@ -281,19 +279,23 @@ def _default_body(state: sticky_comment.ReportState, origin: CommentOrigin) -> s
     return f"**edison** was cancelled while it evaluated {commit}. Nothing was decided.{log}"
 
 
-def _origin(event: Event | None, head_sha: str, address: RepositoryAddress | None) -> CommentOrigin:
+def _origin(
+    event: forge_events.Event | None, head_sha: str, address: host.RepositoryAddress | None
+) -> report_comment.CommentOrigin:
     run_id, attempt = (event.run_id, event.attempt) if event else (0, 1)
     url = address.run_url(run_id) if run_id and address is not None else ""
-    return CommentOrigin(head_sha, run_id, attempt, run_url=url)
+    return report_comment.CommentOrigin(head_sha, run_id, attempt, run_url=url)
 
 
-def _show_dry(terminal: Terminal, request: Request, event: Event | None, folder: Path) -> None:
+def _show_dry(
+    terminal: Terminal, request: Request, event: forge_events.Event | None, folder: Path
+) -> None:
     """Print the comment that would be posted, as far as it can be known here."""
-    repository = Repository.find(folder)
+    repository = git.Repository.find(folder)
     head = (event.head_sha if event else None) or (repository.head() if repository else None)
     address = None
     if event is not None:
-        address = repository_address(os.environ, remote=origin_of(folder))
+        address = host.repository_address(os.environ, remote=origin_of(folder))
     text = _text(request, _origin(event, head or "", address))
     if terminal.json:
         terminal.document({"outcome": "dry run", "body": text})
@@ -304,7 +306,7 @@ def _show_dry(terminal: Terminal, request: Request, event: Event | None, folder:
 def print_markdown(terminal: Terminal, text: str) -> None:
     """Print Markdown, with workflow commands switched off on a runner."""
     if in_actions():
-        terminal.commands(stop_commands(text, secrets.token_hex(16)).split("\n"))
+        terminal.commands(report_annotations.stop_commands(text, secrets.token_hex(16)).split("\n"))
     else:
         terminal.raw(text)
 
@@ -313,7 +315,10 @@ def print_markdown(terminal: Terminal, text: str) -> None:
 
 
 async def post(
-    address: RepositoryAddress, author: Author, request: Request, event: Event | None
+    address: host.RepositoryAddress,
+    author: Author,
+    request: Request,
+    event: forge_events.Event | None,
 ) -> CommentResult:
     """Post or update the comment on its pull request; raises ForgeError."""
     async with GitHub(address, author=author) as github:
@@ -327,7 +332,9 @@ async def post(
         return CommentResult(number, posted, ours=github.is_ours(posted.comment))
 
 
-async def pushes(address: RepositoryAddress, author: Author, key: str, event: Event) -> int:
+async def pushes(
+    address: host.RepositoryAddress, author: Author, key: str, event: forge_events.Event
+) -> int:
     """Return which push of its pull request an event is, 1 for the first; raises ForgeError."""
     assert event.number is not None
     async with GitHub(address, author=author) as github:
@@ -335,7 +342,9 @@ async def pushes(address: RepositoryAddress, author: Author, key: str, event: Ev
         return await sticky_comment.push_number(github, event.number, key, head)
 
 
-async def _target(github: GitHub, request: Request, event: Event | None) -> tuple[int | None, str]:
+async def _target(
+    github: GitHub, request: Request, event: forge_events.Event | None
+) -> tuple[int | None, str]:
     """Return the number of the pull request and the commit of the report."""
     number = request.number or (event.number if event else None)
     if event is not None and event.name == "workflow_run" and number is None:
@@ -347,7 +356,7 @@ async def _target(github: GitHub, request: Request, event: Event | None) -> tupl
     return number, (await github.pull_request(number)).head_sha
 
 
-async def _of_other_workflow(github: GitHub, event: Event) -> tuple[int | None, str]:
+async def _of_other_workflow(github: GitHub, event: forge_events.Event) -> tuple[int | None, str]:
     """Find the pull request by its branch; ignore it if its commit is another."""
     if event.head_branch is None or event.head_sha is None:
         return None, ""
@@ -359,7 +368,7 @@ async def _of_other_workflow(github: GitHub, event: Event) -> tuple[int | None, 
 def origin_of(folder: Path) -> str | None:
     """Return the address of the remote `origin`."""
     try:
-        answer = run_git("config", "--get", "remote.origin.url", cwd=folder)
+        answer = command.run_git("config", "--get", "remote.origin.url", cwd=folder)
     except (UsageError, OSError):
         return None
     return answer.line if answer.code == 0 else None
@@ -368,7 +377,9 @@ def origin_of(folder: Path) -> str | None:
 # --- the outcome ----------------------------------------------------------------------------------
 
 
-def show_comment(terminal: Terminal, shown: CommentResult, event: Event | None) -> None:
+def show_comment(
+    terminal: Terminal, shown: CommentResult, event: forge_events.Event | None
+) -> None:
     """Print the outcome of posting a comment."""
     posted = shown.posted
     if posted is None:
@@ -410,7 +421,7 @@ def as_json(
     }
 
 
-def show_failure(terminal: Terminal, error: ForgeError, event: Event | None) -> str:
+def show_failure(terminal: Terminal, error: ForgeError, event: forge_events.Event | None) -> str:
     """Print why there is no comment and what to do about it; return the advice."""
     untrusted = event is not None and not event.trusted
     advice = events.permission_hint(error, events.COMMENT, untrusted=untrusted)
@@ -422,17 +433,17 @@ def show_failure(terminal: Terminal, error: ForgeError, event: Event | None) -> 
     return advice
 
 
-def _site(state: CliState) -> Site | None:
+def _site(state: CliState) -> sites.Site | None:
     """Return the project, if there is one; the actor must be allowed to read its results."""
     try:
-        site = open_site(state.enter_project(find_root(state.folder)))
+        site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     except (ProjectNotFound, ConfigError):
         return None  # an invalid edison.yaml may be what there is to report
-    site.require(Role.VIEWER, _ACTION)
+    site.require(sites.Role.VIEWER, _ACTION)
     return site
 
 
-def newest_audit(site: Site | None) -> AuditHead | None:
+def newest_audit(site: sites.Site | None) -> store_audit.AuditHead | None:
     """Return the newest row of the audit log; None if it cannot be read.
 
     Rows about comments do not count, or each comment would make the one before it out of date.
@@ -440,13 +451,13 @@ def newest_audit(site: Site | None) -> AuditHead | None:
     if site is None or not site.results.exists():
         return None
     try:
-        with contextlib.closing(open_reader(site.results)) as connection:
-            return audit_head(connection, without=_ACTION)
+        with contextlib.closing(database.open_reader(site.results)) as connection:
+            return store_audit.audit_head(connection, without=_ACTION)
     except EdisonError:
         return None  # said by the report
 
 
-def audit(site: Site | None, shown: CommentResult) -> None:
+def audit(site: sites.Site | None, shown: CommentResult) -> None:
     """Record in the audit log that a comment was made or changed, if that is possible."""
     posted = shown.posted
     changed = {sticky_comment.Outcome.CREATED, sticky_comment.Outcome.UPDATED}
@@ -457,4 +468,4 @@ def audit(site: Site | None, shown: CommentResult) -> None:
     entry = site.entry(site.actor(), action, entity, after=posted.comment.url)
     # The comment is posted; a failure to record it must not change the verdict.
     with contextlib.suppress(EdisonError):
-        write_audit(site.results, entry)
+        store_audit.write_audit(site.results, entry)

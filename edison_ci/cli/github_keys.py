@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from edison_ci.config.sealed import PRIVATE_KEY
+from edison_ci.config import sealed as config_sealed
 from edison_ci.errors import UsageError
-from edison_ci.forge.workflow_step import step_of
-from edison_ci.git.repository import Repository
-from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.sealed_keys import key_environment
-from edison_ci.operate.workflows import Variables
+from edison_ci.forge import workflow_step
+from edison_ci.git import repository as git
+from edison_ci.operate import proposal_terms, sealed_keys, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,22 +24,24 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
     GitHub passes a secret that does not exist on as an empty text, so an empty variable is one that
     the workflow names and the repository lacks.
     """
-    terms = apply_base_terms(project)
+    terms = proposal_terms.apply_base_terms(project)
     models = [m for m in _models(project, experiments) if not terms.has_identity(m)]
-    known = key_environment(project)
-    variables = Variables.of(models, known.secrets)
+    known = sealed_keys.key_environment(project)
+    variables = workflows.Variables.of(models, known.secrets)
     lines = variables.lines
-    named = [name for name in lines if name != PRIVATE_KEY]
+    named = [name for name in lines if name != config_sealed.PRIVATE_KEY]
     missing = [name for name in named if not known.has(name)]
     sealed = [name for name in named if not known.is_set(name)]
-    if not missing and (not sealed or known.is_set(PRIVATE_KEY)):
+    if not missing and (not sealed or known.is_set(config_sealed.PRIVATE_KEY)):
         for name in sealed:
             known.get(name)  # raises if it cannot be opened
         return
     users = {*missing} if missing else {*sealed}
-    missing = missing or [PRIVATE_KEY]
-    repository = Repository.find(project.root)
-    step = step_of(os.environ, project.root if repository is None else repository.root)
+    missing = missing or [config_sealed.PRIVATE_KEY]
+    repository = git.Repository.find(project.root)
+    step = workflow_step.step_of(
+        os.environ, project.root if repository is None else repository.root
+    )
     unknown = [name for name in missing if name not in os.environ]
     chosen = unknown or missing
     plural = len(chosen) > 1

@@ -17,74 +17,40 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli import sessions
-from edison_ci.cli.alert_notes import check_after_run
-from edison_ci.cli.github_comment import (
-    CommentResult,
-    Request,
-    as_json,
-    audit,
-    newest_audit,
-    origin_of,
-    post,
-    pushes,
-    show_comment,
-    show_failure,
+from edison_ci.cli import (
+    alert_notes,
+    github_comment,
+    github_keys,
+    lookup,
+    notifications,
+    reporting,
+    run,
+    sessions,
 )
-from edison_ci.cli.github_keys import require_keys
-from edison_ci.cli.lookup import open_project, results_of
-from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.reporting import (
-    RequestedReports,
-    changed_in,
-    details_of,
-    failure_text,
-    run_as_seen,
-    sources_of,
-)
-from edison_ci.cli.run import (
-    RunOrder,
-    affected_experiments,
-    coverage_of,
-    evaluate_order,
-    most_important,
-    show_ended,
-)
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, folder_in_checkout
-from edison_ci.documents.secrets import hidden
+from edison_ci.documents import secrets as document_secrets
 from edison_ci.errors import EdisonError, ExitCode, ForgeError, StoreError, UsageError
-from edison_ci.execute.run_end import BATCH
+from edison_ci.execute import run_end
+from edison_ci.forge import host
 from edison_ci.forge.events import Event, Situation, find_base, read_event
 from edison_ci.forge.github import WORKFLOW_BOT, Author
-from edison_ci.forge.host import repository_address
 from edison_ci.forge.sticky_comment import ReportState as Stage
-from edison_ci.git.repository import Repository
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate.bundles import stored_answers
-from edison_ci.operate.own_results import (
-    claim_file,
-    is_signed,
-    is_trusted,
-    signature_path,
-    unsigned_path,
-)
-from edison_ci.operate.proposal_terms import apply_base_terms, is_proposed
-from edison_ci.operate.provenance import STORED, recording_doubts
-from edison_ci.operate.sessions import require_editor
-from edison_ci.operate.site import Site
-from edison_ci.plan.plan import plan_run
-from edison_ci.providers.replay import ReplayProvider, read_project_recording
+from edison_ci.operate import bundles, own_results, proposal_terms, provenance
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate import site as sites
+from edison_ci.plan import plan as planning
+from edison_ci.providers import replay
 from edison_ci.records import Verdict
-from edison_ci.report.annotations import Annotation, annotation_commands, annotations_of, outputs
+from edison_ci.report import annotations as report_annotations
+from edison_ci.report import files as report_files
+from edison_ci.report import markdown_report
 from edison_ci.report.change_details import ChangeDetails
-from edison_ci.report.files import Sources
-from edison_ci.report.markdown_report import job_summary
-from edison_ci.results.report import PlannedRun, Report, report_of
+from edison_ci.results import report as result_report
 from edison_ci.sanitize import in_actions
-from edison_ci.store.backup import copy_whole
-from edison_ci.store.database import open_reader
-from edison_ci.store.import_check import open_foreign
+from edison_ci.store import backup, database, import_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -93,8 +59,8 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.run_options import RunOutcome
     from edison_ci.forge.events import Mode
-    from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.providers.replay import RecordedAnswer
+    from edison_ci.records import BaselineDoubt
 
 
 _FILES = {
@@ -108,11 +74,11 @@ CANCELLED = "## ⛔ edison: cancelled\n\nNothing was decided.\n"
 class Outcome:
     """The outcome of a job, with its report."""
 
-    report: Report | None
+    report: result_report.Report | None
     """None if the job was cancelled before there was anything to report on."""
     code: int = 0
     stage: Stage = Stage.FINAL
-    annotations: Sequence[Annotation] = ()
+    annotations: Sequence[report_annotations.Annotation] = ()
     complete: bool = True
     """Whether every report could be written."""
     waiting: bool = False
@@ -161,9 +127,11 @@ class JobFiles:
         return self.folder / "results.db"
 
     @property
-    def reports(self) -> RequestedReports:
+    def reports(self) -> reporting.RequestedReports:
         """The reports that every job writes."""
-        return RequestedReports({kind: self.report / name for kind, name in _FILES.items()})
+        return reporting.RequestedReports(
+            {kind: self.report / name for kind, name in _FILES.items()}
+        )
 
     # --- results of an earlier job ----------------------------------------------------------------
 
@@ -177,22 +145,22 @@ class JobFiles:
         own = project.root / project.file.results
         if own.exists() or not self.results.exists():
             return
-        proposed = is_proposed(project.root)
+        proposed = proposal_terms.is_proposed(project.root)
         keys = project.trust.results.public_keys
         try:
             own.parent.mkdir(parents=True, exist_ok=True)
-            if proposed and not is_trusted(project.root, self.results):
+            if proposed and not own_results.is_trusted(project.root, self.results):
                 terminal.note(
                     "the results of an earlier job are not signed: they do not count as evidence"
                 )
-                shutil.copyfile(self.results, unsigned_path(own))
+                shutil.copyfile(self.results, own_results.unsigned_path(own))
                 return
-            if not proposed and keys and not is_signed(self.results, keys):
+            if not proposed and keys and not own_results.is_signed(self.results, keys):
                 terminal.note("the results of an earlier job are not signed: not used")
                 return
-            copy_whole(self.results, own)
+            backup.copy_whole(self.results, own)
             if proposed:
-                claim_file(own)
+                own_results.claim_file(own)
         except (EdisonError, OSError) as error:
             # They only save money; what is measured does not depend on them.
             terminal.note(f"the results of an earlier job cannot be used: {error}")
@@ -207,10 +175,10 @@ class JobFiles:
             terminal.note("the project is private: its results are not copied for later jobs")
             return ""
         try:
-            signature_path(self.results).unlink(
+            own_results.signature_path(self.results).unlink(
                 missing_ok=True
             )  # it belongs to the earlier results
-            copy_whole(project.root / project.file.results, self.results)
+            backup.copy_whole(project.root / project.file.results, self.results)
         except StoreError as error:
             terminal.complaint(error)
             return ""
@@ -222,16 +190,16 @@ def outcome_of(
 ) -> Outcome:
     """Write the report on runs in every format; `about` holds its further fields."""
     details = ChangeDetails()
-    with results_of(project) if run_ids else contextlib.nullcontext() as connection:
-        report, sources = Report(), Sources()
+    with lookup.results_of(project) if run_ids else contextlib.nullcontext() as connection:
+        report, sources = result_report.Report(), report_files.Sources()
         if connection is not None:
-            runs = [run_as_seen(connection, project, run_id) for run_id in run_ids]
-            report = report_of(connection, runs)
-            sources = sources_of(connection, project, report)
-            details = details_of(project, report)
-        report = Report(report.runs, **about)
+            runs = [reporting.run_as_seen(connection, project, run_id) for run_id in run_ids]
+            report = result_report.report_of(connection, runs)
+            sources = reporting.sources_of(connection, project, report)
+            details = reporting.details_of(project, report)
+        report = result_report.Report(report.runs, **about)
         complete = place.reports.write_report(terminal, report, sources)
-    found = annotations_of(report, changed_in(project, report))
+    found = report_annotations.annotations_of(report, reporting.changed_in(project, report))
     return Outcome(report, annotations=found, complete=complete, details=details)
 
 
@@ -245,25 +213,25 @@ def summarize_job(outcome: Outcome) -> None:
 def _summary(outcome: Outcome, used: int) -> str:
     if outcome.report is None:
         return CANCELLED
-    return job_summary(outcome.report, used=used, details=outcome.details)
+    return markdown_report.job_summary(outcome.report, used=used, details=outcome.details)
 
 
 def annotate(terminal: Terminal, outcome: Outcome, project: Project | None) -> None:
     """Print the annotations as workflow commands."""
     folder = folder_in_checkout(project.root) if project is not None else ""
-    terminal.commands(annotation_commands(outcome.annotations, folder))
+    terminal.commands(report_annotations.annotation_commands(outcome.annotations, folder))
 
 
 def write_outputs(values: Mapping[str, str]) -> None:
     """Write the outputs of the step."""
     if place := os.environ.get("GITHUB_OUTPUT"):
-        append(Path(place), outputs(values, secrets.token_hex(16)))
+        append(Path(place), report_annotations.outputs(values, secrets.token_hex(16)))
 
 
-def output_values(report: Report | None) -> dict[str, str]:
+def output_values(report: result_report.Report | None) -> dict[str, str]:
     """Return the outputs of the step; with several runs, the scores of the first."""
     verdict = report.verdict if report is not None else None
-    report = report or Report()
+    report = report or result_report.Report()
     first = report.head_runs[0] if report.head_runs else None
     composite = first.overall.composite if first is not None else None
     change = first.against.estimate if first is not None and first.against is not None else None
@@ -281,7 +249,7 @@ def append(path: Path, text: str) -> None:
     """Append to a file of the runner, in one write."""
     try:
         with path.open("ab") as stream:
-            stream.write(hidden(text).encode("utf-8", errors="backslashreplace"))
+            stream.write(document_secrets.hidden(text).encode("utf-8", errors="backslashreplace"))
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written: {error.strerror}",
@@ -298,39 +266,43 @@ _WHOSE = {
 _BY_HAND = "A maintainer who has read the change can evaluate it with a manually started workflow."
 
 
-def recorded_answers(project: Project) -> tuple[ReplayProvider | None, tuple[BaselineDoubt, ...]]:
+def recorded_answers(
+    project: Project,
+) -> tuple[replay.ReplayProvider | None, tuple[BaselineDoubt, ...]]:
     """Return all recorded and stored answers, and the reasons to doubt them."""
     names = [name for name in project.tree.names(FOLDER) if name.endswith(".jsonl")]
-    files = (read_project_recording(f"{FOLDER}/{name}", project.tree) for name in names)
+    files = (replay.read_project_recording(f"{FOLDER}/{name}", project.tree) for name in names)
     foreign = [*_unsigned(project)]
-    found = ReplayProvider(itertools.chain(foreign, _stored(project), *files))
+    found = replay.ReplayProvider(itertools.chain(foreign, _stored(project), *files))
     if not len(found):
         return None, ()
-    doubts = recording_doubts(project.root, [project.root / FOLDER / name for name in names])
-    return found, (*doubts, *([STORED] if foreign else []))
+    doubts = provenance.recording_doubts(
+        project.root, [project.root / FOLDER / name for name in names]
+    )
+    return found, (*doubts, *([provenance.STORED] if foreign else []))
 
 
 def _stored(project: Project) -> Iterator[RecordedAnswer]:
     results = project.root / project.file.results
     if results.exists():
-        with closing(open_reader(results)) as connection:
-            yield from stored_answers(connection)
+        with closing(database.open_reader(results)) as connection:
+            yield from bundles.stored_answers(connection)
 
 
 def _unsigned(project: Project) -> Iterator[RecordedAnswer]:
     """Yield the answers of results that were set aside, if they can be read."""
-    aside = unsigned_path(project.root / project.file.results)
-    if not is_proposed(project.root) or not aside.exists():
+    aside = own_results.unsigned_path(project.root / project.file.results)
+    if not proposal_terms.is_proposed(project.root) or not aside.exists():
         return
     try:
-        connection = open_foreign(aside, hint="run without it")
+        connection = import_check.open_foreign(aside, hint="run without it")
     except EdisonError:
         return  # an earlier job left them; this one can do without
     with closing(connection):
-        yield from stored_answers(connection)
+        yield from bundles.stored_answers(connection)
 
 
-def undecided_reason(event: Event, recording: ReplayProvider | None) -> str:
+def undecided_reason(event: Event, recording: replay.ReplayProvider | None) -> str:
     """Return why a replay cannot reach a verdict; '' if it can."""
     if event.trusted:
         return ""
@@ -342,13 +314,15 @@ def undecided_reason(event: Event, recording: ReplayProvider | None) -> str:
     return f"No model was called: this is {whose}, which gets no keys. {found} {_BY_HAND}"
 
 
-def plan_summaries(project: Project, experiments: Iterable[Experiment]) -> Iterator[PlannedRun]:
+def plan_summaries(
+    project: Project, experiments: Iterable[Experiment]
+) -> Iterator[result_report.PlannedRun]:
     """Yield the size and cost of evaluating each experiment."""
     for experiment in experiments:
-        made = plan_run(project, experiment)
+        made = planning.plan_run(project, experiment)
         cost = made.cost_microusd
         span = None if cost is None else (round(cost.low), round(cost.high))
-        yield PlannedRun(experiment.id, made.cases, made.cells, made.calls, span)
+        yield result_report.PlannedRun(experiment.id, made.cases, made.cells, made.calls, span)
 
 
 FailOn = Literal["fail", "inconclusive", "never"]
@@ -438,7 +412,7 @@ def run_job(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> N
         job.end(Outcome(None, int(ExitCode.PAUSED), Stage.CANCELLED))
         raise
     except EdisonError as error:
-        job.end(job.failed(failure_text(error), error.exit_code))
+        job.end(job.failed(reporting.failure_text(error), error.exit_code))
         raise
     except Exception as error:
         said = f"a bug in edison ({type(error).__name__}), see the log"
@@ -451,7 +425,7 @@ def run_job(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> N
 
 def waits(ended: RunOutcome) -> bool:
     """Whether answers of a run are on their way in a batch."""
-    return ended.progress.stopped_by == BATCH
+    return ended.progress.stopped_by == run_end.BATCH
 
 
 def exit_code(outcome: Outcome, fail_on: FailOn) -> int:
@@ -477,7 +451,7 @@ class _Job:
     given: dict[str, Any]
     event: Event | None = None
     project: Project | None = None
-    comment: CommentResult | None = None
+    comment: github_comment.CommentResult | None = None
     silent: str = ""
     """Why there is no comment."""
     push: int | None = 1
@@ -493,19 +467,21 @@ class _Job:
         """Evaluate what the change affects."""
         event = self.event = read_event(os.environ)
         mode = mode_of(event, self.given["mode"])
-        project = self.project = open_project(self.state)
+        project = self.project = lookup.open_project(self.state)
         base = self._base(event, project)
         self.facts = {"situation": str(event.situation), "mode": mode, "base": base}
         self.terminal.note(f"{event.situation}: {mode}, compared with {(base or 'nothing')[:8]}")
         given = {"against": base, "changed_since": None}
-        coverage = coverage_of(self.state, self.terminal, project, self.names, given)
-        chosen = affected_experiments(self.state, self.terminal, project, self.names, base)
+        coverage = run.coverage_of(self.state, self.terminal, project, self.names, given)
+        chosen = run.affected_experiments(self.state, self.terminal, project, self.names, base)
         if not chosen:
             found = outcome_of(self.terminal, project, (), self.place, dropped=coverage.dropped)
             return replace(found, code=int(coverage.exit_code))
-        apply_base_terms(project)  # refuses committed results before any are read or written
+        proposal_terms.apply_base_terms(
+            project
+        )  # refuses committed results before any are read or written
         self.push = self._push_number(event)
-        self.comment_on(Outcome(Report(), stage=Stage.RUNNING), _RUNNING_S)
+        self.comment_on(Outcome(result_report.Report(), stage=Stage.RUNNING), _RUNNING_S)
         self.place.restore(self.terminal, project)
         return self._evaluate(event, mode, base, chosen, coverage)
 
@@ -520,14 +496,18 @@ class _Job:
         if event.head_sha is None or event.situation is Situation.FORK or not listed:
             return None
         try:
-            address = repository_address(os.environ, remote=origin_of(self.state.folder))
-            asking = pushes(address, Author(self.given["author"]), self.given["key"], event)
+            address = host.repository_address(
+                os.environ, remote=github_comment.origin_of(self.state.folder)
+            )
+            asking = github_comment.pushes(
+                address, Author(self.given["author"]), self.given["key"], event
+            )
             return asyncio.run(asyncio.wait_for(asking, _RUNNING_S))
         except (ForgeError, UsageError, TimeoutError):
             return None
 
     def _base(self, event: Event, project: Project) -> str | None:
-        repository = Repository.find(project.root)
+        repository = git.Repository.find(project.root)
         if repository is None:
             raise UsageError(
                 "this project is not in a Git repository", hint="check it out with actions/checkout"
@@ -561,8 +541,8 @@ class _Job:
             )
         if mode == "live":
             # A replay spends nothing, and the author of a fork has no role.
-            require_editor(project, "run")
-            require_keys(project, chosen)
+            run_sessions.require_editor(project, "run")
+            github_keys.require_keys(project, chosen)
         fresh = event.situation is Situation.SCHEDULE
         given = {
             **_OTHER_OPTIONS,
@@ -573,19 +553,19 @@ class _Job:
             "wait": self.given["wait"],
             "if_plan": self.given["if_plan"],
         }
-        ended = evaluate_order(
-            self.state, terminal, project, RunOrder(chosen, given, recording, doubts, self.push)
+        ended = run.evaluate_order(
+            self.state, terminal, project, run.RunOrder(chosen, given, recording, doubts, self.push)
         )
         if not terminal.json:
-            show_ended(terminal, project, ended)
+            run.show_ended(terminal, project, ended)
         ids = [end.run_id for end in ended]
         if event.on_default:
             # The runs of a proposal are no part of the history that alerts are about.
-            check_after_run(terminal, project, ids)
-        deliver_briefly(terminal, Site(project.root, project.file))
+            alert_notes.check_after_run(terminal, project, ids)
+        notifications.deliver_briefly(terminal, sites.Site(project.root, project.file))
         found = outcome_of(terminal, project, ids, self.place, **about)
         codes = [int(ExitCode.UNCLEAR if waits(end) else end.exit_code) for end in ended]
-        code = most_important([int(coverage.exit_code), *codes])
+        code = run.most_important([int(coverage.exit_code), *codes])
         stage = Stage.CANCELLED if code == ExitCode.PAUSED else Stage.FINAL
         waiting = any(waits(end) for end in ended)
         return replace(found, code=code, stage=stage, waiting=waiting)
@@ -597,8 +577,8 @@ class _Job:
 
     def failed(self, said: str, code: int) -> Outcome:
         """Return the outcome of a job that failed before it could evaluate anything."""
-        report = Report(failure=said)
-        complete = self.place.reports.write_report(self.terminal, report, Sources())
+        report = result_report.Report(failure=said)
+        complete = self.place.reports.write_report(self.terminal, report, report_files.Sources())
         return Outcome(report, code, complete=complete)
 
     # --- reporting --------------------------------------------------------------------------------
@@ -659,7 +639,9 @@ class _Job:
             "exit_code": int(self.exit_code(outcome)),
             **self.facts,
             "outputs": values,
-            "comment": as_json(comment or CommentResult(None, None), self.silent or None),
+            "comment": github_comment.as_json(
+                comment or github_comment.CommentResult(None, None), self.silent or None
+            ),
             "annotations": [one.as_json() for one in outcome.annotations],
         }
         self.terminal.document(document)
@@ -673,31 +655,33 @@ class _Job:
             self.silent = "--offline" if self.state.offline else "the token of a fork is read-only"
             return
         empty = stage is Stage.FINAL and report is not None and report.verdict == Verdict.SKIPPED
-        request = Request(
+        request = github_comment.Request(
             None, report, stage, None, self.given["key"], quiet=empty, details=outcome.details
         )
         if self.project is not None:
-            site = Site(self.project.root, self.project.file)
-            request = request._replace(audit=newest_audit(site))
+            site = sites.Site(self.project.root, self.project.file)
+            request = request._replace(audit=github_comment.newest_audit(site))
         self._post(event, request, seconds)
 
-    def _post(self, event: Event, request: Request, seconds: float) -> None:
+    def _post(self, event: Event, request: github_comment.Request, seconds: float) -> None:
         terminal = self.terminal
         try:
-            address = repository_address(os.environ, remote=origin_of(self.state.folder))
+            address = host.repository_address(
+                os.environ, remote=github_comment.origin_of(self.state.folder)
+            )
             author = Author(self.given["author"])
-            posting = post(address, author, request, event)
+            posting = github_comment.post(address, author, request, event)
             self.comment = asyncio.run(asyncio.wait_for(posting, seconds))
         except ForgeError as error:
             self.silent = error.message
-            show_failure(terminal, error, event)
+            github_comment.show_failure(terminal, error, event)
         except (UsageError, TimeoutError) as error:
             self.silent = str(error) or f"GitHub took more than {seconds:g} seconds"
             terminal.note(StyledText("warning:", ODD), f" no comment was posted: {self.silent}")
         else:
-            show_comment(terminal, self.comment, event)
+            github_comment.show_comment(terminal, self.comment, event)
             if self.project is not None:
-                audit(Site(self.project.root, self.project.file), self.comment)
+                github_comment.audit(sites.Site(self.project.root, self.project.file), self.comment)
 
 
 def mode_of(event: Event, wanted: str) -> Mode:

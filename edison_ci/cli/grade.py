@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from edison_ci.cli.lookup import find_run_or_newest, open_project, refuse_texts_in_log
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config.calibration import ALLOWED, ScaleName, fits
-from edison_ci.documents.secrets import redacted
+from edison_ci.documents import secrets
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate.gradebook import GradeBook, HumanGrade
-from edison_ci.operate.site import Site
+from edison_ci.operate import gradebook
+from edison_ci.operate import site as sites
 from edison_ci.records import Side, plain_text
-from edison_ci.review.grading_queue import GradingQueue, criterion_score, labels_of
+from edison_ci.review import grading_queue
 from edison_ci.spelling import did_you_mean
-from edison_ci.stats.sampling import FEWEST_LABELS
-from edison_ci.store.cells import find_cell
-from edison_ci.store.database import open_reader
+from edison_ci.stats import sampling
+from edison_ci.store import cells as store_cells
+from edison_ci.store import database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 
 
 def show_cell(
-    terminal: Terminal, queue: GradingQueue, cell: Candidate, place: str, *, reveal: bool
+    terminal: Terminal,
+    queue: grading_queue.GradingQueue,
+    cell: Candidate,
+    place: str,
+    *,
+    reveal: bool,
 ) -> None:
     """Print a case with its answer; with `reveal`, also the model and its automatic grade."""
     seen = queue.answer(cell)
@@ -66,7 +71,7 @@ def show_cell(
 
 
 def _text(terminal: Terminal, text: str) -> None:
-    for line in redacted(text).split("\n"):
+    for line in secrets.redacted(text).split("\n"):
         terminal.result(line)
 
 
@@ -173,7 +178,12 @@ class GradingSession:
     """An interactive session that asks for a key at each cell."""
 
     def __init__(
-        self, terminal: Terminal, queue: GradingQueue, scale: ScaleName, *, reveal: bool
+        self,
+        terminal: Terminal,
+        queue: grading_queue.GradingQueue,
+        scale: ScaleName,
+        *,
+        reveal: bool,
     ) -> None:
         self._terminal, self._queue = terminal, queue
         self._scale, self._reveal = scale, reveal
@@ -231,7 +241,7 @@ class GradingSession:
                 if number is not None:
                     return self._enter(cell, number)
             elif key == "f":
-                self._queue.enter(cell, HumanGrade(note=self._note, flag=True))
+                self._queue.enter(cell, gradebook.HumanGrade(note=self._note, flag=True))
                 return "flagged"
             elif key == "s":
                 return "skipped"
@@ -261,7 +271,7 @@ class GradingSession:
             self._say(f"{key!r} is not a command: {_SCALE_KEYS[self._scale]}; ? for help")
 
     def _enter(self, cell: Candidate, number: float) -> str:
-        given = HumanGrade(self._scale, number, self._note, False, self._criteria)
+        given = gradebook.HumanGrade(self._scale, number, self._note, False, self._criteria)
         self._queue.enter(cell, given)
         return "graded"
 
@@ -371,19 +381,23 @@ def grade(state: CliState, /, wanted: str | None, **given: Any) -> None:
       edison grade latest --list --json
     """
     terminal = Terminal(state)
-    project = refuse_texts_in_log(open_project(state))
-    reader = open_reader(project.root / project.file.results)
+    project = lookup.refuse_texts_in_log(lookup.open_project(state))
+    reader = database.open_reader(project.root / project.file.results)
     try:
-        run = find_run_or_newest(terminal, reader, wanted)
+        run = lookup.find_run_or_newest(terminal, reader, wanted)
         experiment = project.experiment(run.experiment)
-        book = GradeBook.of(Site(project.root, project.file), labels_of(experiment))
-        queue = GradingQueue(project, run, reader, book, seed=given["seed"])
+        book = gradebook.GradeBook.of(
+            sites.Site(project.root, project.file), grading_queue.labels_of(experiment)
+        )
+        queue = grading_queue.GradingQueue(project, run, reader, book, seed=given["seed"])
         _grade_run(terminal, queue, given)
     finally:
         reader.close()
 
 
-def _grade_run(terminal: Terminal, queue: GradingQueue, given: dict[str, Any]) -> None:
+def _grade_run(
+    terminal: Terminal, queue: grading_queue.GradingQueue, given: dict[str, Any]
+) -> None:
     chosen = _selected(queue, given)
     if given["listing"]:
         _list(terminal, queue, chosen, given)
@@ -420,7 +434,7 @@ def _nothing_left(given: dict[str, Any]) -> str:
 # --- which cells ----------------------------------------------------------------------------------
 
 
-def _selected(queue: GradingQueue, given: dict[str, Any]) -> list[Candidate]:
+def _selected(queue: grading_queue.GradingQueue, given: dict[str, Any]) -> list[Candidate]:
     """Return the answers to grade, in order."""
     models = {cell.model for cell in queue.cells}
     if given["model"] is not None and given["model"] not in models:
@@ -440,7 +454,10 @@ def _selected(queue: GradingQueue, given: dict[str, Any]) -> list[Candidate]:
 
 
 def _list(
-    terminal: Terminal, queue: GradingQueue, chosen: list[Candidate], given: dict[str, Any]
+    terminal: Terminal,
+    queue: grading_queue.GradingQueue,
+    chosen: list[Candidate],
+    given: dict[str, Any],
 ) -> None:
     shown = chosen[: given["limit"] or _LISTED]
     if terminal.json:
@@ -455,14 +472,16 @@ def _list(
     _show_sample(terminal, queue)
 
 
-def _cell_json(queue: GradingQueue, cell: Candidate, *, reveal: bool) -> dict[str, Any]:
+def _cell_json(
+    queue: grading_queue.GradingQueue, cell: Candidate, *, reveal: bool
+) -> dict[str, Any]:
     seen = queue.answer(cell)
     about: dict[str, Any] = {
         "cell": cell.id[:12],
         "case": cell.case_id,
         "input": None if seen.case is None else dict(seen.case.inputs),
         "expected": None if seen.case is None else seen.case.expected,
-        "output": None if seen.output is None else redacted(seen.output.text),
+        "output": None if seen.output is None else secrets.redacted(seen.output.text),
     }
     if reveal:
         automatic = {"composite": cell.composite, "passed": cell.passed and bool(cell.passed)}
@@ -474,7 +493,10 @@ def _cell_json(queue: GradingQueue, cell: Candidate, *, reveal: bool) -> dict[st
 
 
 def _grade_one(
-    terminal: Terminal, queue: GradingQueue, chosen: list[Candidate], given: dict[str, Any]
+    terminal: Terminal,
+    queue: grading_queue.GradingQueue,
+    chosen: list[Candidate],
+    given: dict[str, Any],
 ) -> None:
     cell = _one(queue, chosen, given)
     value = given["value"]
@@ -483,7 +505,7 @@ def _grade_one(
     if value is None and not (given["flag"] or given["unflag"]):
         raise UsageError("a grade is missing", hint="add --grade up, --grade 4, or --flag")
     criteria = _criteria(queue.experiment, given["criteria"])
-    said = HumanGrade(note=given["note"], flag=given["flag"], criteria=criteria)
+    said = gradebook.HumanGrade(note=given["note"], flag=given["flag"], criteria=criteria)
     if value is not None:
         said = dataclasses.replace(said, **_value(value, given["scale"]))
     entered = queue.enter(cell, said)
@@ -510,14 +532,16 @@ def _grade_one(
     terminal.note(_sample_sentence(sample))
 
 
-def _one(queue: GradingQueue, chosen: list[Candidate], given: dict[str, Any]) -> Candidate:
+def _one(
+    queue: grading_queue.GradingQueue, chosen: list[Candidate], given: dict[str, Any]
+) -> Candidate:
     if given["cell"] is not None and given["following"]:
         raise UsageError("--cell and --next cannot be combined", hint="leave one of them out")
     if given["cell"] is None:
         if not chosen:
             raise UsageError(_nothing_left(given), hint="choose one with --cell")
         return chosen[0]
-    return queue.find(find_cell(queue.reader, queue.run.id, given["cell"]))
+    return queue.find(store_cells.find_cell(queue.reader, queue.run.id, given["cell"]))
 
 
 def _value(text: str, scale: ScaleName | None) -> dict[str, Any]:
@@ -555,14 +579,14 @@ def _criteria(experiment: Experiment, given: tuple[str, ...]) -> dict[str, float
             names = [c.name for c in known]
             hint = did_you_mean(name, names, label="criteria") or "the experiment has no rubric"
             raise UsageError(f"{entry!r} is not CRITERION=SCORE", hint=hint)
-        found[criterion.name] = criterion_score(criterion, text)
+        found[criterion.name] = grading_queue.criterion_score(criterion, text)
     return found
 
 
 # --- progress -------------------------------------------------------------------------------------
 
 
-def _about(queue: GradingQueue) -> dict[str, Any]:
+def _about(queue: grading_queue.GradingQueue) -> dict[str, Any]:
     sample = queue.sample()
     return {
         "run_id": queue.run.id,
@@ -575,7 +599,7 @@ def _about(queue: GradingQueue) -> dict[str, Any]:
             "of": sample.of,
             "picked": sample.picked,
             "left_out": sample.left_out,
-            "needed": FEWEST_LABELS,
+            "needed": sampling.FEWEST_LABELS,
         },
     }
 
@@ -585,12 +609,12 @@ def _sample_sentence(sample: RandomSample) -> str:
     if sample.picked:
         were = "was" if sample.picked == 1 else "were"
         said += f"; {sample.picked:,} more {were} picked by hand"
-    if sample.n < min(FEWEST_LABELS, sample.of):
-        said += f"; {FEWEST_LABELS} are needed to correct a score"
+    if sample.n < min(sampling.FEWEST_LABELS, sample.of):
+        said += f"; {sampling.FEWEST_LABELS} are needed to correct a score"
     return f"{said}."
 
 
-def _show_sample(terminal: Terminal, queue: GradingQueue) -> None:
+def _show_sample(terminal: Terminal, queue: grading_queue.GradingQueue) -> None:
     """Print how much of the run is graded as a random sample, and what to do next."""
     terminal.result(_sample_sentence(queue.sample()))
     if queue.book.labels is None:

@@ -213,6 +213,88 @@ TABLES = {
             "Set up", "admin:completion", "Print the completion script of a shell."
         ),
     },
+    "dataset": {
+        "add": Entry(
+            "Commands",
+            "dataset_edit:add",
+            "Add a case to a dataset, from values or from an answer.",
+        ),
+        "adversarial": Entry(
+            "Commands",
+            "dataset_adversarial:adversarial",
+            "Have models write cases that the prompt is likely to fail on.",
+        ),
+        "coverage": Entry(
+            "Commands",
+            "dataset_coverage:coverage",
+            "Show which tags, lengths, languages and difficulties the cases cover.",
+        ),
+        "edit": Entry("Commands", "dataset_edit:edit", "Edit a case, by options or in $EDITOR."),
+        "fill": Entry(
+            "Commands",
+            "dataset_coverage:fill",
+            "Have models write cases for what the dataset does not cover.",
+        ),
+        "generate": Entry(
+            "Commands",
+            "dataset_generate:generate",
+            "Have models write cases for an experiment, for you to accept.",
+        ),
+        "health": Entry(
+            "Commands",
+            "dataset:health",
+            "Find duplicate, contradictory, flaky, weak and useless cases.",
+        ),
+        "import": Entry(
+            "Commands",
+            "dataset_import:import_cases",
+            "Import rows of a CSV, JSON, JSONL or YAML file as cases.",
+        ),
+        "judge": Entry(
+            "Commands", "dataset_judge:judge", "Rate the quality of the questions with judges."
+        ),
+        "remove": Entry("Commands", "dataset_edit:remove", "Remove cases from their dataset."),
+        "show": Entry("Commands", "dataset:show", "Show the first cases of an experiment."),
+        "stats": Entry(
+            "Commands", "dataset:stats", "Count the cases by tag, difficulty, kind and length."
+        ),
+        "tag": Entry(
+            "Commands", "dataset_edit:tag", "Tag the cases of an experiment, all or some of them."
+        ),
+        "verify": Entry(
+            "Commands",
+            "dataset_verify:verify_cases",
+            "Agree with expected answers that models wrote.",
+        ),
+    },
+    "github": {
+        "annotations": Entry(
+            "Commands",
+            "github:show_annotations",
+            "Print annotations on the lines that a change touched.",
+        ),
+        "approvals": Entry(
+            "Commands",
+            "github_approvals:approvals",
+            "Check that enough people have approved a pull request.",
+        ),
+        "comment": Entry(
+            "Commands",
+            "github_comment:comment",
+            "Post a report as a comment on a pull request, or update it.",
+        ),
+        "event": Entry(
+            "Commands", "github:event", "Show the event of this job, its mode, and what changed."
+        ),
+        "run": Entry(
+            "Commands",
+            "github_run:run_job",
+            "Evaluate the experiments that a change affects, and report on them.",
+        ),
+        "summary": Entry(
+            "Commands", "github:show_summary", "Write the job summary and the outputs of the step."
+        ),
+    },
 }
 """Commands of the groups that import lazily, by the name of the group."""
 

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import open_project, results_of
+from edison_ci.cli import lookup, sessions
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText
 from edison_ci.config import requirements
-from edison_ci.documents.secrets import redacted
+from edison_ci.documents import secrets
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.execute.hunks import FLIPS, HunkSearch, flips_of, hunks_of
-from edison_ci.git.repository import Repository
+from edison_ci.execute import hunks as execute_hunks
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.results.run_result import RunResult
-from edison_ci.store.runs import find_run
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.results import run_result
+from edison_ci.store import runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 
 def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float | None) -> None:
     """Say which hunk of the changed prompt is the reason for which flips of a run."""
-    project = open_project(state)
-    with results_of(project) as reader:
-        result = RunResult(reader, find_run(reader, wanted))
-        run, flips = result.run, flips_of(result)
+    project = lookup.open_project(state)
+    with lookup.results_of(project) as reader:
+        result = run_result.RunResult(reader, runs.find_run(reader, wanted))
+        run, flips = result.run, execute_hunks.flips_of(result)
         versions = dict(result.prompts)
     experiment = project.experiments.get(run.experiment)
     if run.base_commit is None or experiment is None:
@@ -43,7 +42,7 @@ def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float 
             f"run {run.id} has no base to compare with",
             hint=f"edison run {run.experiment} --against REF",
         )
-    require_editor(project, "compare --by-hunk")
+    run_sessions.require_editor(project, "compare --by-hunk")
     requirements.refuse(requirements.missing(project, experiment, calls=requirements.RUN))
     found: dict[str, DiffBlame] = {}
     for prompt in experiment.prompts:
@@ -55,15 +54,15 @@ def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float 
                 f"{prompt.path} has changed since run {run.id}",
                 hint=f"edison run {run.experiment} --against {run.base_ref}",
             )
-        search = HunkSearch(
+        search = execute_hunks.HunkSearch(
             project,
             experiment,
             prompt,
-            run_context(project, offline=state.offline),
+            run_sessions.run_context(project, offline=state.offline),
             sessions.microusd(budget),
         )
         before, after = _texts(project, run, prompt)
-        hunks = len(hunks_of(before, after))
+        hunks = len(execute_hunks.hunks_of(before, after))
         limit = "" if budget is None else f", within ${budget:g}"
         terminal.note(
             f"{prompt.id}: {counted(len(mine), 'flip')} asked again without each of "
@@ -84,7 +83,7 @@ def blame_hunks(state: CliState, terminal: Terminal, wanted: str, budget: float 
 
 def _texts(project: Project, run: Run, prompt: Prompt) -> tuple[str, str]:
     """Return the prompt as the base has it, and as it is now."""
-    repository = Repository.find(project.root)
+    repository = git.Repository.find(project.root)
     data = None
     if repository is not None:
         folder = project.root.resolve().relative_to(repository.root).as_posix()
@@ -108,7 +107,7 @@ def _show(terminal: Terminal, found: DiffBlame) -> None:
         terminal.result(StyledText(of, bold=True))
         for sign, lines, color in (("-", one.hunk.removed, BAD), ("+", one.hunk.added, GOOD)):
             for line in lines:
-                terminal.result(StyledText(f"  {sign}{redacted(line)}", color))
+                terminal.result(StyledText(f"  {sign}{secrets.redacted(line)}", color))
         if one.problem:
             terminal.result("  ", StyledText(f"cannot be taken out alone: {one.problem}", ODD))
         elif not one.flips:
@@ -120,14 +119,16 @@ def _show(terminal: Terminal, found: DiffBlame) -> None:
         _list(terminal, found.together)
     if found.unknown:
         terminal.result(StyledText("not known", bold=True))
-        terminal.result(f"  {redacted(found.problem) or 'an answer could not be graded'}:")
+        terminal.result(f"  {secrets.redacted(found.problem) or 'an answer could not be graded'}:")
         _list(terminal, found.unknown)
     calls = counted(found.calls, "call")
     terminal.note(f"{calls} made, {dollars(found.cost_microusd)} for answers, one answer a case")
 
 
 def _list(terminal: Terminal, flips: Sequence[Flip]) -> None:
-    for move, word, color in zip(FLIPS, ("breaks", "fixes"), (BAD, GOOD), strict=True):
+    for move, word, color in zip(
+        execute_hunks.FLIPS, ("breaks", "fixes"), (BAD, GOOD), strict=True
+    ):
         names = [f"{one.case}@{one.model}" for one in flips if one.move is move]
         if names:
             terminal.result("  ", StyledText(f"{word} {len(names):,}: ", color), ", ".join(names))
@@ -137,11 +138,13 @@ def _document(prompt: str, found: DiffBlame) -> dict[str, Any]:
     def cases(flips: Sequence[Flip]) -> dict[str, Any]:
         return {
             str(move): [{"case": f.case, "model": f.model} for f in flips if f.move is move]
-            for move in FLIPS
+            for move in execute_hunks.FLIPS
         }
 
     def hunk(one: Hunk) -> dict[str, Any]:
-        removed, added = ([redacted(line) for line in lines] for lines in (one.removed, one.added))
+        removed, added = (
+            [secrets.redacted(line) for line in lines] for lines in (one.removed, one.added)
+        )
         return {"line": one.new[0] + 1, "removed": removed, "added": added}
 
     return {
@@ -154,5 +157,5 @@ def _document(prompt: str, found: DiffBlame) -> dict[str, Any]:
         "unknown": cases(found.unknown),
         "calls": found.calls,
         "cost_microusd": found.cost_microusd,
-        "problem": redacted(found.problem) or None,
+        "problem": secrets.redacted(found.problem) or None,
     }

@@ -19,23 +19,16 @@ from edison_ci.cli.import_production import production
 from edison_ci.cli.import_traces import traces
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, as_json
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import EdisonError, ProjectNotFound, UsageError
-from edison_ci.importing.drafts import file_name
+from edison_ci.importing import drafts, output
+from edison_ci.importing import prompt_yml as importing_prompt_yml
+from edison_ci.importing import promptfoo as importing_promptfoo
 from edison_ci.importing.fidelity import Status
-from edison_ci.importing.output import (
-    add_report,
-    find_target,
-    import_name,
-    plan_import,
-    report_lines,
-)
-from edison_ci.importing.prompt_yml import import_prompt_yml, import_stem
-from edison_ci.importing.promptfoo import NothingImportedError, import_promptfoo
 from edison_ci.numeric import counted
-from edison_ci.operate.bundles import import_bundle
-from edison_ci.operate.site import Role, open_site
-from edison_ci.store.audit import write_audit
+from edison_ci.operate import bundles
+from edison_ci.operate import site as sites
+from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,8 +56,8 @@ def bundle(state: CliState, file: Path, dry_run: bool) -> None:
       edison import bundle run.zip --dry-run --json
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
-    taken = import_bundle(site, state.folder / file, dry_run=dry_run)
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    taken = bundles.import_bundle(site, state.folder / file, dry_run=dry_run)
     if terminal.json:
         runs = [_as_json(run, new=new) for new, runs in ((True, taken.new), (False, taken.known))
                 for run in runs]  # fmt: skip
@@ -166,8 +159,11 @@ def promptfoo(
     """
     request = _Request(state, "import promptfoo", **options)
     target = request.target()
-    chosen = _name(name) if name else import_name(state.folder / file)
-    how = partial(import_promptfoo, below=_below(state, file, root) if root is not None else "")
+    chosen = _name(name) if name else output.import_name(state.folder / file)
+    how = partial(
+        importing_promptfoo.import_promptfoo,
+        below=_below(state, file, root) if root is not None else "",
+    )
     request.run([_read(state, file, chosen, target.setting, how)], target)
 
 
@@ -197,9 +193,11 @@ def prompt_yml(
     target = request.target()
     found, setting = [], target.setting
     for file in files:
-        chosen = _name(name) if name else import_stem(file)
-        each = _read(state, file, chosen, setting, import_prompt_yml)
-        if not isinstance(each, NothingImportedError):  # so that no two models share a name
+        chosen = _name(name) if name else importing_prompt_yml.import_stem(file)
+        each = _read(state, file, chosen, setting, importing_prompt_yml.import_prompt_yml)
+        if not isinstance(
+            each, importing_promptfoo.NothingImportedError
+        ):  # so that no two models share a name
             setting = replace(setting, models={**setting.models, **each.models})
         found.append(each)
     request.run(found, target)
@@ -214,7 +212,7 @@ def _below(state: CliState, file: Path, root: Path) -> str:
 
 
 def _name(name: str) -> str:
-    if not file_name(name, "") or file_name(name, "") != name:
+    if not drafts.file_name(name, "") or drafts.file_name(name, "") != name:
         hint = "use small letters, digits and dashes, at most 50"
         raise UsageError(f"{name!r} is not a valid name of an experiment", hint=hint)
     return name
@@ -222,7 +220,7 @@ def _name(name: str) -> str:
 
 def _read(
     state: CliState, file: Path, name: str, setting: TargetProject, how: Callable[..., ImportResult]
-) -> ImportResult | NothingImportedError:
+) -> ImportResult | importing_promptfoo.NothingImportedError:
     if not (state.folder / file).is_file():
         raise UsageError(f"{str(file)!r} is not a file", hint="give the configuration to import")
     if not file.name.endswith((".yaml", ".yml", ".json")):
@@ -231,7 +229,7 @@ def _read(
     shown = "" if file.parent == Path() else f"{file.parent.as_posix()}/"
     try:
         return how(state.folder / file, shown=shown, name=name, setting=setting)
-    except NothingImportedError as nothing:
+    except importing_promptfoo.NothingImportedError as nothing:
         return nothing
 
 
@@ -248,31 +246,37 @@ class _Request:
     def target(self) -> ImportTarget:
         """Return the target folder: that of --into, the current project, or the current folder."""
         if self.into is not None:
-            return find_target(self.state.folder / self.into)
+            return output.find_target(self.state.folder / self.into)
         try:
-            return find_target(find_root(self.state.folder))
+            return output.find_target(load.find_root(self.state.folder))
         except ProjectNotFound:
-            return find_target(self.state.folder)
+            return output.find_target(self.state.folder)
 
     def run(
-        self, found: Sequence[ImportResult | NothingImportedError], target: ImportTarget
+        self,
+        found: Sequence[ImportResult | importing_promptfoo.NothingImportedError],
+        target: ImportTarget,
     ) -> None:
         """Check the target, write the files and print the report."""
         terminal = Terminal(self.state)
         site, actor = self._require_editor(target)
-        failed = [each for each in found if isinstance(each, NothingImportedError)]
-        imports = [each for each in found if not isinstance(each, NothingImportedError)]
+        failed = [
+            each for each in found if isinstance(each, importing_promptfoo.NothingImportedError)
+        ]
+        imports = [
+            each for each in found if not isinstance(each, importing_promptfoo.NothingImportedError)
+        ]
         reports = [each.fidelity for each in found]
         if failed:
             _fail(terminal, failed[0], reports)
         try:
-            plan = plan_import(target, imports)
+            plan = output.plan_import(target, imports)
         except EdisonError:
             if not terminal.json:
                 _show_report(terminal, reports)
             raise
         if self.report:
-            plan = add_report(plan, imports)
+            plan = output.add_report(plan, imports)
         if not self.dry_run:
             plan.write()
             _audit(site, actor, self.action, imports, plan)
@@ -285,8 +289,8 @@ class _Request:
     def _require_editor(self, target: ImportTarget) -> tuple[Site | None, Actor | None]:
         if not target.is_project:
             return None, None
-        site = open_site(self.state.enter_project(target.root))
-        return site, site.require(Role.EDITOR, self.action)
+        site = sites.open_site(self.state.enter_project(target.root))
+        return site, site.require(sites.Role.EDITOR, self.action)
 
 
 def _audit(
@@ -301,7 +305,7 @@ def _audit(
         return
     names = ", ".join(name for each in imports for name in each.experiments)
     after = {"files": len(plan.files), **_counts([each.fidelity for each in imports])}
-    write_audit(site.results, site.entry(actor, action, names, after=after))
+    audit.write_audit(site.results, site.entry(actor, action, names, after=after))
 
 
 # --- output ---------------------------------------------------------------------------------------
@@ -313,7 +317,7 @@ def _counts(reports: Sequence[Fidelity]) -> dict[str, int]:
 
 def _show_report(terminal: Terminal, reports: Sequence[Fidelity]) -> None:
     for status in (Status.MAPPED, Status.APPROXIMATED, Status.UNSUPPORTED):
-        lines = [line for report in reports for line in report_lines(report, status)]
+        lines = [line for report in reports for line in output.report_lines(report, status)]
         number = sum(line.times for line in lines)
         terminal.result(StyledText(f"{status.value} ({number:,})", _COLORS[status], bold=True))
         for line in lines:
@@ -322,7 +326,9 @@ def _show_report(terminal: Terminal, reports: Sequence[Fidelity]) -> None:
 
 
 def _fail(
-    terminal: Terminal, failed: NothingImportedError, reports: Sequence[Fidelity]
+    terminal: Terminal,
+    failed: importing_promptfoo.NothingImportedError,
+    reports: Sequence[Fidelity],
 ) -> NoReturn:
     """Print why a configuration could not be imported, with the report on its keys."""
     if not terminal.json:

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.api.evaluation import grade_outputs, select_experiments
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import open_project
+from edison_ci.api import evaluation
+from edison_ci.cli import lookup, run, sessions
+from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.run import finish
-from edison_ci.cli.sessions import PlanConfirmation, session_factory
 from edison_ci.cli.terminal import Terminal
-from edison_ci.documents.files import WorkingTree
+from edison_ci.documents import files
 from edison_ci.errors import UsageError
-from edison_ci.execute.run_options import RunOptions
-from edison_ci.importing.outputs import MODEL_NAME, SUFFIXES, read_outputs
+from edison_ci.execute import run_options
+from edison_ci.importing import outputs as importing_outputs
 from edison_ci.numeric import counted
-from edison_ci.operate.provenance import recording_doubts
-from edison_ci.operate.site import Role, Site
-from edison_ci.store.audit import write_audit
+from edison_ci.operate import provenance
+from edison_ci.operate import site as sites
+from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -58,32 +56,34 @@ def outputs(
       edison import outputs production.jsonl --model our-service --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    site = Site(project.root, project.file)
-    actor = site.require(Role.EDITOR, "import outputs", file.name)
+    project = lookup.open_project(state)
+    site = sites.Site(project.root, project.file)
+    actor = site.require(sites.Role.EDITOR, "import outputs", file.name)
     experiment = _experiment(project, name)
     for other in others:
-        if not MODEL_NAME.fullmatch(other):
+        if not importing_outputs.MODEL_NAME.fullmatch(other):
             hint = "use letters, digits and . _ : / + -, at most 100"
             raise UsageError(f"{other!r} is not a valid name of a model", hint=hint)
-    tree, path = file_to_import(state, file, SUFFIXES)
-    found = read_outputs(tree, path, project, experiment, others)
+    tree, path = file_to_import(state, file, importing_outputs.SUFFIXES)
+    found = importing_outputs.read_outputs(tree, path, project, experiment, others)
     terminal.note(f"{counted(len(found.answers), 'answer')} in {file}")
-    options = RunOptions(
+    options = run_options.RunOptions(
         budget_microusd=sessions.microusd(given["budget"]),
         allow_code=given["allow_code"],
         wait=given["wait"],
-        doubts=recording_doubts(project.root, [state.folder / file]),
+        doubts=provenance.recording_doubts(project.root, [state.folder / file]),
     )
-    factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
-    ended = grade_outputs(project, experiment, found, options, factory)
+    factory = cli_sessions.session_factory(
+        state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
+    )
+    ended = evaluation.grade_outputs(project, experiment, found, options, factory)
     after = {"run": ended.run_id, **found.origin()}
-    write_audit(site.results, site.entry(actor, "import outputs", experiment.id, after=after))
-    finish(terminal, project, [ended])
+    audit.write_audit(site.results, site.entry(actor, "import outputs", experiment.id, after=after))
+    run.finish(terminal, project, [ended])
 
 
 def _experiment(project: Project, name: str | None) -> Experiment:
-    found = select_experiments(project, [name] if name else [])
+    found = evaluation.select_experiments(project, [name] if name else [])
     if len(found) != 1:
         names = ", ".join(each.id for each in found) or "none"
         raise UsageError(
@@ -94,7 +94,7 @@ def _experiment(project: Project, name: str | None) -> Experiment:
 
 def file_to_import(
     state: CliState, file: Path, suffixes: tuple[str, ...]
-) -> tuple[WorkingTree, str]:
+) -> tuple[files.WorkingTree, str]:
     """Return a file anywhere on this machine as a tree and a path in it; raises UsageError."""
     if file.suffix not in suffixes:
         kinds = " or ".join(suffixes)
@@ -103,5 +103,5 @@ def file_to_import(
         raise UsageError(f"{str(file)!r} is not a file", hint="give the file to import")
     real = (state.folder / file).resolve()
     with contextlib.suppress(ValueError):
-        return WorkingTree(state.folder), real.relative_to(state.folder.resolve()).as_posix()
-    return WorkingTree(real.parent), real.name
+        return files.WorkingTree(state.folder), real.relative_to(state.folder.resolve()).as_posix()
+    return files.WorkingTree(real.parent), real.name

@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.api.evaluation import select_experiments
-from edison_ci.cli import sessions
-from edison_ci.cli.lookup import open_project
+from edison_ci.api import evaluation
+from edison_ci.cli import lookup, production_sample, run, sessions
+from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.production_sample import grade_new_sample
-from edison_ci.cli.run import finish
-from edison_ci.cli.sessions import PlanConfirmation, session_factory
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
-from edison_ci.execute.run_options import RunOptions
-from edison_ci.operate.sessions import require_editor
+from edison_ci.execute import run_options
+from edison_ci.operate import sessions as run_sessions
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -40,27 +37,29 @@ def production(state: CliState, /, experiment: str | None, **given: Any) -> None
       edison import production support-reply --budget 1 --yes
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    require_editor(project, "import production")
+    project = lookup.open_project(state)
+    run_sessions.require_editor(project, "import production")
     chosen = _experiment(project, experiment)
-    options = RunOptions(
+    options = run_options.RunOptions(
         budget_microusd=sessions.microusd(given["budget"]),
         allow_code=given["allow_code"],
         wait=given["wait"],
     )
-    factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
-    ended = grade_new_sample(terminal, project, chosen, options, factory)
+    factory = cli_sessions.session_factory(
+        state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
+    )
+    ended = production_sample.grade_new_sample(terminal, project, chosen, options, factory)
     if ended is None:
         if terminal.json:
             terminal.document({"runs": []})
         return
-    finish(terminal, project, [ended])
+    run.finish(terminal, project, [ended])
 
 
 def _experiment(project: Project, name: str | None) -> Experiment:
     found = [
         each
-        for each in select_experiments(project, [name] if name else [])
+        for each in evaluation.select_experiments(project, [name] if name else [])
         if each.file.production is not None
     ]
     if len(found) == 1:

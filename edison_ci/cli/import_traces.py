@@ -10,32 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.import_outputs import file_to_import
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import import_outputs, lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
-from edison_ci.config.cases import CaseFeed
-from edison_ci.config.experiment import DataLimits, DatasetEntry
-from edison_ci.config.load import find_root
-from edison_ci.documents.files import WorkingTree, inside, read, replace_file
-from edison_ci.documents.marks import Fault
+from edison_ci.config import cases, experiment, load
+from edison_ci.documents import files as document_files
+from edison_ci.documents import marks
 from edison_ci.errors import ConfigError, Location, UsageError
-from edison_ci.forge.models import Change
-from edison_ci.git.commit_tree import CommitTree
-from edison_ci.importing.traces import (
-    MAX_BYTES,
-    TracedCases,
-    TraceOptions,
-    appended,
-    read_traces,
-    without_known,
-)
+from edison_ci.forge import models
+from edison_ci.git import commit_tree
+from edison_ci.importing import traces as importing_traces
 from edison_ci.numeric import counted
-from edison_ci.operate.site import Role, open_site
+from edison_ci.operate import site as sites
 from edison_ci.records import canonical_json
-from edison_ci.review.context import ReviewContext, needs_repository
-from edison_ci.review.proposal import proposal_base, propose_files
-from edison_ci.store.audit import write_audit
+from edison_ci.review import context, proposal
+from edison_ci.store import audit as store_audit
 
 if TYPE_CHECKING:
     from edison_ci.documents.files import Tree
@@ -86,19 +75,21 @@ def traces(
     if not _VARIABLE.fullmatch(name) or name in ("system", "history", "expected", "output"):
         hint = "use letters, digits and _; not system, history, expected or output"
         raise UsageError(f"{name!r} is not a valid name of an input", hint=hint)
-    site = open_site(state.enter_project(find_root(state.folder)))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     path = _dataset_path(dataset)
-    tree, source = file_to_import(state, file, (".jsonl", ".json"))
-    options = TraceOptions(name, expected, not given["keep_personal_data"])
+    tree, source = import_outputs.file_to_import(state, file, (".jsonl", ".json"))
+    options = importing_traces.TraceOptions(name, expected, not given["keep_personal_data"])
     try:
-        found = read_traces(read(tree, source, max_bytes=MAX_BYTES), source, options)
-    except Fault as fault:
+        found = importing_traces.read_traces(
+            document_files.read(tree, source, max_bytes=importing_traces.MAX_BYTES), source, options
+        )
+    except marks.Fault as fault:
         raise UsageError(fault.message, where=Location(source), hint=fault.hint) from None
     done: dict[str, Any] = {"written": False}
     if given["pull_request"]:
         done |= _propose(state, site, path, found)
     else:
-        before = _without_known(WorkingTree(site.root), path, found)
+        before = _without_known(document_files.WorkingTree(site.root), path, found)
         if given["write"] and found.rows:
             _write(site, path, found, before)
             done["written"] = True
@@ -110,63 +101,69 @@ def traces(
 
 def _dataset_path(dataset: str) -> str:
     try:
-        path = inside(dataset)
-    except Fault as fault:
+        path = document_files.inside(dataset)
+    except marks.Fault as fault:
         raise UsageError(fault.message, hint=fault.hint) from None
     if not path.endswith(".jsonl"):
         raise UsageError(f"{dataset!r} is not a .jsonl file", hint="name a .jsonl dataset")
     return path
 
 
-def _without_known(tree: Tree, path: str, found: TracedCases) -> bytes:
+def _without_known(tree: Tree, path: str, found: importing_traces.TracedCases) -> bytes:
     """Leave out the cases of the dataset; return its content, empty if there is no such file."""
     if not tree.exists(path):
         return b""
-    limits = DataLimits(max_rows=100_000_000, max_bytes=_LARGEST)
-    feed = CaseFeed(tree, (DatasetEntry(path=path, limits=limits),))
-    without_known(found, feed)
+    limits = experiment.DataLimits(max_rows=100_000_000, max_bytes=_LARGEST)
+    feed = cases.CaseFeed(tree, (experiment.DatasetEntry(path=path, limits=limits),))
+    importing_traces.without_known(found, feed)
     if feed.problems:
         raise ConfigError(feed.problems)
-    return read(tree, path, max_bytes=_LARGEST)
+    return document_files.read(tree, path, max_bytes=_LARGEST)
 
 
-def _write(site: Site, path: str, found: TracedCases, before: bytes) -> None:
-    actor = site.require(Role.EDITOR, "import traces", path)
+def _write(site: Site, path: str, found: importing_traces.TracedCases, before: bytes) -> None:
+    actor = site.require(sites.Role.EDITOR, "import traces", path)
     target = (site.root / path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     entry = site.entry(actor, "import traces", path, after=_audited(found))
-    audit = (lambda: write_audit(site.results, entry)) if site.results.exists() else None
-    replace_file(target, appended(before, found), just_before=audit)
+    audit = (
+        (lambda: store_audit.write_audit(site.results, entry)) if site.results.exists() else None
+    )
+    document_files.replace_file(target, importing_traces.appended(before, found), just_before=audit)
 
 
-def _propose(state: CliState, site: Site, path: str, found: TracedCases) -> dict[str, Any]:
+def _propose(
+    state: CliState, site: Site, path: str, found: importing_traces.TracedCases
+) -> dict[str, Any]:
     """Put the new cases on a branch of their own, and open a pull request where that is possible.
 
     The working tree stays as it is: the cases are added to the dataset of the default branch.
     """
-    actor = site.require(Role.EDITOR, "import traces", path)
-    review = ReviewContext.of(open_project(state), offline=state.offline)
-    repository = needs_repository(review)
-    base, commit = proposal_base(review)
+    actor = site.require(sites.Role.EDITOR, "import traces", path)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    repository = context.needs_repository(review)
+    base, commit = proposal.proposal_base(review)
     place = review.in_repository(path)
-    before = _without_known(CommitTree(repository, commit, place.removesuffix(path)), path, found)
+    before = _without_known(
+        commit_tree.CommitTree(repository, commit, place.removesuffix(path)), path, found
+    )
     if not found.rows:
         return {"branch": None}
     key = hashlib.sha256(canonical_json([path, sorted(found.rows)]).encode()).hexdigest()[:16]
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", PurePosixPath(path).stem)
-    change = Change(
+    change = models.Change(
         branch=f"edison/traces/{stem}-{key[:8]}",
         base=base,
         base_commit=commit,
-        files={place: appended(before, found)},
+        files={place: importing_traces.appended(before, found)},
         key=key,
         title=f"Add {counted(len(found.rows), 'case')} from traces to {path}",
         body=_body(path, found),
     )
-    result = asyncio.run(propose_files(review, change))
+    result = asyncio.run(proposal.propose_files(review, change))
     if site.results.exists():
         after = {**_audited(found), "branch": result.branch}
-        write_audit(site.results, site.entry(actor, "import traces", path, after=after))
+        store_audit.write_audit(site.results, site.entry(actor, "import traces", path, after=after))
     pull = result.pull_request
     return {
         "branch": result.branch,
@@ -178,7 +175,7 @@ def _propose(state: CliState, site: Site, path: str, found: TracedCases) -> dict
     }
 
 
-def _body(path: str, found: TracedCases) -> str:
+def _body(path: str, found: importing_traces.TracedCases) -> str:
     masked = f"{_masked(found)}." if _masked(found) else "No secrets or personal data were found."
     return (
         f"{counted(len(found.rows), 'case')} for `{path}`, from recorded calls of the application. "
@@ -186,7 +183,7 @@ def _body(path: str, found: TracedCases) -> str:
     )
 
 
-def _audited(found: TracedCases) -> dict[str, Any]:
+def _audited(found: importing_traces.TracedCases) -> dict[str, Any]:
     counts = _counts(found)
     del counts["cases"]
     return counts
@@ -195,7 +192,7 @@ def _audited(found: TracedCases) -> dict[str, Any]:
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _counts(found: TracedCases) -> dict[str, Any]:
+def _counts(found: importing_traces.TracedCases) -> dict[str, Any]:
     return {
         "calls": found.calls,
         "new": len(found.rows),
@@ -208,7 +205,7 @@ def _counts(found: TracedCases) -> dict[str, Any]:
     }
 
 
-def _masked(found: TracedCases) -> str:
+def _masked(found: importing_traces.TracedCases) -> str:
     """Return what was masked, in words."""
     told = [f"{number} {kind}" for kind, number in found.personal.items()]
     words = [f"personal data redacted: {', '.join(told)}"] if told else []
@@ -216,7 +213,9 @@ def _masked(found: TracedCases) -> str:
     return "; ".join(words)
 
 
-def _show(terminal: Terminal, path: str, found: TracedCases, done: dict[str, Any]) -> None:
+def _show(
+    terminal: Terminal, path: str, found: importing_traces.TracedCases, done: dict[str, Any]
+) -> None:
     if done["written"]:
         word = StyledText("added", GOOD)
     else:
@@ -243,7 +242,9 @@ def _show(terminal: Terminal, path: str, found: TracedCases, done: dict[str, Any
     _show_next(terminal, found, done)
 
 
-def _show_next(terminal: Terminal, found: TracedCases, done: dict[str, Any]) -> None:
+def _show_next(
+    terminal: Terminal, found: importing_traces.TracedCases, done: dict[str, Any]
+) -> None:
     if not found.rows:
         return
     if branch := done.get("branch"):

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.cli import questions
+from edison_ci.cli import run as cli_run
+from edison_ci.cli import wizard as cli_wizard
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.questions import Later
-from edison_ci.cli.run import run
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
-from edison_ci.cli.wizard import Wizard
-from edison_ci.config.project_files import ProjectFiles
-from edison_ci.documents.files import WorkingTree
+from edison_ci.config import project_files
+from edison_ci.documents import files as document_files
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.git.command import run_git
-from edison_ci.git.repository import Repository
+from edison_ci.git import command
+from edison_ci.git import repository as git
 from edison_ci.operate.workflows import (
     FURTHER,
     Variables,
@@ -181,10 +181,10 @@ def _init_by_wizard(
     """Ask for a project, create it, and run it if that is wanted."""
     again = f"edison init {folder} --wizard" if folder is not None else "edison init --wizard"
     state = ctx.ensure_object(CliState)
-    wizard = Wizard(state, target)
+    wizard = cli_wizard.Wizard(state, target)
     try:
         runs = wizard.ask()
-    except Later:
+    except questions.Later:
         terminal.note(f"Your answers are kept; continue with: {again}")
         return
     except (KeyboardInterrupt, click.Abort):
@@ -196,7 +196,7 @@ def _init_by_wizard(
     try:
         if runs:
             terminal.result()
-            ctx.invoke(run, experiments=(wizard.draft.name,))
+            ctx.invoke(cli_run.run, experiments=(wizard.draft.name,))
     finally:
         terminal.note()
         if target.resolve() != Path.cwd().resolve():
@@ -209,7 +209,7 @@ def _init_by_wizard(
         terminal.note("  edison init --github       check every pull request")
 
 
-def _create(wizard: Wizard, target: Path) -> _WrittenFiles:
+def _create(wizard: cli_wizard.Wizard, target: Path) -> _WrittenFiles:
     """Write the files of the wizard and the schemas."""
     laid = _WrittenFiles()
     files = wizard.draft.files()
@@ -223,7 +223,7 @@ def _create(wizard: Wizard, target: Path) -> _WrittenFiles:
 
 def _variables(target: Path) -> Variables:
     """Return what the valid models of the project need, whatever else is wrong with its files."""
-    files = ProjectFiles(WorkingTree(target))
+    files = project_files.ProjectFiles(document_files.WorkingTree(target))
     header = files.project() or files.valid_project()
     models = files.models(header.paths.models).values() if header is not None else ()
     return Variables.of(models, files.secrets())
@@ -231,13 +231,13 @@ def _variables(target: Path) -> Variables:
 
 def _notifications(target: Path) -> tuple[Notification, ...]:
     """Return the recipients of notifications, if edison.yaml is valid."""
-    header = ProjectFiles(WorkingTree(target)).project()
+    header = project_files.ProjectFiles(document_files.WorkingTree(target)).project()
     return header.notifications if header is not None else ()
 
 
 def _write_workflows(target: Path, laid: _WrittenFiles, choice: WorkflowChoice) -> None:
     """Write workflows to the repository of the project, or to the project itself."""
-    repository = Repository.find(target)
+    repository = git.Repository.find(target)
     root = repository.root if repository is not None else target
     branch = _branch(repository) if repository is not None else ""
     folder = target.resolve().relative_to(root.resolve()).as_posix()
@@ -247,12 +247,12 @@ def _write_workflows(target: Path, laid: _WrittenFiles, choice: WorkflowChoice) 
         _place(target, name if up == "." else f"{up}/{name}", data, laid)
 
 
-def _branch(repository: Repository) -> str:
+def _branch(repository: git.Repository) -> str:
     """Return the default branch, even in a repository without commits."""
     known = repository.default_branch()
     if known is not None:
         return known.removeprefix("origin/")
-    return run_git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=repository.root).line
+    return command.run_git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=repository.root).line
 
 
 def _is_result(name: str) -> bool:

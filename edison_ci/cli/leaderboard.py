@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
+from edison_ci.cli import lookup, question_writers
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
-from edison_ci.cli.question_writers import rank_writers
 from edison_ci.cli.terminal import GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, simulated_label
-from edison_ci.decide.findings import saved_microusd
-from edison_ci.decide.recommendation import FEW, Requirements, advise
+from edison_ci.decide import findings, recommendation
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
-from edison_ci.plan.versions import short
-from edison_ci.results.current_prices import CurrentPrices
-from edison_ci.results.leaderboard import BoardRule, board_of, measurements_of
-from edison_ci.results.samples import case_filter_of
-from edison_ci.results.scores import interval_json
-from edison_ci.stats.sentences import comparisons_sentence, p_words, signed, value_sentence
+from edison_ci.plan import versions as plan_versions
+from edison_ci.results import current_prices, samples, scores
+from edison_ci.results import leaderboard as result_leaderboard
+from edison_ci.stats import sentences as stat_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +84,7 @@ def _preference_names(found: PreferenceRanking, rows: Sequence[LeaderboardRow]) 
     def label(key: Key) -> str:
         words = [key.model]
         if versions:
-            version = labels.get((key.prompt, key.version)) or short(key.version)
+            version = labels.get((key.prompt, key.version)) or plan_versions.short(key.version)
             words.append(f"{key.prompt} {version}" if several else version)
         return " ".join(words)
 
@@ -169,9 +165,9 @@ def leaderboard(ctx: click.Context, /, experiment: str | None, **options: Any) -
     state: CliState = ctx.obj
     terminal = Terminal(state)
     _refuse_mixed(ctx, recommend=options["recommend"], writers=options["writers"])
-    project = open_readable_project(state, terminal)
+    project = lookup.open_readable_project(state, terminal)
     if options["writers"]:
-        rank_writers(terminal, project, experiment)
+        question_writers.rank_writers(terminal, project, experiment)
     elif options["recommend"]:
         _recommend(terminal, project, experiment, options)
     else:
@@ -199,16 +195,16 @@ def _rank(
     terminal: Terminal, project: Project, experiment: str | None, options: Mapping[str, Any]
 ) -> None:
     """Print the board of each experiment."""
-    rule = BoardRule(min_cases=options["min_cases"], most=options["top"])
+    rule = result_leaderboard.BoardRule(min_cases=options["min_cases"], most=options["top"])
     tags, boards = options["tags"], []
-    with results_of(project) as connection:
-        names = measured_names(connection, project, experiment)
-        rolls = {name: case_filter_of(project, name, connection, tags) for name in names}
+    with lookup.results_of(project) as connection:
+        names = lookup.measured_names(connection, project, experiment)
+        rolls = {name: samples.case_filter_of(project, name, connection, tags) for name in names}
         if tags and names and not any(case_filter.only for case_filter in rolls.values()):
             listed = " or ".join(map(repr, tags))
             raise UsageError(f"no case has the tag {listed}", hint="see: edison dataset stats")
         for name, case_filter in rolls.items():
-            board = board_of(connection, name, case_filter, rule)
+            board = result_leaderboard.board_of(connection, name, case_filter, rule)
             if board is not None and (case_filter.only or not tags):
                 boards.append(board)
     if terminal.json:
@@ -269,7 +265,7 @@ def ranks(row: LeaderboardRow) -> str:
 
 def version_name(row: LeaderboardRow, *, several: bool) -> str:
     """Return the label and hash of a version, with its prompt if there are several."""
-    version = short(row.place.version)
+    version = plan_versions.short(row.place.version)
     known = row.label if row.label and version in row.label else f"{row.label or ''} ({version})"
     return f"{row.place.prompt} {known.strip()}" if several else known.strip()
 
@@ -286,7 +282,9 @@ def _differences(terminal: Terminal, board: Leaderboard) -> None:
         about = f"    {names[contrast.better]} and {names[contrast.worse]}: {_gap(contrast)}"
         terminal.result(StyledText("tie", ODD), about)
     if contrasts:
-        terminal.result(comparisons_sentence(made=len(contrasts), stand_out=len(shown)))
+        terminal.result(
+            stat_sentences.comparisons_sentence(made=len(contrasts), stand_out=len(shown))
+        )
     pairs = len(board.rows) * (len(board.rows) - 1) // 2
     if pairs > len(contrasts):
         left = counted(pairs - len(contrasts), "pair")
@@ -294,11 +292,11 @@ def _differences(terminal: Terminal, board: Leaderboard) -> None:
 
 
 def _gap(contrast: Contrast) -> str:
-    text = f"{signed(contrast.difference)} points"
+    text = f"{stat_sentences.signed(contrast.difference)} points"
     if contrast.interval is not None:
         low, high = contrast.interval
-        text += f" (likely {signed(low)} to {signed(high)})"
-    tested = f", {p_words(contrast.p_holm)}" if contrast.significant else ""
+        text += f" (likely {stat_sentences.signed(low)} to {stat_sentences.signed(high)})"
+    tested = f", {stat_sentences.p_words(contrast.p_holm)}" if contrast.significant else ""
     return f"{text} on {counted(contrast.n, 'case')}{tested}"
 
 
@@ -309,7 +307,7 @@ def _names(rows: Sequence[LeaderboardRow]) -> list[str]:
     prompts = {row.place.prompt for row in rows}
     found = []
     for row in rows:
-        version = row.label or short(row.place.version)
+        version = row.label or plan_versions.short(row.place.version)
         words = [row.place.model] if len(models) > 1 or len(versions) == 1 else []
         if len(versions) > 1:
             words.append(f"{row.place.prompt} {version}" if len(prompts) > 1 else version)
@@ -353,12 +351,16 @@ def row_json(row: LeaderboardRow) -> dict[str, Any]:
     return {
         "rank": {"best": row.best_rank, "worst": row.worst_rank},
         "model": place.model,
-        "prompt": {"id": place.prompt, "hash": short(place.version), "label": row.label},
+        "prompt": {
+            "id": place.prompt,
+            "hash": plan_versions.short(place.version),
+            "label": row.label,
+        },
         "run_id": place.run.id,
         "simulated": place.run.simulated,
         "partial": place.run.partial,
-        "composite": interval_json(row.composite),
-        "pass_rate": interval_json(row.pass_rate),
+        "composite": scores.interval_json(row.composite),
+        "pass_rate": scores.interval_json(row.pass_rate),
         "missing": row.scores.missing,
         "answers": row.answers,
         "answer_cost_microusd": row.cost_microusd,
@@ -389,18 +391,20 @@ def _recommend(
 ) -> None:
     """Print the recommended model of each experiment."""
     max_usd = options["max_cost"]
-    required = Requirements(
+    required = recommendation.Requirements(
         min_score=options["min_score"],
         max_cost_microusd=None if max_usd is None else max_usd * 1e6,
         max_latency_ms=options["max_latency"],
     )
     advices = []
-    with results_of(project) as connection:
-        for name in measured_names(connection, project, experiment):
-            case_filter = case_filter_of(project, name, connection)
-            measured = measurements_of(connection, name, case_filter, CurrentPrices(project))
+    with lookup.results_of(project) as connection:
+        for name in lookup.measured_names(connection, project, experiment):
+            case_filter = samples.case_filter_of(project, name, connection)
+            measured = result_leaderboard.measurements_of(
+                connection, name, case_filter, current_prices.CurrentPrices(project)
+            )
             if measured is not None:
-                advices.append(advise(name, measured, case_filter, required))
+                advices.append(recommendation.advise(name, measured, case_filter, required))
     if terminal.json:
         terminal.document({"experiments": [_advice(advice) for advice in advices]})
         return
@@ -451,9 +455,9 @@ def sentences(advice: RecommendationResult) -> list[str]:
     if len(advice.rows) == 1:
         said = [f"{found.best} is the only model: nothing to compare it with."]
     else:
-        said = [value_sentence(found, margin=advice.margin)]
+        said = [stat_sentences.value_sentence(found, margin=advice.margin)]
     said += [_doubt(doubt, found.best, advice.margin) for doubt in advice.doubts]
-    saved = saved_microusd(advice)
+    saved = findings.saved_microusd(advice)
     if saved is not None and found.loss > 0:
         # Per thousand answers, because the saving per answer is too small to read.
         said.append(
@@ -466,7 +470,7 @@ def sentences(advice: RecommendationResult) -> list[str]:
         said += _prices(advice)
     if any(row.place.run.partial for row in advice.rows.values()):
         said.append("Some models were measured on a part of the cases only.")
-    if advice.cases < FEW:
+    if advice.cases < recommendation.FEW:
         said.append(f"Very few cases ({advice.cases}): do not rely on this.")
     return said
 
@@ -492,10 +496,10 @@ def _prices(advice: RecommendationResult) -> list[str]:
 
 def _doubt(doubt: RejectedModel, best: str, margin: float) -> str:
     contrast = doubt.contrast
-    change = f"{signed(contrast.difference)} points"
+    change = f"{stat_sentences.signed(contrast.difference)} points"
     if contrast.interval is not None:
         low, high = contrast.interval
-        change += f" (likely {signed(low)} to {signed(high)})"
+        change += f" (likely {stat_sentences.signed(low)} to {stat_sentences.signed(high)})"
     if doubt.worse:
         return f"{doubt.name} is shown to be worse than {best}: {change}."
     said = f"Not enough cases to tell whether {doubt.name} is as good as {best}: {change}"
@@ -518,12 +522,12 @@ def _models(terminal: Terminal, advice: RecommendationResult) -> None:
     for model in found.models:
         row = advice.rows[model.name]
         worst = model.worst_plausible
-        against = "-" if worst is None else f"worst plausible {signed(worst)}"
+        against = "-" if worst is None else f"worst plausible {stat_sentences.signed(worst)}"
         marks = [name for name, holds in _marks(model, found.best) if holds]
         table.append(
             (
                 model.name,
-                row.label or short(row.place.version),
+                row.label or plan_versions.short(row.place.version),
                 _score(model),
                 "the best" if model.name == found.best else against,
                 dollars(row.cost_microusd),

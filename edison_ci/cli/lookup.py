@@ -11,12 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, StyledText
-from edison_ci.config.load import find_root, inspect_project, load_project
-from edison_ci.config.project_files import SHARED_FILES, only_errors
-from edison_ci.config.prompt import GRADER_VARIABLES, fits
-from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
+from edison_ci.config import load, project_files
+from edison_ci.config import prompt as config_prompt
+from edison_ci.documents import files, json_text, marks
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.sanitize import in_actions
 from edison_ci.spelling import did_you_mean
@@ -96,7 +93,10 @@ def experiment_of(project: Project, prompt: Prompt, name: str | None) -> Experim
 def parse_variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
     """Return the values of --set options, each of the type that the prompt declares."""
     values: dict[str, Json] = {}
-    known = {*prompt.inputs, *(GRADER_VARIABLES if prompt.header.type == "grader" else ())}
+    known = {
+        *prompt.inputs,
+        *(config_prompt.GRADER_VARIABLES if prompt.header.type == "grader" else ()),
+    }
     for text in given:
         name, sign, value = text.partition("=")
         if not sign or not name:
@@ -113,19 +113,19 @@ def parse_variables(prompt: Prompt, given: tuple[str, ...]) -> dict[str, Json]:
 def _typed(name: str, text: str, kind: str) -> Json:
     hint = f"--set {name}=... takes a {kind} as JSON"
     try:
-        value = parse_json(text)
-    except Fault as fault:
+        value = json_text.parse_json(text)
+    except marks.Fault as fault:
         raise UsageError(f"{name} is not JSON: {fault.message}", hint=hint) from None
-    if not fits(value, kind):
+    if not config_prompt.fits(value, kind):
         raise UsageError(f"{name} is not a {kind}", hint=hint)
     return value
 
 
 def open_project(state: CliState) -> Project:
     """Load the project of the working folder; raises ConfigError if a file is invalid."""
-    root = state.enter_project(find_root(state.folder))
+    root = state.enter_project(load.find_root(state.folder))
     try:
-        return load_project(root)
+        return load.load_project(root)
     except ConfigError as error:
         _audit_untrusted(root, error.problems)
         raise
@@ -156,15 +156,19 @@ def open_scheduled_project(state: CliState, name: str) -> Project:
 
     A schedule must not stand still because somebody works on another experiment.
     """
-    root = state.enter_project(find_root(state.folder))
-    project, problems = inspect_project(WorkingTree(root), root=root)
-    wrong = only_errors(problems)
+    root = state.enter_project(load.find_root(state.folder))
+    project, problems = load.inspect_project(files.WorkingTree(root), root=root)
+    wrong = project_files.only_errors(problems)
     _audit_untrusted(root, wrong)
     if project is None or name not in project.experiments:
         if wrong:
             raise ConfigError(wrong)
-        return load_project(root)
-    used = {*project.files_of(project.experiments[name]), *SHARED_FILES, project.file.paths.models}
+        return load.load_project(root)
+    used = {
+        *project.files_of(project.experiments[name]),
+        *project_files.SHARED_FILES,
+        project.file.paths.models,
+    }
     if own := [problem for problem in wrong if problem.where.file in used]:
         raise ConfigError(own)
     return project
@@ -175,9 +179,9 @@ def open_readable_project(state: CliState, terminal: Terminal) -> Project:
 
     Commands that show stored results need edison.yaml only, which names the results file.
     """
-    root = state.enter_project(find_root(state.folder))
-    project, problems = inspect_project(WorkingTree(root), root=root)
-    wrong = only_errors(problems)
+    root = state.enter_project(load.find_root(state.folder))
+    project, problems = load.inspect_project(files.WorkingTree(root), root=root)
+    wrong = project_files.only_errors(problems)
     if project is None:
         raise ConfigError(wrong)
     if wrong:

@@ -9,32 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.leaderboard import sentences
-from edison_ci.cli.lookup import find_experiment, open_project
-from edison_ci.cli.notifications import deliver_briefly
+from edison_ci.cli import leaderboard, lookup, notifications, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.refine import RefineForecast, announce, prompt_option
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
-from edison_ci.cli.suggestion import show_suggestion
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.decide.recommendation import Requirements, advise
+from edison_ci.decide import recommendation
 from edison_ci.errors import OutOfBudget
-from edison_ci.loop.report import next_steps
-from edison_ci.loop.runner import LoopRunner
-from edison_ci.loop.start import LoopContext, LoopRequest, begin, exclusive
+from edison_ci.loop import report, runner, start
 from edison_ci.numeric import change, dollars, score
-from edison_ci.plan.plan import bare_plan
-from edison_ci.plan.versions import short
-from edison_ci.refine.candidate import target_of
-from edison_ci.refine.refinement import RefineRequest, refine_request
-from edison_ci.refine.refiner import refiner_of
-from edison_ci.report.files import write_whole
-from edison_ci.report.pdf import find_browser, print_pdf
-from edison_ci.results.current_prices import CurrentPrices
-from edison_ci.results.leaderboard import measurements_of
-from edison_ci.results.samples import case_filter_of
-from edison_ci.review.context import ReviewContext
-from edison_ci.store.suggestions import SuggestionStatus
+from edison_ci.plan import plan as planning
+from edison_ci.plan import versions
+from edison_ci.refine import candidate, refinement
+from edison_ci.refine import refiner as refine_refiner
+from edison_ci.report import files as report_files
+from edison_ci.report import pdf as report_pdf
+from edison_ci.results import current_prices, samples
+from edison_ci.results import leaderboard as result_leaderboard
+from edison_ci.review import context
+from edison_ci.store import suggestions
 
 if TYPE_CHECKING:
     import sqlite3
@@ -78,26 +71,26 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison loop support-reply --restart --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    chosen = find_experiment(project, experiment)
+    project = lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
     name = given["prompt"] or chosen.prompts[0].id
-    request = refine_request(project, "loop", chosen.id, name)
+    request = refinement.refine_request(project, "loop", chosen.id, name)
     names = [name] if given["prompt"] else [prompt.id for prompt in chosen.prompts]
     experiment_now = request.project.experiment(chosen.id)
-    targets = tuple(target_of(request.project, experiment_now, each) for each in names)
+    targets = tuple(candidate.target_of(request.project, experiment_now, each) for each in names)
     confirmation = PlanConfirmation(terminal, yes=given["yes"])
     place = _place(state, confirmation, request, targets, allow_code=given["allow_code"])
     if given["pdf"]:
-        find_browser()
-    wish = LoopRequest(
+        report_pdf.find_browser()
+    wish = start.LoopRequest(
         given["iterations"],
         microusd(given["budget"]),
         auto=given["auto_approve"],
         restart=given["restart"],
     )
-    with exclusive(place):
+    with start.exclusive(place):
         _announce(confirmation, place)
-        looper = LoopRunner(place, begin(place, wish))
+        looper = runner.LoopRunner(place, start.begin(place, wish))
         try:
             done = looper.run()
         except OutOfBudget as error:
@@ -107,22 +100,22 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
         _show_end(terminal, looper, pdf=given["pdf"])
     else:
         _show_waiting(terminal, looper)
-    deliver_briefly(terminal, request.site)
+    notifications.deliver_briefly(terminal, request.site)
 
 
 def _place(
     state: CliState,
     confirmation: PlanConfirmation,
-    request: RefineRequest,
+    request: refinement.RefineRequest,
     targets: tuple[RefineTarget, ...],
     *,
     allow_code: bool,
-) -> LoopContext:
+) -> start.LoopContext:
     project, target, terminal = request.project, request.target, confirmation.terminal
-    return LoopContext(
-        review=ReviewContext.of(project, offline=state.offline),
+    return start.LoopContext(
+        review=context.ReviewContext.of(project, offline=state.offline),
         targets=targets,
-        refiner=refiner_of(request.model),
+        refiner=refine_refiner.refiner_of(request.model),
         open_context=partial(refining_factory(state, confirmation).context, project),
         actor=request.actor,
         audit=lambda of, made: replace(request, action="refine", target=of).audit_entry(made),
@@ -133,10 +126,10 @@ def _place(
     )
 
 
-def _announce(confirmation: PlanConfirmation, place: LoopContext) -> None:
+def _announce(confirmation: PlanConfirmation, place: start.LoopContext) -> None:
     """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
     target = replace(place.targets[0], experiment=place.experiment)
-    plan = bare_plan(target.project, target.experiment, of="loop")
+    plan = planning.bare_plan(target.project, target.experiment, of="loop")
     confirmation.refuse(plan)
     training = plan.cases - plan.holdout
     forecast = RefineForecast(training, plan.holdout, plan.cost_microusd, plan.simulated)
@@ -144,17 +137,23 @@ def _announce(confirmation: PlanConfirmation, place: LoopContext) -> None:
 
 
 def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
-    case_filter = case_filter_of(project, name, connection)
-    measured = measurements_of(connection, name, case_filter, CurrentPrices(project))
+    case_filter = samples.case_filter_of(project, name, connection)
+    measured = result_leaderboard.measurements_of(
+        connection, name, case_filter, current_prices.CurrentPrices(project)
+    )
     return (
-        [] if measured is None else sentences(advise(name, measured, case_filter, Requirements()))
+        []
+        if measured is None
+        else leaderboard.sentences(
+            recommendation.advise(name, measured, case_filter, recommendation.Requirements())
+        )
     )
 
 
 # --- the result -----------------------------------------------------------------------------------
 
 
-def _show_waiting(terminal: Terminal, looper: LoopRunner) -> None:
+def _show_waiting(terminal: Terminal, looper: runner.LoopRunner) -> None:
     waiting = list(looper.suggestions().values())
     if terminal.json:
         told = {
@@ -166,35 +165,35 @@ def _show_waiting(terminal: Terminal, looper: LoopRunner) -> None:
         return
     for one in waiting:
         terminal.result("")
-        show_suggestion(terminal, one)
+        suggestion.show_suggestion(terminal, one)
     terminal.result("")
     _show_iterations(terminal, looper)
     for one in waiting:
         terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(one)}")
     for one in waiting:
-        if one.status is SuggestionStatus.PROPOSED:
+        if one.status is suggestions.SuggestionStatus.PROPOSED:
             terminal.note(f"accept it:  edison review approve {one.id}")
             terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
     terminal.note(f"then:       edison loop {looper.loop.experiment}")
 
 
 def _waiting_reason(one: Suggestion) -> str:
-    if one.status is SuggestionStatus.APPLIED:
+    if one.status is suggestions.SuggestionStatus.APPLIED:
         where = f" on {one.branch}" if one.branch is not None else ""
         return f"{one.id} is applied{where}, but not in {one.path} here: merge or pull it"
-    if one.status is SuggestionStatus.APPROVED:
+    if one.status is suggestions.SuggestionStatus.APPROVED:
         return f"{one.id} is approved, but not merged yet"
     return f"{one.id} needs a decision"
 
 
-def _show_end(terminal: Terminal, looper: LoopRunner, *, pdf: bool) -> None:
+def _show_end(terminal: Terminal, looper: runner.LoopRunner, *, pdf: bool) -> None:
     final = looper.final
     assert final is not None, "a finished loop has its report"
     files = {file.kind: file.path for file in final.files}
     if pdf:
         target = files["report_html"].with_suffix(".pdf")
         page = files["report_html"].read_text(encoding="utf-8")
-        write_whole(target, print_pdf(find_browser(), page))
+        report_files.write_whole(target, report_pdf.print_pdf(report_pdf.find_browser(), page))
         files["report_pdf"] = target
     if terminal.json:
         told = {**final.as_json(), "files": {kind: str(path) for kind, path in files.items()}}
@@ -205,7 +204,7 @@ def _show_end(terminal: Terminal, looper: LoopRunner, *, pdf: bool) -> None:
         terminal.note(f"wrote {os.path.relpath(path)}")
 
 
-def _show_exhausted(terminal: Terminal, looper: LoopRunner, error: OutOfBudget) -> None:
+def _show_exhausted(terminal: Terminal, looper: runner.LoopRunner, error: OutOfBudget) -> None:
     """Print the results so far of a loop whose budget is used up."""
     loop = looper.loop
     error.hint = f"raise it to continue: edison loop {loop.experiment} --budget USD"
@@ -216,7 +215,7 @@ def _show_exhausted(terminal: Terminal, looper: LoopRunner, error: OutOfBudget) 
         terminal.note(f"wrote {os.path.relpath(file.path)}")
 
 
-def _show_final(terminal: Terminal, looper: LoopRunner, final: LoopReport) -> None:
+def _show_final(terminal: Terminal, looper: runner.LoopRunner, final: LoopReport) -> None:
     terminal.result("")
     _show_iterations(terminal, looper)
     terminal.result(
@@ -232,7 +231,7 @@ def _show_final(terminal: Terminal, looper: LoopRunner, final: LoopReport) -> No
         terminal.result(f"still weak: {weak}")
     spent = ", ".join(f"{one.phase} {dollars(one.microusd)}" for one in final.spending)
     terminal.result(f"cost {dollars(final.cost_microusd)} ({spent or 'no calls'})")
-    for step in next_steps(final):
+    for step in report.next_steps(final):
         terminal.note(f"next: {step}")
 
 
@@ -251,7 +250,7 @@ def _course_text(course: PromptCourse) -> str:
     return f"{name}: {scores}, {moved} on held-out cases"
 
 
-def _show_iterations(terminal: Terminal, looper: LoopRunner) -> None:
+def _show_iterations(terminal: Terminal, looper: runner.LoopRunner) -> None:
     nothing = "-"
     several = len(looper.loop.prompts) > 1
     rows: list[tuple[str, ...]] = [("iteration", "version", "score", "cases", "run")]
@@ -260,7 +259,7 @@ def _show_iterations(terminal: Terminal, looper: LoopRunner) -> None:
     for one in looper.iterations():
         cases = nothing if one.run_id is None else f"{one.cases or 0:,}"
         run = one.run_id or nothing
-        row = (short(one.version), score(one.score), cases, run)
+        row = (versions.short(one.version), score(one.score), cases, run)
         state = "dropped" if one.dropped else ""
         rows.append(
             (f"{one.number}", one.prompt, *row, state) if several else (f"{one.number}", *row)
@@ -268,7 +267,7 @@ def _show_iterations(terminal: Terminal, looper: LoopRunner) -> None:
     terminal.table(rows, right=(0, 3, 4) if several else (0, 2, 3))
 
 
-def _document(looper: LoopRunner, status: str) -> dict[str, Any]:
+def _document(looper: runner.LoopRunner, status: str) -> dict[str, Any]:
     loop = looper.loop
     return {
         "loop": loop.id,

@@ -9,31 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.coverage import coverage_of_job
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import coverage, lookup, reporting
+from edison_ci.cli import run as cli_run
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.reporting import requested_reports
-from edison_ci.cli.run import Surroundings, finish
 from edison_ci.cli.terminal import Terminal
-from edison_ci.decide.verdict import RunDecision
+from edison_ci.decide import verdict as decide_verdict
 from edison_ci.errors import EdisonError, ExitCode, Location, Problem, StoreError, UsageError
-from edison_ci.execute.progress import Progress
-from edison_ci.execute.run_options import RunOutcome, options_of, resumed_target
-from edison_ci.execute.shard_merge import MergeSession, ShardSet, shard_sets
+from edison_ci.execute import progress, run_options, shard_merge
 from edison_ci.numeric import counted
-from edison_ci.operate.own_results import claim_new_results, set_aside_untrusted
-from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.sessions import run_context
-from edison_ci.operate.site import Role, Site
+from edison_ci.operate import own_results, proposal_terms
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus
-from edison_ci.results.decisions import decisions_of
-from edison_ci.results.snapshot import snapshot_of
-from edison_ci.store.audit import all_audit, verify_audit
-from edison_ci.store.database import open_reader
-from edison_ci.store.import_check import open_shard_file
-from edison_ci.store.liveness import experiment_lock
-from edison_ci.store.merge import publish, stage_beside
-from edison_ci.store.runs import find_run, run_ids
+from edison_ci.results import decisions, snapshot
+from edison_ci.store import audit, database, import_check, liveness, runs
+from edison_ci.store import merge as store_merge
 
 if TYPE_CHECKING:
     import sqlite3
@@ -67,7 +57,7 @@ def merge(state: CliState, /, shards: tuple[Path, ...], into: Path | None, **giv
       edison runs merge shards/*.db --junit junit.xml --markdown report.md
     """
     terminal = Terminal(state)
-    wanted = requested_reports(given)
+    wanted = reporting.requested_reports(given)
     try:
         project = _project(state, into)
         ended = _merge_shards(state, terminal, project, shards)
@@ -78,12 +68,17 @@ def merge(state: CliState, /, shards: tuple[Path, ...], into: Path | None, **giv
         problem = Problem(error.where or Location(""), error.code, error.message, error.hint)
         code = terminal.failure(problem, error.exit_code, verdict="error")
         raise click.exceptions.Exit(code) from None
-    finish(terminal, project, ended, Surroundings(wanted, coverage_of_job(project, state.folder)))
+    cli_run.finish(
+        terminal,
+        project,
+        ended,
+        cli_run.Surroundings(wanted, coverage.coverage_of_job(project, state.folder)),
+    )
 
 
 def _project(state: CliState, into: Path | None) -> Project:
     """Return the project; with `into`, that file holds its results."""
-    project = open_project(state)
+    project = lookup.open_project(state)
     return project if into is None else _with_results(project, into.absolute())
 
 
@@ -93,26 +88,26 @@ def _with_results(project: Project, results: Path) -> Project:
 
 def _merge_shards(
     state: CliState, terminal: Terminal, project: Project, shards: Sequence[Path]
-) -> list[RunOutcome]:
+) -> list[run_options.RunOutcome]:
     """Return the outcome of each merged run, including those merged before."""
-    site = Site(project.root, project.file)
-    set_aside_untrusted(project.root, site.results)
-    claim_new_results(project)
-    actor = site.require(Role.EDITOR, "merge", site.file.results)
+    site = sites.Site(project.root, project.file)
+    own_results.set_aside_untrusted(project.root, site.results)
+    own_results.claim_new_results(project)
+    actor = site.require(sites.Role.EDITOR, "merge", site.file.results)
     with ExitStack() as stack:
         files = []
         for path in {path.absolute(): path for path in shards}.values():
             if path.absolute() == site.results.absolute():
                 hint = "merge into another file: --into FILE"
                 raise UsageError(f"{path} cannot be merged into itself", hint=hint)
-            files.append(open_shard_file(path))
+            files.append(import_check.open_shard_file(path))
             stack.callback(files[-1].close)
-        pieces = shard_sets(files)
+        pieces = shard_merge.shard_sets(files)
         before = _merged_before(site.results, pieces)
         heads = _audit_heads(site.results, [piece for each in pieces for piece in each.all])
         for name, run_id in {p.first.run.experiment: p.run_id for p in pieces}.items():
-            stack.enter_context(experiment_lock(site.locks, name, run_id))
-        stage = stack.enter_context(stage_beside(site.results))
+            stack.enter_context(liveness.experiment_lock(site.locks, name, run_id))
+        stage = stack.enter_context(store_merge.stage_beside(site.results))
         staged = _with_results(project, stage)
         ended = [before.get(p.run_id) or _merge_run(state, staged, p) for p in pieces]
         fresh = [p for p in pieces if p.run_id not in before]
@@ -121,32 +116,39 @@ def _merge_shards(
                 p.run_id: {piece.run.id: heads[piece.file.path] for piece in p.all} for p in fresh
             }
             entry = site.entry(actor, "merge", site.file.results, after=told)
-            publish(site.results, stage, told, entry)
+            store_merge.publish(site.results, stage, told, entry)
     for each in pieces:
         done = "merged before" if each.run_id in before else "merged"
         terminal.note(f"{done}: {counted(len(each.all), 'shard')} of {each.first.run.experiment}")
     return ended
 
 
-def _merge_run(state: CliState, staged: Project, pieces: ShardSet) -> RunOutcome:
+def _merge_run(
+    state: CliState, staged: Project, pieces: shard_merge.ShardSet
+) -> run_options.RunOutcome:
     """Merge the shards of one run in the staging file and evaluate its gates."""
     run = pieces.first.run
-    against = snapshot_of(run)["command line"].get("against")
-    target = resumed_target(staged, staged.experiment(run.experiment), against)
-    target = target.widened(staged, options_of(run).selection)
-    context = run_context(target.project, offline=state.offline)
-    joint = MergeSession(
-        apply_base_terms(target.project), target.experiment, context, against=target.against
+    against = snapshot.snapshot_of(run)["command line"].get("against")
+    target = run_options.resumed_target(staged, staged.experiment(run.experiment), against)
+    target = target.widened(staged, run_options.options_of(run).selection)
+    context = run_sessions.run_context(target.project, offline=state.offline)
+    joint = shard_merge.MergeSession(
+        proposal_terms.apply_base_terms(target.project),
+        target.experiment,
+        context,
+        against=target.against,
     )
     return joint.join(pieces, joint.check(pieces))
 
 
-def _merged_before(results: Path, pieces: Sequence[ShardSet]) -> dict[str, RunOutcome]:
+def _merged_before(
+    results: Path, pieces: Sequence[shard_merge.ShardSet]
+) -> dict[str, run_options.RunOutcome]:
     """Return the runs that were merged before; refuse results that a shard was run in."""
     if not results.exists():
         return {}
-    with closing(open_reader(results)) as connection:
-        known = run_ids(connection)
+    with closing(database.open_reader(results)) as connection:
+        known = runs.run_ids(connection)
         for each in pieces:
             own = [piece for piece in each.all if piece.run.id in known]
             if own and each.run_id not in known:
@@ -170,7 +172,7 @@ def _audit_heads(results: Path, pieces: Sequence[ShardFileRun]) -> dict[Path, st
     for piece in pieces:
         rows, _, head = known.get(piece.run.id, "").partition(":")
         number = int(rows or 0)
-        chain = verify_audit(piece.file.connection, {number})
+        chain = audit.verify_audit(piece.file.connection, {number})
         wrong = chain.problem
         if head and chain.hashes.get(number) != head:
             wrong = wrong or f"row {number}, with which it was merged before, is not there"
@@ -187,8 +189,10 @@ def _merged_heads(results: Path) -> dict[str, str]:
     """Return the heads of the logs of shards that were merged before, by their runs."""
     if not results.exists():
         return {}
-    with closing(open_reader(results)) as connection:
-        merges = [row.entry.after for row in all_audit(connection) if row.entry.action == "merge"]
+    with closing(database.open_reader(results)) as connection:
+        merges = [
+            row.entry.after for row in audit.all_audit(connection) if row.entry.action == "merge"
+        ]
     return {
         run_id: head
         for after in merges
@@ -197,10 +201,12 @@ def _merged_heads(results: Path) -> dict[str, str]:
     }
 
 
-def _stored_outcome(connection: sqlite3.Connection, run_id: str) -> RunOutcome:
+def _stored_outcome(connection: sqlite3.Connection, run_id: str) -> run_options.RunOutcome:
     """Return the outcome of a stored run."""
-    run = find_run(connection, run_id)
-    code = RunDecision.of(decisions_of(connection, run_id)).exit_code
+    run = runs.find_run(connection, run_id)
+    code = decide_verdict.RunDecision.of(decisions.decisions_of(connection, run_id)).exit_code
     if run.status == RunStatus.FAILED:
         code = ExitCode.NOT_MEASURED
-    return RunOutcome(run_id, run.status, code, Progress(total=run.cells_planned))
+    return run_options.RunOutcome(
+        run_id, run.status, code, progress.Progress(total=run.cells_planned)
+    )

@@ -6,11 +6,11 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
-from edison_ci.config.load import find_root, inspect_project
-from edison_ci.documents.files import WorkingTree
-from edison_ci.operate.site import open_site
-from edison_ci.report.metrics import OF_PROJECT, MetricSource, project_samples, render
-from edison_ci.store.database import open_for_reading
+from edison_ci.config import load
+from edison_ci.documents import files
+from edison_ci.operate import site as sites
+from edison_ci.report import metrics as report_metrics
+from edison_ci.store import database
 
 
 @click.command(cls=EdisonCommand)
@@ -26,11 +26,11 @@ def metrics(state: CliState) -> None:
       edison admin metrics --json
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
-    project, _ = inspect_project(WorkingTree(site.root), root=site.root)
-    with open_for_reading(site.results) as connection:
-        source = MetricSource(connection, site.results, project, site.clock())
-        samples = project_samples(source)
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    project, _ = load.inspect_project(files.WorkingTree(site.root), root=site.root)
+    with database.open_for_reading(site.results) as connection:
+        source = report_metrics.MetricSource(connection, site.results, project, site.clock())
+        samples = report_metrics.project_samples(source)
     if terminal.json:
         listed = [
             {
@@ -43,4 +43,4 @@ def metrics(state: CliState) -> None:
         ]
         terminal.document({"metrics": listed})
     else:
-        terminal.raw(render(OF_PROJECT, samples))
+        terminal.raw(report_metrics.render(report_metrics.OF_PROJECT, samples))

@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config.load import load_project
-from edison_ci.config.vendors import VENDORS
+from edison_ci.config import load, vendors
 from edison_ci.contracts import WHAT_TO_CHECK, CallError, ErrorKind
 from edison_ci.errors import EdisonError, ExitCode, UsageError
-from edison_ci.execute.standalone import ProbeResult, probe
+from edison_ci.execute import standalone
 from edison_ci.numeric import counted, dollar_range, dollars
-from edison_ci.operate.model_edits import ModelRequest, prepare_model, vendor_model, write_model
-from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.sealed_keys import key_environment
-from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.operate.site import Site
-from edison_ci.plan.plan import bare_plan
-from edison_ci.providers.adapters import lister_for
+from edison_ci.operate import model_edits, proposal_terms, sealed_keys
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate import site as sites
+from edison_ci.plan import plan as planning
+from edison_ci.providers import adapters
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -69,7 +66,7 @@ def list_models(state: CliState) -> None:
       edison models list --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = lookup.open_project(state)
     if terminal.json:
         listed = [_as_json(project, model) for model in project.models.values()]
         terminal.document({"models": listed})
@@ -96,12 +93,14 @@ def test_models(state: CliState, names: tuple[str, ...]) -> None:
       edison models test small --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = lookup.open_project(state)
     chosen = [_find_model(project, name) for name in dict.fromkeys(names)] or [
         *project.models.values()
     ]
-    require_editor(project, "models test")
-    trials = probe(project, chosen, run_context(project, offline=state.offline))
+    run_sessions.require_editor(project, "models test")
+    trials = standalone.probe(
+        project, chosen, run_sessions.run_context(project, offline=state.offline)
+    )
     if terminal.json:
         terminal.document({"models": [_trial(trial) for trial in trials]})
     else:
@@ -142,11 +141,11 @@ def add_model(
       edison models add llama-3 --base-url https://llm.example/v1 --key-env LLM_KEY
       edison models add bedrock/amazon.nova-lite-v1:0 --option region=eu-west-1
     """
-    terminal, project = Terminal(state), open_project(state)
-    asked = ModelRequest(model, options=dict(map(_option, options)), **given)
-    edit = prepare_model(project, asked)
-    write_model(Site(project.root, project.file), edit)
-    project = load_project(project.root)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    asked = model_edits.ModelRequest(model, options=dict(map(_option, options)), **given)
+    edit = model_edits.prepare_model(project, asked)
+    model_edits.write_model(sites.Site(project.root, project.file), edit)
+    project = load.load_project(project.root)
     added = project.models[edit.model.name]
     tested = _test_added(project, added, offline=state.offline)
     costs = _costs(project, added)
@@ -166,11 +165,13 @@ def _option(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _test_added(project: Project, model: Model, *, offline: bool) -> ProbeResult | None:
+def _test_added(project: Project, model: Model, *, offline: bool) -> standalone.ProbeResult | None:
     """Return the result of one short call; None if a key is not set, or without a network."""
     if offline or not all(map(project.has_key, model.variables)):
         return None
-    (found,) = probe(project, [model], run_context(project, offline=offline))
+    (found,) = standalone.probe(
+        project, [model], run_sessions.run_context(project, offline=offline)
+    )
     return found
 
 
@@ -180,14 +181,14 @@ def _costs(project: Project, model: Model) -> dict[str, CostRange | None]:
     for experiment in [*project.experiments.values()][:_MOST_EXPERIMENTS]:
         alone = replace(experiment, models=((model.name, model, {}),))
         try:
-            found[experiment.id] = bare_plan(project, alone).cost_microusd
+            found[experiment.id] = planning.bare_plan(project, alone).cost_microusd
         except EdisonError:  # an experiment with other problems, which validate tells
             continue
     return found
 
 
 def _show_added(
-    terminal: Terminal, project: Project, edit: ModelEdit, tested: ProbeResult | None
+    terminal: Terminal, project: Project, edit: ModelEdit, tested: standalone.ProbeResult | None
 ) -> None:
     for path in sorted(edit.files):
         terminal.result("  ", StyledText("wrote", GOOD), f" {path}")
@@ -233,7 +234,7 @@ def _show_costs(terminal: Terminal, costs: dict[str, CostRange | None]) -> None:
 def _added_json(
     project: Project,
     edit: ModelEdit,
-    tested: ProbeResult | None,
+    tested: standalone.ProbeResult | None,
     costs: dict[str, CostRange | None],
 ) -> dict[str, Any]:
     return {
@@ -265,15 +266,15 @@ def fetch_models(state: CliState, names: tuple[str, ...]) -> None:
       edison models fetch openai
       edison models fetch small --json
     """
-    terminal, project = Terminal(state), open_project(state)
-    require_editor(project, "models fetch")
-    trust = apply_base_terms(project).trust
+    terminal, project = Terminal(state), lookup.open_project(state)
+    run_sessions.require_editor(project, "models fetch")
+    trust = proposal_terms.apply_base_terms(project).trust
     chosen = {name: _service(project, name) for name in dict.fromkeys(names)} or _with_keys(project)
     if not chosen:
         raise UsageError(
             "no key of a known vendor is set", hint="set one, such as OPENAI_API_KEY, or name one"
         )
-    environ = key_environment(project)
+    environ = sealed_keys.key_environment(project)
     fetched = {
         name: _fetch(model, environ, trust, offline=state.offline) for name, model in chosen.items()
     }
@@ -297,23 +298,23 @@ def _service(project: Project, name: str) -> Model:
     """Return a model of the project, or one that stands for a vendor."""
     if name in project.models:
         return project.models[name]
-    vendor = VENDORS.get(name)
+    vendor = vendors.VENDORS.get(name)
     if vendor is None:
-        hint = did_you_mean(name, [*project.models, *VENDORS], label="models and vendors")
+        hint = did_you_mean(name, [*project.models, *vendors.VENDORS], label="models and vendors")
         raise UsageError(f"there is no model or vendor {name!r}", hint=hint)
     if vendor.options:
         raise UsageError(
             f"{name} has no list of models that a key alone can read",
             hint="see the vendor's console; edison admin prices show lists known models",
         )
-    return vendor_model(name)
+    return model_edits.vendor_model(name)
 
 
 def _with_keys(project: Project) -> dict[str, Model]:
     """Return the vendors whose key is set or sealed."""
     return {
         name: _service(project, name)
-        for name, vendor in VENDORS.items()
+        for name, vendor in vendors.VENDORS.items()
         if vendor.key_env and not vendor.options and project.has_key(vendor.key_env)
     }
 
@@ -321,7 +322,7 @@ def _with_keys(project: Project) -> dict[str, Model]:
 def _fetch(
     model: Model, environ: KeyEnvironment, trust: TrustFile, *, offline: bool
 ) -> list[ListedModel] | CallError:
-    lister = lister_for(model, environ=environ, offline=offline, trust=trust)
+    lister = adapters.lister_for(model, environ=environ, offline=offline, trust=trust)
 
     async def ask() -> list[ListedModel]:
         async with asyncio.timeout(_FETCH_S):
@@ -369,7 +370,9 @@ def _show_fetched(
         shown = "unknown" if price is None else f"${price[0]:g}/{price[1]:g}"
         rows.append((listed.id, shown, ", ".join(_names_in_registry(project, model, listed))))
     terminal.table(rows, right=(1,))
-    terminal.note(f"add one with: edison models add {name}/MODEL" if name in VENDORS else "")
+    terminal.note(
+        f"add one with: edison models add {name}/MODEL" if name in vendors.VENDORS else ""
+    )
 
 
 def _fetched_json(
@@ -400,7 +403,7 @@ def _find_model(project: Project, name: str) -> Model:
     return found
 
 
-def _trial(trial: ProbeResult) -> dict[str, Any]:
+def _trial(trial: standalone.ProbeResult) -> dict[str, Any]:
     return {
         "name": trial.model.name,
         "simulated": trial.model.simulated,
@@ -412,7 +415,7 @@ def _trial(trial: ProbeResult) -> dict[str, Any]:
     }
 
 
-def _show_trial(terminal: Terminal, trial: ProbeResult) -> None:
+def _show_trial(terminal: Terminal, trial: standalone.ProbeResult) -> None:
     mark = simulated_label(trial.model.simulated)
     if trial.error:
         terminal.result(

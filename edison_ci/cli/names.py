@@ -14,11 +14,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.documents.files import WorkingTree, read
-from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.store.cells import case_ids
-from edison_ci.store.database import open_for_reading
-from edison_ci.store.runs import find_run, run_names
+from edison_ci.documents import files, yaml_text
+from edison_ci.store import cells as store_cells
+from edison_ci.store import database
+from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +47,7 @@ class _Skimmed:
     def __init__(self, folder: Path) -> None:
         start = folder.resolve()
         root = next(each for each in (start, *start.parents) if (each / "edison.yaml").is_file())
-        self._tree = WorkingTree(root)
+        self._tree = files.WorkingTree(root)
         file = self._mapping("edison.yaml")
         self._paths = {**_PATHS, **(file.get("paths") or {})}
         self._results = root / (file.get("results") or _RESULTS)
@@ -63,13 +62,13 @@ class _Skimmed:
         return (name for name in self._mapping(self._paths["models"]) if name != "version")
 
     def runs(self) -> list[str]:
-        with open_for_reading(self._results) as connection:
-            return run_names(connection)
+        with database.open_for_reading(self._results) as connection:
+            return store_runs.run_names(connection)
 
     def cells(self) -> list[str]:
         """Return the cases of the newest run."""
-        with open_for_reading(self._results) as connection:
-            return case_ids(connection, find_run(connection, "latest").id)
+        with database.open_for_reading(self._results) as connection:
+            return store_cells.case_ids(connection, store_runs.find_run(connection, "latest").id)
 
     def cases(self) -> Iterator[str]:
         """Yield the ids in the datasets of all experiments."""
@@ -94,7 +93,7 @@ class _Skimmed:
         elif path.endswith(".csv"):
             rows = csv.DictReader(io.StringIO("\n".join(lines)))
         else:
-            rows = read_yaml(data, path).value if whole else ()
+            rows = yaml_text.read_yaml(data, path).value if whole else ()
         return (str(row["id"]) for row in rows if row.get("id"))
 
     def _files(self, kind: str, suffixes: tuple[str, ...]) -> Iterator[Path]:
@@ -103,5 +102,5 @@ class _Skimmed:
         return (path for path in paths if path.suffix in suffixes)
 
     def _mapping(self, path: str) -> dict[str, Any]:
-        value = read_yaml(read(self._tree, path), path).value
+        value = yaml_text.read_yaml(files.read(self._tree, path), path).value
         return value if isinstance(value, dict) else {}

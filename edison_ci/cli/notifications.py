@@ -8,22 +8,14 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import DeliveryError, EdisonError, ExitCode, UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.notifications import (
-    Delivery,
-    address_of,
-    deliver,
-    recipients,
-    send_test,
-    silent_recipients,
-)
-from edison_ci.operate.sealed_keys import keys_at
-from edison_ci.operate.site import Role, Site, open_site
+from edison_ci.operate import notifications as operate_notifications
+from edison_ci.operate import sealed_keys
+from edison_ci.operate import site as sites
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.database import open_for_reading
-from edison_ci.store.outbox import RecipientCounts, count_notifications
+from edison_ci.store import database, outbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +56,7 @@ def list_recipients(state: CliState) -> None:
     counts = _counts(site)
     named = {recipient.name: recipient for recipient in site.file.notifications}
     rows = [(name, named.get(name), counts.get(name)) for name in dict.fromkeys([*named, *counts])]
-    environ = keys_at(site.root)
+    environ = sealed_keys.keys_at(site.root)
     if terminal.json:
         terminal.document({"recipients": [_as_json(*row, environ) for row in rows]})
         return
@@ -78,7 +70,7 @@ def list_recipients(state: CliState) -> None:
 
 
 def _show_recipient(
-    terminal: Terminal, recipient: Notification | None, count: RecipientCounts | None
+    terminal: Terminal, recipient: Notification | None, count: outbox.RecipientCounts | None
 ) -> None:
     if recipient is not None:
         texts = "; with texts" if recipient.texts else ""
@@ -114,12 +106,14 @@ def test_recipients(state: CliState, names: tuple[str, ...]) -> None:
     """
     terminal, site = Terminal(state), _site(state)
     chosen = _chosen(terminal, site, names)
-    actor = site.require(Role.EDITOR, "notifications test", ", ".join(one.name for one in chosen))
+    actor = site.require(
+        sites.Role.EDITOR, "notifications test", ", ".join(one.name for one in chosen)
+    )
     _refuse_offline(state)
-    results, environ = [], keys_at(site.root)
+    results, environ = [], sealed_keys.keys_at(site.root)
     for recipient in chosen:
         try:
-            said, error = send_test(site, recipient), None
+            said, error = operate_notifications.send_test(site, recipient), None
         except DeliveryError as failed:
             said, error = "", failed
         after = "accepted" if error is None else error.message
@@ -144,9 +138,9 @@ def send_waiting(state: CliState) -> None:
       edison notifications send
     """
     terminal, site = Terminal(state), _site(state)
-    site.require(Role.EDITOR, "notifications send")
+    site.require(sites.Role.EDITOR, "notifications send")
     _refuse_offline(state)
-    found = deliver(site)
+    found = operate_notifications.deliver(site)
     if terminal.json:
         failed = (*found.problems, *found.unset)
         problems = [{"recipient": name, "error": why} for name, why in failed]
@@ -165,27 +159,27 @@ def send_waiting(state: CliState) -> None:
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
-def deliver_briefly(terminal: Terminal, site: Site) -> None:
+def deliver_briefly(terminal: Terminal, site: sites.Site) -> None:
     """Send what is due at the end of a run; the outcome changes nothing about the run."""
     if terminal.offline or not site.file.notifications:
         return
     try:
-        found = deliver(site, seconds=_RUN_SECONDS)
+        found = operate_notifications.deliver(site, seconds=_RUN_SECONDS)
     except EdisonError as error:
         terminal.note(StyledText("notifications: ", ODD), error.message)
         return
     _show_problems(terminal, found)
 
 
-def _show_problems(terminal: Terminal, found: Delivery) -> None:
+def _show_problems(terminal: Terminal, found: operate_notifications.Delivery) -> None:
     for name, why in dict.fromkeys(found.problems):
         terminal.note(StyledText(f"{name}: ", ODD), f"not delivered yet: {why}")
     if found.given_up:
         terminal.note(f"{counted(found.given_up, 'notification')} given up after 3 days")
 
 
-def _site(state: CliState) -> Site:
-    return open_site(state.enter_project(find_root(state.folder)))
+def _site(state: CliState) -> sites.Site:
+    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 def _refuse_offline(state: CliState) -> None:
@@ -193,26 +187,26 @@ def _refuse_offline(state: CliState) -> None:
         raise UsageError("network access is disabled by --offline", hint="leave out --offline")
 
 
-def _counts(site: Site) -> dict[str, RecipientCounts]:
+def _counts(site: sites.Site) -> dict[str, outbox.RecipientCounts]:
     if not site.results.exists():
         return {}
-    with open_for_reading(site.results) as connection:
-        return {count.recipient: count for count in count_notifications(connection)}
+    with database.open_for_reading(site.results) as connection:
+        return {count.recipient: count for count in outbox.count_notifications(connection)}
 
 
-def _chosen(terminal: Terminal, site: Site, names: tuple[str, ...]) -> list[Notification]:
+def _chosen(terminal: Terminal, site: sites.Site, names: tuple[str, ...]) -> list[Notification]:
     if not site.file.notifications:
         raise UsageError(
             "edison.yaml has no notifications", hint="docs/watching.md shows how to add one"
         )
-    silent = silent_recipients(site)
+    silent = operate_notifications.silent_recipients(site)
     asked = [name for name in names if name in silent]
     if asked or len(silent) == len(site.file.notifications):
         name = next(iter(asked or silent))
         raise UsageError(f"{name}: {silent[name]}", hint="test it on the default branch")
     for name, why in silent.items():
         terminal.note(StyledText(f"{name}: ", ODD), why)
-    known = {recipient.name: recipient for recipient in recipients(site)}
+    known = {recipient.name: recipient for recipient in operate_notifications.recipients(site)}
     for name in names:
         if name not in known:
             raise UsageError(f"there is no recipient {name!r}", hint=did_you_mean(name, known))
@@ -220,7 +214,7 @@ def _chosen(terminal: Terminal, site: Site, names: tuple[str, ...]) -> list[Noti
 
 
 def _way(recipient: Notification | None, environ: Mapping[str, str]) -> str | None:
-    return None if recipient is None else address_of(recipient, environ)
+    return None if recipient is None else operate_notifications.address_of(recipient, environ)
 
 
 def _show_test(
@@ -255,7 +249,7 @@ def _test_json(
 def _as_json(
     name: str,
     recipient: Notification | None,
-    count: RecipientCounts | None,
+    count: outbox.RecipientCounts | None,
     environ: Mapping[str, str],
 ) -> dict[str, Any]:
     return {

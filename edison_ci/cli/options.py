@@ -17,11 +17,11 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.log_file import LogFile
+from edison_ci.cli import log_file as cli_log_file
 from edison_ci.errors import UsageError
 from edison_ci.sanitize import json_text, line
 from edison_ci.spelling import did_you_mean
-from edison_ci.telemetry.log_ids import current_ids
+from edison_ci.telemetry import log_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ def configure_logging(state: CliState) -> None:
     handlers[0].setFormatter(_JsonLines() if state.log_json else _Lines())
     handlers[0].setLevel(level)
     if state.log_file is not None:
-        file = LogFile(state.folder / state.log_file)
+        file = cli_log_file.LogFile(state.folder / state.log_file)
         file.setFormatter(_JsonLines())
         handlers.append(file)
         level = min(level, logging.INFO)
@@ -96,7 +96,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **current_ids(),
+            **log_ids.current_ids(),
             **_extra(record),
         }
         if record.exc_info:

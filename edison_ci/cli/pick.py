@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from edison_ci.cli.explain import show_explanation
-from edison_ci.cli.lookup import open_readable_project, results_of
+from edison_ci.cli import explain as cli_explain
+from edison_ci.cli import lookup
 from edison_ci.cli.terminal import StyledText, Terminal
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted
-from edison_ci.results.explanation import explain
-from edison_ci.results.run_result import RunResult
-from edison_ci.store.cells import find_cell
-from edison_ci.store.runs import find_run
+from edison_ci.results import explanation, run_result
+from edison_ci.store import cells, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,10 +47,10 @@ def walk(state: CliState, run_id: str) -> None:
     """Show the failing cases of a run one by one, until somebody quits or none fails."""
     terminal, place, note = Terminal(state), 0, ""
     while True:
-        project = open_readable_project(state, terminal)
+        project = lookup.open_readable_project(state, terminal)
         with _key_by_key():
-            with results_of(project) as reader:
-                result = RunResult(reader, find_run(reader, run_id))
+            with lookup.results_of(project) as reader:
+                result = run_result.RunResult(reader, runs.find_run(reader, run_id))
                 triage = result.triage(most=None)
                 cases = () if triage is None else triage.worst
                 if not cases:
@@ -76,12 +74,16 @@ def walk(state: CliState, run_id: str) -> None:
             run_id, place = result.run.experiment, 0  # its newest run
 
 
-def _show(terminal: Terminal, project: Project, result: RunResult, one: FailingCase) -> Path:
+def _show(
+    terminal: Terminal, project: Project, result: run_result.RunResult, one: FailingCase
+) -> Path:
     """Explain a case on a screen of its own; return the file of its prompt."""
     wanted = f"{one.case}@{one.model}#{one.repeat}"
-    cell = find_cell(result.connection, result.run.id, wanted)
+    cell = cells.find_cell(result.connection, result.run.id, wanted)
     click.clear()
-    show_explanation(terminal, explain(result.connection, project, result.run, cell))
+    cli_explain.show_explanation(
+        terminal, explanation.explain(result.connection, project, result.run, cell)
+    )
     return project.root / result.files.prompts.get(cell.prompt, "")
 
 

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import (
-    open_project,
-)
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.cli.terminal import as_json as problem_json
 from edison_ci.config import requirements
 from edison_ci.errors import UsageError
 from edison_ci.numeric import count_range, counted, dollar_range, duration_range, fixed, significant
-from edison_ci.plan.baseline import Impact, impact_since
-from edison_ci.plan.interim_analysis import both_sides
-from edison_ci.plan.plan import Plan, as_json, matrix
-from edison_ci.plan.plan import plan_run as make_plan
+from edison_ci.plan import baseline, interim_analysis
+from edison_ci.plan import plan as plan_plan
+from edison_ci.plan import plan as planning
 from edison_ci.plan.selection import EVERYTHING, MAX_SHARDS, Selection
-from edison_ci.stats.power import DEFAULT_SD
+from edison_ci.stats import power
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -72,12 +69,12 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
       edison plan support-reply --shards 4
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = lookup.open_project(state)
     chosen = _selected(project, experiments, Selection(models=given["models"]))
     changed_since, shards, loop = given["changed_since"], given["shards"], given["loop"]
     impact = None
     if changed_since:
-        impact = impact_since(project, changed_since, offline=state.offline)
+        impact = baseline.impact_since(project, changed_since, offline=state.offline)
         chosen = [e for e in chosen if e.id in impact.affected]
     calls = requirements.REFINEMENT if loop else requirements.RUN
     requirements.refuse(
@@ -95,7 +92,7 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
     if terminal.json:
         terminal.document(_document(plans, impact, shards))
     elif shards:
-        terminal.compact(matrix(plans[0]) if plans else {"include": []})
+        terminal.compact(planning.matrix(plans[0]) if plans else {"include": []})
         if not plans:
             terminal.note(_NOTHING)
     else:
@@ -103,13 +100,13 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
         _show_plans(terminal, plans)
 
 
-def _planned(project: Project, experiment: Experiment, given: dict[str, Any]) -> Plan:
-    made = make_plan(project, experiment, shards=given["shards"] or 0, loop=given["loop"])
+def _planned(project: Project, experiment: Experiment, given: dict[str, Any]) -> planning.Plan:
+    made = plan_plan.plan_run(project, experiment, shards=given["shards"] or 0, loop=given["loop"])
     found = _with_results(made, project, experiment)
     return found.in_batches(project.prices) if given["batch"] else found
 
 
-def _with_results(plan: Plan, project: Project, experiment: Experiment) -> Plan:
+def _with_results(plan: planning.Plan, project: Project, experiment: Experiment) -> planning.Plan:
     """Return the plan with what stored results say: answers to reuse, and how scores vary."""
     if not project.tree.exists(project.file.results):
         return plan
@@ -130,9 +127,12 @@ def _selected(project: Project, names: tuple[str, ...], selection: Selection) ->
     return [selection.narrow(selection.widen(project, experiment)) for experiment in found]
 
 
-def _document(plans: list[Plan], impact: Impact | None, shards: int | None) -> dict[str, Any]:
+def _document(
+    plans: list[planning.Plan], impact: baseline.Impact | None, shards: int | None
+) -> dict[str, Any]:
     listed = [
-        {**as_json(p), "warnings": [problem_json(warning) for warning in p.warnings]} for p in plans
+        {**planning.as_json(p), "warnings": [problem_json(warning) for warning in p.warnings]}
+        for p in plans
     ]
     body: dict[str, Any] = {"experiments": listed}
     if impact is not None:
@@ -143,11 +143,11 @@ def _document(plans: list[Plan], impact: Impact | None, shards: int | None) -> d
             "unaffected": list(impact.unaffected),
         }
     if shards:
-        body["matrix"] = matrix(plans[0]) if plans else {"include": []}
+        body["matrix"] = planning.matrix(plans[0]) if plans else {"include": []}
     return body
 
 
-def _changes(terminal: Terminal, impact: Impact | None, chosen: set[str]) -> None:
+def _changes(terminal: Terminal, impact: baseline.Impact | None, chosen: set[str]) -> None:
     if impact is None:
         return
     terminal.result(f"Compared with {impact.ref} at {impact.commit[:8]}:")
@@ -163,7 +163,7 @@ def _changes(terminal: Terminal, impact: Impact | None, chosen: set[str]) -> Non
         terminal.result(_NOTHING)
 
 
-def _show_plans(terminal: Terminal, plans: list[Plan]) -> None:
+def _show_plans(terminal: Terminal, plans: list[planning.Plan]) -> None:
     """Print each plan, or a line for each if there are many."""
     if len(plans) <= _MOST_IN_FULL:
         for index, one in enumerate(plans):
@@ -189,7 +189,7 @@ def _show_plans(terminal: Terminal, plans: list[Plan]) -> None:
     terminal.note("a plan in full, with what its cases can show: edison plan EXPERIMENT")
 
 
-def _show(terminal: Terminal, plan: Plan) -> None:
+def _show(terminal: Terminal, plan: planning.Plan) -> None:
     terminal.result(StyledText(plan.experiment, bold=True), StyledText(_simulated(plan), ODD))
     held = f" ({plan.holdout:,} held out)" if plan.holdout else ""
     skipped = f" ({plan.skipped:,} skipped)" if plan.skipped else ""
@@ -215,9 +215,9 @@ def _show(terminal: Terminal, plan: Plan) -> None:
     terminal.result(f"  plan {plan.hash[:8]}")
 
 
-def _interim_range(plan: Plan, kind: Kind) -> str:
+def _interim_range(plan: planning.Plan, kind: Kind) -> str:
     """Return the range of calls of a comparison that may stop early."""
-    low, high = both_sides(kind, plan.cases, plan.calls + plan.reused)
+    low, high = interim_analysis.both_sides(kind, plan.cases, plan.calls + plan.reused)
     said = (
         f"with --against both sides are run: {low:,} calls before the first interim analysis, "
         f"at most {high:,}"
@@ -225,7 +225,7 @@ def _interim_range(plan: Plan, kind: Kind) -> str:
     return f"{said} ({'more_repeats' if kind == 'repeats' else 'adaptive_sampling'})"
 
 
-def _simulated(plan: Plan) -> str:
+def _simulated(plan: planning.Plan) -> str:
     """Return which models are simulated: their numbers are no evidence."""
     simulated = dict.fromkeys(load.model.name for load in plan.loads if load.model.simulated)
     if all(load.model.simulated for load in plan.loads):
@@ -233,7 +233,7 @@ def _simulated(plan: Plan) -> str:
     return f"  (simulated: {', '.join(simulated)})" if simulated else ""
 
 
-def _rows(plan: Plan) -> list[tuple[str, ...]]:
+def _rows(plan: planning.Plan) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("phase", "model", "calls", "tokens", "cost", "time")]
     for load in plan.loads:
         rows.append((load.phase, load.name, *_amounts(load, exact=load.exact_tokens)))
@@ -242,7 +242,7 @@ def _rows(plan: Plan) -> list[tuple[str, ...]]:
     return rows
 
 
-def _amounts(of: Load | Plan, *, exact: bool = False) -> tuple[str, ...]:
+def _amounts(of: Load | planning.Plan, *, exact: bool = False) -> tuple[str, ...]:
     """Return calls, tokens, cost and time; estimated tokens are marked with ~."""
     tokens, cost, time = of.tokens, of.cost_microusd, of.seconds
     mark = "" if exact or not tokens.high else "~"
@@ -255,10 +255,10 @@ def _amounts(of: Load | Plan, *, exact: bool = False) -> tuple[str, ...]:
 
 
 def _typical(noun: str) -> str:
-    return f"{100 * DEFAULT_SD:g} points from {noun} to {noun}, as is typical"
+    return f"{100 * power.DEFAULT_SD:g} points from {noun} to {noun}, as is typical"
 
 
-def _evidence(terminal: Terminal, plan: Plan) -> None:
+def _evidence(terminal: Terminal, plan: planning.Plan) -> None:
     clustered, noun = plan.units < plan.gating, "case"
     if clustered:
         noun = "different input" if plan.units == plan.inputs else "cluster"

@@ -10,17 +10,9 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import Terminal
-from edison_ci.config.load import find_root
-from edison_ci.config.prices import (
-    MAX_BYTES,
-    PROJECT_FILE,
-    PriceTable,
-    dump_table,
-    load_prices,
-    update_table,
-)
-from edison_ci.documents.files import WorkingTree, replace_file
-from edison_ci.documents.marks import Fault
+from edison_ci.config import load
+from edison_ci.config import prices as config_prices
+from edison_ci.documents import files, marks
 from edison_ci.errors import ProjectNotFound, UsageError
 from edison_ci.spelling import did_you_mean
 
@@ -114,27 +106,29 @@ def update(state: CliState, source: Path) -> None:
       edison admin prices update --from model_prices_and_context_window.json
     """
     terminal = Terminal(state)
-    root = state.enter_project(find_root(state.folder))
+    root = state.enter_project(load.find_root(state.folder))
     today = dt.datetime.now(dt.UTC).date()
     old, data = _load(root), _read(state.folder / source)
     try:
-        new, changes = update_table(old, data, name=source.name, today=today)
-    except Fault as fault:
+        new, changes = config_prices.update_table(old, data, name=source.name, today=today)
+    except marks.Fault as fault:
         hint = fault.hint or "give a price file of litellm or of edison"
         raise UsageError(_message(source.name, fault), hint=hint) from None
-    replace_file(root / PROJECT_FILE, dump_table(new).encode())
+    files.replace_file(root / config_prices.PROJECT_FILE, config_prices.dump_table(new).encode())
     lists = {
         "added": list(changes.added),
         "changed": list(changes.changed),
         "kept_retired": list(changes.kept_retired),
     }
     if terminal.json:
-        terminal.document({"written": PROJECT_FILE, **lists})
+        terminal.document({"written": config_prices.PROJECT_FILE, **lists})
         return
     added, changed, kept = map(len, lists.values())
     counts = f"{added:,} added, {changed:,} changed, {kept:,} no longer listed and kept as retired"
-    terminal.result(f"wrote {PROJECT_FILE}: {counts}")
-    terminal.note(f"Next: review the change with git diff {PROJECT_FILE}, then commit it")
+    terminal.result(f"wrote {config_prices.PROJECT_FILE}: {counts}")
+    terminal.note(
+        f"Next: review the change with git diff {config_prices.PROJECT_FILE}, then commit it"
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -142,33 +136,36 @@ def _read(path: Path) -> bytes:
     if not path.is_file():  # reading a FIFO would block
         what = "is not a file" if path.exists() else "does not exist"
         raise UsageError(f"{str(path)!r} {what}", hint=hint)
-    if path.stat().st_size > MAX_BYTES:
-        raise UsageError(f"{str(path)!r} is larger than {MAX_BYTES:,} bytes", hint=hint)
+    if path.stat().st_size > config_prices.MAX_BYTES:
+        raise UsageError(
+            f"{str(path)!r} is larger than {config_prices.MAX_BYTES:,} bytes", hint=hint
+        )
     try:
         return path.read_bytes()
     except OSError as error:
         raise UsageError(f"{str(path)!r} cannot be read: {error.strerror}", hint=hint) from None
 
 
-def _table(state: CliState) -> PriceTable:
+def _table(state: CliState) -> config_prices.PriceTable:
     try:
-        root = find_root(state.folder)
+        root = load.find_root(state.folder)
     except ProjectNotFound:
-        return load_prices()
+        return config_prices.load_prices()
     return _load(state.enter_project(root))
 
 
-def _load(root: Path) -> PriceTable:
+def _load(root: Path) -> config_prices.PriceTable:
     try:
-        return load_prices(WorkingTree(root))
-    except Fault as fault:
+        return config_prices.load_prices(files.WorkingTree(root))
+    except marks.Fault as fault:
         hint = (
             fault.hint
-            or f"create it again: remove {PROJECT_FILE}, then run edison admin prices update"
+            or f"create it again: remove {config_prices.PROJECT_FILE}, then run "
+            "edison admin prices update"
         )
-        raise UsageError(_message(PROJECT_FILE, fault), hint=hint) from None
+        raise UsageError(_message(config_prices.PROJECT_FILE, fault), hint=hint) from None
 
 
-def _message(file: str, fault: Fault) -> str:
+def _message(file: str, fault: marks.Fault) -> str:
     """Return the message of a fault, with the name of the file."""
     return fault.message if file in fault.message else f"{file}: {fault.message}"

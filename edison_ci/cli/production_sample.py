@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edison_ci.api.production import grade_production, production_variant
-from edison_ci.importing.production import sample_of
+from edison_ci.api import production
+from edison_ci.importing import production as importing_production
 from edison_ci.numeric import counted
-from edison_ci.operate.site import Site
-from edison_ci.results.production import last_sample
-from edison_ci.store.audit import write_audit
-from edison_ci.store.database import open_reader
+from edison_ci.operate import site as sites
+from edison_ci.results import production as result_production
+from edison_ci.store import audit, database
 
 if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
@@ -35,13 +34,13 @@ def grade_new_sample(
         terminal.note(f"{told}: nothing to grade")
         return None
     terminal.note(f"{told}: {counted(len(sample.calls), 'answer')} sampled")
-    for name, needed in production_variant(experiment, sample).left_out:
+    for name, needed in production.production_variant(experiment, sample).left_out:
         terminal.note(f"left out: {name}, which needs {needed}")
-    ended = grade_production(project, experiment, sample, options, factory)
-    site = Site(project.root, project.file)
+    ended = production.grade_production(project, experiment, sample, options, factory)
+    site = sites.Site(project.root, project.file)
     after = {"run": ended.run_id, "answers": len(sample.calls), "new": sample.new}
     entry = site.entry(site.actor(), "import production", experiment.id, after=after)
-    write_audit(site.results, entry)
+    audit.write_audit(site.results, entry)
     return ended
 
 
@@ -50,6 +49,8 @@ def _sample(project: Project, experiment: Experiment) -> ProductionSample:
     after, known = "", frozenset[str]()
     results = project.root / project.file.results
     if results.exists():
-        with closing(open_reader(results)) as reader:
-            after, known = last_sample(reader, experiment.id)
-    return sample_of(project.tree, experiment.file.production, after=after, known=known)
+        with closing(database.open_reader(results)) as reader:
+            after, known = result_production.last_sample(reader, experiment.id)
+    return importing_production.sample_of(
+        project.tree, experiment.file.production, after=after, known=known
+    )

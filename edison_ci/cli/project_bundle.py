@@ -8,10 +8,10 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.numeric import counted
-from edison_ci.operate.project_bundles import restore_project_bundle, write_project_bundle
-from edison_ci.operate.site import open_site
+from edison_ci.operate import project_bundles
+from edison_ci.operate import site as sites
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -41,8 +41,8 @@ def create(state: CliState, file: Path) -> None:
       edison admin bundle create project.zip
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
-    made = write_project_bundle(site, state.folder / file)
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    made = project_bundles.write_project_bundle(site, state.folder / file)
     if terminal.json:
         told = {"file": str(file), "size_bytes": made.size_bytes, "files": made.files}
         terminal.document({**told, "runs": made.runs, "left_out": list(made.left_out)})
@@ -68,7 +68,7 @@ def restore(state: CliState, file: Path, folder: Path) -> None:
       edison admin bundle restore project.zip restored
     """
     terminal = Terminal(state)
-    made = restore_project_bundle(state.folder / file, state.folder / folder)
+    made = project_bundles.restore_project_bundle(state.folder / file, state.folder / folder)
     if terminal.json:
         told = {"folder": str(folder), "files": made.files, "runs": made.runs}
         terminal.document({**told, "audit_rows": made.audit_rows})

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import find_experiment, open_project, results_of
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.numeric import counted, fixed
+from edison_ci.operate import site as sites
 from edison_ci.operate.file_edits import DAYS, quarantine_case, release_case
-from edison_ci.operate.site import open_site
-from edison_ci.plan.selection import find_case
-from edison_ci.results.dataset_health import FEWEST, RULE, SHARE, flakiness_of
+from edison_ci.plan import selection
+from edison_ci.results import dataset_health
 
 if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantinedCase
@@ -56,8 +56,8 @@ def list_cases(state: CliState) -> None:
       edison quarantine list --json
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
-    cases, today = site.quarantine().cases, _today()
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    cases, today = site.quarantine(), _today()
     if terminal.json:
         terminal.document({"cases": [_entry(entry, today) for entry in cases]})
         return
@@ -101,13 +101,15 @@ def add(
       edison quarantine add refund-1 --reason "judges disagree"
       edison quarantine add support-reply refund-1 --reason new --until 2027-01-31
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state)
     wanted, case = names
-    chosen = find_experiment(project, wanted)
+    chosen = lookup.find_experiment(project, wanted)
     experiment = chosen.id
-    find_case(project, chosen, case)
+    selection.find_case(project, chosen, case)
     last = None if until is None else until.date()
-    entry = quarantine_case(open_site(project.root), experiment, case, reason=reason, until=last)
+    entry = quarantine_case(
+        sites.open_site(project.root), experiment, case, reason=reason, until=last
+    )
     if terminal.json:
         terminal.document({"added": _entry(entry, _today())})
         return
@@ -129,7 +131,7 @@ def remove(state: CliState, names: tuple[str | None, str]) -> None:
       edison quarantine remove support-reply refund-1
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     entry = release_case(site, *names)
     if terminal.json:
         terminal.document({"removed": _entry(entry, _today())})
@@ -152,21 +154,25 @@ def suggest(state: CliState, experiment: str | None) -> None:
       edison quarantine suggest
       edison quarantine suggest support-reply --json
     """
-    terminal, project = Terminal(state), open_project(state)
+    terminal, project = Terminal(state), lookup.open_project(state)
     wanted = [project.experiment(experiment).id] if experiment else list(project.experiments)
-    aside = {(entry.experiment, entry.case) for entry in project.quarantine.cases}
-    with results_of(project) as connection:
-        found = [(name, flakiness_of(connection, name)) for name in wanted]
+    aside = {(entry.experiment, entry.case) for entry in project.quarantine}
+    with lookup.results_of(project) as connection:
+        found = [(name, dataset_health.flakiness_of(connection, name)) for name in wanted]
     if terminal.json:
         documents = [_flakiness(name, one, aside) for name, one in found]
-        rule = {"fewest_answers": FEWEST, "share": SHARE, "text": RULE}
+        rule = {
+            "fewest_answers": dataset_health.FEWEST,
+            "share": dataset_health.SHARE,
+            "text": dataset_health.RULE,
+        }
         terminal.document({"rule": rule, "experiments": documents})
         return
     for index, (name, one) in enumerate(found):
         if index:
             terminal.result("")
         _show_suggestions(terminal, name, one, aside)
-    terminal.note(f"The rule: {RULE}.")
+    terminal.note(f"The rule: {dataset_health.RULE}.")
 
 
 def show_flaky(terminal: Terminal, found: Flakiness) -> None:
@@ -176,7 +182,9 @@ def show_flaky(terminal: Terminal, found: Flakiness) -> None:
     cases, asked = found.cases, counted(found.questions, "question")
     said = f"{counted(len(cases), 'flaky case')}: answers to the same question disagree"
     terminal.result(
-        "  ", StyledText(said, ODD if cases else GOOD), f" ({asked} with {FEWEST}+ answers)"
+        "  ",
+        StyledText(said, ODD if cases else GOOD),
+        f" ({asked} with {dataset_health.FEWEST}+ answers)",
     )
     if cases:
         terminal.result(f"    {', '.join(cases[:10])}{' and more' if len(cases) > 10 else ''}")
@@ -190,7 +198,7 @@ def _show_suggestions(
     if not found.runs:
         terminal.note("no complete run yet: edison run")
         return
-    asked = f"{counted(found.questions, 'question')} with {FEWEST} or more answers"
+    asked = f"{counted(found.questions, 'question')} with {dataset_health.FEWEST} or more answers"
     terminal.result(f"  {counted(len(found.cases), 'flaky case')} by {asked}")
     if found.too_few:
         terminal.note(

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.cli.lookup import cases_of, results_of
+from edison_ci.cli import lookup
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config.slices import content_hash
+from edison_ci.config import slices
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars, points, rate
-from edison_ci.results.case_discrimination import DatasetDiscrimination, discrimination_of
-from edison_ci.results.dataset_health import QuestionQuality, examine, quality_of
-from edison_ci.results.question_writers import (
-    MOST_COMPARED,
-    MOST_WRITERS,
-    WriterCosts,
-    board_of_writers,
-    costs_by_writer,
-)
-from edison_ci.results.scores import interval_json
+from edison_ci.results import case_discrimination, dataset_health, question_writers, scores
 from edison_ci.spelling import did_you_mean
-from edison_ci.stats.sentences import comparisons_sentence, p_words, signed
-from edison_ci.store.judgments import question_scores
+from edison_ci.stats import sentences
+from edison_ci.store import judgments
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -50,14 +41,24 @@ def rank_writers(terminal: Terminal, project: Project, name: str | None) -> None
 
 
 def _board(project: Project, experiment: Experiment) -> WritersBoard | None:
-    quality, apart, costs = QuestionQuality(), DatasetDiscrimination(), WriterCosts()
+    quality, apart, costs = (
+        dataset_health.QuestionQuality(),
+        case_discrimination.DatasetDiscrimination(),
+        question_writers.WriterCosts(),
+    )
     if (project.root / project.file.results).exists():
-        examined = examine(lambda: cases_of(project, experiment), content_hash)
-        with results_of(project) as connection:
-            quality = quality_of(question_scores(connection, experiment.id), examined.has)
-            apart = discrimination_of(connection, experiment.id, examined.has)
-            costs = costs_by_writer(connection, project)
-    return board_of_writers(experiment.id, cases_of(project, experiment), (quality, apart), costs)
+        examined = dataset_health.examine(
+            lambda: lookup.cases_of(project, experiment), slices.content_hash
+        )
+        with lookup.results_of(project) as connection:
+            quality = dataset_health.quality_of(
+                judgments.question_scores(connection, experiment.id), examined.has
+            )
+            apart = case_discrimination.discrimination_of(connection, experiment.id, examined.has)
+            costs = question_writers.costs_by_writer(connection, project)
+    return question_writers.board_of_writers(
+        experiment.id, lookup.cases_of(project, experiment), (quality, apart), costs
+    )
 
 
 def _show(terminal: Terminal, board: WritersBoard) -> None:
@@ -82,13 +83,15 @@ def _show(terminal: Terminal, board: WritersBoard) -> None:
     for contrast in board.contrasts[:_MOST_CONTRASTS]:
         one, other = (_name(board.rows[place]) for place in (contrast.better, contrast.worse))
         if contrast.significant:
-            said = f"  {one} over {other}: {_gap(contrast)}, {p_words(contrast.p_holm)}"
+            said = f"  {one} over {other}: {_gap(contrast)}, {sentences.p_words(contrast.p_holm)}"
             terminal.result(StyledText("shown", GOOD), said)
         else:
             terminal.result(StyledText("tie", ODD), f"    {one} and {other}: {_gap(contrast)}")
     if board.contrasts:
         stand_out = sum(each.significant for each in board.contrasts)
-        terminal.result(comparisons_sentence(made=len(board.contrasts), stand_out=stand_out))
+        terminal.result(
+            sentences.comparisons_sentence(made=len(board.contrasts), stand_out=stand_out)
+        )
     for note in _notes(board):
         terminal.note(note)
 
@@ -114,10 +117,10 @@ def _row(row: WriterRow) -> tuple[str, ...]:
 
 
 def _gap(contrast: Contrast) -> str:
-    text = f"{signed(contrast.difference)} points"
+    text = f"{sentences.signed(contrast.difference)} points"
     if contrast.interval is not None:
         low, high = contrast.interval
-        text += f" (likely {signed(low)} to {signed(high)})"
+        text += f" (likely {sentences.signed(low)} to {sentences.signed(high)})"
     return text
 
 
@@ -130,13 +133,16 @@ def _notes(board: WritersBoard) -> list[str]:
     if not any(row.cost_microusd is not None for row in board.rows):
         notes.append("no call of a writer is booked, so the cost of a case is unknown")
     if not board.all_compared:
-        notes.append(f"near duplicates were looked for among the first {MOST_COMPARED:,} cases")
+        notes.append(
+            "near duplicates were looked for among the first "
+            f"{question_writers.MOST_COMPARED:,} cases"
+        )
     if board.own_judges:
         names = ", ".join(board.own_judges)
         notes.append(f"{names} judged questions of its own, which it may favour")
     if board.beyond:
         left = counted(board.beyond, "writer")
-        notes.append(f"{left} left out: at most {MOST_WRITERS} are shown")
+        notes.append(f"{left} left out: at most {question_writers.MOST_WRITERS} are shown")
     return notes
 
 
@@ -159,8 +165,8 @@ def _row_json(row: WriterRow) -> dict[str, Any]:
         "rank": {"best": row.best_rank, "worst": row.worst_rank},
         "writer": row.writer or None,
         "cases": row.cases,
-        "quality": interval_json(row.quality),
-        "separating": interval_json(row.separating),
+        "quality": scores.interval_json(row.quality),
+        "separating": scores.interval_json(row.separating),
         "duplicates": {"same": row.same, "near": row.near},
         "case_cost_microusd": row.cost_microusd,
     }

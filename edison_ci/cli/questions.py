@@ -8,8 +8,7 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cli.terminal import BAD, StyledText
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.secrets import secrets_in
+from edison_ci.documents import marks, secrets
 from edison_ci.errors import ConfigError, EdisonError
 from edison_ci.sanitize import line
 
@@ -73,7 +72,7 @@ class Questions:
                 raise GoBack
             if said.lower() == "q":
                 raise Later
-            if not any(secrets_in(said)):
+            if not any(secrets.secrets_in(said)):
                 return said
             self.wrong("this looks like a key, so it is not kept; keys stay in the environment")
 
@@ -143,7 +142,7 @@ class Questions:
             self.terminal.problems(error.problems)
         except EdisonError as error:
             self._failed(error)
-        except Fault as fault:
+        except marks.Fault as fault:
             self.wrong(fault.message)
         else:
             return True

@@ -9,28 +9,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci.cli.lookup import find_experiment, open_project
-from edison_ci.cli.notifications import deliver_briefly
+from edison_ci.cli import lookup, notifications, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
-from edison_ci.cli.suggestion import show_suggestion
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import OutOfBudget, UsageError
-from edison_ci.execute.budgets import caps_of, in_cents, run_limit, sufficient_cost
+from edison_ci.execute import budgets
 from edison_ci.numeric import counted, dollars
-from edison_ci.plan.estimate import CostRange, total_cost
-from edison_ci.plan.plan import bare_plan
-from edison_ci.refine.optimize import OptimizeOptions, require_enough_cases
-from edison_ci.refine.optimize import optimize as search_for
-from edison_ci.refine.refinement import RefineOptions, refine_request
-from edison_ci.refine.refinement import refine as refine_prompt
-from edison_ci.refine.refiner import RE_ASKS, refiner_of
-from edison_ci.refine.search import SCREEN_CASES, SearchLimits
-from edison_ci.refine.trials import Allowance, TrialRunner, final_check_sizes
-from edison_ci.stats.sentences import points, signed
-from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import phase_costs
-from edison_ci.store.suggestions import SuggestionStatus
+from edison_ci.plan import estimate
+from edison_ci.plan import plan as planning
+from edison_ci.refine import optimize as refine_optimize
+from edison_ci.refine import refinement, refiner
+from edison_ci.refine import refinement as refine_refinement
+from edison_ci.refine import search as refine_search
+from edison_ci.refine import trials as refine_trials
+from edison_ci.stats import sentences
+from edison_ci.store import database, ledger, suggestions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +46,7 @@ class RefineForecast(NamedTuple):
 
     training: int
     held_out: int
-    cost: CostRange | None
+    cost: estimate.CostRange | None
     simulated: bool
     more: str = ""
     """Further terms, as text."""
@@ -101,19 +95,19 @@ def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison refine support-reply --prompt support-reply --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    chosen = find_experiment(project, experiment)
-    request = refine_request(project, "refine", chosen.id, given["prompt"])
+    project = lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
+    request = refinement.refine_request(project, "refine", chosen.id, given["prompt"])
     target = request.target
     candidates = given["candidates"] or target.limits.candidates
     confirmation = PlanConfirmation(terminal, yes=given["yes"])
     loads = _announce(confirmation, target, candidates)
     factory = refining_factory(state, confirmation)
-    allowance = Allowance.of(target, microusd(given["budget"]))
-    trials = TrialRunner(
+    allowance = refine_trials.Allowance.of(target, microusd(given["budget"]))
+    trials = refine_trials.TrialRunner(
         target, lambda: factory.context(request.project), allowance, allow_code=given["allow_code"]
     )
-    options = RefineOptions(
+    options = refinement.RefineOptions(
         candidates,
         force=given["force"],
         on_step=lambda line: terminal.note(f"  {line}"),
@@ -121,12 +115,12 @@ def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
         on_stored=request.tell,
     )
     try:
-        refined = refine_prompt(trials, refiner_of(request.model), options)
+        refined = refine_refinement.refine(trials, refiner.refiner_of(request.model), options)
     except OutOfBudget as error:
         error.hint = _sufficient(target, loads, str(error.hint))
         raise
     _show(terminal, target, refined)
-    deliver_briefly(terminal, request.site)
+    notifications.deliver_briefly(terminal, request.site)
 
 
 def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> str:
@@ -135,14 +129,14 @@ def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> 
     results = project.root / project.file.results
     if any(load.price is None for load in loads) or not results.exists():
         return otherwise
-    with closing(open_reader(results)) as reader:
-        known = phase_costs(reader, experiment=experiment.id)
-    enough = sufficient_cost(loads, known, done=False)
-    command = f"edison refine {experiment.id} --budget {in_cents(enough)}"
-    limit = run_limit(caps_of(project, experiment, "", None))
+    with closing(database.open_reader(results)) as reader:
+        known = ledger.phase_costs(reader, experiment=experiment.id)
+    enough = budgets.sufficient_cost(loads, known, done=False)
+    command = f"edison refine {experiment.id} --budget {budgets.in_cents(enough)}"
+    limit = budgets.run_limit(budgets.caps_of(project, experiment, "", None))
     raised = ""
     if limit is not None and limit < enough:
-        raised = f"raise stop.budget_usd to {in_cents(enough)}, and "
+        raised = f"raise stop.budget_usd to {budgets.in_cents(enough)}, and "
     return f"{raised}repeat with: {command} (stored answers are reused)"
 
 
@@ -152,21 +146,23 @@ def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> 
 def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: int) -> list[Load]:
     """Refuse a plan that cannot complete, print its cost, and ask; return its calls."""
     project, experiment = target.project, target.experiment
-    loop = bare_plan(project, experiment, of="loop")
+    loop = planning.bare_plan(project, experiment, of="loop")
     confirmation.refuse(loop)
-    head = bare_plan(project, experiment, of="head").loads
+    head = planning.bare_plan(project, experiment, of="head").loads
     loads = [
         *(load for load in head if load.phase != "pairwise"),  # the current prompt
-        *_times(head, CostRange(candidates, candidates)),
+        *_times(head, estimate.CostRange(candidates, candidates)),
         *_times(
             [load for load in loop.loads if load.phase == "refine"],
-            CostRange(candidates, candidates * (1 + RE_ASKS)).times(1 / target.limits.candidates),
+            estimate.CostRange(candidates, candidates * (1 + refiner.RE_ASKS)).times(
+                1 / target.limits.candidates
+            ),
         ),
     ]
     forecast = RefineForecast(
         loop.cases - loop.holdout,
         loop.holdout,
-        total_cost(loads),
+        estimate.total_cost(loads),
         loop.simulated,
         more=f", {counted(candidates, 'candidate')}",
     )
@@ -174,7 +170,7 @@ def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: 
     return loads
 
 
-def _times(loads: Sequence[Load], iterations: CostRange) -> list[Load]:
+def _times(loads: Sequence[Load], iterations: estimate.CostRange) -> list[Load]:
     return [dataclasses.replace(load, iterations=iterations) for load in loads]
 
 
@@ -191,17 +187,19 @@ def _show(terminal: Terminal, target: RefineTarget, found: RefineResult) -> None
         terminal.result("nothing to refine: no criterion, check or grader finds a fault")
     for one in found.suggestions:
         terminal.result("")
-        show_suggestion(terminal, one)
+        suggestion.show_suggestion(terminal, one)
     statuses = [one.status for one in found.suggestions]
     counts = ", ".join(
-        f"{statuses.count(status)} {status}" for status in SuggestionStatus if status in statuses
+        f"{statuses.count(status)} {status}"
+        for status in suggestions.SuggestionStatus
+        if status in statuses
     )
     terminal.result("")
     terminal.result(f"{counts or 'no suggestion'}; cost {dollars(found.cost_microusd)}")
-    if SuggestionStatus.PROPOSED in statuses:
-        best = found.suggestions[statuses.index(SuggestionStatus.PROPOSED)]
+    if suggestions.SuggestionStatus.PROPOSED in statuses:
+        best = found.suggestions[statuses.index(suggestions.SuggestionStatus.PROPOSED)]
         terminal.note(f"push it to a branch with: edison propose {best.id}")
-    elif SuggestionStatus.TRIED in statuses:
+    elif suggestions.SuggestionStatus.TRIED in statuses:
         terminal.note("run the same command for another one, or propose it anyway with --force")
 
 
@@ -278,12 +276,14 @@ def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison optimize support-reply --seed 1 --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    chosen = find_experiment(project, experiment)
-    request = refine_request(project, "optimize", chosen.id, given["prompt"])
+    project = lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
+    request = refinement.refine_request(project, "optimize", chosen.id, given["prompt"])
     target = request.target
-    limits = SearchLimits(given["population"], given["generations"], given["target"], given["seed"])
-    options = OptimizeOptions(
+    limits = refine_search.SearchLimits(
+        given["population"], given["generations"], given["target"], given["seed"]
+    )
+    options = refine_optimize.OptimizeOptions(
         limits,
         budget_microusd=microusd(given["budget"]),
         force=given["force"],
@@ -297,32 +297,32 @@ def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
     _announce_search(confirmation, target, options)
     factory = refining_factory(state, confirmation, brief=True)
     opened = partial(factory.context, request.project)
-    found = search_for(target, refiner_of(request.model), opened, options)
+    found = refine_optimize.optimize(target, refiner.refiner_of(request.model), opened, options)
     if terminal.json:
         terminal.document(_search_document(target, found))
     else:
         _show_search(terminal, found)
-    deliver_briefly(terminal, request.site)
+    notifications.deliver_briefly(terminal, request.site)
 
 
 # --- before the first call ------------------------------------------------------------------------
 
 
 def _announce_search(
-    confirmation: PlanConfirmation, target: RefineTarget, options: OptimizeOptions
+    confirmation: PlanConfirmation, target: RefineTarget, options: refine_optimize.OptimizeOptions
 ) -> None:
     """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
     project, experiment, limits = target.project, target.experiment, options.limits
-    training, held = require_enough_cases(target)
-    loop = bare_plan(project, experiment, of="loop")
+    training, held = refine_optimize.require_enough_cases(target)
+    loop = planning.bare_plan(project, experiment, of="loop")
     confirmation.refuse(loop)
-    plan = bare_plan(project, experiment, of="head")
+    plan = planning.bare_plan(project, experiment, of="head")
     asks = [load for load in loop.loads if load.phase == "refine"]
     loads = [
         *_answer_loads(plan.loads, target, limits, plan.cases),
         *_refiner_loads(asks, target, limits),
     ]
-    cost = total_cost(loads)
+    cost = estimate.total_cost(loads)
     if cost is not None and options.budget_microusd is not None:
         cost = cost.at_most(options.budget_microusd)
     more = f", {counted(limits.generations, 'generation')} of {limits.population}"
@@ -330,37 +330,39 @@ def _announce_search(
 
 
 def _answer_loads(
-    loads: list[Load], target: RefineTarget, limits: SearchLimits, cases: int
+    loads: list[Load], target: RefineTarget, limits: refine_search.SearchLimits, cases: int
 ) -> Iterator[Load]:
     """Yield the loads of answering: low if every version fails the screening, high if none does."""
-    training, _ = require_enough_cases(target)
+    training, _ = refine_optimize.require_enough_cases(target)
     least = min(limits.generations, target.experiment.file.stop.window) * limits.population
-    low = training + least * min(SCREEN_CASES, training)
+    low = training + least * min(refine_search.SCREEN_CASES, training)
     high = training * (1 + limits.generations * limits.population)
-    last = max(final_check_sizes(target, cases).values())
+    last = max(refine_trials.final_check_sizes(target, cases).values())
     for load in loads:
-        span = CostRange(low / cases + last, high / cases + last)
+        span = estimate.CostRange(low / cases + last, high / cases + last)
         yield dataclasses.replace(
-            load, iterations=CostRange(1, 1) if load.phase == "pairwise" else span
+            load, iterations=estimate.CostRange(1, 1) if load.phase == "pairwise" else span
         )
 
 
-def _refiner_loads(loads: list[Load], target: RefineTarget, limits: SearchLimits) -> Iterator[Load]:
+def _refiner_loads(
+    loads: list[Load], target: RefineTarget, limits: refine_search.SearchLimits
+) -> Iterator[Load]:
     least = min(limits.generations, target.experiment.file.stop.window) * limits.population
-    most = limits.generations * limits.population * (1 + RE_ASKS)
+    most = limits.generations * limits.population * (1 + refiner.RE_ASKS)
     for load in loads:
-        share = CostRange(least, most).times(1 / target.limits.candidates)
+        share = estimate.CostRange(least, most).times(1 / target.limits.candidates)
         yield dataclasses.replace(load, iterations=share)
 
 
 # --- progress and result --------------------------------------------------------------------------
 
 
-def _progress(one: Generation, limits: SearchLimits) -> tuple[str | StyledText, ...]:
+def _progress(one: Generation, limits: refine_search.SearchLimits) -> tuple[str | StyledText, ...]:
     refused = f", {one.refused} refused" if one.refused else ""
     return (
         StyledText(f"generation {one.number} of {limits.generations}", bold=True),
-        f": best {points(one.best)}, front {one.front}, {one.tried} tried "
+        f": best {sentences.points(one.best)}, front {one.front}, {one.tried} tried "
         f"({one.crossed} crossed{refused}), {one.measured} measured, "
         f"spent {dollars(one.spent_microusd)}",
     )
@@ -374,19 +376,24 @@ def _show_search(terminal: Terminal, found: OptimizeResult) -> None:
         terminal.result("nothing to optimize: no criterion, check or grader finds a fault")
         return
     winner = next(
-        (one for one in found.suggestions if one.status is not SuggestionStatus.REFUSED), None
+        (
+            one
+            for one in found.suggestions
+            if one.status is not suggestions.SuggestionStatus.REFUSED
+        ),
+        None,
     )
     if winner is not None:
         terminal.result("")
-        show_suggestion(terminal, winner)
+        suggestion.show_suggestion(terminal, winner)
     terminal.result("")
     _show_totals(terminal, found)
     if winner is None:
         terminal.result("no version gained more than chance on the training cases")
         terminal.note("try another --seed, more --generations or a stronger refiner")
-    elif winner.status is SuggestionStatus.TRIED:
+    elif winner.status is suggestions.SuggestionStatus.TRIED:
         terminal.note("it is not proposed; try another --seed, or propose it anyway with --force")
-    elif winner.status is SuggestionStatus.PROPOSED:
+    elif winner.status is suggestions.SuggestionStatus.PROPOSED:
         terminal.note(f"push it to a branch with: edison propose {winner.id}")
 
 
@@ -397,9 +404,9 @@ def _show_totals(terminal: Terminal, found: OptimizeResult) -> None:
     terminal.result(
         f"{counted(len(done), 'generation')}: {_STOPPED[search.stopped_by]}; "
         f"{sum(one.tried for one in done)} versions tried, {len(search.measured) - 1} measured, "
-        f"{refused} refused; training score {points(search.base.mean)} to ",
-        StyledText(points(search.best.mean), GOOD if gain > 0 else ODD),
-        f" ({signed(gain)}, the best of many)",
+        f"{refused} refused; training score {sentences.points(search.base.mean)} to ",
+        StyledText(sentences.points(search.best.mean), GOOD if gain > 0 else ODD),
+        f" ({sentences.signed(gain)}, the best of many)",
         *simulated_label(found.simulation),
     )
     terminal.result(f"the search cost {dollars(found.cost_microusd)}")

@@ -7,27 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.api.evaluation import regrade_run
-from edison_ci.cli import sessions
-from edison_ci.cli.alert_notes import check_after_run
-from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
+from edison_ci.api import evaluation
+from edison_ci.cli import alert_notes, lookup, sessions, summary
+from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.sessions import PlanConfirmation, confirm_calls, session_factory
-from edison_ci.cli.summary import document, show_run
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
 from edison_ci.errors import CallFailed, ExitCode, UsageError
-from edison_ci.execute.run_options import RunOptions, RunOutcome, allow_code
-from edison_ci.execute.second_opinion import (
-    GradableTexts,
-    GradedPart,
-    grade_again,
-    judge_requests,
-)
+from edison_ci.execute import run_options, second_opinion
 from edison_ci.numeric import counted, dollars, fixed, score
-from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.results.run_result import RunResult
-from edison_ci.store.runs import find_run
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.results import run_result
+from edison_ci.store import runs
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
@@ -82,10 +73,12 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
       edison regrade --rubric support-strict --case return-how
     """
     terminal = Terminal(state)
-    project = open_project(state)
-    part = GradedPart(given["judges"], given["rubric"], given["cases"], given["failed"])
-    with results_of(project) as reader:
-        stored = find_run_or_newest(terminal, reader, wanted)
+    project = lookup.open_project(state)
+    part = second_opinion.GradedPart(
+        given["judges"], given["rubric"], given["cases"], given["failed"]
+    )
+    with lookup.results_of(project) as reader:
+        stored = lookup.find_run_or_newest(terminal, reader, wanted)
     if part and given["no_cache"]:
         raise UsageError(
             "--no-cache grades a whole run again",
@@ -94,30 +87,34 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     if part:
         _second_opinion(state, terminal, project, stored, part, given)
         return
-    options = RunOptions(
+    options = run_options.RunOptions(
         budget_microusd=sessions.microusd(given["budget"]),
         allow_code=given["allow_code"],
         wait=given["wait"],
         reuse=not given["no_cache"],
     )
-    factory = session_factory(state, PlanConfirmation(terminal, yes=given["yes"]))
-    ended = regrade_run(project, stored.id, options, factory)
-    check_after_run(terminal, project, [ended.run_id])
+    factory = cli_sessions.session_factory(
+        state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
+    )
+    ended = evaluation.regrade_run(project, stored.id, options, factory)
+    alert_notes.check_after_run(terminal, project, [ended.run_id])
     _finish_regrade(terminal, project, ended)
 
 
-def _finish_regrade(terminal: Terminal, project: Project, ended: RunOutcome) -> None:
+def _finish_regrade(terminal: Terminal, project: Project, ended: run_options.RunOutcome) -> None:
     kept = ended.stored_answers
     assert kept is not None  # a regrade always has them
     code = int(ended.exit_code)
     _note_left_out(terminal, kept)
-    with results_of(project) as reader:
-        result = RunResult(reader, find_run(reader, ended.run_id))
+    with lookup.results_of(project) as reader:
+        result = run_result.RunResult(reader, runs.find_run(reader, ended.run_id))
         if terminal.json:
             about = {"run_id": kept.run.id, "left_out": kept.gradable.as_json()}
-            terminal.document({**document([result], code, [ended.progress]), "regraded": about})
+            terminal.document(
+                {**summary.document([result], code, [ended.progress]), "regraded": about}
+            )
         else:
-            show_run(terminal, result, ended.progress)
+            summary.show_run(terminal, result, ended.progress)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -149,22 +146,22 @@ def _second_opinion(  # noqa: PLR0913 - the options of the command
     terminal: Terminal,
     project: Project,
     run: Run,
-    part: GradedPart,
+    part: second_opinion.GradedPart,
     given: dict[str, Any],
 ) -> None:
-    require_editor(project, "regrade")
-    project = allow_code(project) if given["allow_code"] else project
+    run_sessions.require_editor(project, "regrade")
+    project = run_options.allow_code(project) if given["allow_code"] else project
     variant = part.variant(project, project.experiment(run.experiment))
     requirements.refuse(requirements.missing(project, variant, calls=requirements.GRADING))
-    with results_of(project) as reader:
-        chosen = GradableTexts.of(reader, project, run, part)
-    calls = judge_requests(project, variant, chosen.texts)
-    confirm_calls(terminal, project, calls, yes=given["yes"])
-    found = grade_again(
+    with lookup.results_of(project) as reader:
+        chosen = second_opinion.GradableTexts.of(reader, project, run, part)
+    calls = second_opinion.judge_requests(project, variant, chosen.texts)
+    cli_sessions.confirm_calls(terminal, project, calls, yes=given["yes"])
+    found = second_opinion.grade_again(
         project,
         variant,
         chosen.texts,
-        run_context(project, offline=state.offline),
+        run_sessions.run_context(project, offline=state.offline),
         budget_microusd=sessions.microusd(given["budget"]),
     )
     if found.grades and len(found.failed) == len(found.grades):
@@ -180,7 +177,11 @@ def _second_opinion(  # noqa: PLR0913 - the options of the command
 
 
 def _show_opinion(
-    terminal: Terminal, run: Run, variant: Experiment, chosen: GradableTexts, found: SecondOpinion
+    terminal: Terminal,
+    run: Run,
+    variant: Experiment,
+    chosen: second_opinion.GradableTexts,
+    found: SecondOpinion,
 ) -> None:
     judges = ", ".join([*(model.name for model in variant.judges), *variant.judge_plugins])
     rubric = variant.rubric.rubric if variant.rubric is not None else ""
@@ -242,7 +243,7 @@ def _opinion_row(one: SecondGrade) -> tuple[str, ...]:
 
 
 def _opinion_json(
-    run: Run, variant: Experiment, chosen: GradableTexts, found: SecondOpinion
+    run: Run, variant: Experiment, chosen: second_opinion.GradableTexts, found: SecondOpinion
 ) -> dict[str, Any]:
     means = found.means()
     return {

@@ -13,17 +13,15 @@ import click
 from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.lookup import find_run_or_newest, open_project, results_of
+from edison_ci.cli import lookup, reporting
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.reporting import run_as_seen, sources_of
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
-from edison_ci.operate.site import Role, Site
-from edison_ci.report.files import refuse_folder, refuse_unwritable, write_folder, write_whole
-from edison_ci.report.reporters import BUNDLE, REPORTERS, format_by_suffix, rendered, reporter
-from edison_ci.results.report import report_of
+from edison_ci.operate import site as sites
+from edison_ci.report import files, reporters
+from edison_ci.results import report as result_report
 from edison_ci.sanitize import clean
-from edison_ci.store.merge import extract
+from edison_ci.store import merge
 
 if TYPE_CHECKING:
     import sqlite3
@@ -43,7 +41,7 @@ class _Format(click.ParamType[str]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return a known name; fail with all of them otherwise."""
-        if value not in REPORTERS.built_in and value not in self.names():
+        if value not in reporters.REPORTERS.built_in and value not in self.names():
             self.fail(f"{value!r} is not one of {', '.join(map(repr, self.names()))}.", param, ctx)
         return value
 
@@ -56,7 +54,7 @@ class _Format(click.ParamType[str]):
     @staticmethod
     def names() -> list[str]:
         """Return the built-in names in their order, then those of plugins."""
-        return list(dict.fromkeys([*REPORTERS.built_in, *REPORTERS.names()]))
+        return list(dict.fromkeys([*reporters.REPORTERS.built_in, *reporters.REPORTERS.names()]))
 
 
 @click.command(cls=EdisonCommand)
@@ -100,14 +98,16 @@ def report(
       edison report --format sarif > edison.sarif
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = lookup.open_project(state)
     chosen = "json" if state.json and kind is None and out is None else kind or _kind_of(out)
     file = None if out is None else Path(out)
     writing = _Writing(terminal, project, chosen, file, raw, folder=(out or "").endswith("/"))
     writing.refuse()
-    with results_of(project) as connection:
-        run = find_run_or_newest(terminal, connection, wanted)
-        found = report_of(connection, [run_as_seen(connection, project, run.id)])
+    with lookup.results_of(project) as connection:
+        run = lookup.find_run_or_newest(terminal, connection, wanted)
+        found = result_report.report_of(
+            connection, [reporting.run_as_seen(connection, project, run.id)]
+        )
         writing.write(connection, found)
 
 
@@ -129,14 +129,14 @@ class _Writing:
         if self.folder:
             self._refuse_folder()
         elif self.out is not None:
-            refuse_unwritable(self.out)
-        if self.kind == BUNDLE:
+            files.refuse_unwritable(self.out)
+        if self.kind == reporters.BUNDLE:
             self._refuse_stdout("run.zip")
             return
-        chosen = reporter(self.kind)
+        chosen = reporters.reporter(self.kind)
         if chosen.texts:
-            site = Site(self.project.root, self.project.file)
-            site.require(Role.VIEWER, f"report --format {self.kind}")
+            site = sites.Site(self.project.root, self.project.file)
+            site.require(sites.Role.VIEWER, f"report --format {self.kind}")
         if chosen.binary:
             self._refuse_stdout(f"report{chosen.suffix}")
         chosen.refuse()
@@ -155,33 +155,35 @@ class _Writing:
                 "this project is private, and pages show texts",
                 hint="write one file, which leaves them out: --out report.html",
             )
-        refuse_folder(self.out)
+        files.refuse_folder(self.out)
 
     def write(self, connection: sqlite3.Connection, found: Report) -> None:
         """Write the report to its file, or to stdout."""
-        site = Site(self.project.root, self.project.file)
-        if self.kind == BUNDLE or self.folder or reporter(self.kind).texts:
+        site = sites.Site(self.project.root, self.project.file)
+        if self.kind == reporters.BUNDLE or self.folder or reporters.reporter(self.kind).texts:
             runs = ", ".join(view.run.id for view in found.runs)
             site.note_export(f"run {runs} as {self.kind}", str(self.out or "stdout"))
-        if self.kind == BUNDLE:
-            REPORTERS.load(BUNDLE)(site, [view.run for view in found.runs], self.out)
+        if self.kind == reporters.BUNDLE:
+            reporters.REPORTERS.load(reporters.BUNDLE)(
+                site, [view.run for view in found.runs], self.out
+            )
             self._tell(found)
             return
-        private, texts = self.project.file.settings.private, reporter(self.kind).texts
+        private, texts = self.project.file.settings.private, reporters.reporter(self.kind).texts
         if private and texts:
             self.terminal.note("this project is private: texts and reasons are left out")
         if self.folder and self.out is not None:
             self._pages(found, self.out)
             self._tell(found)
             return
-        sources = replace(sources_of(connection, self.project, found), raw=self.raw)
-        content = rendered(found, self.kind, sources)
+        sources = replace(reporting.sources_of(connection, self.project, found), raw=self.raw)
+        content = reporters.rendered(found, self.kind, sources)
         if self.out is not None:
-            write_whole(self.out, content)
+            files.write_whole(self.out, content)
             self._tell(found)
             return
         if isinstance(content, bytes):
-            self._refuse_stdout(f"report{reporter(self.kind).suffix}")
+            self._refuse_stdout(f"report{reporters.reporter(self.kind).suffix}")
             return
         shown = texts and sys.stdout.isatty()
         for line in [content] if isinstance(content, str) else content:
@@ -197,9 +199,9 @@ class _Writing:
         project, run_ids = self.project, [view.run.id for view in found.runs]
         with tempfile.TemporaryDirectory(prefix="edison-pages-") as name:
             copy = Path(name) / "results.db"
-            extract(project.root / project.file.results, run_ids, copy)
+            merge.extract(project.root / project.file.results, run_ids, copy)
             serving = Serving(copy, project.root, project.file.project, "127.0.0.1", 0)
-            write_folder(out, lambda write: asyncio.run(write_static_pages(serving, write)))
+            files.write_folder(out, lambda write: asyncio.run(write_static_pages(serving, write)))
 
     def _tell(self, found: Report) -> None:
         if self.terminal.json:
@@ -212,4 +214,4 @@ class _Writing:
 def _kind_of(out: str | None) -> str:
     if out is None:
         return "md"
-    return "html" if out.endswith("/") else format_by_suffix(Path(out).suffix)
+    return "html" if out.endswith("/") else reporters.format_by_suffix(Path(out).suffix)

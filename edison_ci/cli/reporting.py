@@ -8,23 +8,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.coverage import coverage_of_job
-from edison_ci.cli.lookup import results_of
+from edison_ci.cli import coverage, lookup
 from edison_ci.cli.terminal import folder_in_checkout
-from edison_ci.documents.marks import Fault
+from edison_ci.documents import marks
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.git.repository import Repository
-from edison_ci.report.annotations import changed_lines
+from edison_ci.git import repository as git
+from edison_ci.report import annotations as report_annotations
+from edison_ci.report import files as report_files
+from edison_ci.report import reporters
 from edison_ci.report.change_details import CANDIDATES, ChangeDetails, FileDiff
-from edison_ci.report.files import Sources, refuse_unwritable, write_whole
-from edison_ci.report.reporters import rendered
-from edison_ci.results.cells import Cells, cases_of
-from edison_ci.results.explanation import known_cases, unchanged_cases
-from edison_ci.results.report import Report, report_of
-from edison_ci.results.snapshot import runs_of_change
+from edison_ci.results import cells as result_cells
+from edison_ci.results import explanation, snapshot
+from edison_ci.results import report as result_report
 from edison_ci.sanitize import in_actions
-from edison_ci.store.liveness import is_alive
-from edison_ci.store.runs import find_run
+from edison_ci.store import liveness
+from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,17 +42,19 @@ FORMATS_OF = {"junit": "junit", "markdown": "md", "sarif": "sarif"}
 """Options of `run` that request a report, and the format of each."""
 
 
-def sources_of(connection: sqlite3.Connection, project: Project, report: Report) -> Sources:
+def sources_of(
+    connection: sqlite3.Connection, project: Project, report: result_report.Report
+) -> report_files.Sources:
     """Return what reports need besides the results of the runs."""
     private = project.file.settings.private
-    return Sources(
-        cases=partial(cases_of, connection),
+    return report_files.Sources(
+        cases=partial(result_cells.cases_of, connection),
         changed=changed_in(project, report),
         folder=folder_in_checkout(project.root),
         reasons=not private,
-        cells=(cells := Cells(connection, texts=not private)),
+        cells=(cells := result_cells.Cells(connection, texts=not private)),
         inputs=partial(_inputs, project),
-        known=partial(known_cases, project, cells),
+        known=partial(explanation.known_cases, project, cells),
     )
 
 
@@ -62,14 +62,14 @@ def _inputs(project: Project, view: RunResult, failing: FailingCells) -> dict[st
     """Return the inputs of failed answers, if the case is unchanged."""
     experiment = project.experiments.get(view.run.experiment)
     wanted = {cell.case: cell.case_hash for cell in failing.cells}
-    return unchanged_cases(project, experiment, wanted)
+    return explanation.unchanged_cases(project, experiment, wanted)
 
 
 def run_as_seen(connection: sqlite3.Connection, project: Project, wanted: str) -> Run:
     """Return a run by id, `latest` or experiment; a run whose process died is paused."""
-    run = find_run(connection, wanted)
+    run = store_runs.find_run(connection, wanted)
     locks = project.root / ".edison" / "locks"
-    return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+    return run.as_seen(alive=run.owner is not None and liveness.is_alive(locks, run.owner))
 
 
 def report_on(project: Project, wanted: tuple[str, ...], folder: Path) -> DetailedReport:
@@ -81,27 +81,29 @@ def report_on(project: Project, wanted: tuple[str, ...], folder: Path) -> Detail
     found = _report_on(project, wanted)
     if wanted:
         return found
-    dropped = coverage_of_job(project, folder).dropped
+    dropped = coverage.coverage_of_job(project, folder).dropped
     return DetailedReport(replace(found.report, dropped=dropped), found.details)
 
 
 class DetailedReport(NamedTuple):
     """A report with what a pull request shows beside it."""
 
-    report: Report
+    report: result_report.Report
     details: ChangeDetails = ChangeDetails()
 
 
 def _report_on(project: Project, wanted: tuple[str, ...]) -> DetailedReport:
     if not wanted and in_actions() and not (project.root / project.file.results).exists():
-        return DetailedReport(Report())  # nothing was affected, so nothing was run
-    with results_of(project) as connection:
+        return DetailedReport(result_report.Report())  # nothing was affected, so nothing was run
+    with lookup.results_of(project) as connection:
         if wanted:
             runs = [run_as_seen(connection, project, each) for each in dict.fromkeys(wanted)]
         else:
             newest = run_as_seen(connection, project, "latest")
-            runs = runs_of_change(connection, newest) if _of_this_job(project, newest) else []
-        report = report_of(connection, runs)
+            runs = (
+                snapshot.runs_of_change(connection, newest) if _of_this_job(project, newest) else []
+            )
+        report = result_report.report_of(connection, runs)
         return DetailedReport(report, details_of(project, report))
 
 
@@ -109,20 +111,20 @@ def _of_this_job(project: Project, newest: Run) -> bool:
     """Whether a run may be of this job; results may come from a cache of another commit."""
     if not in_actions() or newest.commit_id is None:
         return True
-    repository = Repository.find(project.root)
+    repository = git.Repository.find(project.root)
     return repository is None or repository.head() == newest.commit_id
 
 
-def changed_in(project: Project, report: Report) -> Changed:
+def changed_in(project: Project, report: result_report.Report) -> Changed:
     """Return the lines of prompts, experiments and models that differ from the base."""
     found = {
-        each.path: changed_lines(each.before, each.after)
+        each.path: report_annotations.changed_lines(each.before, each.after)
         for each in _changed_files(project, report, prompts_only=False)
     }
     return {path: lines for path, lines in found.items() if lines}
 
 
-def details_of(project: Project, report: Report) -> ChangeDetails:
+def details_of(project: Project, report: result_report.Report) -> ChangeDetails:
     """Return the diffs of prompts, and the cases that changed most, for a pull request.
 
     Reads the results file of the report, which must be open.
@@ -136,14 +138,16 @@ def details_of(project: Project, report: Report) -> ChangeDetails:
     return ChangeDetails(tuple(each for each in diffs if each.before != each.after), cases)
 
 
-def _changed_files(project: Project, report: Report, *, prompts_only: bool) -> list[FileDiff]:
+def _changed_files(
+    project: Project, report: result_report.Report, *, prompts_only: bool
+) -> list[FileDiff]:
     """Return the files of experiments, as they are at the base and now."""
     found: dict[str, FileDiff | None] = {}
     repository = None
     for view in report.head_runs:
         if view.run.base_commit is None:
             continue
-        repository = repository or Repository.find(project.root)
+        repository = repository or git.Repository.find(project.root)
         if repository is None:
             break
         files = view.files
@@ -155,7 +159,7 @@ def _changed_files(project: Project, report: Report, *, prompts_only: bool) -> l
 
 
 def _both_sides(
-    project: Project, repository: Repository, view: RunResult, path: str
+    project: Project, repository: git.Repository, view: RunResult, path: str
 ) -> FileDiff | None:
     folder = project.root.resolve().relative_to(repository.root).as_posix()
     there = path if folder == "." else f"{folder}/{path}"
@@ -163,7 +167,7 @@ def _both_sides(
         with project.tree.open(path, max_bytes=_MOST_BYTES) as stream:
             after = stream.read()
         before = repository.read(str(view.run.base_commit), there, max_bytes=_MOST_BYTES) or b""
-    except (Fault, UsageError, OSError):
+    except (marks.Fault, UsageError, OSError):
         return None  # a report without line numbers is better than none
     return FileDiff(path, before.decode(errors="replace"), after.decode(errors="replace"))
 
@@ -178,7 +182,7 @@ def requested_reports(given: Mapping[str, Any]) -> RequestedReports:
     """Return the reports that the options of a run request; refuse files that cannot be written."""
     files = {kind: given[name] for name, kind in FORMATS_OF.items() if given[name] is not None}
     for path in files.values():
-        refuse_unwritable(path)
+        report_files.refuse_unwritable(path)
     if len({path.absolute() for path in files.values()}) < len(files):
         raise UsageError("two reports have the same file", hint="name two files")
     return RequestedReports(files)
@@ -200,24 +204,28 @@ class RequestedReports:
         """Write all reports on runs, print errors, and return whether all were written."""
         if not self.files:
             return True
-        with results_of(project) if run_ids else contextlib.nullcontext() as connection:
-            report, sources = Report(), Sources()
+        with lookup.results_of(project) if run_ids else contextlib.nullcontext() as connection:
+            report, sources = result_report.Report(), report_files.Sources()
             if connection is not None:
                 runs = [run_as_seen(connection, project, run_id) for run_id in run_ids]
-                report = report_of(connection, runs)
+                report = result_report.report_of(connection, runs)
                 sources = sources_of(connection, project, report)
             return self.write_report(terminal, replace(report, dropped=dropped), sources)
 
     def write_failure(self, terminal: Terminal, error: EdisonError) -> None:
         """Write reports on a run that failed to start, so that no older report is taken for it."""
-        self.write_report(terminal, Report(failure=failure_text(error)), Sources())
+        self.write_report(
+            terminal, result_report.Report(failure=failure_text(error)), report_files.Sources()
+        )
 
-    def write_report(self, terminal: Terminal, report: Report, sources: Sources) -> bool:
+    def write_report(
+        self, terminal: Terminal, report: result_report.Report, sources: report_files.Sources
+    ) -> bool:
         """Write a report in every format, print errors, and return whether all were written."""
         done = True
         for kind, path in self.files.items():
             try:
-                write_whole(path, rendered(report, kind, sources))
+                report_files.write_whole(path, reporters.rendered(report, kind, sources))
                 terminal.note(f"wrote {path}")
             except UsageError as error:
                 terminal.complaint(error)

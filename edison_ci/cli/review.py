@@ -8,35 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_project, open_readable_project, refuse_texts_in_log
+from edison_ci.cli import lookup
+from edison_ci.cli import suggestion as cli_suggestion
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
-from edison_ci.cli.suggestion import show_suggestion
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.forge import events
-from edison_ci.forge.models import ProposalAction
+from edison_ci.forge import events, models
 from edison_ci.numeric import change, counted
-from edison_ci.plan.versions import short
-from edison_ci.review.approvals import stored_approvals
-from edison_ci.review.context import ReviewContext
-from edison_ci.review.decision import approve as approve_suggestion
-from edison_ci.review.decision import comment as comment_on_suggestion
-from edison_ci.review.decision import reject as reject_suggestion
-from edison_ci.review.prompt_file import (
-    GuardrailsBroken,
-    edit_suggestion,
-    may_edit,
-    read_edited,
-    text_to_edit,
-)
-from edison_ci.review.proposal import (
-    ProposeOptions,
-    current_event,
-    newest,
-    propose_suggestion,
-    write_draft,
-)
-from edison_ci.review.sync import sync as sync_suggestions
+from edison_ci.plan import versions
+from edison_ci.review import approvals, context, decision, prompt_file, proposal
+from edison_ci.review import decision as review_decision
+from edison_ci.review import sync as review_sync
 from edison_ci.store.suggestions import OPEN, SuggestionStatus, comments_of, list_suggestions
 
 if TYPE_CHECKING:
@@ -93,7 +75,7 @@ def list_open(
       edison review list --status rejected --json
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_readable_project(state, terminal), offline=True)
+    review = context.ReviewContext.of(lookup.open_readable_project(state, terminal), offline=True)
     wanted = [SuggestionStatus(status) for status in statuses] or (
         () if everything else sorted(OPEN)
     )
@@ -137,25 +119,27 @@ def show(state: CliState, suggestion: str) -> None:
       edison review show 3f9a41 --json
     """
     terminal = Terminal(state)
-    project = refuse_texts_in_log(open_readable_project(state, terminal))
-    review = ReviewContext.of(project, offline=True)
+    project = lookup.refuse_texts_in_log(lookup.open_readable_project(state, terminal))
+    review = context.ReviewContext.of(project, offline=True)
     one = review.find(suggestion)
     comments = review.read(lambda connection: comments_of(connection, one))
-    count = stored_approvals(review, one)
+    count = approvals.stored_approvals(review, one)
     if terminal.json:
         listed = [comment._asdict() for comment in comments]
         more = {"comments": listed, "approvals": {"needed": count.needed, "by": [*count.by]}}
         terminal.document({"suggestions": [{**one.as_json(), **more}]})
         return
-    show_suggestion(terminal, one)
+    cli_suggestion.show_suggestion(terminal, one)
     if count.needed > 1 and one.pull_request is None:
         terminal.result(f"  {count.words}")
     _show_status(terminal, one, comments)
 
 
 def _show_status(terminal: Terminal, one: Suggestion, comments: list[SuggestionComment]) -> None:
-    new = f" to {short(one.new_hash)}" if one.new_hash else ""
-    terminal.result(f"  version {short(one.base_hash)}{new} of {one.prompt} in {one.experiment}")
+    new = f" to {versions.short(one.new_hash)}" if one.new_hash else ""
+    terminal.result(
+        f"  version {versions.short(one.base_hash)}{new} of {one.prompt} in {one.experiment}"
+    )
     if one.edited_from is not None:
         terminal.result(f"  edited by hand from {one.edited_from}")
     if one.branch is not None:
@@ -198,9 +182,9 @@ def approve(state: CliState, suggestion: str, merge: bool) -> None:
       edison review approve 3f9a41 --merge
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_project(state), offline=state.offline)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     one = review.find(suggestion)
-    _show_decision(terminal, asyncio.run(approve_suggestion(review, one, merge=merge)))
+    _show_decision(terminal, asyncio.run(decision.approve(review, one, merge=merge)))
 
 
 @review.command(cls=EdisonCommand)
@@ -218,9 +202,9 @@ def reject(state: CliState, suggestion: str, reason: str) -> None:
       edison review reject 3f9a41 --reason "sounds like a form letter"
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_project(state), offline=state.offline)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     one = review.find(suggestion)
-    _show_decision(terminal, asyncio.run(reject_suggestion(review, one, reason)))
+    _show_decision(terminal, asyncio.run(review_decision.reject(review, one, reason)))
 
 
 @review.command(cls=EdisonCommand)
@@ -237,9 +221,9 @@ def comment(state: CliState, suggestion: str, text: str) -> None:
       edison review comment 3f9a41 "What about refunds?"
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_project(state), offline=state.offline)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     one = review.find(suggestion)
-    done = asyncio.run(comment_on_suggestion(review, one, text))
+    done = asyncio.run(review_decision.comment(review, one, text))
     _show_decision(terminal, done, word="commented")
 
 
@@ -265,20 +249,20 @@ def edit(state: CliState, suggestion: str, source: Path | None) -> None:
       edison review edit 3f9a41 --from better.md
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_project(state), offline=state.offline)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     one = review.find(suggestion)
-    actor = may_edit(review, one)
+    actor = prompt_file.may_edit(review, one)
     text = _edited_text(review, one, source)
     try:
-        new = edit_suggestion(review, actor, one, text)
-    except GuardrailsBroken as error:
-        kept = source or write_draft(review, f"{one.id}.edited.md", text.encode("utf-8"))
+        new = prompt_file.edit_suggestion(review, actor, one, text)
+    except prompt_file.GuardrailsBroken as error:
+        kept = source or proposal.write_draft(review, f"{one.id}.edited.md", text.encode("utf-8"))
         error.hint = f"your text is kept: edison review edit {one.id} --from {kept}"
         raise
     if terminal.json:
         terminal.document({"suggestions": [new.as_json()], "superseded": [one.id]})
         return
-    show_suggestion(terminal, new)
+    cli_suggestion.show_suggestion(terminal, new)
     terminal.result(f"{one.id} is superseded by {new.id}, which was not measured")
     if new.branch is not None:
         terminal.note(f"update its branch: edison propose {new.id} --open-pr")
@@ -286,7 +270,7 @@ def edit(state: CliState, suggestion: str, source: Path | None) -> None:
         terminal.note(f"accept it: edison review approve {new.id}")
 
 
-def _edited_text(review: ReviewContext, one: Suggestion, source: Path | None) -> str:
+def _edited_text(review: context.ReviewContext, one: Suggestion, source: Path | None) -> str:
     if source is not None:
         try:
             with source.open("rb") as stream:
@@ -297,8 +281,8 @@ def _edited_text(review: ReviewContext, one: Suggestion, source: Path | None) ->
             ) from None
         if len(data) > MAX_EDITED_BYTES:
             raise UsageError(f"{source} is too large for a prompt", hint="name another file")
-        return read_edited(data)
-    text = click.edit(text_to_edit(review, one), extension=".md")
+        return prompt_file.read_edited(data)
+    text = click.edit(prompt_file.text_to_edit(review, one), extension=".md")
     if text is None:
         raise UsageError("nothing was changed", hint="save the file before you leave the editor")
     return text.replace("\r\n", "\n")
@@ -318,8 +302,8 @@ def sync(state: CliState) -> None:
       edison review sync --json
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_project(state), offline=state.offline)
-    done = asyncio.run(sync_suggestions(review))
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    done = asyncio.run(review_sync.sync(review))
     if terminal.json:
         changed = [one.as_json() for one in done.changed]
         terminal.document(
@@ -394,16 +378,18 @@ def propose(state: CliState, suggestion: str | None, open_pr: bool, force: bool)
       edison propose 3f9a41 --force
     """
     terminal = Terminal(state)
-    review = ReviewContext.of(open_project(state), offline=state.offline)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
     if suggestion is None:
-        one = newest(review.read(list_suggestions), force=force)
+        one = proposal.newest(review.read(list_suggestions), force=force)
     else:
         one = review.find(suggestion)
     if one is None:
         _show_nothing(terminal)
         return
     try:
-        done = asyncio.run(propose_suggestion(review, one, ProposeOptions(open_pr, force)))
+        done = asyncio.run(
+            proposal.propose_suggestion(review, one, proposal.ProposeOptions(open_pr, force))
+        )
     except ForgeError as error:
         error.hint = _advice(error) or error.hint
         raise
@@ -424,7 +410,7 @@ def _show_nothing(terminal: Terminal) -> None:
 
 def _advice(error: ForgeError) -> str:
     """Return the permissions that the job lacks, if that is why GitHub refused."""
-    event = current_event()
+    event = proposal.current_event()
     if event is None or error.fault is not ForgeFault.FORBIDDEN:
         return ""
     if not event.trusted:
@@ -439,7 +425,7 @@ def _show_proposal(
     one = done.suggestion
     mark = simulated_label(one.simulation)
     unproven = (StyledText("  unproven", ODD),) if not one.proven else ()
-    again = done.action is ProposalAction.UNCHANGED
+    again = done.action is models.ProposalAction.UNCHANGED
     terminal.result(
         StyledText(one.id, bold=True),
         f"  {'was' if again else 'is'} ",

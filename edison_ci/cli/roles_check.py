@@ -9,17 +9,12 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import ExitCode
-from edison_ci.forge.host import find_host
-from edison_ci.git.repository import Repository
-from edison_ci.operate.roles_check import (
-    check_roles,
-    code_owners,
-    protection_advice,
-    write_code_owners,
-)
-from edison_ci.operate.site import open_site
+from edison_ci.forge import host as forge_host
+from edison_ci.git import repository as git
+from edison_ci.operate import roles_check
+from edison_ci.operate import site as sites
 
 if TYPE_CHECKING:
     from edison_ci.forge.host import RepositoryAddress
@@ -43,7 +38,7 @@ def check(state: CliState) -> None:
     """
     terminal, site = Terminal(state), _site(state)
     address, why = _forge(state, site)
-    found = check_roles(site, address, why_no_forge=why)
+    found = roles_check.check_roles(site, address, why_no_forge=why)
     if terminal.json:
         terminal.document(
             {
@@ -83,10 +78,10 @@ def sync(state: CliState, only_check: bool) -> None:
       edison roles sync --check
     """
     terminal, site = Terminal(state), _site(state)
-    file, advice = code_owners(site), protection_advice(site)
+    file, advice = roles_check.code_owners(site), roles_check.protection_advice(site)
     outdated = not file.current
     if outdated and not only_check:
-        write_code_owners(site, file)
+        roles_check.write_code_owners(site, file)
     if terminal.json:
         terminal.document(
             {
@@ -113,16 +108,16 @@ def sync(state: CliState, only_check: bool) -> None:
 
 
 def _site(state: CliState) -> Site:
-    return open_site(state.enter_project(find_root(state.folder)))
+    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 def _forge(state: CliState, site: Site) -> tuple[RepositoryAddress | None, str]:
     """Return the repository on GitHub; without one, the reason."""
-    repository = Repository.find(site.root)
+    repository = git.Repository.find(site.root)
     if repository is None:
         return None, "the project is in no Git repository"
     if state.offline:
         return None, "network access is disabled by --offline"
-    host = find_host(repository, os.environ)
+    host = forge_host.find_host(repository, os.environ)
     why = "no GITHUB_TOKEN, or not a repository on GitHub"
     return host.address, "" if host.address is not None else why

@@ -6,26 +6,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load, project_files
 from edison_ci.config.project import Role as RoleName
-from edison_ci.config.project_files import PROJECT
-from edison_ci.documents.files import WorkingTree, read
-from edison_ci.operate.member_edits import (
-    add_member,
-    member_entry,
-    new_member,
-    remove_member,
-    set_role,
-    shown_name,
-    text_with_member,
-    transfer,
-)
-from edison_ci.operate.site import Role, open_site
-from edison_ci.review.context import ReviewContext
-from edison_ci.review.drafts import ChangeText, propose_file
+from edison_ci.documents import files
+from edison_ci.operate import member_edits
+from edison_ci.operate import site as sites
+from edison_ci.review import context, drafts
 
 if TYPE_CHECKING:
     from edison_ci.operate.site import Site
@@ -50,9 +39,13 @@ def add(state: CliState, name: str, role: str, email: str | None) -> None:
       edison roles add bob reviewer
       edison roles add bob reviewer --email bob@example.com
     """
-    site, member = _site(state), new_member(name, role, email)
-    add_member(site, member)
-    _told(state, f"{shown_name(member)} is a member: {role}", {"added": member_entry(member)})
+    site, member = _site(state), member_edits.new_member(name, role, email)
+    member_edits.add_member(site, member)
+    _told(
+        state,
+        f"{member_edits.shown_name(member)} is a member: {role}",
+        {"added": member_edits.member_entry(member)},
+    )
 
 
 @click.command("set", cls=EdisonCommand)
@@ -67,9 +60,9 @@ def set_(state: CliState, name: str, role: str) -> None:
     Examples:
       edison roles set bob editor
     """
-    before = set_role(_site(state), name, role)
-    said = f"{shown_name(before)} is {role}, before: {before.role}"
-    changed = {**member_entry(before), "role": role, "before": before.role}
+    before = member_edits.set_role(_site(state), name, role)
+    said = f"{member_edits.shown_name(before)} is {role}, before: {before.role}"
+    changed = {**member_edits.member_entry(before), "role": role, "before": before.role}
     _told(state, said, {"changed": changed})
 
 
@@ -85,8 +78,12 @@ def remove(state: CliState, name: str) -> None:
     Examples:
       edison roles remove bob
     """
-    gone = remove_member(_site(state), name)
-    _told(state, f"{shown_name(gone)} is no longer a member", {"removed": member_entry(gone)})
+    gone = member_edits.remove_member(_site(state), name)
+    _told(
+        state,
+        f"{member_edits.shown_name(gone)} is no longer a member",
+        {"removed": member_edits.member_entry(gone)},
+    )
     terminal = Terminal(state)
     if not terminal.json:
         terminal.note(f"delete their password and tokens as well: edison roles revoke {name}")
@@ -103,9 +100,13 @@ def transfer_(state: CliState, name: str) -> None:
     Examples:
       edison roles transfer bob
     """
-    new, old = transfer(_site(state), name)
-    said = f"{shown_name(new)} is an owner, and {shown_name(old)} an admin"
-    _told(state, said, {"owner": shown_name(new), "admin": shown_name(old)})
+    new, old = member_edits.transfer(_site(state), name)
+    said = (
+        f"{member_edits.shown_name(new)} is an owner, and {member_edits.shown_name(old)} an admin"
+    )
+    _told(
+        state, said, {"owner": member_edits.shown_name(new), "admin": member_edits.shown_name(old)}
+    )
 
 
 @click.command(cls=EdisonCommand)
@@ -124,28 +125,30 @@ def invite(state: CliState, name: str, role: str, email: str | None, note: str) 
     Examples:
       edison roles invite bob reviewer --note "reviews the support prompts"
     """
-    terminal, project = Terminal(state), open_project(state)
-    site, member = open_site(project.root), new_member(name, role, email)
-    actor = site.require(Role.EDITOR, "roles invite", shown_name(member))
-    text = text_with_member(site, member)
-    review = ReviewContext.of(project, offline=state.offline, actor=actor)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    site, member = sites.open_site(project.root), member_edits.new_member(name, role, email)
+    actor = site.require(sites.Role.EDITOR, "roles invite", member_edits.shown_name(member))
+    text = member_edits.text_with_member(site, member)
+    review = context.ReviewContext.of(project, offline=state.offline, actor=actor)
     label = "".join(letter if letter.isalnum() else "-" for letter in name.casefold()).strip("-")
-    about = ChangeText(
+    about = drafts.ChangeText(
         f"edison/invite/{label}",
-        f"Add {shown_name(member)} as {role}",
-        " ".join(note.split()) or f"{actor.name} invites {shown_name(member)}.",
+        f"Add {member_edits.shown_name(member)} as {role}",
+        " ".join(note.split()) or f"{actor.name} invites {member_edits.shown_name(member)}.",
         actor.name,
-        ending=f"Proposed by {actor.name}. A merge makes {shown_name(member)} a member "
-        "with this role. Afterwards update CODEOWNERS: `edison roles sync`.",
+        ending=f"Proposed by {actor.name}. A merge makes {member_edits.shown_name(member)} a "
+        "member with this role. Afterwards update CODEOWNERS: `edison roles sync`.",
     )
-    before = read(WorkingTree(project.root), PROJECT)
-    done = propose_file(review, PROJECT, before=before, after=text.encode("utf-8"), about=about)
+    before = files.read(files.WorkingTree(project.root), project_files.PROJECT)
+    done = drafts.propose_file(
+        review, project_files.PROJECT, before=before, after=text.encode("utf-8"), about=about
+    )
     pull = done.result.pull_request
-    after = {**member_entry(member), "branch": done.result.branch}
-    site.note(site.entry(actor, "roles invite", shown_name(member), after=after))
+    after = {**member_edits.member_entry(member), "branch": done.result.branch}
+    site.note(site.entry(actor, "roles invite", member_edits.shown_name(member), after=after))
     if terminal.json:
         told = {"branch": done.result.branch, "pull_request": None if pull is None else pull.url}
-        terminal.document({"invited": member_entry(member), **told})
+        terminal.document({"invited": member_edits.member_entry(member), **told})
     for said in done.notes:
         terminal.result(said.replace("`", ""))
 
@@ -160,4 +163,4 @@ def _told(state: CliState, said: str, document: dict[str, Any]) -> None:
 
 
 def _site(state: CliState) -> Site:
-    return open_site(state.enter_project(find_root(state.folder)))
+    return sites.open_site(state.enter_project(load.find_root(state.folder)))

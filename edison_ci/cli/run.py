@@ -12,42 +12,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.api.decisions import gate_flips
-from edison_ci.api.evaluation import (
-    RunRequest,
-    evaluate,
-    resume_run,
-    select_experiments,
-)
-from edison_ci.cli import sessions
-from edison_ci.cli.alert_notes import check_after_run
+from edison_ci.api import decisions, evaluation
+from edison_ci.cli import alert_notes, lookup, notifications, sessions, summary
+from edison_ci.cli import flips as cli_flips
+from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
-from edison_ci.cli.flips import show_flips, twice_the_repeats
-from edison_ci.cli.lookup import (
-    find_run_or_newest,
-    open_project,
-    open_scheduled_project,
-    results_of,
-)
-from edison_ci.cli.notifications import deliver_briefly
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.pick import pick_option, require_terminal, walk
-from edison_ci.cli.sessions import PlanConfirmation, session_factory, show_comparison
-from edison_ci.cli.summary import document, show_companion, show_run
 from edison_ci.cli.terminal import Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute.run_options import RunOptions, RunOutcome
+from edison_ci.execute import run_options
 from edison_ci.numeric import counted
-from edison_ci.operate.provenance import recording_doubts
-from edison_ci.operate.sessions import require_editor
-from edison_ci.operate.site import Site, open_site
-from edison_ci.plan.plan import outside_sentences
+from edison_ci.operate import provenance
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate import site as sites
+from edison_ci.plan import plan as planning
 from edison_ci.plan.selection import Selection, Shard, parse_shard
-from edison_ci.providers.replay import open_recording, refuse_unwritable, write_recording
-from edison_ci.results.run_result import RunResult
-from edison_ci.store.batches import open_batches
-from edison_ci.store.database import open_reader
+from edison_ci.providers import replay as provider_replay
+from edison_ci.results import run_result
+from edison_ci.store import batches as store_batches
+from edison_ci.store import database
 from edison_ci.store.runs import SCHEDULE, FireTime, find_run
 
 if TYPE_CHECKING:
@@ -57,8 +42,8 @@ if TYPE_CHECKING:
     from edison_ci.cli.reporting import RequestedReports
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.project import ProjectFile
-    from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.records import BaselineDoubt
 
     Stamps = dict[Path, tuple[int, int]]
 
@@ -220,7 +205,7 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     if not given["watch"]:
         _evaluate(state, terminal, experiments, given)
         return
-    project = open_project(state)
+    project = lookup.open_project(state)
     while True:
         seen = _file_stamps(project.root, project.file)
         try:
@@ -270,16 +255,18 @@ def _evaluate(
     try:
         scheduled = given["fire"] is not None
         project = (
-            open_scheduled_project(state, experiments[0]) if scheduled else open_project(state)
+            lookup.open_scheduled_project(state, experiments[0])
+            if scheduled
+            else lookup.open_project(state)
         )
         coverage = coverage_of(state, terminal, project, experiments, given)
         picked = affected_experiments(state, terminal, project, experiments, given["changed_since"])
         if given["aa"]:
-            given = twice_the_repeats(project, picked, given, offline=state.offline)
-        recording = open_recording(given["replay"]) if given["replay"] else None
-        require_editor(project, "run")
+            given = cli_flips.twice_the_repeats(project, picked, given, offline=state.offline)
+        recording = provider_replay.open_recording(given["replay"]) if given["replay"] else None
+        run_sessions.require_editor(project, "run")
         files = [given["replay"]] if given["replay"] else []
-        order = RunOrder(picked, given, recording, recording_doubts(project.root, files))
+        order = RunOrder(picked, given, recording, provenance.recording_doubts(project.root, files))
         ended = evaluate_order(state, terminal, project, order)
         if scheduled:
             _sample_production(state, terminal, project, order)
@@ -288,7 +275,7 @@ def _evaluate(
             asked.write_failure(terminal, error)
         raise
     decided = given["aa"] and ended[-1].exit_code in _DECIDED
-    flips = gate_flips(project, ended[-1].run_id) if decided else ()
+    flips = decisions.gate_flips(project, ended[-1].run_id) if decided else ()
     finish(terminal, project, ended, Surroundings(asked, coverage, flips))
 
 
@@ -302,8 +289,10 @@ def _sample_production(
         # It needs what most runs do not, and is slow to import.
         from edison_ci.cli.production_sample import grade_new_sample
 
-        factory = session_factory(state, PlanConfirmation(terminal, yes=True))
-        options = RunOptions(budget_microusd=sessions.microusd(order.given["budget"]))
+        factory = cli_sessions.session_factory(
+            state, cli_sessions.PlanConfirmation(terminal, yes=True)
+        )
+        options = run_options.RunOptions(budget_microusd=sessions.microusd(order.given["budget"]))
         try:
             grade_new_sample(terminal, project, experiment, options, factory)
         except EdisonError as error:
@@ -331,7 +320,7 @@ def affected_experiments(
     state: CliState, terminal: Terminal, project: Project, names: tuple[str, ...], since: str | None
 ) -> list[Experiment]:
     """Return the named experiments, or all; with `since`, only those that a change affects."""
-    found = select_experiments(project, names, since=since, offline=state.offline)
+    found = evaluation.select_experiments(project, names, since=since, offline=state.offline)
     if since and not found:
         terminal.note("skipped: nothing affected")
     return found
@@ -350,13 +339,13 @@ class RunOrder:
     push: int | None = 1
     """Which push of its pull request it measures; None if that is unknown."""
 
-    def options(self) -> RunOptions:
+    def options(self) -> run_options.RunOptions:
         """Return the options of the command as options of a run."""
         given, replayed = self.given, self.recording is not None
         names = ("models", "cases", "tags", "limit", "repeats", "shard")
         budget, fire = given["budget"], given.get("fire")
         started_by = SCHEDULE if fire else os.environ.get("GITHUB_EVENT_NAME") or "cli"
-        return RunOptions(
+        return run_options.RunOptions(
             trigger="replay" if replayed else given.get("started_by") or started_by,
             run_id=given.get("run_id"),
             selection=Selection(*(given[name] for name in names)),
@@ -372,11 +361,11 @@ class RunOrder:
 
 def evaluate_order(
     state: CliState, terminal: Terminal, project: Project, order: RunOrder
-) -> list[RunOutcome]:
+) -> list[run_options.RunOutcome]:
     """Run the experiments one after the other; return the outcome of each run."""
     given = order.given
     if given["record"]:
-        refuse_unwritable(given["record"])
+        provider_replay.refuse_unwritable(given["record"])
         if len(order.experiments) > 1:
             hint = f"name one: {', '.join(e.id for e in order.experiments)}"
             raise UsageError("--record takes one experiment", hint=hint)
@@ -386,7 +375,7 @@ def evaluate_order(
         raise UsageError(f"--batch and {other} exclude each other", hint="leave one of them out")
     on = given.get("on")
     sessions.refuse_on(on, {"--batch": given["batch"], "--replay": replayed})
-    confirmation = PlanConfirmation(
+    confirmation = cli_sessions.PlanConfirmation(
         terminal,
         yes=given["yes"],
         strict=given["strict"],
@@ -394,22 +383,22 @@ def evaluate_order(
         plan_hash=given.get("if_plan"),
         keys_elsewhere=sessions.keys_elsewhere(on),
     )
-    request = RunRequest(
+    request = evaluation.RunRequest(
         tuple(order.experiments),
         given["against"],
         order.options(),
-        session_factory(state, confirmation, order.recording),
+        cli_sessions.session_factory(state, confirmation, order.recording),
         order.doubts,
         on_skip=lambda why: terminal.note(f"skipped: {why}"),
     )
     agenda = request.targets(project)
     for found in agenda:
-        show_comparison(terminal, found)
-        for said in outside_sentences(found[-1].experiment):
+        cli_sessions.show_comparison(terminal, found)
+        for said in planning.outside_sentences(found[-1].experiment):
             terminal.note(said)
     ended = []
     with sessions.on_workers_of(state, project, request.factory, given) as factory:
-        for end in evaluate(project, replace(request, factory=factory), agenda):
+        for end in evaluation.evaluate(project, replace(request, factory=factory), agenda):
             ended.append(end)
             if given["record"]:
                 _record(terminal, project, end.run_id, given["record"])
@@ -447,30 +436,36 @@ def resume(state: CliState, /, wanted: str | None, **given: Any) -> None:
       edison resume --on local:4
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
-    with contextlib.closing(open_reader(site.results)) as reader:
-        stored = find_run_or_newest(terminal, reader, wanted)
-        batches = bool(open_batches(reader, experiment=stored.experiment))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    with contextlib.closing(database.open_reader(site.results)) as reader:
+        stored = lookup.find_run_or_newest(terminal, reader, wanted)
+        batches = bool(store_batches.open_batches(reader, experiment=stored.experiment))
     sessions.refuse_on(given["on"], {"a run with --batch": batches})
     scheduled = stored.trigger == SCHEDULE
-    project = open_scheduled_project(state, stored.experiment) if scheduled else open_project(state)
+    project = (
+        lookup.open_scheduled_project(state, stored.experiment)
+        if scheduled
+        else lookup.open_project(state)
+    )
     on, budget = given["on"], sessions.microusd(given["budget"])
-    confirmation = PlanConfirmation(terminal, keys_elsewhere=sessions.keys_elsewhere(on))
+    confirmation = cli_sessions.PlanConfirmation(
+        terminal, keys_elsewhere=sessions.keys_elsewhere(on)
+    )
     left = False if given["no_batch"] else None
-    chosen = RunOptions(budget_microusd=budget, wait=given["wait"], batch=left)
-    here = session_factory(state, confirmation)
+    chosen = run_options.RunOptions(budget_microusd=budget, wait=given["wait"], batch=left)
+    here = cli_sessions.session_factory(state, confirmation)
     with sessions.on_workers_of(state, project, here, given) as factory:
-        ended = resume_run(project, stored, chosen, factory)
+        ended = evaluation.resume_run(project, stored, chosen, factory)
     finish(terminal, project, [ended])
 
 
 def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> None:
-    reader = open_reader(project.root / project.file.results)
+    reader = database.open_reader(project.root / project.file.results)
     try:
-        count = write_recording(reader, run_id, path)
+        count = provider_replay.write_recording(reader, run_id, path)
     finally:
         reader.close()
-    site = Site(project.root, project.file)
+    site = sites.Site(project.root, project.file)
     site.note_export(f"run {run_id} as a recording", path.name)
     terminal.note(f"{counted(count, 'answer')} recorded in {path}")
 
@@ -486,7 +481,7 @@ class Surroundings(NamedTuple):
 def finish(
     terminal: Terminal,
     project: Project,
-    ended: list[RunOutcome],
+    ended: list[run_options.RunOutcome],
     around: Surroundings | None = None,
 ) -> None:
     """Show the outcome of runs, write their reports and exit with the most important code."""
@@ -496,33 +491,37 @@ def finish(
     if not terminal.json:
         show_ended(terminal, project, ended)
         if flips:
-            show_flips(terminal, flips)
-    check_after_run(terminal, project, ids)
-    with results_of(project) if ended else contextlib.nullcontext() as reader:
+            cli_flips.show_flips(terminal, flips)
+    alert_notes.check_after_run(terminal, project, ids)
+    with lookup.results_of(project) if ended else contextlib.nullcontext() as reader:
         if asked is not None and not asked.write(terminal, project, ids, dropped):
             code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
         if terminal.json:
-            found = [] if reader is None else [RunResult(reader, find_run(reader, i)) for i in ids]
-            told = document(found, code, [end.progress for end in ended], dropped)
+            found = (
+                []
+                if reader is None
+                else [run_result.RunResult(reader, find_run(reader, i)) for i in ids]
+            )
+            told = summary.document(found, code, [end.progress for end in ended], dropped)
             told |= {"aa": [each.as_json() for each in flips]} if flips else {}
             terminal.document(told)
-    deliver_briefly(terminal, Site(project.root, project.file))
+    notifications.deliver_briefly(terminal, sites.Site(project.root, project.file))
     if code:
         raise click.exceptions.Exit(code)
 
 
-def show_ended(terminal: Terminal, project: Project, ended: list[RunOutcome]) -> None:
+def show_ended(terminal: Terminal, project: Project, ended: list[run_options.RunOutcome]) -> None:
     """Show the results of runs that have ended; those with the base's eval suite in brief."""
     if not ended:
         return
-    with results_of(project) as reader:
-        views = [RunResult(reader, find_run(reader, end.run_id)) for end in ended]
+    with lookup.results_of(project) as reader:
+        views = [run_result.RunResult(reader, find_run(reader, end.run_id)) for end in ended]
         companions = {view.companion.id for view in views if view.companion is not None}
         for view, end in zip(views, ended, strict=True):
             if view.run.id in companions and view.finished:
-                show_companion(terminal, view)
+                summary.show_companion(terminal, view)
             else:
-                show_run(terminal, view, end.progress)
+                summary.show_run(terminal, view, end.progress)
 
 
 def most_important(codes: Any) -> int:

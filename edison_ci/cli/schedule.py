@@ -12,34 +12,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
+from edison_ci.cli import summary
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
-from edison_ci.cli.summary import show_run
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
-from edison_ci.config.cron import HINT, in_words, next_fire, shortest_gap, wrong_cron
-from edison_ci.config.experiment import Schedule
-from edison_ci.config.load import find_root
+from edison_ci.config import cron as config_cron
+from edison_ci.config import experiment as config_experiment
+from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.duties import duties_in_background
-from edison_ci.operate.schedule_workflow import PATH as WORKFLOW
-from edison_ci.operate.schedule_workflow import is_out_of_date, sync_workflow
-from edison_ci.operate.scheduler import Scheduler
-from edison_ci.operate.schedules import (
-    ScheduleStatus,
-    add_schedule,
-    enable_schedule,
-    find_schedule,
-    read_schedules,
-    remove_schedule,
-    schedule_overview,
-    scheduler_status,
-)
-from edison_ci.operate.site import Role, open_site
-from edison_ci.results.run_result import RunResult
-from edison_ci.store.audit import add_audit
-from edison_ci.store.database import open_for_change, open_for_reading
-from edison_ci.store.runs import find_run
-from edison_ci.store.schedules import FireState
+from edison_ci.operate import duties, schedule_workflow
+from edison_ci.operate import schedule_workflow as operate_schedule_workflow
+from edison_ci.operate import scheduler as operate_scheduler
+from edison_ci.operate import schedules as operate_schedules
+from edison_ci.operate import site as sites
+from edison_ci.results import run_result
+from edison_ci.store import audit, database, runs
+from edison_ci.store import schedules as store_schedules
 
 if TYPE_CHECKING:
     from edison_ci.operate.schedule_workflow import SyncResult
@@ -91,8 +79,10 @@ def list_schedules(state: CliState) -> None:
       edison schedule list --json
     """
     terminal, site = Terminal(state), _site(state)
-    found = schedule_overview(site)
-    scheduler = scheduler_status(site, [line.schedule for line in found.schedules])
+    found = operate_schedules.schedule_overview(site)
+    scheduler = operate_schedules.scheduler_status(
+        site, [line.schedule for line in found.schedules]
+    )
     if terminal.json:
         schedules = [
             {**_schedule_json(each.schedule, site.clock()), "last": _last_json(each)}
@@ -121,18 +111,18 @@ def list_schedules(state: CliState) -> None:
         terminal.note(StyledText("scheduler: ", color), scheduler.sentence)
 
 
-def _show_schedule(terminal: Terminal, status: ScheduleStatus) -> None:
+def _show_schedule(terminal: Terminal, status: operate_schedules.ScheduleStatus) -> None:
     each = status.schedule
     off = "" if each.active else ", archived" if each.archived else ", disabled"
     budget = each.entry.budget_usd
     cost = f", at most ${budget:g} each" if budget is not None else ""
-    words = f": {in_words(each.entry.cron)}{cost}"
+    words = f": {config_cron.in_words(each.entry.cron)}{cost}"
     terminal.result("  ", StyledText(each.name, bold=True), words, StyledText(off, ODD), hang=4)
     if status.coming is not None:
         terminal.result(f"    next  {both_times(status.coming)}")
     if status.last is not None:
         state = status.last.state
-        color = GOOD if state is FireState.DONE else ODD if not state.over else BAD
+        color = GOOD if state is store_schedules.FireState.DONE else ODD if not state.over else BAD
         when = both_times(dt.datetime.fromisoformat(status.last.last_due_at))
         outcome = StyledText(status.outcome, color)
         terminal.result(f"    last  {when}: ", outcome, hang=10)
@@ -154,7 +144,7 @@ def fire_json(fire: Fire) -> dict[str, Any]:
     }
 
 
-def _last_json(status: ScheduleStatus) -> dict[str, Any] | None:
+def _last_json(status: operate_schedules.ScheduleStatus) -> dict[str, Any] | None:
     if status.last is None:
         return None
     return {**fire_json(status.last), "verdict": status.verdict, "text": status.outcome}
@@ -192,23 +182,23 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
     name, cron = _chosen(given["every"], given["at"], given["cron"])
     wanted = {"name": given["name"] or name, "cron": cron, "enabled": not given["disabled"]}
     entry = _entry(wanted, given["budget"])
-    added = add_schedule(site, experiment, entry)
+    added = operate_schedules.add_schedule(site, experiment, entry)
     if terminal.json:
         terminal.document({"added": _schedule_json(added, site.clock())})
         return
-    terminal.result(f"{added.full_name} added to {added.path}: {in_words(entry.cron)}")
+    terminal.result(f"{added.full_name} added to {added.path}: {config_cron.in_words(entry.cron)}")
     _explain_times(terminal, added, site.clock())
-    gap = shortest_gap(entry.cron)
+    gap = config_cron.shortest_gap(entry.cron)
     if gap is not None and gap < dt.timedelta(minutes=5):
         terminal.note("it is due more often than every 5 minutes, which GitHub does not offer")
 
 
-def _entry(wanted: dict[str, Any], budget: float | None) -> Schedule:
+def _entry(wanted: dict[str, Any], budget: float | None) -> config_experiment.Schedule:
     more = (
         {} if budget is None else {"budget_usd": int(budget) if budget == int(budget) else budget}
     )
     try:
-        return Schedule.model_validate({**wanted, **more})
+        return config_experiment.Schedule.model_validate({**wanted, **more})
     except ValueError:
         raise UsageError(
             f"{wanted['name']!r} is not a name",
@@ -225,8 +215,8 @@ def _chosen(every: str | None, at: str | None, cron: str | None) -> tuple[str, s
     if cron is not None:
         if at is not None:
             raise UsageError("--at has no effect with --cron", hint="write the time in --cron")
-        if (said := wrong_cron(cron)) is not None:
-            raise UsageError(f"{cron!r} {said}", hint=HINT)
+        if (said := config_cron.wrong_cron(cron)) is not None:
+            raise UsageError(f"{cron!r} {said}", hint=config_cron.HINT)
         return "custom", " ".join(cron.split())
     assert every is not None, "one of the two is given"
     name, pattern = PRESETS[every]
@@ -240,7 +230,7 @@ def _chosen(every: str | None, at: str | None, cron: str | None) -> tuple[str, s
 
 
 def _explain_times(terminal: Terminal, each: Scheduled, now: dt.datetime) -> None:
-    coming = next_fire(each.entry.cron, now)
+    coming = config_cron.next_fire(each.entry.cron, now)
     if not each.active:
         terminal.note(f"it is disabled; enable it with: edison schedule enable {each.full_name}")
     elif coming is not None:
@@ -272,8 +262,8 @@ def remove(state: CliState, names: tuple[str | None, str]) -> None:
       edison schedule remove support-reply weekdays
     """
     terminal, site = Terminal(state), _site(state)
-    found = _find(read_schedules(site), names)
-    remove_schedule(site, found)
+    found = _find(operate_schedules.read_schedules(site), names)
+    operate_schedules.remove_schedule(site, found)
     if terminal.json:
         terminal.document({"removed": _schedule_json(found, site.clock())})
         return
@@ -312,9 +302,9 @@ def disable(state: CliState, names: tuple[str | None, str]) -> None:
 
 def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None:
     terminal, site = Terminal(state), _site(state)
-    found = _find(read_schedules(site), names)
-    changed = enable_schedule(site, found, to=to)
-    again = _find(read_schedules(site), (found.experiment, found.name))
+    found = _find(operate_schedules.read_schedules(site), names)
+    changed = operate_schedules.enable_schedule(site, found, to=to)
+    again = _find(operate_schedules.read_schedules(site), (found.experiment, found.name))
     if terminal.json:
         terminal.document({"schedule": _schedule_json(again, site.clock()), "changed": changed})
         return
@@ -348,7 +338,7 @@ def sync(state: CliState, check: bool) -> None:
     if check:
         _check_workflow(terminal, site)
         return
-    done = sync_workflow(site)
+    done = operate_schedule_workflow.sync_workflow(site)
     names = [each.full_name for each in done.schedules]
     if terminal.json:
         written = {"workflow": done.path, "change": done.change, "schedules": names}
@@ -373,7 +363,7 @@ def _show_sync(terminal: Terminal, done: SyncResult) -> None:
         count = counted(len(done.schedules), "schedule")
         terminal.result(f"{done.path}{was} written for {count}")
         for each in done.schedules:
-            terminal.note(f"  {each.full_name}: {in_words(each.entry.cron)}")
+            terminal.note(f"  {each.full_name}: {config_cron.in_words(each.entry.cron)}")
         if done.secrets:
             terminal.note("It passes on these secrets of the repository:")
             for name in done.secrets:
@@ -381,11 +371,13 @@ def _show_sync(terminal: Terminal, done: SyncResult) -> None:
 
 
 def _check_workflow(terminal: Terminal, site: Site) -> None:
-    if is_out_of_date(site):
-        raise UsageError(f"{WORKFLOW} is out of date", hint="write it: edison schedule sync")
+    if operate_schedule_workflow.is_out_of_date(site):
+        raise UsageError(
+            f"{schedule_workflow.PATH} is out of date", hint="write it: edison schedule sync"
+        )
     if terminal.json:
-        terminal.document({"workflow": WORKFLOW, "change": "unchanged"})
-    terminal.result(f"{WORKFLOW} is up to date")
+        terminal.document({"workflow": schedule_workflow.PATH, "change": "unchanged"})
+    terminal.result(f"{schedule_workflow.PATH} is up to date")
 
 
 @schedule.command("run", cls=EdisonCommand)
@@ -416,17 +408,23 @@ def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
             hint="write: edison schedule run NAME --now, or leave out both",
         )
     what = "/".join(names)
-    actor = site.require(Role.EDITOR, "schedule run", what)
+    actor = site.require(sites.Role.EDITOR, "schedule run", what)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    found = find_schedule(read_schedules(site), *_split(names)) if now else None
-    scheduler = Scheduler(site.root, tell=partial(_tell, terminal), offline=state.offline)
+    found = (
+        operate_schedules.find_schedule(operate_schedules.read_schedules(site), *_split(names))
+        if now
+        else None
+    )
+    scheduler = operate_scheduler.Scheduler(
+        site.root, tell=partial(_tell, terminal), offline=state.offline
+    )
     try:
         if found is not None:
             row = site.entry(actor, "schedule run", found.full_name)
-            with open_for_change(site.results) as connection:
-                add_audit(connection, row)
+            with database.open_for_change(site.results) as connection:
+                audit.add_audit(connection, row)
             _show_ended(terminal, site, scheduler.run_once(found, stop.wait))
         else:
             _run_until_stopped(terminal, site, scheduler, stop)
@@ -435,11 +433,11 @@ def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
 
 
 def _run_until_stopped(
-    terminal: Terminal, site: Site, scheduler: Scheduler, stop: threading.Event
+    terminal: Terminal, site: Site, scheduler: operate_scheduler.Scheduler, stop: threading.Event
 ) -> None:
-    active = [each for each in read_schedules(site).schedules if each.active]
+    active = [each for each in operate_schedules.read_schedules(site).schedules if each.active]
     terminal.note(f"{counted(len(active), 'schedule')}; stop with Ctrl-C or SIGTERM")
-    with duties_in_background(site.root):
+    with duties.duties_in_background(site.root):
         scheduler.run(stop.wait)
     _tell(terminal, "stopped")
     if terminal.json:
@@ -451,12 +449,14 @@ def _show_ended(terminal: Terminal, site: Site, fire: Fire) -> None:
     if terminal.json:
         terminal.document({"fire": fire_json(fire)})
     elif fire.run_id is not None:
-        with open_for_reading(site.results) as connection:
-            show_run(terminal, RunResult(connection, find_run(connection, fire.run_id)))
+        with database.open_for_reading(site.results) as connection:
+            summary.show_run(
+                terminal, run_result.RunResult(connection, runs.find_run(connection, fire.run_id))
+            )
     code = fire.exit_code
     if code is None:
-        code = ExitCode.DONE if fire.state is FireState.DONE else ExitCode.PAUSED
-    if fire.state is FireState.FAILED and fire.run_id is None and not terminal.json:
+        code = ExitCode.DONE if fire.state is store_schedules.FireState.DONE else ExitCode.PAUSED
+    if fire.state is store_schedules.FireState.FAILED and fire.run_id is None and not terminal.json:
         raise UsageError(fire.reason, hint="see: edison schedule list")
     if code:
         raise click.exceptions.Exit(int(code) if code > 0 else int(ExitCode.PAUSED))
@@ -471,11 +471,11 @@ def _split(names: tuple[str, ...]) -> tuple[str | None, str]:
 
 
 def _find(files: ScheduleFiles, names: tuple[str | None, str]) -> Scheduled:
-    return find_schedule(files, *names)
+    return operate_schedules.find_schedule(files, *names)
 
 
 def _site(state: CliState) -> Site:
-    return open_site(state.enter_project(find_root(state.folder)))
+    return sites.open_site(state.enter_project(load.find_root(state.folder)))
 
 
 def both_times(time: dt.datetime) -> str:
@@ -488,13 +488,13 @@ def both_times(time: dt.datetime) -> str:
 
 
 def _schedule_json(each: Scheduled, now: dt.datetime) -> dict[str, Any]:
-    coming = next_fire(each.entry.cron, now) if each.active else None
+    coming = config_cron.next_fire(each.entry.cron, now) if each.active else None
     return {
         "experiment": each.experiment,
         "name": each.name,
         "file": each.path,
         "cron": each.entry.cron,
-        "words": in_words(each.entry.cron),
+        "words": config_cron.in_words(each.entry.cron),
         "enabled": each.entry.enabled,
         "active": each.active,
         "budget_usd": each.entry.budget_usd,

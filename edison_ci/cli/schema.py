@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from edison_ci.checks.options import REGISTRY
+from edison_ci.checks import options
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, write
 from edison_ci.resources import KINDS, MESSAGES, resource_folder
@@ -34,7 +34,7 @@ def schema(state: CliState, kind: str | None) -> None:
         for name in (*KINDS, *MESSAGES):
             terminal.result(name)
         return
-    if kind == "experiment" and REGISTRY.names() != sorted(REGISTRY.built_in):
+    if kind == "experiment" and options.REGISTRY.names() != sorted(options.REGISTRY.built_in):
         # Imports the models of all files; without plugins the packaged schema is the same.
         from edison_ci.config.schema import text_of
 

@@ -7,32 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.sealed import PRIVATE_KEY
+from edison_ci.config import sealed as config_sealed
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.key_edits import (
-    create_pair,
-    pass_to_workflows,
-    refuse_name,
-    remove_key,
-    require_public_key,
-    rotate_pair,
-    seal_key,
-)
-from edison_ci.operate.key_overview import key_states
-from edison_ci.operate.key_test import check_by_call, check_by_list
-from edison_ci.operate.sealed_keys import (
-    LOCAL,
-    LONGEST,
-    fingerprint,
-    key_environment,
-    repository_name,
-)
-from edison_ci.operate.sessions import require_editor
-from edison_ci.operate.site import Site
+from edison_ci.operate import key_edits, key_overview, key_test, sealed_keys
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate import site as sites
 
 if TYPE_CHECKING:
     from edison_ci.operate.key_edits import Kept
@@ -68,9 +51,9 @@ def keygen(state: CliState) -> None:
       edison secrets keygen
       edison secrets keygen --json
     """
-    terminal, project = Terminal(state), open_project(state)
-    kept = create_pair(Site(project.root, project.file), project.secrets)
-    changed, without_place = pass_to_workflows(project.root)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    kept = key_edits.create_pair(sites.Site(project.root, project.file), project.secrets)
+    changed, without_place = key_edits.pass_to_workflows(project.root)
     if terminal.json:
         more = {"workflows": changed, "without_place": without_place}
         terminal.document({**_kept_json(kept), **more})
@@ -79,9 +62,11 @@ def keygen(state: CliState) -> None:
     for path in changed:
         terminal.result(StyledText("wrote", GOOD), f" {path}, which passes it on")
     for path in without_place:
-        terminal.result(f"  add {PRIVATE_KEY} to env of the step that runs edison in {path}")
+        terminal.result(
+            f"  add {config_sealed.PRIVATE_KEY} to env of the step that runs edison in {path}"
+        )
     terminal.note("Give it to CI, then seal the first key:")
-    terminal.note(f"  gh secret set {PRIVATE_KEY} < {kept.path}")
+    terminal.note(f"  gh secret set {config_sealed.PRIVATE_KEY} < {kept.path}")
     terminal.note("  edison secrets seal OPENAI_API_KEY")
 
 
@@ -89,7 +74,7 @@ def _kept_json(kept: Kept) -> dict[str, Any]:
     public = kept.key.public
     return {
         "public_key": public,
-        "fingerprint": fingerprint(public),
+        "fingerprint": sealed_keys.fingerprint(public),
         "private_key_file": str(kept.path),
     }
 
@@ -112,23 +97,28 @@ def seal_one(state: CliState, name: str) -> None:
     Examples:
       edison secrets seal OPENAI_API_KEY
     """
-    terminal, project = Terminal(state), open_project(state)
-    refuse_name(name)
-    public = require_public_key(project.secrets)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    key_edits.refuse_name(name)
+    public = key_edits.require_public_key(project.secrets)
     replaced = project.secrets.of(name) is not None
-    sealed = seal_key(Site(project.root, project.file), project.secrets, name, _ask(name))
-    repository = repository_name(project.root)
+    sealed = key_edits.seal_key(
+        sites.Site(project.root, project.file), project.secrets, name, _ask(name)
+    )
+    repository = sealed_keys.repository_name(project.root)
     if terminal.json:
         about = {"name": name, "since": sealed.since, "replaced": replaced}
-        terminal.document({**about, "repository": repository, "fingerprint": fingerprint(public)})
+        terminal.document(
+            {**about, "repository": repository, "fingerprint": sealed_keys.fingerprint(public)}
+        )
         return
     verb = "replaced" if replaced else "sealed"
     terminal.result(
         StyledText(verb, GOOD),
-        f" {name} for {repository}, to be opened by the private key {fingerprint(public)}",
+        f" {name} for {repository}, to be opened by the private key "
+        f"{sealed_keys.fingerprint(public)}",
     )
     terminal.note("commit .edison/secrets.yaml")
-    if repository == LOCAL:
+    if repository == sealed_keys.LOCAL:
         terminal.note("  once it has a remote, seal it again: edison secrets rotate --was none")
     if not any(name in model.variables for model in project.models.values()):
         terminal.note(f"  no model names {name} yet: key_env in {project.file.paths.models}")
@@ -138,7 +128,7 @@ def _ask(name: str) -> str:
     if sys.stdin.isatty():
         return str(click.prompt(f"Key {name} (not shown)", hide_input=True, err=True))
     try:
-        return sys.stdin.read(LONGEST + 10)
+        return sys.stdin.read(sealed_keys.LONGEST + 10)
     except UnicodeDecodeError:
         raise UsageError("the key is not UTF-8", hint="pipe it as text") from None
 
@@ -155,9 +145,11 @@ def list_keys(state: CliState) -> None:
       edison secrets list
       edison secrets list --json
     """
-    terminal, project = Terminal(state), open_project(state)
-    site = Site(project.root, project.file)
-    states = key_states(project, key_environment(project), site.clock().date())
+    terminal, project = Terminal(state), lookup.open_project(state)
+    site = sites.Site(project.root, project.file)
+    states = key_overview.key_states(
+        project, sealed_keys.key_environment(project), site.clock().date()
+    )
     if terminal.json:
         terminal.document({"keys": [_state_json(each) for each in states]})
         return
@@ -219,12 +211,14 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
       edison secrets test
       edison secrets test OPENAI_API_KEY --yes
     """
-    terminal, project = Terminal(state), open_project(state)
-    require_editor(project, "secrets test")
-    site = Site(project.root, project.file)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    run_sessions.require_editor(project, "secrets test")
+    site = sites.Site(project.root, project.file)
     known = [
         each.name
-        for each in key_states(project, key_environment(project), site.clock().date())
+        for each in key_overview.key_states(
+            project, sealed_keys.key_environment(project), site.clock().date()
+        )
         if each.source not in ("missing", "identity")
     ]
     chosen = list(dict.fromkeys(names)) or known
@@ -232,9 +226,9 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
         raise UsageError("no key is set or sealed", hint="edison secrets seal NAME")
     tested = []
     for name in chosen:
-        found = check_by_list(project, name, offline=state.offline)
+        found = key_test.check_by_list(project, name, offline=state.offline)
         if found.model is not None and _may_call(terminal, found, yes=yes):
-            found = check_by_call(project, name, found.model, offline=state.offline)
+            found = key_test.check_by_call(project, name, found.model, offline=state.offline)
         tested.append(found)
     if terminal.json:
         told = [{"name": each.name, "verdict": each.verdict, "said": each.said} for each in tested]
@@ -266,8 +260,8 @@ def remove(state: CliState, name: str) -> None:
     Examples:
       edison secrets remove OLD_API_KEY
     """
-    terminal, project = Terminal(state), open_project(state)
-    removed = remove_key(Site(project.root, project.file), project, name)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    removed = key_edits.remove_key(sites.Site(project.root, project.file), project, name)
     if terminal.json:
         terminal.document({"name": removed.name, "since": removed.since})
         return
@@ -293,8 +287,10 @@ def rotate(state: CliState, was: str | None) -> None:
       edison secrets rotate
       edison secrets rotate --was github.com/acme/old-name
     """
-    terminal, project = Terminal(state), open_project(state)
-    kept, former = rotate_pair(Site(project.root, project.file), project.secrets, was=was)
+    terminal, project = Terminal(state), lookup.open_project(state)
+    kept, former = key_edits.rotate_pair(
+        sites.Site(project.root, project.file), project.secrets, was=was
+    )
     if terminal.json:
         names = [key.name for key in project.secrets.keys]
         terminal.document({**_kept_json(kept), "former_file": str(former), "sealed": names})
@@ -303,6 +299,6 @@ def rotate(state: CliState, was: str | None) -> None:
     terminal.result(f"  {counted(len(project.secrets.keys), 'key')} sealed for it")
     terminal.note("Now give CI both private keys, until the new secrets.yaml is merged:")
     old = former if former.exists() else "FILE_OF_THE_FORMER_ONE"
-    terminal.note(f"  cat {kept.path} {old} | gh secret set {PRIVATE_KEY}")
+    terminal.note(f"  cat {kept.path} {old} | gh secret set {config_sealed.PRIVATE_KEY}")
     terminal.note("and then the new one only:")
-    terminal.note(f"  gh secret set {PRIVATE_KEY} < {kept.path}")
+    terminal.note(f"  gh secret set {config_sealed.PRIVATE_KEY} < {kept.path}")

@@ -16,20 +16,19 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import UsageError
 from edison_ci.forge.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
-from edison_ci.git.command import run_git
-from edison_ci.operate.accounts import AUTH_FILE, Accounts, sign_in_names
+from edison_ci.git import command
+from edison_ci.operate import accounts
+from edison_ci.operate import duties as operate_duties
+from edison_ci.operate import projects as operate_projects
+from edison_ci.operate import site as sites
 from edison_ci.operate.bundles import MOST_BYTES
-from edison_ci.operate.duties import duties_in_background, duty_statuses
-from edison_ci.operate.projects import Projects
-from edison_ci.operate.site import open_site
-from edison_ci.review.actions import ReviewActions
-from edison_ci.store.database import open_database, open_reader
-from edison_ci.web.databases import ServerAccess
-from edison_ci.web.serving import Serving, is_this_machine
-from edison_ci.web.serving import serve as serve_pages
+from edison_ci.review import actions as review_actions
+from edison_ci.store import database
+from edison_ci.web import databases
+from edison_ci.web import serving as web_serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,7 +147,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
       edison serve --projects projects --accept-push
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     if state.offline and options["github_sign_in"]:
         raise UsageError("network access is disabled by --offline", hint="remove --github-sign-in")
     entry = _access_rules(host, options)
@@ -160,13 +159,13 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
     if entry.sign_in:
         _require_sign_in(site, host, entry)
     if not site.results.exists():
-        open_database(site.results).close()  # empty pages, until the first run fills them
-    with closing(open_reader(site.results)):
+        database.open_database(site.results).close()  # empty pages, until the first run fills them
+    with closing(database.open_reader(site.results)):
         pass  # problems with the file are reported before the port is opened
     projects = _projects(site, options, reachable=_is_reachable(host, options))
     person = site.actor().identity
-    actions = ReviewActions(offline=state.offline)
-    serving = Serving(
+    actions = review_actions.ReviewActions(offline=state.offline)
+    serving = web_serving.Serving(
         site.results,
         site.root,
         site.file.project,
@@ -178,7 +177,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         projects=projects,
     )
 
-    duties = duty_statuses(site)
+    duties = operate_duties.duty_statuses(site)
 
     def ready(address: str, port: int) -> None:
         if terminal.json:
@@ -197,19 +196,21 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
             webbrowser.open(address)
 
     # Ctrl-C is the normal end.
-    with contextlib.suppress(KeyboardInterrupt), duties_in_background(site.root):
-        serve_pages(serving, ready)
+    with contextlib.suppress(KeyboardInterrupt), operate_duties.duties_in_background(site.root):
+        web_serving.serve(serving, ready)
 
 
-def _warnings(host: str, serving: Serving) -> Iterator[str]:
-    if not is_this_machine(host) and not serving.access.tls:
+def _warnings(host: str, serving: web_serving.Serving) -> Iterator[str]:
+    if not web_serving.is_this_machine(host) and not serving.access.tls:
         said = "without HTTPS, passwords and pages can be read in transit"
         yield f"{said}; put a proxy in front: --behind-tls"
     for each in serving.projects.listing().unreadable if serving.projects is not None else ():
         yield f"{each.name} is not served: {each.problem}"
 
 
-def _projects(site: Site, options: dict[str, Any], *, reachable: bool) -> Projects | None:
+def _projects(
+    site: Site, options: dict[str, Any], *, reachable: bool
+) -> operate_projects.Projects | None:
     """Return the other projects to serve; raises UsageError if the folder is missing."""
     folder: Path | None = options["folder"]
     if folder is None:
@@ -225,20 +226,20 @@ def _projects(site: Site, options: dict[str, Any], *, reachable: bool) -> Projec
             f"--projects: there is no folder {place}",
             hint=f"make it: mkdir {place}; a project is a folder with an edison.yaml in it",
         )
-    return Projects(site.root, place, reachable=reachable)
+    return operate_projects.Projects(site.root, place, reachable=reachable)
 
 
-def _access_rules(host: str, options: dict[str, Any]) -> ServerAccess:
+def _access_rules(host: str, options: dict[str, Any]) -> databases.ServerAccess:
     named = options["github_sign_in"] or options["user_header"]
     sign_in = bool(options["sign_in"] or named or _is_reachable(host, options))
     most = options["rate_limit"]
     github = OAuthApp.of(os.environ) if options["github_sign_in"] else None
-    if github is not None and not options["names"] and not is_this_machine(host):
+    if github is not None and not options["names"] and not web_serving.is_this_machine(host):
         raise UsageError(
             "sign-in with GitHub needs the name of this server",
             hint="give the host of the callback address: --name HOST",
         )
-    return ServerAccess(
+    return databases.ServerAccess(
         github=github,
         user_header=(options["user_header"] or "").casefold(),
         user_header_from=_proxy_networks(options),
@@ -277,13 +278,13 @@ def _proxy_networks(
 def _is_reachable(host: str, options: dict[str, Any]) -> bool:
     """Whether other machines can reach the pages, directly or through a proxy."""
     in_front = options["behind_tls"] or options["behind_proxy"] or options["user_header"]
-    return bool(in_front or options["names"]) or not is_this_machine(host)
+    return bool(in_front or options["names"]) or not web_serving.is_this_machine(host)
 
 
-def _require_sign_in(site: Site, host: str, entry: ServerAccess) -> None:
+def _require_sign_in(site: Site, host: str, entry: databases.ServerAccess) -> None:
     """Raise UsageError if sign-in is required but no member could sign in."""
     why = "sign-in is required"
-    if not is_this_machine(host):
+    if not web_serving.is_this_machine(host):
         why = f"{host or 'that address'} can be reached from other machines"
     members = site.file.members
     tunnel = "; or serve on 127.0.0.1 and tunnel to it (ssh -L)"
@@ -294,17 +295,20 @@ def _require_sign_in(site: Site, host: str, entry: ServerAccess) -> None:
         )
     if not any(member.role == "owner" for member in members):
         raise UsageError(f"{why}, and no member is an owner", hint="give a member role: owner")
-    if run_git("ls-files", "--error-unmatch", "--", AUTH_FILE, cwd=site.root).code == 0:
+    if (
+        command.run_git("ls-files", "--error-unmatch", "--", accounts.AUTH_FILE, cwd=site.root).code
+        == 0
+    ):
         raise UsageError(
-            f"{AUTH_FILE} is in Git, so its author could sign in",
-            hint=f"git rm --cached {AUTH_FILE}, remove it, and set the passwords again",
+            f"{accounts.AUTH_FILE} is in Git, so its author could sign in",
+            hint=f"git rm --cached {accounts.AUTH_FILE}, remove it, and set the passwords again",
         )
     by_github = entry.github is not None and any(member.github for member in members)
     if by_github or entry.user_header:
         return
-    access = Accounts(site).access()
+    access = accounts.Accounts(site).access()
     if not any(each.password_since or each.tokens for each in access):
         raise UsageError(
             f"{why}, and no member has a password or a token",
-            hint=f"set one: edison roles passwd {sign_in_names(members[0])[0]}{tunnel}",
+            hint=f"set one: edison roles passwd {accounts.sign_in_names(members[0])[0]}{tunnel}",
         )

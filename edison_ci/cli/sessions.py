@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.child import WITHOUT_SANDBOX
-from edison_ci.cli.progress import Display
+from edison_ci.checks import child
+from edison_ci.cli import progress
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
-from edison_ci.config.tokens import estimate_tokens
+from edison_ci.config import tokens
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
 from edison_ci.extras import DISTRIBUTED, install_command
-from edison_ci.git.repository import commit_names
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollar_range, dollars
-from edison_ci.operate.sessions import SessionFactory
+from edison_ci.operate import sessions as run_sessions
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.records import Side
-from edison_ci.store.runs import simulation_label
+from edison_ci.store import runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ class PlanConfirmation:
             raise UsageError(
                 said, hint="complete the cases, or use the filter default in the prompt"
             )
-        mark = simulated_label(simulation_label(plan.models))
+        mark = simulated_label(runs.simulation_label(plan.models))
         terminal.note(
             StyledText(plan.experiment, bold=True),
             f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",
@@ -123,7 +123,7 @@ def confirm_calls(
         models[model.name] = model.simulated
         price = project.prices.price_of(model)
         if price is not None:
-            told = sum(estimate_tokens(message.content) for message in request.messages)
+            told = sum(tokens.estimate_tokens(message.content) for message in request.messages)
             most += told * price.tokens_in + output_tokens * price.tokens_out
     if not count:
         return
@@ -153,22 +153,22 @@ _LISTED = 5
 
 def session_factory(
     state: CliState, confirmation: PlanConfirmation, recording: ReplayProvider | None = None
-) -> SessionFactory:
+) -> run_sessions.SessionFactory:
     """Return a factory of sessions that ask and show progress on the terminal."""
-    return SessionFactory(
+    return run_sessions.SessionFactory(
         state.offline, partial(_observe_session, state, confirmation, confirmation), recording
     )
 
 
 def refining_factory(
     state: CliState, confirmation: PlanConfirmation, *, brief: bool = False
-) -> SessionFactory:
+) -> run_sessions.SessionFactory:
     """Return a factory of sessions for a refinement, which was confirmed as a whole before.
 
     With `brief`, no progress is logged: there are too many sessions.
     """
     observe = partial(_observe_session, state, confirmation, confirmation.refuse, brief=brief)
-    return SessionFactory(state.offline, observe)
+    return run_sessions.SessionFactory(state.offline, observe)
 
 
 @contextlib.contextmanager
@@ -180,7 +180,7 @@ def _observe_session(
     brief: bool = False,
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the callbacks that show the progress of one session; clear it at the end."""
-    display = Display(confirmation.terminal, quiet=state.quiet, brief=brief)
+    display = progress.Display(confirmation.terminal, quiet=state.quiet, brief=brief)
     try:
         yield {
             "on_plan": on_plan,
@@ -204,7 +204,7 @@ def show_comparison(terminal: Terminal, found: Sequence[RunTarget]) -> None:
     against = found[-1].against
     if against is None:
         return
-    names = commit_names(against.ref, against.commit)
+    names = git.commit_names(against.ref, against.commit)
     terminal.note(f"{found[-1].experiment.id}: compared with {' at '.join(names)}")
     if against.variant is None:
         terminal.note(f"  {names[0]} does not have this experiment: nothing to compare with")
@@ -232,7 +232,7 @@ _allow_code = click.option(
 
 def _without_sandbox(context: click.Context, option: click.Parameter, chosen: bool) -> None:
     if chosen:
-        os.environ[WITHOUT_SANDBOX] = "1"
+        os.environ[child.WITHOUT_SANDBOX] = "1"
 
 
 _allow_without_sandbox = click.option(
@@ -287,8 +287,11 @@ def refuse_on(on: str | None, others: Mapping[str, bool]) -> None:
 
 @contextlib.contextmanager
 def on_workers_of(
-    state: CliState, project: Project, factory: SessionFactory, given: Mapping[str, Any]
-) -> Iterator[SessionFactory]:
+    state: CliState,
+    project: Project,
+    factory: run_sessions.SessionFactory,
+    given: Mapping[str, Any],
+) -> Iterator[run_sessions.SessionFactory]:
     """Yield the factory with workers that make the calls; those of `local:N` end with the block."""
     if given.get("on") is None:
         yield factory

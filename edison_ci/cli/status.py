@@ -6,22 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci.cli import summary
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.pick import pick_option, require_terminal, walk
-from edison_ci.cli.summary import cost_text, document, show_run, show_slices
 from edison_ci.cli.terminal import Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, points
-from edison_ci.operate.run_control import current_run
-from edison_ci.operate.site import open_site
+from edison_ci.operate import run_control
+from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus
-from edison_ci.results.live_progress import progress_of
-from edison_ci.results.report import as_json
-from edison_ci.results.run_result import RunResult
-from edison_ci.results.snapshot import eval_suite_of
-from edison_ci.store.database import open_reader
-from edison_ci.store.runs import TRIAL, Run, find_run, recent_runs
+from edison_ci.results import live_progress, report, run_result, snapshot
+from edison_ci.store import database
+from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,35 +59,41 @@ def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
             raise UsageError(f"--{option} needs a RUN", hint=f"edison status latest --{option}")
     if given["pick"]:
         require_terminal()
-    project = open_site(state.enter_project(find_root(state.folder)))
-    reader = open_reader(project.results)
+    project = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    reader = database.open_reader(project.results)
     try:
         if wanted is not None and given["pick"]:
-            walk(state, find_run(reader, wanted).id)
+            walk(state, store_runs.find_run(reader, wanted).id)
             return
         if wanted is not None:
-            result = RunResult(reader, current_run(project, find_run(reader, wanted)))
+            result = run_result.RunResult(
+                reader, run_control.current_run(project, store_runs.find_run(reader, wanted))
+            )
             _show_one(terminal, result, slices=given["slices"], failed=given["failed"])
             if result.run.moving and not terminal.json:
-                _show_workers(terminal, progress_of(reader, result.run).workers)
+                _show_workers(terminal, live_progress.progress_of(reader, result.run).workers)
             return
-        runs = recent_runs(reader, trials=given["trials"])
-        results = [RunResult(reader, current_run(project, run)) for run in runs]
+        runs = store_runs.recent_runs(reader, trials=given["trials"])
+        results = [
+            run_result.RunResult(reader, run_control.current_run(project, run)) for run in runs
+        ]
         if terminal.json:
-            terminal.document({"runs": [{**as_json(one), "gates": []} for one in results]})
+            terminal.document({"runs": [{**report.as_json(one), "gates": []} for one in results]})
         else:
             _table(terminal, results)
     finally:
         reader.close()
 
 
-def _show_one(terminal: Terminal, result: RunResult, *, slices: bool, failed: bool) -> None:
+def _show_one(
+    terminal: Terminal, result: run_result.RunResult, *, slices: bool, failed: bool
+) -> None:
     if terminal.json:
-        terminal.document(document([result], ExitCode.DONE))
+        terminal.document(summary.document([result], ExitCode.DONE))
         return
-    show_run(terminal, result, slices=not slices, failed=failed)  # the full table follows
+    summary.show_run(terminal, result, slices=not slices, failed=failed)  # the full table follows
     if slices:
-        show_slices(terminal, result)
+        summary.show_slices(terminal, result)
 
 
 def _show_workers(terminal: Terminal, workers: Sequence[WorkerState]) -> None:
@@ -104,7 +107,7 @@ def _show_workers(terminal: Terminal, workers: Sequence[WorkerState]) -> None:
             terminal.result(f"  worker {each.name} does not run {each.unable}")
 
 
-def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
+def _table(terminal: Terminal, summaries: list[run_result.RunResult]) -> None:
     if not summaries:
         terminal.note("no run yet: edison run")
         return
@@ -118,13 +121,15 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
             s.run.verdict or "-",
             points(s.overall.composite),
             f"{sum(s.cells.values()) - s.cells['total']:,}/{s.cells['total']:,}",
-            cost_text(s),
+            summary.cost_text(s),
         )
         for s in summaries
     ]
     terminal.table(rows, right=(6, 7), drop=(2, 6, 7))
     trials = [
-        s.run for s in summaries if s.run.trigger == TRIAL and s.run.status == RunStatus.PAUSED
+        s.run
+        for s in summaries
+        if s.run.trigger == store_runs.TRIAL and s.run.status == RunStatus.PAUSED
     ]
     for name in dict.fromkeys(run.experiment for run in trials):
         terminal.note(
@@ -133,11 +138,15 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
         )
 
 
-def _marks(run: Run) -> str:
+def _marks(run: store_runs.Run) -> str:
     """Return why a run does not count as evidence."""
     part = "part" if run.shard is None else f"shard {run.shard}"
-    told = ((run.simulation, run.simulated), (part, run.partial), ("trial", run.trigger == TRIAL))
+    told = (
+        (run.simulation, run.simulated),
+        (part, run.partial),
+        ("trial", run.trigger == store_runs.TRIAL),
+    )
     marks = [word for word, on in told if on]
-    if eval_suite_of(run) == "base":
+    if snapshot.eval_suite_of(run) == "base":
         marks.append(f"eval suite of {run.base_ref}")
     return f" ({', '.join(marks)})" if marks else ""

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli.lookup import find_run_or_newest
+from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.sessions import microusd
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate.run_control import RunControl, current_run
-from edison_ci.operate.site import Role, open_site
-from edison_ci.results.steering import steering_state
-from edison_ci.store.database import open_reader
-from edison_ci.store.runs import find_run
+from edison_ci.operate import run_control
+from edison_ci.operate import site as sites
+from edison_ci.results import steering
+from edison_ci.store import database, runs
 from edison_ci.store.steering import Change, SteeringAction
 
 if TYPE_CHECKING:
@@ -88,17 +86,17 @@ def steer(state: CliState, /, wanted: str | None, **given: Any) -> None:
       edison runs steer --requeue errors --budget 5
     """
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     changes = _changes(given)
-    actor = site.require(Role.EDITOR, "steer") if changes else None
-    with closing(open_reader(site.results)) as reader:
-        run = find_run_or_newest(terminal, reader, wanted)
+    actor = site.require(sites.Role.EDITOR, "steer") if changes else None
+    with closing(database.open_reader(site.results)) as reader:
+        run = lookup.find_run_or_newest(terminal, reader, wanted)
         answered: list[SteeringRequest] = []
         if actor is not None:
-            control = RunControl(site, actor)
+            control = run_control.RunControl(site, actor)
             answered = control.answers(reader, run.id, control.steer(run, changes))
-        run = current_run(site, find_run(reader, run.id))
-        found = steering_state(reader, run)
+        run = run_control.current_run(site, runs.find_run(reader, run.id))
+        found = steering.steering_state(reader, run)
     if terminal.json:
         answers = [each.as_json() for each in answered]
         told = {"run_id": run.id, "experiment": run.experiment, "status": run.status}
@@ -121,7 +119,7 @@ def _changes(given: dict[str, Any]) -> list[Change]:
     if given["requeue"]:
         found.append(Change(SteeringAction.REQUEUE))
     if given["budget"] is not None:
-        found.append(Change(SteeringAction.BUDGET, microusd=microusd(given["budget"])))
+        found.append(Change(SteeringAction.BUDGET, microusd=sessions.microusd(given["budget"])))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, simulated_label
 from edison_ci.numeric import counted, dollars, rounded, score
 from edison_ci.records import Move
-from edison_ci.stats.sentences import signed
+from edison_ci.stats import sentences
 from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
@@ -116,14 +116,16 @@ def _show_search(terminal: Terminal, search: Mapping[str, Any] | None) -> None:
 def _scores(part: Mapping[str, Any]) -> tuple[str, ...]:
     found = [part[side] and part[side]["estimate"] for side in ("before", "after")]
     difference = part["difference"]
-    change = "-" if difference["estimate"] is None else signed(difference["estimate"])
+    change = "-" if difference["estimate"] is None else sentences.signed(difference["estimate"])
     if difference["low"] is not None:
-        change += f" ({signed(difference['low'])} to {signed(difference['high'])})"
+        change += (
+            f" ({sentences.signed(difference['low'])} to {sentences.signed(difference['high'])})"
+        )
     return (*map(score, found), change)
 
 
 def _change(before: float | None, after: float | None) -> tuple[str, str, str]:
-    change = "-" if before is None or after is None else signed(after - before)
+    change = "-" if before is None or after is None else sentences.signed(after - before)
     return (score(before), score(after), change)
 
 

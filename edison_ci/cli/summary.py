@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
 from edison_ci.config.slices import SIZES
 from edison_ci.contracts import WHAT_TO_CHECK
-from edison_ci.documents.secrets import redacted
-from edison_ci.execute.budgets import in_cents
-from edison_ci.git.repository import commit_names
+from edison_ci.documents import secrets
+from edison_ci.execute import budgets
+from edison_ci.git import repository as git
 from edison_ci.numeric import (
     counted,
     dollars,
@@ -21,15 +21,11 @@ from edison_ci.numeric import (
     signed_span,
     snap,
 )
-from edison_ci.operate.site import open_site
+from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus, Verdict
-from edison_ci.results.decisions import stopped_sentence
-from edison_ci.results.report import run_document
-from edison_ci.results.run_result import labels_of
-from edison_ci.results.snapshot import UNDECIDED, eval_suite_of
-from edison_ci.results.triage import SHOWN
+from edison_ci.results import decisions, report, run_result, snapshot, triage
 from edison_ci.sanitize import in_actions
-from edison_ci.store.runs import IMPORTED_ANSWERS
+from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -66,7 +62,7 @@ def document(
     verdicts = {one.run.verdict for one in results} | ({"inconclusive"} if dropped else set())
     order = ("error", "fail", "inconclusive", "pass", "skipped")
     verdict = next((v for v in order if v in verdicts), None if verdicts else "skipped")
-    runs = [run_document(one) for one in results]
+    runs = [report.run_document(one) for one in results]
     for run, progress in zip(runs, clients, strict=False):
         run["clients"] = {"stopped": progress.closed, "waiting": progress.waiting}
     return {"verdict": verdict, "exit_code": code, "dropped": [*dropped], "runs": runs}
@@ -319,7 +315,7 @@ def show_run(
     _counts(terminal, summary)
     _gates(terminal, summary.gates, summary.weak_prompts)
     if run.shard is not None:
-        terminal.result(f"  {UNDECIDED}")
+        terminal.result(f"  {snapshot.UNDECIDED}")
     closed = progress.closed if progress is not None else {}
     if progress is not None:
         _clients(terminal, progress)
@@ -361,7 +357,7 @@ def _sentence(terminal: Terminal, summary: RunResult) -> None:
 def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> None:
     """Print the headline, the failing cases with their reasons, and how to look closer."""
     _sentence(terminal, summary)
-    found = summary.triage(most=None if everything else SHOWN)
+    found = summary.triage(most=None if everything else triage.SHOWN)
     if found is None or not found.worst:
         return
     several, fresh = len(summary.models) > 1, any(one.newly for one in found.worst)
@@ -376,9 +372,9 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
     last = len(rows[0]) - 1
     # The log of a job is read elsewhere, and reasons quote answers.
     root = terminal.root
-    hide = in_actions() and root is not None and open_site(root).file.settings.private
+    hide = in_actions() and root is not None and sites.open_site(root).file.settings.private
     for row, one in zip(aligned(rows, right=frozenset({last})), found.worst, strict=True):
-        why = "" if hide else " ".join(redacted(one.why).split())
+        why = "" if hide else " ".join(secrets.redacted(one.why).split())
         lead = f"  {row}  "
         terminal.result(lead, why, hang=len(lead))
     first = found.worst[0]
@@ -390,7 +386,7 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
 def what_now(summary: RunResult) -> str:
     """Return the next step after a run that has ended; may be empty."""
     run, found = summary.run, summary.triage(most=0)
-    if found is None or run.trigger in IMPORTED_ANSWERS:
+    if found is None or run.trigger in store_runs.IMPORTED_ANSWERS:
         return ""
     again = f"edison run {run.experiment}"
     if run.base_commit is not None:
@@ -434,7 +430,7 @@ def _clients(terminal: Terminal, progress: Progress) -> None:
 def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     """Return how to continue a run; after a budget stop, with which change."""
     run = summary.run
-    if run.trigger in IMPORTED_ANSWERS:
+    if run.trigger in store_runs.IMPORTED_ANSWERS:
         return "Import the answers again to continue; replies of judges are reused"
     resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
     stopped = str(run.stopped_by)
@@ -446,7 +442,7 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     if run.status != RunStatus.PAUSED or not budget:
         return f"Continue with: {resume}"
     found = progress.sufficient_microusd if progress is not None else None
-    to = "" if found is None else f" to {in_cents(found)}"
+    to = "" if found is None else f" to {budgets.in_cents(found)}"
     if budget == "--budget" and progress is not None and progress.narrower:
         return (
             f"Raise {progress.narrower}{to}, then: {anew} --budget{to.removeprefix(' to')} "
@@ -468,8 +464,8 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
 def _headline(terminal: Terminal, run: Run) -> None:
     """Print the experiment, its status, and why it does not count as evidence, if so."""
     stopped = f" ({run.stopped_by})" if run.stopped_by and run.status != RunStatus.COMPLETED else ""
-    marks = [*labels_of(run)]
-    if eval_suite_of(run) == "base":
+    marks = [*run_result.labels_of(run)]
+    if snapshot.eval_suite_of(run) == "base":
         marks.append(f"on the eval suite of {_base(run)[0]}")
     terminal.result(
         StyledText(run.experiment, bold=True),
@@ -482,7 +478,7 @@ def _headline(terminal: Terminal, run: Run) -> None:
 
 def _base(run: Run) -> tuple[str, ...]:
     """Return the name of the base of a run."""
-    return commit_names(str(run.base_ref), str(run.base_commit))
+    return git.commit_names(str(run.base_ref), str(run.base_commit))
 
 
 def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[PromptContrast]) -> None:
@@ -494,7 +490,7 @@ def _gates(terminal: Terminal, rows: Sequence[GateRow], weak: Sequence[PromptCon
         about = row.metric + (f" of {row.prompt}" if prompts and row.prompt else "")
         about += f" with {row.model}" if models and row.model else ""
         terminal.result("  ", StyledText(row.word, color), f"  {about}: {row.sentence}")
-    if sentence := stopped_sentence(rows):
+    if sentence := decisions.stopped_sentence(rows):
         terminal.result(f"  {sentence}")
     for rival in weak:
         terminal.result(f"  {rival.sentence}")

@@ -25,7 +25,7 @@ from edison_ci.errors import (
     UsageError,
 )
 from edison_ci.numeric import counted, whole
-from edison_ci.report.annotations import command
+from edison_ci.report import annotations as report_annotations
 from edison_ci.sanitize import in_actions, json_text, line, lines, without_commands, without_pieces
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def annotation(problem: Problem, folder: str = "") -> str:
         "title": f"edison: {problem.code}",
     }
     text = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
-    return command(str(problem.severity), text, properties)
+    return report_annotations.command(str(problem.severity), text, properties)
 
 
 def folder_in_checkout(root: Path | None) -> str:

@@ -8,12 +8,11 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
-from edison_ci.config.load import find_root
+from edison_ci.config import load
 from edison_ci.numeric import counted
-from edison_ci.operate.site import open_site
-from edison_ci.operate.transfer import connect
-from edison_ci.operate.transfer import pull as pull_runs
-from edison_ci.operate.transfer import push as push_runs
+from edison_ci.operate import site as sites
+from edison_ci.operate import transfer
+from edison_ci.operate import transfer as operate_transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +42,7 @@ def push(state: CliState, url: str, runs: tuple[str, ...]) -> None:
       edison push https://edison.example.com
       edison push https://edison.example.com 20260114T093000-4f1c
     """
-    _move(state, url, runs, push_runs, "pushed")
+    _move(state, url, runs, operate_transfer.push, "pushed")
 
 
 @click.command(cls=EdisonCommand)
@@ -61,14 +60,14 @@ def pull(state: CliState, url: str, runs: tuple[str, ...]) -> None:
       edison pull https://edison.example.com
       edison pull https://edison.example.com 20260114T093000-4f1c
     """
-    _move(state, url, runs, pull_runs, "pulled")
+    _move(state, url, runs, operate_transfer.pull, "pulled")
 
 
 def _move(state: CliState, url: str, runs: Sequence[str], move: Move, word: str) -> None:
     terminal = Terminal(state)
-    site = open_site(state.enter_project(find_root(state.folder)))
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     moved = []
-    with connect(site, url, offline=state.offline) as remote:
+    with transfer.connect(site, url, offline=state.offline) as remote:
         for sent in move(remote, runs, _meter(terminal)):
             moved.append(sent)
             if not terminal.json:

@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci import utc
-from edison_ci.cli.lookup import measured_names, open_readable_project, results_of
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
-from edison_ci.decide.findings import FindingKind, advice_on, findings_of
+from edison_ci.decide import findings as decide_findings
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
-from edison_ci.results.production import ProductionTrend, production_trend
-from edison_ci.results.scores import interval_json
-from edison_ci.results.trends import (
-    DriftFinding,
-    TrendRun,
-    alarm_rule,
-    drift_of,
-    floor_of,
-    points_of,
-    with_comparability,
-)
+from edison_ci.results import production as result_production
+from edison_ci.results import scores as result_scores
+from edison_ci.results import trends as result_trends
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:
@@ -39,10 +31,10 @@ _COLORS = {Alarm.ALERT: BAD, Alarm.WARN: ODD, Alarm.NONE: GOOD}
 
 class _Trend(NamedTuple):
     experiment: str
-    points: list[TrendRun]
-    drift: DriftFinding | None
+    points: list[result_trends.TrendRun]
+    drift: result_trends.DriftFinding | None
     findings: tuple[Finding, ...]
-    production: ProductionTrend | None
+    production: result_production.ProductionTrend | None
 
 
 @click.command(cls=EdisonCommand)
@@ -71,19 +63,26 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
       edison trends --days all --json
     """
     terminal = Terminal(state)
-    project = open_readable_project(state, terminal)
+    project = lookup.open_readable_project(state, terminal)
     first = "" if days == "all" else utc.timestamp(utc.now() - dt.timedelta(days=int(days)))
     found = []
-    with results_of(project) as connection:
-        for name in measured_names(connection, project, experiment):
-            series = with_comparability(connection, points_of(connection, name))
+    with lookup.results_of(project) as connection:
+        for name in lookup.measured_names(connection, project, experiment):
+            series = result_trends.with_comparability(
+                connection, result_trends.points_of(connection, name)
+            )
             known = project.experiments.get(name)
-            floor, rule = floor_of(known), alarm_rule(known.file.alerts if known else None)
-            drift = drift_of(connection, series, threshold=floor, rule=rule)
+            floor, rule = (
+                result_trends.floor_of(known),
+                result_trends.alarm_rule(known.file.alerts if known else None),
+            )
+            drift = result_trends.drift_of(connection, series, threshold=floor, rule=rule)
             recent = [point for point in series if point.run.created_at >= first]
-            advice = advice_on(connection, project, name)
-            samples = production_trend(connection, name, drift)
-            found.append(_Trend(name, recent, drift, findings_of(advice, drift), samples))
+            advice = decide_findings.advice_on(connection, project, name)
+            samples = result_production.production_trend(connection, name, drift)
+            found.append(
+                _Trend(name, recent, drift, decide_findings.findings_of(advice, drift), samples)
+            )
     if terminal.json:
         terminal.document({"days": days, "experiments": [_document(trend) for trend in found]})
         return
@@ -116,11 +115,11 @@ def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
     if trend.production is not None:
         _show_production(terminal, trend.production)
     for finding in trend.findings:
-        if finding.kind is not FindingKind.DECLINE:  # said with the drift
+        if finding.kind is not decide_findings.FindingKind.DECLINE:  # said with the drift
             terminal.result(f"{finding.kind}: {finding.sentence}")
 
 
-def _row(point: TrendRun) -> tuple[str, ...]:
+def _row(point: result_trends.TrendRun) -> tuple[str, ...]:
     marks = [point.run.simulation] if point.run.simulated else []
     if point.stopped is not None:
         marks.append(point.stopped.sentence)
@@ -140,7 +139,7 @@ def _row(point: TrendRun) -> tuple[str, ...]:
     )
 
 
-def _lines(series: Sequence[TrendRun]) -> list[tuple[str, ...]]:
+def _lines(series: Sequence[result_trends.TrendRun]) -> list[tuple[str, ...]]:
     scores = [None if p.composite is None else 100 * p.composite.estimate for p in series]
     costs = [p.answer_cost_microusd for p in series]
     speeds = [None if p.p50_ms is None else float(p.p50_ms) for p in series]
@@ -159,7 +158,7 @@ def _ends(values: Sequence[float | None], say: Any) -> str:
     return f"{low} to {high}, now {last}"
 
 
-def _show_drift(terminal: Terminal, drift: DriftFinding) -> None:
+def _show_drift(terminal: Terminal, drift: result_trends.DriftFinding) -> None:
     if drift.report is None:
         terminal.result(drift.sentence)
         return
@@ -169,7 +168,7 @@ def _show_drift(terminal: Terminal, drift: DriftFinding) -> None:
     terminal.result(StyledText(word, color), f"  {drift.sentence}")
 
 
-def _show_production(terminal: Terminal, found: ProductionTrend) -> None:
+def _show_production(terminal: Terminal, found: result_production.ProductionTrend) -> None:
     scores = [None if p.composite is None else 100 * p.composite.estimate for p in found.points]
     ends = _ends(scores, lambda value: fixed(value, 1))
     terminal.table([("production", sparkline(scores), ends)])
@@ -189,8 +188,8 @@ def _document(trend: _Trend) -> dict[str, Any]:
                 "run_id": point.run.id,
                 "time": point.run.created_at,
                 "simulated": point.run.simulated,
-                "composite": interval_json(point.composite),
-                "pass_rate": interval_json(point.pass_rate),
+                "composite": result_scores.interval_json(point.composite),
+                "pass_rate": result_scores.interval_json(point.pass_rate),
                 "cost_microusd": point.cost_microusd,
                 "answer_cost_microusd": point.answer_cost_microusd,
                 "latency_ms": {"p50": point.p50_ms, "p95": point.p95_ms},
@@ -206,14 +205,14 @@ def _document(trend: _Trend) -> dict[str, Any]:
     }
 
 
-def _samples(found: ProductionTrend) -> dict[str, Any]:
+def _samples(found: result_production.ProductionTrend) -> dict[str, Any]:
     report = found.report
     return {
         "samples": [
             {
                 "run_id": point.run.id,
                 "time": point.run.created_at,
-                "composite": interval_json(point.composite),
+                "composite": result_scores.interval_json(point.composite),
             }
             for point in found.points
         ],
@@ -226,7 +225,7 @@ def _samples(found: ProductionTrend) -> dict[str, Any]:
     }
 
 
-def _drift(drift: DriftFinding) -> dict[str, Any]:
+def _drift(drift: result_trends.DriftFinding) -> dict[str, Any]:
     report, ahead = drift.report, drift.forecast
     return {
         "runs_since_change": drift.runs,

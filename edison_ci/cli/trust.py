@@ -9,13 +9,11 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.load import find_root, inspect_project
-from edison_ci.config.project_files import only_errors
-from edison_ci.documents.files import WorkingTree
+from edison_ci.config import load, project_files
+from edison_ci.documents import files
 from edison_ci.errors import ConfigError, ExitCode, UsageError
-from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.site import open_site
-from edison_ci.operate.trust_edits import permissions, trust_key, trusted_pairs
+from edison_ci.operate import proposal_terms, trust_edits
+from edison_ci.operate import site as sites
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -41,12 +39,12 @@ def trust() -> None:
 
 def _project(state: CliState) -> Project:
     """Return the project on the terms of its base; a key that may not be sent is no error here."""
-    root = state.enter_project(find_root(state.folder))
-    project, problems = inspect_project(WorkingTree(root), root=root)
-    wrong = [problem for problem in only_errors(problems) if problem.code != "trust"]
+    root = state.enter_project(load.find_root(state.folder))
+    project, problems = load.inspect_project(files.WorkingTree(root), root=root)
+    wrong = [problem for problem in project_files.only_errors(problems) if problem.code != "trust"]
     if project is None or wrong:
         raise ConfigError(wrong)
-    return apply_base_terms(project)
+    return proposal_terms.apply_base_terms(project)
 
 
 @trust.command("list", cls=EdisonCommand)
@@ -62,7 +60,7 @@ def list_trust(state: CliState) -> None:
       edison trust list --json
     """
     terminal, project = Terminal(state), _project(state)
-    pairs = trusted_pairs(project, permissions(project, os.environ))
+    pairs = trust_edits.trusted_pairs(project, trust_edits.permissions(project, os.environ))
     if terminal.json:
         told = [
             {"key": p.key, "hosts": p.hosts, "by": p.basis, "models": [*p.models]} for p in pairs
@@ -119,8 +117,8 @@ def add_trust(state: CliState, key: str, host: str, unencrypted: bool) -> None:
             "this is a job for a pull request, whose trust.yaml does not count",
             hint="change it in a clone, and merge it",
         )
-    site = open_site(project.root)
-    added = trust_key(site, project.trust, key, host, unencrypted=unencrypted)
+    site = sites.open_site(project.root)
+    added = trust_edits.trust_key(site, project.trust, key, host, unencrypted=unencrypted)
     if terminal.json:
         terminal.document({"key": key, "host": added})
         return
@@ -148,11 +146,11 @@ def check_trust(state: CliState, names: tuple[str, ...]) -> None:
         if name not in project.models:
             hint = did_you_mean(name, project.models, label="models")
             raise UsageError(f"there is no model {name!r}", hint=hint)
-    found = permissions(project, os.environ)
+    found = trust_edits.permissions(project, os.environ)
     chosen = [each for each in found if not names or each.model in names]
     unused = [
         (pair.key, pair.hosts)
-        for pair in trusted_pairs(project, found)
+        for pair in trust_edits.trusted_pairs(project, found)
         if pair.basis == "trust.yaml" and not pair.models
     ]
     if terminal.json:

@@ -11,39 +11,23 @@ import click
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.lookup import (
-    experiment_of,
-    find_prompt,
-    find_run_or_newest,
-    open_project,
-    parse_variables,
-    refuse_texts_in_log,
-)
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
 from edison_ci.cli.terminal import as_json as problem_json
-from edison_ci.config import requirements
-from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for, exceeded
+from edison_ci.config import requirements, tokens
 from edison_ci.contracts import CallError
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.secrets import redacted
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.documents import marks, secrets, yaml_text
 from edison_ci.errors import CallFailed, Location, Problem, Severity, UsageError
-from edison_ci.execute.runner import Task
-from edison_ci.execute.standalone import NotAnswered, TrialAnswer, task_of_cell, try_once
+from edison_ci.execute import runner, standalone
 from edison_ci.numeric import dollars, fixed, score
-from edison_ci.operate.sessions import require_editor, run_context
-from edison_ci.operate.site import Site
-from edison_ci.plan.selection import Selection, find_case, find_configuration
-from edison_ci.plan.versions import label_of, short
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate import site as sites
+from edison_ci.plan import selection, versions
 from edison_ci.records import CellStatus
-from edison_ci.review.case_edits import as_entered, write_edited
-from edison_ci.review.counterexamples import CaseEntry, extended, origin_of
-from edison_ci.store.answers import answer_at
-from edison_ci.store.cells import find_cell
-from edison_ci.store.database import open_reader
-from edison_ci.store.runs import ANSWERS, JUDGES, simulation_label
-from edison_ci.templating.templates import MissingValueError, RenderError
+from edison_ci.review import case_edits, counterexamples
+from edison_ci.store import answers, cells, database, runs
+from edison_ci.templating import templates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,28 +93,28 @@ def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
       edison try support-reply --dry-run --set message="Where is my order?" --json
     """
     terminal = Terminal(state)
-    project = refuse_texts_in_log(open_project(state))
-    found = find_prompt(project, prompt, state.folder)
+    project = lookup.refuse_texts_in_log(lookup.open_project(state))
+    found = lookup.find_prompt(project, prompt, state.folder)
     if options["dry_run"]:
         if options["save"]:
             raise UsageError("--dry-run saves nothing", hint="leave out --save, or --dry-run")
         _preview(terminal, project, found, options)
         return
-    home = experiment_of(project, found, options["experiment"])
+    home = lookup.experiment_of(project, found, options["experiment"])
     if home is None or found.header.type == "grader":
         raise UsageError(
             f"no experiment uses {found.path} as a prompt",
             hint="add it to prompts: of an experiment",
         )
     home = _with_model(project, home, options["model"])
-    configuration = find_configuration(home, found, options["model"])
+    configuration = selection.find_configuration(home, found, options["model"])
     assert configuration is not None  # an experiment has at least one model
-    case = find_case(project, home, options["case_id"])
+    case = selection.find_case(project, home, options["case_id"])
     given = _given(found, options)
     changed = _changed_case(case, given, options["expected"])
     if options["save"]:
         _save(terminal, project, home, case, changed)
-    task = Task(found, configuration, changed, 0)
+    task = runner.Task(found, configuration, changed, 0)
     age = dt.timedelta() if options["no_cache"] else _REUSE
     tried = _try_task(state, project, home, task, newer_than=utc.timestamp(utc.now() - age))
     if terminal.json:
@@ -155,18 +139,18 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
       edison rerun --cell return-how@small#0
     """
     terminal = Terminal(state)
-    project = refuse_texts_in_log(open_project(state))
-    reader = open_reader(project.root / project.file.results)
+    project = lookup.refuse_texts_in_log(lookup.open_project(state))
+    reader = database.open_reader(project.root / project.file.results)
     try:
-        run = find_run_or_newest(terminal, reader, wanted)
-        row = find_cell(reader, run.id, cell)
-        before = answer_at(reader, row.request_hash, row.answer_no)
+        run = lookup.find_run_or_newest(terminal, reader, wanted)
+        row = cells.find_cell(reader, run.id, cell)
+        before = answers.answer_at(reader, row.request_hash, row.answer_no)
     finally:
         reader.close()
     experiment = project.experiment(run.experiment)
-    task = task_of_cell(project, experiment, row)
+    task = standalone.task_of_cell(project, experiment, row)
     tried = _try_task(state, project, experiment, task, newer_than=utc.timestamp(utc.now()))
-    site = Site(project.root, project.file)
+    site = sites.Site(project.root, project.file)
     entry = site.entry(site.actor(), "rerun", f"cell {row.id[:12]}")
     site.note(dataclasses.replace(entry, run_id=run.id))
     if terminal.json:
@@ -191,14 +175,14 @@ def _given(prompt: Prompt, options: Mapping[str, Any]) -> dict[str, Json]:
     found: dict[str, Json] = {}
     if path is not None:
         try:
-            value = read_yaml(path.read_bytes(), str(path)).value  # JSON is YAML
-        except Fault as fault:
+            value = yaml_text.read_yaml(path.read_bytes(), str(path)).value  # JSON is YAML
+        except marks.Fault as fault:
             raise UsageError(f"{path}: {fault.message}", hint=fault.hint) from None
         if not isinstance(value, dict):
             raise UsageError(f"{path} has no names with values", hint="write {name: value}")
-        texts = (f"{name}={as_entered(each)}" for name, each in value.items())
-        found = parse_variables(prompt, tuple(texts))
-    return {**found, **parse_variables(prompt, options["variables"])}
+        texts = (f"{name}={case_edits.as_entered(each)}" for name, each in value.items())
+        found = lookup.parse_variables(prompt, tuple(texts))
+    return {**found, **lookup.parse_variables(prompt, options["variables"])}
 
 
 def _changed_case(case: Case, given: Mapping[str, Json], expected: str | None) -> Case:
@@ -212,46 +196,46 @@ def _save(
     terminal: Terminal, project: Project, experiment: Experiment, case: Case, changed: Case
 ) -> None:
     """Add a changed case to the dataset of the original."""
-    texts = {name: as_entered(value) for name, value in changed.inputs.items()}
-    expected = as_entered(changed.expected)
-    origin = origin_of(project, experiment, case.id)
-    saved = extended(origin, CaseEntry(texts, expected, tags=()))
-    write_edited(project, saved.edited, "add case", {"case": saved.case})
+    texts = {name: case_edits.as_entered(value) for name, value in changed.inputs.items()}
+    expected = case_edits.as_entered(changed.expected)
+    origin = counterexamples.origin_of(project, experiment, case.id)
+    saved = counterexamples.extended(origin, counterexamples.CaseEntry(texts, expected, tags=()))
+    case_edits.write_edited(project, saved.edited, "add case", {"case": saved.case})
     terminal.note(f"added {saved.case} to {origin.entry.path}")
 
 
 def _with_model(project: Project, experiment: Experiment, name: str | None) -> Experiment:
     """Return the experiment with a model of models.yaml that it does not list."""
-    return Selection(models=(name,)).widen(project, experiment) if name else experiment
+    return selection.Selection(models=(name,)).widen(project, experiment) if name else experiment
 
 
 def _try_task(
-    state: CliState, project: Project, experiment: Experiment, task: Task, *, newer_than: str
-) -> TrialAnswer:
-    require_editor(project, "try")
+    state: CliState, project: Project, experiment: Experiment, task: runner.Task, *, newer_than: str
+) -> standalone.TrialAnswer:
+    run_sessions.require_editor(project, "try")
     models = requirements.missing_for_models([task.configuration.model])
     requirements.refuse(
         [*requirements.missing(project, experiment, calls=requirements.GRADING), *models]
     )
     try:
-        return try_once(
+        return standalone.try_once(
             project,
             task,
             experiment,
-            run_context(project, offline=state.offline),
+            run_sessions.run_context(project, offline=state.offline),
             newer_than=newer_than,
         )
-    except (MissingValueError, RenderError) as error:
+    except (templates.MissingValueError, templates.RenderError) as error:
         raise UsageError(
             f"case {task.case.id!r} cannot be rendered: {error}", hint=f"see {task.prompt.path}"
         ) from None
     except CallError as error:
         raise CallFailed(str(error), hint="see: edison models test") from None
-    except NotAnswered as error:
+    except standalone.NotAnswered as error:
         raise CallFailed(str(error)) from None
 
 
-def _models(project: Project, task: Task, tried: TrialAnswer) -> RunModels:
+def _models(project: Project, task: runner.Task, tried: standalone.TrialAnswer) -> RunModels:
     """Return which models answered and judged, and whether each is simulated."""
     model = task.configuration.model
     judges = {
@@ -259,10 +243,13 @@ def _models(project: Project, task: Task, tried: TrialAnswer) -> RunModels:
         for one in tried.grade.judgments
         if one.model in project.models
     }
-    return {ANSWERS: {model.name: model.simulated}, **({JUDGES: judges} if judges else {})}
+    return {
+        runs.ANSWERS: {model.name: model.simulated},
+        **({runs.JUDGES: judges} if judges else {}),
+    }
 
 
-def _document(project: Project, task: Task, tried: TrialAnswer) -> dict[str, Any]:
+def _document(project: Project, task: runner.Task, tried: standalone.TrialAnswer) -> dict[str, Any]:
     completion, grade = tried.answer.completion, tried.grade
     models = _models(project, task, tried)
     parts = [part for part, known in models.items() if any(known.values())]
@@ -299,9 +286,11 @@ def _document(project: Project, task: Task, tried: TrialAnswer) -> dict[str, Any
     }
 
 
-def _show(terminal: Terminal, project: Project, task: Task, tried: TrialAnswer) -> None:
+def _show(
+    terminal: Terminal, project: Project, task: runner.Task, tried: standalone.TrialAnswer
+) -> None:
     completion = tried.answer.completion
-    mark = simulated_label(simulation_label(_models(project, task, tried)))
+    mark = simulated_label(runs.simulation_label(_models(project, task, tried)))
     title = f"--- {task.configuration.name}, case {task.case.id}, answer {tried.answer.answer_no}"
     terminal.result(StyledText(title, bold=True), *mark)
     _text(terminal, completion.text)
@@ -317,7 +306,7 @@ def _show(terminal: Terminal, project: Project, task: Task, tried: TrialAnswer) 
 
 
 def _text(terminal: Terminal, text: str) -> None:
-    for line in redacted(text).split("\n"):
+    for line in secrets.redacted(text).split("\n"):
         terminal.result(line)
 
 
@@ -366,14 +355,14 @@ class RenderedPrompt:
     case: Case
     messages: tuple[Message, ...]
     configuration: Configuration | None
-    counter: TokenCounter
+    counter: tokens.TokenCounter
 
     def warnings(self) -> list[Problem]:
         """Return a warning if it exceeds the context of the model."""
         if self.configuration is None:
             return []
         texts = [message.content for message in self.messages]
-        excess = exceeded(self.configuration, self.prompt, texts)
+        excess = tokens.exceeded(self.configuration, self.prompt, texts)
         if excess is None:
             return []
         where = Location(self.prompt.path, self.prompt.sections[-1].line, 1)
@@ -385,18 +374,18 @@ def _preview(
     terminal: Terminal, project: Project, found: Prompt, options: Mapping[str, Any]
 ) -> None:
     """Print the exact request for one case; nothing is sent."""
-    home = experiment_of(project, found, options["experiment"])
+    home = lookup.experiment_of(project, found, options["experiment"])
     if home is not None:
         home = _with_model(project, home, options["model"])
-    configuration = find_configuration(home, found, options["model"])
-    case = find_case(project, home, options["case_id"])
+    configuration = selection.find_configuration(home, found, options["model"])
+    case = selection.find_case(project, home, options["case_id"])
     rendered = RenderedPrompt(
         prompt=found,
-        label=label_of(found, project.root),
+        label=versions.label_of(found, project.root),
         case=case,
         messages=_messages(found, case, _given(found, options)),
         configuration=configuration,
-        counter=counter_for(configuration.model) if configuration else ESTIMATE,
+        counter=tokens.counter_for(configuration.model) if configuration else tokens.ESTIMATE,
     )
     terminal.warnings(rendered.warnings())
     if terminal.json:
@@ -410,13 +399,13 @@ def _messages(prompt: Prompt, case: Case, given: dict[str, Json]) -> tuple[Messa
     values = {**case.inputs, **graded, **given}
     try:
         return prompt.render(values)
-    except MissingValueError as error:
+    except templates.MissingValueError as error:
         known = ", ".join(sorted(values)) or "none"
         raise UsageError(
             f"{error.name} is missing for case {case.id!r}",
             hint=f"variables given: {known}; set more with --set NAME=VALUE",
         ) from None
-    except RenderError as error:
+    except templates.RenderError as error:
         raise UsageError(
             f"case {case.id!r} cannot be rendered: {error}", hint=f"see {prompt.path}"
         ) from None
@@ -448,7 +437,7 @@ def _request_document(rendered: RenderedPrompt) -> dict[str, Any]:
 
 def _show_request(terminal: Terminal, rendered: RenderedPrompt) -> None:
     prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
-    hashed = short(prompt.version)
+    hashed = versions.short(prompt.version)
     terminal.note(f"{prompt.id} {rendered.label} ({hashed}), case {rendered.case.id}")
     if configuration is not None:
         sent = ", ".join(f"{k}={v}" for k, v in configuration.params.items())
@@ -460,8 +449,8 @@ def _show_request(terminal: Terminal, rendered: RenderedPrompt) -> None:
         count = counter.count(message.content)
         total += count
         terminal.result(StyledText(f"--- {message.role} ({mark}{count:,} tokens)", bold=True))
-        for line in redacted(message.content).split("\n"):
+        for line in secrets.redacted(message.content).split("\n"):
             terminal.result(line)
     terminal.note(f"{mark}{total:,} tokens ({counter.method})")
-    if any(redacted(message.content) != message.content for message in rendered.messages):
+    if any(secrets.redacted(message.content) != message.content for message in rendered.messages):
         terminal.note("texts that look like keys are redacted here; a model would get them in full")

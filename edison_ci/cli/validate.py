@@ -11,9 +11,8 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, StyledText, Terminal, as_json
-from edison_ci.config.load import Project, find_root
-from edison_ci.config.proof import Proof, prove_checks
-from edison_ci.config.validation import Inspection, inspect
+from edison_ci.config import load, validation
+from edison_ci.config import proof as config_proof
 from edison_ci.errors import ExitCode, Problem, Severity, UsageError, sorted_problems
 from edison_ci.numeric import counted
 
@@ -43,7 +42,7 @@ def validate(state: CliState, paths: tuple[Path, ...], strict: bool, prove: bool
     """
     terminal = Terminal(state)
     reports = [_inspect(root, names) for root, names in _projects(state, paths).items()]
-    proofs: list[Proof] = []
+    proofs: list[config_proof.Proof] = []
     if prove:
         reports = [_proved(report, proofs) for report in reports]
     problems = _all_problems(reports, state)
@@ -64,7 +63,7 @@ def validate(state: CliState, paths: tuple[Path, ...], strict: bool, prove: bool
 def _projects(state: CliState, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
     """Return the projects of the given paths, and the files in each."""
     if not paths:
-        return {find_root(state.folder): set()}
+        return {load.find_root(state.folder): set()}
     found: dict[Path, set[str]] = {}
     for path in paths:
         place = state.folder / path
@@ -73,14 +72,14 @@ def _projects(state: CliState, paths: tuple[Path, ...]) -> dict[Path, set[str]]:
             raise UsageError(f"{str(path)!r} does not exist", hint=hint)
         # Only the folder is resolved: a symlink belongs to the project it is in.
         at = place.resolve() if place.is_dir() else place.parent.resolve() / place.name
-        root = find_root(at if at.is_dir() else at.parent)
+        root = load.find_root(at if at.is_dir() else at.parent)
         name = at.relative_to(root).as_posix()
         found.setdefault(root, set()).add("" if name == "." else name)
     return found
 
 
-def _inspect(root: Path, names: set[str]) -> Inspection:
-    found = inspect(root)
+def _inspect(root: Path, names: set[str]) -> validation.Inspection:
+    found = validation.inspect(root)
     if any(problem.code == "trust" for problem in found.problems):
         # Loads the database, which takes longer than a validation.
         from edison_ci.operate.trust_audit import audit_untrusted
@@ -89,11 +88,16 @@ def _inspect(root: Path, names: set[str]) -> Inspection:
     return dataclasses.replace(found, problems=_selected(found.problems, found.project, names))
 
 
-def _proved(report: Inspection, proofs: list[Proof]) -> Inspection:
+def _proved(
+    report: validation.Inspection, proofs: list[config_proof.Proof]
+) -> validation.Inspection:
     """Return a report with what its data show of the checks; wrong files are mended first."""
     if report.project is None or any(p.severity is Severity.ERROR for p in report.problems):
         return report
-    found = [prove_checks(report.project, each) for each in report.project.experiments.values()]
+    found = [
+        config_proof.prove_checks(report.project, each)
+        for each in report.project.experiments.values()
+    ]
     proofs += found
     findings = [problem for proof in found for problem in proof.findings]
     return dataclasses.replace(
@@ -101,7 +105,7 @@ def _proved(report: Inspection, proofs: list[Proof]) -> Inspection:
     )
 
 
-def _proof_lines(terminal: Terminal, proofs: list[Proof]) -> None:
+def _proof_lines(terminal: Terminal, proofs: list[config_proof.Proof]) -> None:
     for proof in proofs:
         if proof.checks:
             tried = f"{counted(len(proof.checks), 'check')} on {counted(proof.cases, 'case')}"
@@ -113,7 +117,7 @@ def _proof_lines(terminal: Terminal, proofs: list[Proof]) -> None:
             )
 
 
-def _proof_json(proof: Proof) -> dict[str, Any]:
+def _proof_json(proof: config_proof.Proof) -> dict[str, Any]:
     return {
         "experiment": proof.experiment,
         "cases": proof.cases,
@@ -123,7 +127,9 @@ def _proof_json(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _selected(problems: list[Problem], project: Project | None, names: set[str]) -> list[Problem]:
+def _selected(
+    problems: list[Problem], project: load.Project | None, names: set[str]
+) -> list[Problem]:
     """Return the problems that concern the given files, or all problems.
 
     A file concerns every experiment that uses it, and thereby all files of that experiment. An
@@ -147,7 +153,7 @@ def _selected(problems: list[Problem], project: Project | None, names: set[str])
     return [problem for problem in problems if concerns(problem.where.file)]
 
 
-def _all_problems(reports: list[Inspection], state: CliState) -> list[Problem]:
+def _all_problems(reports: list[validation.Inspection], state: CliState) -> list[Problem]:
     """Return the problems of all projects; with several, paths start at the working folder."""
     if len(reports) == 1:
         state.enter_project(reports[0].root)
@@ -166,7 +172,9 @@ def _all_problems(reports: list[Inspection], state: CliState) -> list[Problem]:
     ]
 
 
-def _summary(terminal: Terminal, reports: list[Inspection], problems: list[Problem]) -> None:
+def _summary(
+    terminal: Terminal, reports: list[validation.Inspection], problems: list[Problem]
+) -> None:
     errors = sum(problem.severity is Severity.ERROR for problem in problems)
     counts = {"error": errors, "warning": len(problems) - errors}
     said = [counted(number, word) for word, number in counts.items() if number]

@@ -7,35 +7,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli.lookup import find_prompt, open_project, open_readable_project, results_of
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, NameType, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
-from edison_ci.config.prompt import read_prompt
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import read
-from edison_ci.documents.json_text import read_json
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.text_diff import unified_diff
+from edison_ci.config import prompt as config_prompt
+from edison_ci.documents import decoding, files, json_text, text_diff
+from edison_ci.documents import marks as document_marks
 from edison_ci.errors import UsageError
-from edison_ci.git.repository import MAX_TEXT_BYTES
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollars, points
-from edison_ci.operate.file_edits import promote as promote_version
-from edison_ci.operate.site import Site
-from edison_ci.plan.versions import short
-from edison_ci.results.samples import case_filter_of
-from edison_ci.results.scores import interval_json
-from edison_ci.results.versions import (
-    History,
-    Lineage,
-    Version,
-    VersionComparison,
-    find_version,
-    lineage_of,
-    results_by_version,
-    versus,
-)
+from edison_ci.operate import file_edits
+from edison_ci.operate import site as sites
+from edison_ci.plan import versions as plan_versions
+from edison_ci.results import samples
+from edison_ci.results import scores as result_scores
+from edison_ci.results import versions as result_versions
 from edison_ci.spelling import did_you_mean
-from edison_ci.stats.sentences import p_words, signed
+from edison_ci.stats import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +54,9 @@ def history(state: CliState, prompt: str | None) -> None:
       edison history prompts/support-reply.md --json
     """
     terminal = Terminal(state)
-    project = open_readable_project(state, terminal)
-    found = find_prompt(project, prompt, state.folder)
-    history = History.of(found, project)
+    project = lookup.open_readable_project(state, terminal)
+    found = lookup.find_prompt(project, prompt, state.folder)
+    history = result_versions.History.of(found, project)
     lineage = _lineage(project, history)
     if terminal.json:
         terminal.document(
@@ -91,7 +79,10 @@ def history(state: CliState, prompt: str | None) -> None:
     for one in terminal.listed(lineage.open, most=MOST_BLOCKS):
         mark = "  simulated" if one.simulated else ""
         weak = f" for {', '.join(one.targets)}" if one.targets else ""
-        terminal.result(f"suggestion {one.id}  {one.status}, of {short(one.base_hash)}{weak}{mark}")
+        terminal.result(
+            f"suggestion {one.id}  {one.status}, "
+            f"of {plan_versions.short(one.base_hash)}{weak}{mark}"
+        )
     if any(life.result is not None and life.result.differs for life in lineage.lives):
         terminal.note("scores that were measured differently cannot be compared; on the")
         terminal.note(f"same models and cases: edison diff {found.id}@A {found.id}@B")
@@ -99,11 +90,11 @@ def history(state: CliState, prompt: str | None) -> None:
         terminal.note("the clone is shallow: older versions are unknown")
 
 
-def _lineage(project: Project, history: History) -> Lineage:
+def _lineage(project: Project, history: result_versions.History) -> result_versions.Lineage:
     if not (project.root / project.file.results).exists():
-        return lineage_of(history, None)
-    with results_of(project) as connection:
-        return lineage_of(history, connection)
+        return result_versions.lineage_of(history, None)
+    with lookup.results_of(project) as connection:
+        return result_versions.lineage_of(history, connection)
 
 
 def _score(result: Result | None) -> float | None:
@@ -118,7 +109,7 @@ def _row(life: VersionHistory, prompt: Prompt) -> tuple[str, ...]:
     uncommitted = "not committed" if version.data is not None else "not in Git"
     return (
         version.label,
-        short(version.hash),
+        plan_versions.short(version.hash),
         (version.date or "-")[:10],
         version.author or "-",
         points(result.composite) if result is not None else "-",
@@ -159,7 +150,7 @@ def _version(life: VersionHistory, prompt: Prompt) -> dict[str, Any]:
     run = None if result is None else result.run
     return {
         "label": version.label,
-        "hash": short(version.hash),
+        "hash": plan_versions.short(version.hash),
         "version": version.hash,
         "prompt": version.former or prompt.id,
         "in_use": version.hash == prompt.version and not version.former,
@@ -177,7 +168,7 @@ def _version(life: VersionHistory, prompt: Prompt) -> dict[str, Any]:
         "models": None if result is None else len(result.models),
         "model_names": None if result is None else list(result.models),
         "differs": None if result is None else list(result.differs),
-        "composite": None if result is None else interval_json(result.composite),
+        "composite": None if result is None else result_scores.interval_json(result.composite),
         "answers": None if result is None else result.answers,
         "answer_cost_microusd": None if result is None else result.answer_cost_microusd,
     }
@@ -191,7 +182,7 @@ class _NamedVersion:
     """A version that a command line names."""
 
     prompt: str
-    version: Version
+    version: result_versions.Version
     file: str = ""
     """The file it was read from, if it is not a version of a prompt of the project."""
 
@@ -226,12 +217,12 @@ def diff(state: CliState, a: str, b: str, prompt: str | None) -> None:
       edison diff HEAD~1 prompts/support-reply.md --json
     """
     terminal = Terminal(state)
-    project = open_readable_project(state, terminal)
+    project = lookup.open_readable_project(state, terminal)
     words = [_split(project, word, state.folder) for word in (a, b)]
-    default = find_prompt(project, prompt, state.folder) if prompt else _only(project, words)
+    default = lookup.find_prompt(project, prompt, state.folder) if prompt else _only(project, words)
     before, after = (_find_version(project, state.folder, home or default, w) for home, w in words)
     lines = _lines(before, after)
-    found: list[VersionComparison] = []
+    found: list[result_versions.VersionComparison] = []
     if before.prompt == after.prompt and before.version.hash != after.version.hash:
         found = _scores(project, before, after)
     if terminal.json:
@@ -282,13 +273,13 @@ def _find_version(
             f"which prompt is {word!r} a version of?",
             hint="write PROMPT@VERSION, or add --prompt PROMPT",
         )
-    lineage = History.of(prompt, project)
+    lineage = result_versions.History.of(prompt, project)
     versions = lineage.versions()
-    former = [] if find_version(versions, word) else lineage.former()
+    former = [] if result_versions.find_version(versions, word) else lineage.former()
     if not word:
         found = next(version for version in versions if version.hash == prompt.version)
         return _NamedVersion(prompt.id, found)
-    if known := find_version([*versions, *former], word):
+    if known := result_versions.find_version([*versions, *former], word):
         return _NamedVersion(prompt.id, known)
     if (folder / word).is_file():
         return _file(project, folder, word)
@@ -303,7 +294,9 @@ def _find_version(
     return _NamedVersion(prompt.id, there)
 
 
-def _at(lineage: History, versions: list[Version], word: str) -> Version | None:
+def _at(
+    lineage: result_versions.History, versions: list[result_versions.Version], word: str
+) -> result_versions.Version | None:
     """Return the version in a commit; raises UsageError with similar names."""
     assert lineage.repository is not None
     try:
@@ -322,49 +315,49 @@ def _at(lineage: History, versions: list[Version], word: str) -> Version | None:
 def _file(project: Project, folder: Path, word: str) -> _NamedVersion:
     """Return the version in a file, which may be outside the project."""
     path = folder / word
-    if path.stat().st_size > MAX_TEXT_BYTES:
+    if path.stat().st_size > git.MAX_TEXT_BYTES:
         raise UsageError(f"{word} is too large for a prompt", hint="name another file")
     data = path.read_bytes()
-    prompt, problems = read_prompt(
-        data, word, lambda file: read_json(read(project.tree, file), file).value
+    prompt, problems = config_prompt.read_prompt(
+        data, word, lambda file: json_text.read_json(files.read(project.tree, file), file).value
     )
     if prompt is None:
         said = problems[0].message if problems else "it cannot be read"
         raise UsageError(f"{word} is not a prompt: {said}", hint="name a prompt file")
-    return _NamedVersion(prompt.id, Version(prompt.version, word, data), word)
+    return _NamedVersion(prompt.id, result_versions.Version(prompt.version, word, data), word)
 
 
 def _lines(before: _NamedVersion, after: _NamedVersion) -> list[str]:
     old, new = _text(before), _text(after)
-    return [*unified_diff(old, new, before.name, after.name)]
+    return [*text_diff.unified_diff(old, new, before.name, after.name)]
 
 
 def _text(meant: _NamedVersion) -> list[str]:
     try:
-        return decode(meant.version.data or b"").splitlines()
-    except Fault as fault:
+        return decoding.decode(meant.version.data or b"").splitlines()
+    except document_marks.Fault as fault:
         hint = "save it as UTF-8"
         raise UsageError(f"{meant.name} cannot be read: {fault.message}", hint=hint) from None
 
 
 def _scores(
     project: Project, before: _NamedVersion, after: _NamedVersion
-) -> list[VersionComparison]:
+) -> list[result_versions.VersionComparison]:
     if not (project.root / project.file.results).exists():
         return []
-    with results_of(project) as connection:
+    with lookup.results_of(project) as connection:
         pair = (before.version.hash, after.version.hash)
-        return versus(
+        return result_versions.versus(
             connection,
             {before.measured_as, after.measured_as},
             pair,
-            lambda name: case_filter_of(project, name, connection),
+            lambda name: samples.case_filter_of(project, name, connection),
         )
 
 
 def _show_scores(
     terminal: Terminal,
-    found: Sequence[VersionComparison],
+    found: Sequence[result_versions.VersionComparison],
     before: _NamedVersion,
     after: _NamedVersion,
 ) -> None:
@@ -387,35 +380,37 @@ def _show_scores(
                 terminal.result(f"  {counted(len(cases), 'case')} {move.words}: {listed}{more}")
 
 
-def _verdict(one: VersionComparison, before: _NamedVersion, after: _NamedVersion) -> str:
+def _verdict(
+    one: result_versions.VersionComparison, before: _NamedVersion, after: _NamedVersion
+) -> str:
     if not one.contrast.significant:
         return "not shown to differ"
     winner = after if one.contrast.difference > 0 else before
     return f"{winner.version.label} is better"
 
 
-def _difference(one: VersionComparison) -> str:
+def _difference(one: result_versions.VersionComparison) -> str:
     contrast = one.contrast
-    said = f"{signed(contrast.difference)} points"
+    said = f"{sentences.signed(contrast.difference)} points"
     if contrast.interval is not None:
         low, high = contrast.interval
-        said += f" (likely {signed(low)} to {signed(high)})"
+        said += f" (likely {sentences.signed(low)} to {sentences.signed(high)})"
     said += f" on {counted(contrast.n, 'case')} with {', '.join(one.models)}"
-    return f"{said}, {p_words(contrast.p)}"
+    return f"{said}, {sentences.p_words(contrast.p)}"
 
 
 def _document(
     before: _NamedVersion,
     after: _NamedVersion,
     lines: Sequence[str],
-    found: Sequence[VersionComparison],
+    found: Sequence[result_versions.VersionComparison],
 ) -> dict[str, Any]:
     def side(meant: _NamedVersion) -> dict[str, Any]:
         version = meant.version
         return {
             "prompt": meant.measured_as,
             "label": version.label,
-            "hash": short(version.hash),
+            "hash": plan_versions.short(version.hash),
             "commit": version.commit,
         }
 
@@ -463,19 +458,27 @@ def promote(state: CliState, names: tuple[str | None, str]) -> None:
       edison promote prompts/support-reply.md 3f9a41c2 --json
     """
     terminal = Terminal(state)
-    project = open_project(state)
+    project = lookup.open_project(state)
     prompt, version = names
-    found = find_prompt(project, prompt, state.folder)
-    history = History.of(found, project)
+    found = lookup.find_prompt(project, prompt, state.folder)
+    history = result_versions.History.of(found, project)
     chosen = _version_named(history, version)
     before = found.header.production
-    changed = promote_version(Site(project.root, project.file), project, found, short(chosen.hash))
+    changed = file_edits.promote(
+        sites.Site(project.root, project.file), project, found, plan_versions.short(chosen.hash)
+    )
     measured = False
     if (project.root / project.file.results).exists():
-        with results_of(project) as connection:
-            measured = chosen.hash in results_by_version(connection, found.id, [chosen.hash])
+        with lookup.results_of(project) as connection:
+            measured = chosen.hash in result_versions.results_by_version(
+                connection, found.id, [chosen.hash]
+            )
     if terminal.json:
-        about = {"label": chosen.label, "hash": short(chosen.hash), "version": chosen.hash}
+        about = {
+            "label": chosen.label,
+            "hash": plan_versions.short(chosen.hash),
+            "version": chosen.hash,
+        }
         terminal.document(
             {
                 "prompt": {"id": found.id, "path": found.path},
@@ -487,7 +490,7 @@ def promote(state: CliState, names: tuple[str | None, str]) -> None:
         )
         return
     status = "is in production" if changed else "is in production already"
-    terminal.result(f"{found.id} {chosen.label} ({short(chosen.hash)}) {status}")
+    terminal.result(f"{found.id} {chosen.label} ({plan_versions.short(chosen.hash)}) {status}")
     if changed and history.repository is not None:
         terminal.note(f"commit it: git commit {found.path}")
     if "+" in chosen.label:
@@ -496,11 +499,11 @@ def promote(state: CliState, names: tuple[str | None, str]) -> None:
         terminal.note("no complete run has this version, so nothing can be compared with it yet")
 
 
-def _version_named(history: History, word: str) -> Version:
+def _version_named(history: result_versions.History, word: str) -> result_versions.Version:
     versions = history.versions()
     if word == "current":
         return next(one for one in versions if one.hash == history.prompt.version)
-    if known := find_version(versions, word):
+    if known := result_versions.find_version(versions, word):
         return known
     if history.repository is not None:
         try:

@@ -12,32 +12,24 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.assist.candidates import reachable_models, with_models
-from edison_ci.assist.drafting import Drafter, assistant_of
-from edison_ci.assist.judge_panels import judges_kind, judges_question
-from edison_ci.assist.model_sets import models_kind, models_question
-from edison_ci.assist.new_project import (
-    FRAGMENTS,
-    SIMULATOR,
-    ProjectDraft,
-    SavedDraft,
-    fragment_text,
-    fragment_values,
-    with_threshold,
+from edison_ci.assist import (
+    candidates,
+    drafting,
+    judge_panels,
+    model_sets,
+    new_project,
+    objectives,
+    prompts,
+    rubrics,
+    stop_limits,
 )
-from edison_ci.assist.objectives import HINTS, LENGTHS, objective_kind, objective_question
-from edison_ci.assist.prompts import prompt_kind, prompt_question
-from edison_ci.assist.rubrics import RUBRIC, rubric_question, rubric_text
-from edison_ci.assist.stop_limits import limits_kind, limits_question
-from edison_ci.cli import sessions
-from edison_ci.cli.questions import GoBack, Offer, Offering, Questions
+from edison_ci.cli import questions, sessions, wizard_data
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
-from edison_ci.cli.wizard_data import CaseSource
-from edison_ci.config.experiment import Stop
+from edison_ci.config import experiment as config_experiment
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.numeric import count_range, dollar_range, dollars, duration_range, fixed
-from edison_ci.operate.sessions import run_context
-from edison_ci.plan.plan import plan_run
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.plan import plan as planning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -70,9 +62,9 @@ class Wizard:
     def __init__(self, state: CliState, target: Path) -> None:
         self.state, self.target = state, target
         self.terminal = Terminal(state)
-        self.questions = Questions(self.terminal)
-        self.saved = SavedDraft(target)
-        self.draft = ProjectDraft(_project_name(target))
+        self.questions = questions.Questions(self.terminal)
+        self.saved = new_project.SavedDraft(target)
+        self.draft = new_project.ProjectDraft(_project_name(target))
         self.steps = (
             Step("Objective", "What a good answer achieves; judges hold answers against it.",
                  self._objective),
@@ -101,7 +93,7 @@ class Wizard:
                 continue
             try:
                 return self._summary()
-            except GoBack:
+            except questions.GoBack:
                 self._go(len(self.steps) - 1)
 
     def _refuse(self) -> None:
@@ -161,7 +153,7 @@ class Wizard:
         self.terminal.result()
         try:
             step.settle()
-        except GoBack:
+        except questions.GoBack:
             if number == 0:
                 self.terminal.note("this is the first step")
             self._go(max(0, number - 1))
@@ -177,7 +169,7 @@ class Wizard:
         project, _ = self.saved.project(self.draft)
         reachable = self._reachable(project, "judge")
         real = [each for each in reachable.candidates if not each.model.simulated]
-        self.draft.drafter = SIMULATOR
+        self.draft.drafter = new_project.SIMULATOR
         if real:
             self._choose_drafter(project, real)
         else:
@@ -192,7 +184,7 @@ class Wizard:
     ) -> ReachableModels:
         """Return the models that can be proposed; with --offline, none that needs a key."""
         environ = {} if self.state.offline else os.environ
-        return reachable_models(project, what, without=without, environ=environ)
+        return candidates.reachable_models(project, what, without=without, environ=environ)
 
     def _choose_drafter(self, project: Project, real: Sequence[ModelCandidate]) -> None:
         usual = real[len(real) // 2]
@@ -202,13 +194,13 @@ class Wizard:
             question = f"Enter: {usual.id} ({usual.price}); s: the simulator, free; or a name"
             try:
                 said = self.questions.ask(question)
-            except GoBack:
+            except questions.GoBack:
                 continue
             if said.lower() == "s":
                 return
             chosen = next((each for each in real if each.id == (said or usual.id)), None)
             if chosen is not None:
-                self.draft.models = with_models(project, [chosen])["models.yaml"]
+                self.draft.models = candidates.with_models(project, [chosen])["models.yaml"]
                 self.draft.drafter = chosen.name
                 return
             self.questions.wrong(f"{said!r} is none of these")
@@ -216,9 +208,9 @@ class Wizard:
     def _drafted(self, kind: DraftKind[Any], question: Question, number: int) -> Draft[Any]:
         """Return a draft, with its price; raises EdisonError."""
         project, _ = self.saved.project(self.draft)
-        context = run_context(project, offline=self.state.offline)
-        by = SIMULATOR if self.state.offline else None
-        drafter = Drafter(project, assistant_of(project, by), context)
+        context = run_sessions.run_context(project, offline=self.state.offline)
+        by = new_project.SIMULATOR if self.state.offline else None
+        drafter = drafting.Drafter(project, drafting.assistant_of(project, by), context)
         first = drafter.models[0]
         if not first.simulated:
             request = drafter.request(first, kind, question, number)
@@ -247,7 +239,7 @@ class Wizard:
 
         return redo
 
-    def _take(self, path: str, offer: Offer, **changed: Any) -> None:
+    def _take(self, path: str, offer: questions.Offer, **changed: Any) -> None:
         """Take an answer if the project is valid with it; raises ConfigError."""
         tried = replace(self.draft, **changed)
         self.saved.project(tried)
@@ -265,16 +257,16 @@ class Wizard:
         if not self.draft.hints:
             self._ask_hints()
 
-        def offers(number: int) -> list[Offer]:
-            question = objective_question(self.draft.hints, _OBJECTIVES, detail=False)
-            found = self._drafted(objective_kind(_OBJECTIVES), question, number)
+        def offers(number: int) -> list[questions.Offer]:
+            question = objectives.objective_question(self.draft.hints, _OBJECTIVES, detail=False)
+            found = self._drafted(objectives.objective_kind(_OBJECTIVES), question, number)
             return [
-                Offer(each.text, label=each.focus, by=(found.model, found.instructions))
+                questions.Offer(each.text, label=each.focus, by=(found.model, found.instructions))
                 for each in found.value
             ]
 
-        def accept(offer: Offer) -> None:
-            text, (fewest, most) = " ".join(offer.text.split()), LENGTHS
+        def accept(offer: questions.Offer) -> None:
+            text, (fewest, most) = " ".join(offer.text.split()), objectives.LENGTHS
             if not fewest <= len(text) <= most:
                 raise UsageError(
                     f"the objective has {len(text):,} characters; {fewest} to {most:,} fit"
@@ -283,17 +275,17 @@ class Wizard:
 
         own = self._own_line("Your objective")
         while True:
-            current = Offer(self.draft.objective) if self.draft.objective else None
+            current = questions.Offer(self.draft.objective) if self.draft.objective else None
             try:
-                self._offer("objective", Offering(offers, accept, own), current)
-            except GoBack:  # there is nothing before but the first question
+                self._offer("objective", questions.Offering(offers, accept, own), current)
+            except questions.GoBack:  # there is nothing before but the first question
                 self._ask_hints()
                 self.draft.objective = ""
             else:
                 return
 
     def _ask_hints(self) -> None:
-        fewest, most = HINTS
+        fewest, most = objectives.HINTS
         while True:
             usual = self.draft.hints
             more = " (Enter: as before)" if usual else ""
@@ -307,63 +299,73 @@ class Wizard:
                 return
             self.questions.wrong(f"{len(said)} characters; {fewest} to {most} are needed")
 
-    def _own_line(self, question: str) -> Callable[[], Offer | None]:
-        def own() -> Offer | None:
+    def _own_line(self, question: str) -> Callable[[], questions.Offer | None]:
+        def own() -> questions.Offer | None:
             said = self.questions.ask(f"{question}, in one line")
-            return Offer(said) if said else None
+            return questions.Offer(said) if said else None
 
         return own
 
-    def _offer(self, step: str, offering: Offering, current: Offer | None) -> None:
+    def _offer(
+        self, step: str, offering: questions.Offering, current: questions.Offer | None
+    ) -> None:
         """Offer drafts; what was accepted before is shown first."""
         if current is not None:
             self.questions.show([current])
         made = replace(offering, redone=self._again(step))
         self.questions.settle(made, current, self._number(step))
 
-    def _own_file(self, skeleton: Callable[[], str], extension: str) -> Callable[[], Offer | None]:
-        def own() -> Offer | None:
+    def _own_file(
+        self, skeleton: Callable[[], str], extension: str
+    ) -> Callable[[], questions.Offer | None]:
+        def own() -> questions.Offer | None:
             edited = self.questions.edit(skeleton(), extension)
-            return None if edited is None else Offer(edited)
+            return None if edited is None else questions.Offer(edited)
 
         return own
 
     def _rubric(self) -> None:
         path = f"rubrics/{self.draft.name}.yaml"
 
-        def offers(number: int) -> list[Offer]:
-            found = self._drafted(RUBRIC, rubric_question(self.draft.objective), number)
-            text = with_threshold(rubric_text(self.draft.name, found.value))
+        def offers(number: int) -> list[questions.Offer]:
+            found = self._drafted(
+                rubrics.RUBRIC, rubrics.rubric_question(self.draft.objective), number
+            )
+            text = new_project.with_threshold(rubrics.rubric_text(self.draft.name, found.value))
             lines = tuple(
                 f"{each.name} {fixed(100 * each.weight)}%: {each.description}"
                 for each in found.value
             )
-            return [Offer(text, lines, by=(found.model, found.instructions))]
+            return [questions.Offer(text, lines, by=(found.model, found.instructions))]
 
-        def accept(offer: Offer) -> None:
-            self._take(path, offer, rubric=with_threshold(offer.text))
+        def accept(offer: questions.Offer) -> None:
+            self._take(path, offer, rubric=new_project.with_threshold(offer.text))
 
         own = self._own_file(self.draft.rubric_skeleton, ".yaml")
-        current = Offer(self.draft.rubric) if self.draft.rubric else None
-        self._offer("rubric", Offering(offers, accept, own, ".yaml"), current)
+        current = questions.Offer(self.draft.rubric) if self.draft.rubric else None
+        self._offer("rubric", questions.Offering(offers, accept, own, ".yaml"), current)
 
     def _prompt(self) -> None:
         if not self.draft.inputs:
             self._ask_inputs()
         path = f"prompts/{self.draft.name}.md"
 
-        def offers(number: int) -> list[Offer]:
+        def offers(number: int) -> list[questions.Offer]:
             _, experiment = self.saved.project(self.draft)
             inputs = self.draft.inputs
-            question = prompt_question(self.draft.objective, _criteria(experiment), inputs, ())
-            found = self._drafted(prompt_kind(inputs), question, number)
+            question = prompts.prompt_question(
+                self.draft.objective, _criteria(experiment), inputs, ()
+            )
+            found = self._drafted(prompts.prompt_kind(inputs), question, number)
             by = (found.model, found.instructions)
             return [
-                Offer(each.text, label=f"{each.style}: {each.rationale}", name=each.style, by=by)
+                questions.Offer(
+                    each.text, label=f"{each.style}: {each.rationale}", name=each.style, by=by
+                )
                 for each in found.value
             ]
 
-        def accept(offer: Offer) -> None:
+        def accept(offer: questions.Offer) -> None:
             tried = replace(self.draft, prompt=offer.text, data="", data_path="")
             _, experiment = self.saved.project(tried)
             lacking = {*self.draft.inputs} ^ {*experiment.prompts[0].inputs}
@@ -376,10 +378,10 @@ class Wizard:
 
         own = self._own_file(lambda: self.draft.prompt_skeleton(), ".md")
         while True:
-            current = Offer(self.draft.prompt) if self.draft.prompt else None
+            current = questions.Offer(self.draft.prompt) if self.draft.prompt else None
             try:
-                self._offer("prompt", Offering(offers, accept, own, ".md"), current)
-            except GoBack:  # to the question before, in the same step
+                self._offer("prompt", questions.Offering(offers, accept, own, ".md"), current)
+            except questions.GoBack:  # to the question before, in the same step
                 self._ask_inputs()
             else:
                 return
@@ -404,7 +406,9 @@ class Wizard:
                 return
 
     def _data(self) -> None:
-        CaseSource(self.state, self.questions, self.saved, self.draft, self._keep).settle()
+        wizard_data.CaseSource(
+            self.state, self.questions, self.saved, self.draft, self._keep
+        ).settle()
 
     # --- models, judges and stop rules ------------------------------------------------------------
 
@@ -412,35 +416,36 @@ class Wizard:
         self,
         step: str,
         values: Callable[[int], tuple[dict[str, Json], list[str], Draft[Any]]],
-        own: Callable[[], Offer | None],
+        own: Callable[[], questions.Offer | None],
         reachable: ReachableModels | None = None,
     ) -> None:
         """Settle keys of the experiment; models that models.yaml lacks are added to it."""
 
-        def offers(number: int) -> list[Offer]:
+        def offers(number: int) -> list[questions.Offer]:
             given, lines, found = values(number)
-            text = fragment_text(given)
+            text = new_project.fragment_text(given)
             shown = (*lines, *text.splitlines())
-            return [Offer(text, shown, by=(found.model, found.instructions))]
+            return [questions.Offer(text, shown, by=(found.model, found.instructions))]
 
-        def accept(offer: Offer) -> None:
-            given = fragment_values(offer.text)
-            if unknown := [key for key in given if key not in FRAGMENTS[step]]:
+        def accept(offer: questions.Offer) -> None:
+            given = new_project.fragment_values(offer.text)
+            if unknown := [key for key in given if key not in new_project.FRAGMENTS[step]]:
                 raise UsageError(
-                    f"{unknown[0]} is not decided here", hint=f"keep {', '.join(FRAGMENTS[step])}"
+                    f"{unknown[0]} is not decided here",
+                    hint=f"keep {', '.join(new_project.FRAGMENTS[step])}",
                 )
             fragments = {**self.draft.fragments, step: offer.text.strip()}
             models = self.draft.models
             if reachable is not None:
                 added = [each for each in reachable.candidates if _names(given, each)]
                 project, _ = self.saved.project(self.draft)
-                models = with_models(project, added).get("models.yaml", models)
+                models = candidates.with_models(project, added).get("models.yaml", models)
             path = f"experiments/{self.draft.name}.yaml"
             self._take(f"{path}#{step}", offer, fragments=fragments, models=models)
 
         kept = self.draft.fragments.get(step)
-        current = Offer(kept) if kept else None
-        self._offer(step, Offering(offers, accept, own, ".yaml"), current)
+        current = questions.Offer(kept) if kept else None
+        self._offer(step, questions.Offering(offers, accept, own, ".yaml"), current)
 
     def _models(self) -> None:
         project, experiment = self.saved.project(self.draft)
@@ -450,8 +455,8 @@ class Wizard:
                 self.terminal.note(note)
 
         def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:
-            question = models_question(self.draft.objective, reachable)
-            found = self._drafted(models_kind(reachable), question, number)
+            question = model_sets.models_question(self.draft.objective, reachable)
+            found = self._drafted(model_sets.models_kind(reachable), question, number)
             lines = [
                 f"{each.role}: {each.candidate.id} ({each.candidate.price}). {each.reason}"
                 for each in found.value
@@ -466,11 +471,13 @@ class Wizard:
         project, experiment = self.saved.project(self.draft)
         answering = [model.name for _, model, _ in experiment.models]
         reachable = self._reachable(project, "judge", answering)
-        safety = fragment_values(self.draft.fragment("judges")).get("safety")
+        safety = new_project.fragment_values(self.draft.fragment("judges")).get("safety")
 
         def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:
-            question = judges_question(self.draft.objective, _criteria(experiment), reachable)
-            found = self._drafted(judges_kind(reachable), question, number)
+            question = judge_panels.judges_question(
+                self.draft.objective, _criteria(experiment), reachable
+            )
+            found = self._drafted(judge_panels.judges_kind(reachable), question, number)
             panel = found.value
             lines = [
                 f"{each.candidate.id} ({each.candidate.price}). {each.reason}"
@@ -496,10 +503,10 @@ class Wizard:
         what: str,
         reachable: ReachableModels,
         made: Callable[[list[Json]], dict[str, Json]],
-    ) -> Callable[[], Offer | None]:
+    ) -> Callable[[], questions.Offer | None]:
         """Return what asks for names of models."""
 
-        def own() -> Offer | None:
+        def own() -> questions.Offer | None:
             known = {each.id: each for each in reachable.candidates}
             said = self.questions.ask(f"Names of {what}, of {', '.join(known)}")
             names = [*dict.fromkeys(name.strip() for name in said.split(",") if name.strip())]
@@ -507,25 +514,29 @@ class Wizard:
             if wrong or not names:
                 self.questions.wrong(f"{wrong[0] if wrong else said!r} is none of these")
                 return None
-            return Offer(fragment_text(made([known[name].name for name in names])))
+            return questions.Offer(
+                new_project.fragment_text(made([known[name].name for name in names]))
+            )
 
         return own
 
     def _limits(self) -> None:
         project, experiment = self.saved.project(self.draft)
-        usual = fragment_values(self.draft.fragment("limits"))["stop"]
+        usual = new_project.fragment_values(self.draft.fragment("limits"))["stop"]
         assert isinstance(usual, dict), "stop is a map"
 
         def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:
             found = self._drafted(
-                limits_kind(project, experiment), limits_question(project, experiment), number
+                stop_limits.limits_kind(project, experiment),
+                stop_limits.limits_question(project, experiment),
+                number,
             )
             stop = {"budget_usd": usual.get("budget_usd", 1), **found.value.stop}
-            known = Stop().model_dump()
+            known = config_experiment.Stop().model_dump()
             told = {name: value for name, value in stop.items() if known.get(name) != value}
             return {"stop": told}, [found.value.reason, found.value.budget], found
 
-        def own() -> Offer | None:
+        def own() -> questions.Offer | None:
             stop = dict(usual)
             for name, question in (
                 ("max_iterations", "Iterations at most"),
@@ -539,7 +550,7 @@ class Wizard:
                 except ValueError:
                     self.questions.wrong(f"{said!r} is not a number")
                     return None
-            return Offer(fragment_text({"stop": stop}))
+            return questions.Offer(new_project.fragment_text({"stop": stop}))
 
         self._fragment("limits", values, own)
 
@@ -548,7 +559,10 @@ class Wizard:
     def _summary(self) -> bool:
         """Show what is created; return whether it is to be run. Raises GoBack."""
         project, experiment = self.saved.project(self.draft)
-        run, loop = plan_run(project, experiment), plan_run(project, experiment, loop=True)
+        run, loop = (
+            planning.plan_run(project, experiment),
+            planning.plan_run(project, experiment, loop=True),
+        )
         terminal = self.terminal
         terminal.result()
         terminal.result(StyledText("Summary", bold=True), *simulated_label(run.simulated))

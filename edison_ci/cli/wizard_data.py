@@ -9,28 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.assist.case_replies import form_of
-from edison_ci.assist.case_slots import COUNTS, HINTS, CaseOrder
-from edison_ci.assist.generation import Writers, writers_of
-from edison_ci.assist.new_project import SIMULATOR
-from edison_ci.cli.generated_cases import confirm_writing
-from edison_ci.cli.import_outputs import file_to_import
-from edison_ci.cli.questions import GoBack, Offer, Offering
-from edison_ci.config.project_files import only_errors
-from edison_ci.config.validation import DataCheck
+from edison_ci.assist import case_replies, case_slots, generation, new_project
+from edison_ci.cli import generated_cases, import_outputs
+from edison_ci.cli import questions as cli_questions
+from edison_ci.config import project_files, validation
 from edison_ci.errors import CallFailed, ConfigError, UsageError
-from edison_ci.importing.tables import (
-    SUFFIXES,
-    CaseShape,
-    ImportRules,
-    guessed_names,
-    imported_cases,
-    missing_inputs,
-    read_table,
-)
+from edison_ci.importing import tables
 from edison_ci.numeric import counted
-from edison_ci.operate.sessions import run_context
-from edison_ci.results.case_likeness import KnownCases
+from edison_ci.operate import sessions as run_sessions
+from edison_ci.results import case_likeness
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +57,7 @@ class CaseSource:
                 self._ask_source()
             try:
                 self.questions.settle(self._offering(), None, self._number)
-            except GoBack:  # to the question where cases come from
+            except cli_questions.GoBack:  # to the question where cases come from
                 self._take("")
             else:
                 return
@@ -79,8 +66,8 @@ class CaseSource:
     def _number(self) -> int:
         return self.draft.redone.get("data", 0)
 
-    def _offering(self) -> Offering:
-        return Offering(self._get, self._accept, self._own, ".jsonl", self._again)
+    def _offering(self) -> cli_questions.Offering:
+        return cli_questions.Offering(self._get, self._accept, self._own, ".jsonl", self._again)
 
     def _again(self) -> int:
         self.draft.redone["data"] = self._number + 1
@@ -97,7 +84,7 @@ class CaseSource:
 
     def _ask_source(self) -> None:
         """Ask where the cases come from."""
-        fewest, most = COUNTS
+        fewest, most = case_slots.COUNTS
         question = (
             f"Enter generates {self.draft.count} cases ({fewest} to {most}: so many), "
             "t types a few, or name a file to import"
@@ -114,7 +101,7 @@ class CaseSource:
                 return
             try:
                 rows = self._imported(said)
-            except GoBack:  # from the question about a column
+            except cli_questions.GoBack:  # from the question about a column
                 continue
             if rows:
                 self._take("import", rows)
@@ -122,7 +109,7 @@ class CaseSource:
 
     # --- where they come from ---------------------------------------------------------------------
 
-    def _get(self, number: int) -> Sequence[Offer]:
+    def _get(self, number: int) -> Sequence[cli_questions.Offer]:
         match self.draft.source:
             case "type":
                 self._type()
@@ -136,17 +123,23 @@ class CaseSource:
     def _generated(self, number: int) -> list[dict[str, Json]]:
         project, experiment = self.saved.project(self.draft)
         hints = self.draft.hints
-        hints = hints if len(hints) >= HINTS[0] else experiment.file.objective[: HINTS[1]]
-        order = CaseOrder(self.draft.count, hints, number)
-        form = form_of(experiment, (), {})
-        context = run_context(project, offline=self.state.offline)
-        drafters = writers_of(project, (SIMULATOR,) if self.state.offline else (), context)
-        writers = Writers(
+        hints = (
+            hints
+            if len(hints) >= case_slots.HINTS[0]
+            else experiment.file.objective[: case_slots.HINTS[1]]
+        )
+        order = case_slots.CaseOrder(self.draft.count, hints, number)
+        form = case_replies.form_of(experiment, (), {})
+        context = run_sessions.run_context(project, offline=self.state.offline)
+        drafters = generation.writers_of(
+            project, (new_project.SIMULATOR,) if self.state.offline else (), context
+        )
+        writers = generation.Writers(
             project, experiment, form, drafters, order.hints, order.diversity, order.seed
         )
         slots = order.slots()
-        confirm_writing(self.questions.terminal, writers, slots, yes=False)
-        known = KnownCases((), form.types, order.diversity)
+        generated_cases.confirm_writing(self.questions.terminal, writers, slots, yes=False)
+        known = case_likeness.KnownCases((), form.types, order.diversity)
         found = writers.write(slots, known, lambda _: None)
         for line in _told(found):
             self.questions.terminal.note(line)
@@ -180,13 +173,13 @@ class CaseSource:
         """Return the cases of a file; none, with what is wrong, if it cannot be used."""
         path = Path(said.strip("\"'")).expanduser()
         try:
-            tree, source = file_to_import(self.state, path, SUFFIXES)
-            table = read_table(tree, source)
+            tree, source = import_outputs.file_to_import(self.state, path, tables.SUFFIXES)
+            table = tables.read_table(tree, source)
             names = self.draft.inputs or ["message"]
-            shape = CaseShape(dict.fromkeys(names, ""), tuple(names))
-            found = guessed_names(table, shape, {})
-            rules = ImportRules(self._mapped(found, table, shape))
-            rows = imported_cases(table, rules, shape, ()).rows
+            shape = tables.CaseShape(dict.fromkeys(names, ""), tuple(names))
+            found = tables.guessed_names(table, shape, {})
+            rules = tables.ImportRules(self._mapped(found, table, shape))
+            rows = tables.imported_cases(table, rules, shape, ()).rows
         except ConfigError as error:
             self.questions.terminal.problems(error.problems)
             return []
@@ -196,10 +189,12 @@ class CaseSource:
             return []
         return rows
 
-    def _mapped(self, names: dict[str, str], table: Table, shape: CaseShape) -> dict[str, str]:
+    def _mapped(
+        self, names: dict[str, str], table: Table, shape: tables.CaseShape
+    ) -> dict[str, str]:
         """Ask for the columns of the inputs that no column is named after."""
         found = dict(names)
-        for name in missing_inputs(names, shape):
+        for name in tables.missing_inputs(names, shape):
             free = [column for column in table.columns if not found[column]]
             if not free:
                 raise UsageError(
@@ -215,27 +210,27 @@ class CaseSource:
 
     # --- what becomes of them ---------------------------------------------------------------------
 
-    def _offer(self, text: str) -> Offer:
+    def _offer(self, text: str) -> cli_questions.Offer:
         rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         lines = [_line(row) for row in islice(rows, _SHOWN)]
         if len(rows) > _SHOWN:
             lines.append(f"and {len(rows) - _SHOWN:,} more")
-        return Offer(text, tuple(lines), counted(len(rows), "case"))
+        return cli_questions.Offer(text, tuple(lines), counted(len(rows), "case"))
 
-    def _own(self) -> Offer | None:
+    def _own(self) -> cli_questions.Offer | None:
         self._take("type")
         return self._get(0)[0]
 
-    def _accept(self, offer: Offer) -> None:
+    def _accept(self, offer: cli_questions.Offer) -> None:
         draft = self.draft
         kind = "synthetic" if draft.source == "generate" else "golden"
         tried = replace(
             draft, data=offer.text, data_path=f"datasets/{draft.name}.jsonl", data_kind=kind
         )
         project, experiment = self.saved.project(tried)
-        check = DataCheck(project, experiment)
+        check = validation.DataCheck(project, experiment)
         count = sum(1 for _ in check)
-        if wrong := only_errors(check.problems):
+        if wrong := project_files.only_errors(check.problems):
             raise ConfigError(wrong)
         lacking = sum(check.skipped_count.values())
         if lacking or not count:

@@ -11,25 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import __version__
-from edison_ci.cli.lookup import open_project
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.sessions import allow_code as allow_code_options
 from edison_ci.cli.sessions import require_dask, tls_folder_option
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
-from edison_ci.cluster.preparation import PYTHON, CodeChecks, Preparation
-from edison_ci.cluster.tls import (
-    certificates_for,
-    issue_certificates,
-    read_address,
-    tls_folder,
-)
-from edison_ci.cluster.wire import worker_name
+from edison_ci.cluster import preparation, wire
+from edison_ci.cluster import tls as cluster_tls
 from edison_ci.errors import UsageError
-from edison_ci.execute.grading import code_folder, refuse_without_sandbox
-from edison_ci.execute.run_options import allow_code
-from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.sealed_keys import key_environment
-from edison_ci.operate.sessions import model_caller
+from edison_ci.execute import grading, run_options
+from edison_ci.operate import proposal_terms, sealed_keys
+from edison_ci.operate import sessions as run_sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,26 +72,28 @@ def worker(ctx: click.Context, /, connect: str | None, **given: Any) -> None:
             "a worker needs a scheduler to work for",
             hint="edison worker --connect tls://HOST:PORT; edison worker scheduler starts one",
         )
-    _work(ctx.ensure_object(CliState), read_address(connect), **given)
+    _work(ctx.ensure_object(CliState), cluster_tls.read_address(connect), **given)
 
 
 def _work(
     state: CliState, address: ClusterAddress, /, tls: Path | None, name: str | None, **given: Any
 ) -> None:
-    if name is not None and name != worker_name(name):
+    if name is not None and name != wire.worker_name(name):
         hint = "use letters, digits and -._@; 100 at most"
         raise UsageError(f"{name!r} is not a name for a worker", hint=hint)
-    terminal, certificates = Terminal(state), certificates_for(address, tls)
+    terminal, certificates = Terminal(state), cluster_tls.certificates_for(address, tls)
     require_dask("a cluster")
     # Dask takes a second to import, and is an extra.
     from edison_ci.cluster.worker_loop import WorkerLoop, WorkerOptions
     from edison_ci.cluster.worker_tasks import WorkerService
 
-    project = apply_base_terms(open_project(state))
-    prepared = Preparation(
-        project, model_caller(project, offline=state.offline), key_environment(project).has
+    project = proposal_terms.apply_base_terms(lookup.open_project(state))
+    prepared = preparation.Preparation(
+        project,
+        run_sessions.model_caller(project, offline=state.offline),
+        sealed_keys.key_environment(project).has,
     )
-    terminal.note(f"edison {__version__}, Python {PYTHON}, {project.root}")
+    terminal.note(f"edison {__version__}, Python {preparation.PYTHON}, {project.root}")
     for model in prepared.models():
         needs = f" ({', '.join(model.variables)})" if model.variables else ""
         if model.why_not:
@@ -107,7 +101,7 @@ def _work(
         else:
             terminal.note(StyledText("calls", GOOD), f" {model.name}{needs}")
     checks = _code_checks(terminal, project, allowed=given["allow_code"])
-    name = name or worker_name(f"{socket.gethostname()}-{os.getpid()}")
+    name = name or wire.worker_name(f"{socket.gethostname()}-{os.getpid()}")
     service = WorkerService(
         prepared.provider_for, checks, name=name, version=__version__, tell=terminal.note
     )
@@ -127,10 +121,10 @@ def _work(
     terminal.note("ended")
 
 
-def _code_checks(terminal: Terminal, project: Project, *, allowed: bool) -> CodeChecks:
+def _code_checks(terminal: Terminal, project: Project, *, allowed: bool) -> preparation.CodeChecks:
     """Return the code checks that runs may ask for; raises UsageError without a sandbox."""
-    root = code_folder(allow_code(project)) if allowed else None
-    checks = CodeChecks(project, root)
+    root = grading.code_folder(run_options.allow_code(project)) if allowed else None
+    checks = preparation.CodeChecks(project, root)
     why_not = "the base allows no code" if allowed else "start it with --allow-code"
     for program in checks.programs:
         if root is None:
@@ -138,7 +132,7 @@ def _code_checks(terminal: Terminal, project: Project, *, allowed: bool) -> Code
         else:
             terminal.note(StyledText("runs", GOOD), f" {program}")
     if root is not None and checks.programs:
-        refuse_without_sandbox()
+        grading.refuse_without_sandbox()
     return checks
 
 
@@ -164,8 +158,8 @@ def keys(state: CliState, machines: tuple[str, ...], days: int, tls: Path | None
       edison worker keys
       edison worker keys build-1 build-2 --days 90
     """
-    terminal, place = Terminal(state), tls_folder(tls)
-    issued = issue_certificates(place, machines, days=days)
+    terminal, place = Terminal(state), cluster_tls.tls_folder(tls)
+    issued = cluster_tls.issue_certificates(place, machines, days=days)
     if terminal.json:
         made = [
             {"machine": i.machine or None, "folder": str(i.folder), "until": i.until.isoformat()}
@@ -201,8 +195,8 @@ def scheduler(state: CliState, listen: str, tls: Path | None) -> None:
       edison worker scheduler
       edison worker scheduler --listen tls://0.0.0.0:8786
     """
-    terminal, address = Terminal(state), read_address(listen)
-    certificates = certificates_for(address, tls)
+    terminal, address = Terminal(state), cluster_tls.read_address(listen)
+    certificates = cluster_tls.certificates_for(address, tls)
     require_dask("a cluster")
     # Dask takes a second to import, and is an extra.
     from edison_ci.cluster.nodes import run_scheduler

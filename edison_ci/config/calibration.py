@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.problems import problems_of
+from edison_ci.config import problems as config_problems
 from edison_ci.config.project import Version
-from edison_ci.config.quarantine import Date
 from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault
@@ -25,6 +24,7 @@ from edison_ci.numeric import reaches
 from edison_ci.records import canonical_json
 from edison_ci.shape import (
     UNIQUE,
+    Date,
     Name,
     Shape,
     TextPattern,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from edison_ci.documents.files import Tree
 
 
-JUDGE_APPROVALS = "judge_approvals.yaml"
 _SCHEMA = "# yaml-language-server: $schema=.edison/schemas/judge_approvals.schema.json"
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
 
@@ -368,7 +367,7 @@ def _label(path: str, number: int, text: str, problems: list[Problem]) -> Label 
         return Label.model_validate(value)
     except ValidationError as error:
         document = Document(path, value, json_marks(text), number)
-        problems += problems_of(error, document)
+        problems += config_problems.problems_of(error, document)
         return None
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 from edison_ci._dataclass import dataclass
 from edison_ci.config.hash_index import HashIndex
 from edison_ci.config.prompt import fits
-from edison_ci.documents.csv_text import CsvRow, CsvTable
+from edison_ci.documents import csv_text
 from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import json_marks, parse_json
 from edison_ci.documents.marks import Document, Fault, Json, Mark
@@ -106,7 +106,7 @@ _GIVE_UP = 10_000
 Columns: TypeAlias = "dict[str, Json]"
 
 RESERVED = ("id", "input", "expected", "tags", "difficulty", "cluster", "metadata")
-_CSV_RESERVED = ("id", "expected", "tags", "difficulty", "cluster")
+CSV_RESERVED = ("id", "expected", "tags", "difficulty", "cluster")
 _TAG_SEPARATOR = re.compile(r"[;|]")
 _YAML_ROW = YamlLimits(nodes=10_000, repeated=10_000_000)
 
@@ -130,7 +130,7 @@ class RowReader:
     """Its first line."""
     suppressed: int = 0
     _count: int = 0
-    _told_by: str | Mark | CsvRow = ""
+    _told_by: str | Mark | csv_text.CsvRow = ""
     """Source of positions inside it: its JSON text, marks or record."""
     _header: list[str] = field(default_factory=list)
     """Columns of a CSV file, by the names that `map` gives them."""
@@ -234,7 +234,7 @@ class RowReader:
 
     def _csv(self, stream: BinaryIO) -> Iterator[Columns]:
         most = self.entry.limits.max_rows
-        table = CsvTable(text_lines(stream, longest=MAX_ROW_BYTES), self.delimiter)
+        table = csv_text.CsvTable(text_lines(stream, longest=MAX_ROW_BYTES), self.delimiter)
         for name in sorted(self.entry.map.keys() - set(table.header)):
             raise Fault(
                 "map",
@@ -261,7 +261,7 @@ class RowReader:
         row: dict[str, Json] = {"input": {}}
         inputs: dict[str, Json] = {}
         for name, cell in cells.items():
-            if name not in _CSV_RESERVED:
+            if name not in CSV_RESERVED:
                 kind = self.types.get(name, "string")
                 if kind == "string":
                     inputs[name] = cell

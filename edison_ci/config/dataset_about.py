@@ -12,7 +12,6 @@ from pydantic import Field
 from edison_ci.config.project import Version
 from edison_ci.shape import Shape, items
 
-SUFFIX = ".about.yaml"
 Tag = Annotated[str, Field(min_length=1, max_length=50)]
 
 
@@ -29,8 +28,3 @@ class DatasetAbout(Shape):
     def has(self, text: str) -> bool:
         """Whether a text in small letters is in it."""
         return any(text in part.casefold() for part in (self.description, self.owner, *self.tags))
-
-
-def about_path(dataset: str) -> str:
-    """Return the path of the file about a dataset."""
-    return dataset.rpartition(".")[0] + SUFFIX

@@ -18,8 +18,7 @@ from pydantic import (
 )
 
 from edison_ci.checks.options import SCALAR, Check, CheckEntry
-from edison_ci.config.cron import HINT as CRON_HINT
-from edison_ci.config.cron import wrong_cron
+from edison_ci.config import cron as config_cron
 from edison_ci.config.model_entry import GridParams
 from edison_ci.config.project import Version
 from edison_ci.config.screens import SAFETY_KINDS, Safety
@@ -437,8 +436,8 @@ class Refine(Shape):
 
 
 def _cron(value: str) -> str:
-    if (said := wrong_cron(value)) is not None:
-        raise wrong("cron", f"{short(value)} {said}", CRON_HINT)
+    if (said := config_cron.wrong_cron(value)) is not None:
+        raise wrong("cron", f"{short(value)} {said}", config_cron.HINT)
     return value
 
 

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.calibration import JudgeApprovalsFile
-from edison_ci.config.cases import CaseFeed
-from edison_ci.config.models import Configuration, Model, configure
-from edison_ci.config.prices import PROJECT_FILE, PriceTable, load_prices
-from edison_ci.config.program_files import check_files, program_files, with_code
+from edison_ci.config import cases as config_cases
+from edison_ci.config import models as config_models
+from edison_ci.config import prices as config_prices
+from edison_ci.config import program_files as config_program_files
+from edison_ci.config import rules as config_rules
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors, only_warnings
-from edison_ci.config.rules import ExperimentRules, References, RegistryRules, service_of
 from edison_ci.documents.files import Tree, WorkingTree
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, Location, Problem, ProjectNotFound, UsageError
-from edison_ci.safety.redaction import redactor
+from edison_ci.safety import redaction
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
     from edison_ci.checks.options import Check
     from edison_ci.checks.similarity import Similar
     from edison_ci.config.base_limits import BaseLimits
-    from edison_ci.config.calibration import Labels
+    from edison_ci.config.calibration import JudgeApprovalsFile, Labels
     from edison_ci.config.dataset_about import DatasetAbout
     from edison_ci.config.experiment import ExperimentFile
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.prompt import Prompt
-    from edison_ci.config.quarantine import QuarantineFile
+    from edison_ci.config.quarantine import QuarantinedCase
     from edison_ci.config.rubric import RubricFile
     from edison_ci.config.sealed import SecretsFile
     from edison_ci.config.trust import TrustFile
@@ -58,9 +57,9 @@ class Experiment:
     prompts: tuple[Prompt, ...]
     graders: tuple[Prompt, ...]
     rubric: RubricFile | None
-    models: tuple[tuple[str, Model, Mapping[str, object]], ...]
+    models: tuple[tuple[str, config_models.Model, Mapping[str, object]], ...]
     """Name, model and experiment parameters of each configuration."""
-    judges: tuple[Model, ...]
+    judges: tuple[config_models.Model, ...]
     judge_plugins: tuple[str, ...] = ()
     """Names of the judges from other packages."""
     schemas: Mapping[str, Json] = field(default_factory=dict)
@@ -73,9 +72,12 @@ class Experiment:
         """The name of the experiment."""
         return self.file.experiment
 
-    def configurations(self, prompt: Prompt) -> tuple[Configuration, ...]:
+    def configurations(self, prompt: Prompt) -> tuple[config_models.Configuration, ...]:
         """Return the model configurations for this prompt."""
-        return tuple(configure(name, model, prompt, params) for name, model, params in self.models)
+        return tuple(
+            config_models.configure(name, model, prompt, params)
+            for name, model, params in self.models
+        )
 
     def all_checks(self) -> Iterator[Check]:
         """Yield all checks, including those inside combinators."""
@@ -105,7 +107,8 @@ class Experiment:
         """Return the files that code checks run: Python files and files in command lines."""
         found: set[str] = set()
         for check in self.all_checks():
-            found |= check_files(check, tree)
+            if check.check in ("python", "command"):
+                found |= config_program_files.check_files(check, tree)
         return found
 
     def types(self) -> dict[str, str]:
@@ -123,15 +126,15 @@ class Project:
 
     tree: Tree
     file: ProjectFile
-    models: Mapping[str, Model]
+    models: Mapping[str, config_models.Model]
     experiments: Mapping[str, Experiment]
     prompts: Mapping[str, Prompt]
     rubrics: Mapping[str, RubricFile]
     trust: TrustFile
     secrets: SecretsFile
-    quarantine: QuarantineFile
-    prices: PriceTable
-    approvals: JudgeApprovalsFile = field(default_factory=JudgeApprovalsFile.model_construct)
+    quarantine: tuple[QuarantinedCase, ...]
+    prices: config_prices.PriceTable
+    approvals: JudgeApprovalsFile | None = None
     labels: Mapping[str, Labels] = field(default_factory=dict)
     """Human grades by the path of their file."""
     abouts: Mapping[str, DatasetAbout] = field(default_factory=dict)
@@ -142,7 +145,7 @@ class Project:
     """Whether the files belong to a pull request: then `trust` and `secrets` are those of the base,
     and code comes from `code_root` only."""
     code_root: Path | None = None
-    base_models: Mapping[str, Model] = field(default_factory=dict)
+    base_models: Mapping[str, config_models.Model] = field(default_factory=dict)
     """The models of the base, in a job for a pull request."""
     base_limits: BaseLimits | None = None
     """Spending limits of a job for a pull request."""
@@ -159,9 +162,11 @@ class Project:
         """Whether a key is in the environment, or sealed in the repository."""
         return bool(environ.get(name, "").strip()) or self.secrets.of(name) is not None
 
-    def has_identity(self, model: Model, environ: Mapping[str, str] = os.environ) -> bool:
+    def has_identity(
+        self, model: config_models.Model, environ: Mapping[str, str] = os.environ
+    ) -> bool:
         """Whether a job of GitHub calls a model with an identity of `trust.yaml`, without a key."""
-        found = self.trust.identity(model.provider, service_of(model) or "")
+        found = self.trust.identity(model.provider, config_rules.service_of(model) or "")
         return found is not None and bool(environ.get("ACTIONS_ID_TOKEN_REQUEST_URL"))
 
     def judging_models_of(self, experiment: Experiment) -> set[str]:
@@ -194,7 +199,7 @@ class Project:
         for model in models:
             found |= {path for path in (model.store, model.script) if path}
             if model.provider == "command":
-                found.update(program_files(model, self.tree))
+                found.update(config_program_files.program_files(model, self.tree))
         return found
 
     def files_of(self, experiment: Experiment) -> set[str]:
@@ -207,10 +212,12 @@ class Project:
             found.add(experiment.file.rubric.path)
         return found | experiment.schema_files() | self.raw_files_of(experiment)
 
-    def cases(self, experiment: Experiment) -> CaseFeed:
+    def cases(self, experiment: Experiment) -> config_cases.CaseFeed:
         """Return the stream of cases of an experiment, to be read once."""
-        redact = redactor(screens=experiment.file.safety.inputs)
-        return CaseFeed(self.tree, experiment.file.data, experiment.types(), redact=redact)
+        redact = redaction.redactor(screens=experiment.file.safety.inputs)
+        return config_cases.CaseFeed(
+            self.tree, experiment.file.data, experiment.types(), redact=redact
+        )
 
 
 def find_root(start: Path) -> Path:
@@ -244,7 +251,10 @@ def inspect_project(
         return None, files.problems
     prices = _prices(tree, files)
     models = {
-        name: replace(with_code(model, tree), capabilities=prices.capabilities(model))
+        name: replace(
+            config_program_files.with_code(model, tree) if model.provider == "command" else model,
+            capabilities=prices.capabilities(model),
+        )
         for name, model in files.models(header.paths.models).items()
     }
     trust, quarantine = files.trust(), files.quarantine()
@@ -253,9 +263,9 @@ def inspect_project(
     for path in files.in_folder(header.paths.rubrics, (".yaml", ".yml")):
         files.rubric(path)
     day = today or dt.datetime.now(dt.UTC).date()
-    references = References(files, header, models)
+    references = config_rules.References(files, header, models)
     experiments = _experiments(references)
-    rules = RegistryRules(references, trust, prices, day)
+    rules = config_rules.RegistryRules(references, trust, prices, day)
     rules.check_models()
     rules.check_quarantine(quarantine, set(experiments))
     approvals, labels = files.approvals(), files.labels()
@@ -281,18 +291,18 @@ def inspect_project(
     return (None if whole is None else project), files.problems
 
 
-def _prices(tree: Tree, files: ProjectFiles) -> PriceTable:
+def _prices(tree: Tree, files: ProjectFiles) -> config_prices.PriceTable:
     try:
-        return load_prices(tree)
+        return config_prices.load_prices(tree)
     except Fault as fault:
-        where = Location(PROJECT_FILE, fault.at[0] + 1, fault.at[1] + 1)
+        where = Location(config_prices.PROJECT_FILE, fault.at[0] + 1, fault.at[1] + 1)
         files.problems.append(Problem(where, fault.code, fault.message, fault.hint))
-        return load_prices()
+        return config_prices.load_prices()
 
 
-def _experiments(references: References) -> dict[str, Experiment]:
+def _experiments(references: config_rules.References) -> dict[str, Experiment]:
     files, header = references.files, references.header
-    rules = ExperimentRules(references)
+    rules = config_rules.ExperimentRules(references)
     found: dict[str, Experiment] = {}
     paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
     if not paths:

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import problems
 from edison_ci.config.capabilities import Reasoning
 from edison_ci.config.model_price import PriceText
-from edison_ci.config.problems import problems_of
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.errors import Problem, UsageError
 from edison_ci.plugins import Registry
@@ -765,7 +765,7 @@ class ModelRules:
         try:
             options = shape.model_validate(entry.options or {})
         except ValidationError as error:
-            self._problems += problems_of(error, self._document, (self._name, "options"))
+            self._problems += problems.problems_of(error, self._document, (self._name, "options"))
             return
         if provider == "sim" and entry.model == "script" and getattr(options, "file", None) is None:
             self._add((), "missing", "sim's script needs a file", "add options: {file: PATH}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import problems
 from edison_ci.config.capabilities import UNKNOWN, Capabilities, not_taken, vendor_of
 from edison_ci.config.model_entry import (
     APPLICATIONS,
@@ -24,7 +25,6 @@ from edison_ci.config.model_entry import (
     params_refused,
     takes,
 )
-from edison_ci.config.problems import problems_of
 from edison_ci.documents.secrets import names_secret
 from edison_ci.errors import Location, Problem, Severity
 from edison_ci.records import canonical_json
@@ -236,7 +236,7 @@ class RegistryReader:
             if lacking and inherits and isinstance(own["use"], str):
                 self._uses[name] = own["use"]  # missing keys may be inherited
             else:
-                self.problems += problems_of(error, self._document, (name,))
+                self.problems += problems.problems_of(error, self._document, (name,))
 
     def _chain(self, name: str) -> list[str] | None:
         """Return a model and its ancestors, nearest first; None if there is a cycle."""
@@ -299,7 +299,7 @@ class RegistryReader:
         try:
             entry = ModelEntry.model_validate(merged)
         except ValidationError as error:
-            return None, problems_of(error, self._document, (name,))
+            return None, problems.problems_of(error, self._document, (name,))
         rules = ModelRules(self._document, name, self._entries)
         return entry, rules.check(entry)
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import vendors
 from edison_ci.config.capabilities import UNKNOWN, Capabilities
 from edison_ci.config.model_entry import LocalOptions
 from edison_ci.config.model_price import BatchPrice, Price
 from edison_ci.config.models import OFFLINE, Model
-from edison_ci.config.vendors import vendor_at
 from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json
@@ -138,7 +138,7 @@ def _filled(rates: Any) -> Any:
 
 def key_of(model: Model) -> str:
     """Return the name of a model in the table; a vendor at its own address has its own rows."""
-    vendor = vendor_at(model.base_url) if model.provider == "openai_compatible" else None
+    vendor = vendors.vendor_at(model.base_url) if model.provider == "openai_compatible" else None
     prefix = vendor.prices if vendor is not None and vendor.prices else model.provider
     return f"{prefix}/{model.model}"
 

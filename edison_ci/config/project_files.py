@@ -10,26 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from edison_ci.config.calibration import (
-    JUDGE_APPROVALS,
-    JudgeApprovalsFile,
-    Labels,
-    criteria_problems,
-    read_labels,
-)
-from edison_ci.config.dataset_about import SUFFIX, DatasetAbout, about_path
-from edison_ci.config.experiment import ExperimentFile
-from edison_ci.config.models import Model, RegistryReader
-from edison_ci.config.problems import MOST_PROBLEMS, problems_of
-from edison_ci.config.project import ProjectFile
-from edison_ci.config.prompt import Prompt, read_prompt
-from edison_ci.config.quarantine import QuarantineFile
-from edison_ci.config.rubric import RubricFile
-from edison_ci.config.sealed import SecretsFile
-from edison_ci.config.trust import TrustFile
+from edison_ci.config import calibration, dataset_about, sealed
+from edison_ci.config import experiment as config_experiment
+from edison_ci.config import models as config_models
+from edison_ci.config import problems as config_problems
+from edison_ci.config import project as config_project
+from edison_ci.config import prompt as config_prompt
+from edison_ci.config import quarantine as config_quarantine
+from edison_ci.config import rubric as config_rubric
+from edison_ci.config import trust as config_trust
+from edison_ci.documents import json_text
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import Tree, read
-from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Document, Fault, Json
 from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_text import read_yaml
@@ -39,10 +31,16 @@ from edison_ci.shape import Shape
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from edison_ci.config.calibration import JudgeApprovalsFile
+    from edison_ci.config.quarantine import QuarantinedCase
+
 PROJECT = "edison.yaml"
 TRUST = ".edison/trust.yaml"
 SECRETS = ".edison/secrets.yaml"
 QUARANTINE = "quarantine.yaml"
+JUDGE_APPROVALS = "judge_approvals.yaml"
+ABOUT = ".about.yaml"
+"""How the name of a file about a dataset ends."""
 
 SHARED_FILES = (PROJECT, TRUST, QUARANTINE, JUDGE_APPROVALS)
 """Files that every experiment uses, besides that of the models."""
@@ -56,22 +54,22 @@ class ProjectFiles:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.problems: list[Problem] = []
-        self._prompts: dict[str, Prompt | None] = {}
-        self._rubrics: dict[str, RubricFile | None] = {}
+        self._prompts: dict[str, config_prompt.Prompt | None] = {}
+        self._rubrics: dict[str, config_rubric.RubricFile | None] = {}
         self._schemas: dict[str, Json] = {}
-        self._labels: dict[str, Labels] = {}
+        self._labels: dict[str, calibration.Labels] = {}
         self.documents: dict[str, Document] = {}
 
-    def project(self) -> ProjectFile | None:
+    def project(self) -> config_project.ProjectFile | None:
         """Return edison.yaml."""
-        found = self._shape(PROJECT, ProjectFile)
+        found = self._shape(PROJECT, config_project.ProjectFile)
         if found is not None and found.members and all(m.role != "owner" for m in found.members):
             said = "no member is an owner, so the actions of owners are not possible"
             hint = "give a member role: owner"
             self.problems.append(self.documents[PROJECT].warning(("members",), "owner", said, hint))
         return found
 
-    def valid_project(self) -> ProjectFile | None:
+    def valid_project(self) -> config_project.ProjectFile | None:
         """Return edison.yaml without its invalid keys, so that other files can be checked.
 
         None if it names no project, or if paths or defaults are invalid.
@@ -83,18 +81,20 @@ class ProjectFiles:
         if "project" not in value:
             return None
         try:
-            ProjectFile.model_validate(value)
+            config_project.ProjectFile.model_validate(value)
         except ValidationError as error:
             wrong = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
             if wrong & {"paths", "defaults"}:
                 return None
             value = {key: told for key, told in value.items() if key not in wrong}
         try:
-            return ProjectFile.model_validate({"version": 1, "project": "project", **value})
+            return config_project.ProjectFile.model_validate(
+                {"version": 1, "project": "project", **value}
+            )
         except ValidationError:
             return None
 
-    def models(self, path: str) -> dict[str, Model]:
+    def models(self, path: str) -> dict[str, config_models.Model]:
         """Return the registry; empty if there is none."""
         document = self._document(path)
         if document is None:
@@ -109,87 +109,88 @@ class ProjectFiles:
             self.problems.append(
                 document.problem(("version",), "value", f"version is {version!r}", "allowed: 1")
             )
-        reader = RegistryReader(document)
+        reader = config_models.RegistryReader(document)
         models = reader.read()
-        self.problems += reader.problems[:MOST_PROBLEMS]
-        if len(reader.problems) > MOST_PROBLEMS:
-            message = f"more than {MOST_PROBLEMS} problems; the others are not shown"
+        self.problems += reader.problems[: config_problems.MOST_PROBLEMS]
+        if len(reader.problems) > config_problems.MOST_PROBLEMS:
+            message = (
+                f"more than {config_problems.MOST_PROBLEMS} problems; the others are not shown"
+            )
             self.problems.append(document.problem((), "more", message, "fix the first ones"))
         return models
 
-    def trust(self) -> TrustFile:
+    def trust(self) -> config_trust.TrustFile:
         """Return trust.yaml; without it only the built-in pairs are trusted."""
-        found = self._shape(TRUST, TrustFile) if self.tree.exists(TRUST) else None
-        return found or TrustFile.model_construct()
+        found = self._shape(TRUST, config_trust.TrustFile) if self.tree.exists(TRUST) else None
+        return found or config_trust.TrustFile.model_construct()
 
-    def secrets(self) -> SecretsFile:
+    def secrets(self) -> sealed.SecretsFile:
         """Return secrets.yaml, empty if there is none."""
-        found = self._shape(SECRETS, SecretsFile) if self.tree.exists(SECRETS) else None
-        return found or SecretsFile.model_construct()
+        found = self._shape(SECRETS, sealed.SecretsFile) if self.tree.exists(SECRETS) else None
+        return found or sealed.SecretsFile.model_construct()
 
-    def quarantine(self) -> QuarantineFile:
-        """Return quarantine.yaml, empty if there is none."""
-        found = self._shape(QUARANTINE, QuarantineFile) if self.tree.exists(QUARANTINE) else None
-        return found or QuarantineFile.model_construct()
+    def quarantine(self) -> tuple[QuarantinedCase, ...]:
+        """Return the cases of quarantine.yaml; none if there is no such file."""
+        if not self.tree.exists(QUARANTINE):
+            return ()
+        file = self._shape(QUARANTINE, config_quarantine.QuarantineFile)
+        return () if file is None else file.cases
 
-    def approvals(self) -> JudgeApprovalsFile:
-        """Return judge_approvals.yaml, empty if there is none."""
-        found = (
-            self._shape(JUDGE_APPROVALS, JudgeApprovalsFile)
-            if self.tree.exists(JUDGE_APPROVALS)
-            else None
-        )
-        return found or JudgeApprovalsFile.model_construct()
+    def approvals(self) -> JudgeApprovalsFile | None:
+        """Return judge_approvals.yaml; None if there is no valid one."""
+        if not self.tree.exists(JUDGE_APPROVALS):
+            return None
+        return self._shape(JUDGE_APPROVALS, calibration.JudgeApprovalsFile)
 
-    def labels(self) -> dict[str, Labels]:
+    def labels(self) -> dict[str, calibration.Labels]:
         """Return the labels of the rubrics by path; a missing file is empty."""
         for rubric in self.known_rubrics().values():
             if rubric.calibration is None:
                 continue
             path = rubric.calibration.labels
             if path not in self._labels:
-                self._labels[path] = Labels(path)
+                self._labels[path] = calibration.Labels(path)
                 if self.tree.exists(path):
-                    self._labels[path], problems = read_labels(self.tree, path)
+                    self._labels[path], problems = calibration.read_labels(self.tree, path)
                     self.problems += problems
-            self.problems += criteria_problems(self._labels[path], rubric)
+            self.problems += calibration.criteria_problems(self._labels[path], rubric)
         return self._labels
 
-    def abouts(self, folder: str, datasets: Iterable[str]) -> dict[str, DatasetAbout]:
+    def abouts(self, folder: str, datasets: Iterable[str]) -> dict[str, dataset_about.DatasetAbout]:
         """Return what is said about datasets, by their paths."""
         names = self.in_folder(folder, (".jsonl", ".csv", ".yaml", ".yml"))
-        paths = dict.fromkeys([*datasets, *(name for name in names if not name.endswith(SUFFIX))])
-        found: dict[str, DatasetAbout | None] = {}
+        paths = dict.fromkeys([*datasets, *(name for name in names if not name.endswith(ABOUT))])
+        found: dict[str, dataset_about.DatasetAbout | None] = {}
         for about in dict.fromkeys(map(about_path, paths)):
             if self.tree.exists(about):
-                found[about] = self._shape(about, DatasetAbout)
+                found[about] = self._shape(about, dataset_about.DatasetAbout)
         for name in names:
-            if name.endswith(SUFFIX) and name not in found:
-                stem = name.removesuffix(SUFFIX)
+            if name.endswith(ABOUT) and name not in found:
+                stem = name.removesuffix(ABOUT)
                 said, hint = f"there is no dataset {stem!r}", "rename or remove it"
                 where = Location(name)
                 self.problems.append(Problem(where, "not-found", said, hint, Severity.WARNING))
         known = ((path, found.get(about_path(path))) for path in paths)
         return {path: about for path, about in known if about is not None}
 
-    def experiment(self, path: str) -> tuple[ExperimentFile, Document] | None:
+    def experiment(self, path: str) -> tuple[config_experiment.ExperimentFile, Document] | None:
         """Return an experiment; its id must match the name of the file."""
-        found = self._shape(path, ExperimentFile)
+        found = self._shape(path, config_experiment.ExperimentFile)
         if found is None:
             return None
         document = self.documents[path]
         self._check_stem(document, "experiment", found.experiment)
         return found, document
 
-    def rubric(self, path: str) -> RubricFile | None:
+    def rubric(self, path: str) -> config_rubric.RubricFile | None:
         """Return a rubric."""
         if path not in self._rubrics:
-            found = self._rubrics[path] = self._shape(path, RubricFile)
+            found = self._rubrics[path] = self._shape(path, config_rubric.RubricFile)
             if found is not None:
                 self._check_stem(self.documents[path], "rubric", found.rubric)
         return self._rubrics[path]
 
-    def prompt(self, path: str) -> Prompt | None:
+    def prompt(self, path: str) -> config_prompt.Prompt | None:
         """Return a prompt."""
         if path not in self._prompts:
             try:
@@ -198,16 +199,16 @@ class ProjectFiles:
                 self._fault(path, fault)
                 self._prompts[path] = None
                 return None
-            prompt, problems = read_prompt(data, path, self.schema)
+            prompt, problems = config_prompt.read_prompt(data, path, self.schema)
             self.problems += problems
             self._prompts[path] = prompt
         return self._prompts[path]
 
-    def known_prompts(self) -> dict[str, Prompt]:
+    def known_prompts(self) -> dict[str, config_prompt.Prompt]:
         """Return the valid prompts by path."""
         return {path: prompt for path, prompt in self._prompts.items() if prompt is not None}
 
-    def known_rubrics(self) -> dict[str, RubricFile]:
+    def known_rubrics(self) -> dict[str, config_rubric.RubricFile]:
         """Return the valid rubrics by path."""
         return {path: rubric for path, rubric in self._rubrics.items() if rubric is not None}
 
@@ -216,7 +217,7 @@ class ProjectFiles:
         if path not in self._schemas:
             data = read(self.tree, path)
             try:
-                self._schemas[path] = parse_json(decode(data))
+                self._schemas[path] = json_text.parse_json(decode(data))
             except Fault as fault:
                 where = Location(path, fault.at[0] + 1, fault.at[1] + 1)
                 raise Fault(fault.code, f"{where}: {fault.message}", fault.hint) from None
@@ -254,7 +255,7 @@ class ProjectFiles:
         try:
             return shape.model_validate(value)
         except ValidationError as error:
-            self.problems += problems_of(error, document)
+            self.problems += config_problems.problems_of(error, document)
             return None
 
     def _with_new_names(
@@ -302,3 +303,8 @@ def only_errors(problems: list[Problem]) -> list[Problem]:
 def only_warnings(problems: list[Problem]) -> list[Problem]:
     """Return the problems that stop nothing."""
     return [problem for problem in problems if problem.severity is Severity.WARNING]
+
+
+def about_path(dataset: str) -> str:
+    """Return the path of the file about a dataset."""
+    return dataset.rpartition(".")[0] + ABOUT

@@ -21,11 +21,11 @@ from pydantic import (
 )
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import problems as config_problems
+from edison_ci.config import user_schemas
 from edison_ci.config.model_entry import Params
-from edison_ci.config.problems import MOST_PROBLEMS, problems_of
 from edison_ci.config.project import Version
 from edison_ci.config.rubric import ScaleText
-from edison_ci.config.user_schemas import TOOLS_SCHEMA, schema_faults, tool_faults
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.marks import Document, Fault, Json, Mark, shortened
 from edison_ci.documents.secrets import secrets_in
@@ -62,6 +62,21 @@ MAX_FEW_SHOTS = 10
 _HEADING = re.compile(r"# (system|user|assistant)\s*\Z")
 _ESCAPED = re.compile(r"\\# (system|user|assistant)\s*\Z")
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})")
+_TOOLS: dict[str, Any] = {
+    "type": "array",
+    "minItems": 1,
+    "items": {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": "string", "minLength": 1, "description": "Name of the tool."},
+            "description": {"type": "string", "description": "What it does, for the model."},
+            "parameters": {"type": "object", "description": "JSON Schema of its arguments."},
+        },
+        "additionalProperties": False,
+    },
+}
+"""JSON Schema of a list of tools, for editors; `user_schemas.tool_faults` decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,14 +280,14 @@ def _output(value: Any) -> Any:
         return normal_path(value)
     if not isinstance(value, dict):
         raise wrong("type", "output is not a JSON Schema", "write {type: object, ...} or a path")
-    report(fault.error() for fault in schema_faults(value, "output"))
+    report(fault.error() for fault in user_schemas.schema_faults(value, "output"))
     return value
 
 
 def _tools(value: Any) -> Any:
     if isinstance(value, str):
         return normal_path(value)
-    report(fault.error() for fault in tool_faults(value))
+    report(fault.error() for fault in user_schemas.tool_faults(value))
     return value
 
 
@@ -319,7 +334,7 @@ class PromptHeader(Shape):
         Annotated[
             str | list[Any],
             BeforeValidator(_tools),
-            WithJsonSchema({"anyOf": [_PATH, TOOLS_SCHEMA]}),
+            WithJsonSchema({"anyOf": [_PATH, _TOOLS]}),
         ]
         | None
     ) = Field(None, description="Tools, inline or a path.")
@@ -489,7 +504,7 @@ def _front_matter(text: str, findings: Findings) -> _Front:
     try:
         header = PromptHeader.model_validate(document.value)
     except ValidationError as error:
-        findings.problems.extend(problems_of(error, document))
+        findings.problems.extend(config_problems.problems_of(error, document))
         header = None
     return _Front(header, document, body, body_line)
 
@@ -525,7 +540,7 @@ def _inputs(
     if header.inputs is None:
         return {name: Input() for name in where if name not in given}, where
     unused, undeclared = header.inputs.keys() - where.keys(), where.keys() - header.inputs.keys()
-    for name in sorted(unused)[:MOST_PROBLEMS]:
+    for name in sorted(unused)[: config_problems.MOST_PROBLEMS]:
         findings.problems.append(
             document.problem(
                 ("inputs", name),
@@ -534,7 +549,7 @@ def _inputs(
                 did_you_mean(name, undeclared) or "use it in the text, or remove it",
             )
         )
-    for name in sorted(undeclared - given - GRADER_VARIABLES)[:MOST_PROBLEMS]:
+    for name in sorted(undeclared - given - GRADER_VARIABLES)[: config_problems.MOST_PROBLEMS]:
         findings.problems.append(
             Problem(
                 where[name],

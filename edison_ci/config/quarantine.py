@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import re
 from typing import TYPE_CHECKING, Annotated, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from edison_ci.config.project import Version
-from edison_ci.shape import Name, Shape, items, report, short, wrong
+from edison_ci.shape import Date, Name, Shape, items, report, short, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-
-
-def _date(value: str) -> str:
-    try:
-        dt.date.fromisoformat(value)
-    except ValueError:
-        known = False
-    else:
-        known = re.fullmatch(_DATE, value) is not None  # Python reads weeks, 2026-W01-1, too
-    if not known:
-        raise wrong("date", f"{short(value)} is not a date", "write YYYY-MM-DD")
-    return value
-
-
-Date = Annotated[
-    str,
-    AfterValidator(_date),
-    Field(json_schema_extra={"pattern": f"^{_DATE}$"}),
-]
 
 
 class QuarantinedCase(Shape):

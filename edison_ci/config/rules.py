@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import check_named
+from edison_ci.config import trust, user_schemas
 from edison_ci.config.capabilities import left_out_message, problems_with, vendor_of
 from edison_ci.config.experiment import JUDGES, NAMED_METRICS, ExperimentFile, ModelUse
 from edison_ci.config.model_entry import LITELLM_VENDORS
@@ -23,8 +24,6 @@ from edison_ci.config.models import (
     sent_params,
 )
 from edison_ci.config.project_files import PROJECT, QUARANTINE
-from edison_ci.config.trust import TrustFile, origin
-from edison_ci.config.user_schemas import schema_faults, tool_faults
 from edison_ci.contracts import JudgePlugin
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
@@ -33,7 +32,7 @@ from edison_ci.errors import Location, Problem, Severity
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.checks.code import Python
     from edison_ci.checks.options import Check
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from edison_ci.config.project import ProjectFile
     from edison_ci.config.project_files import ProjectFiles
     from edison_ci.config.prompt import Prompt
-    from edison_ci.config.quarantine import QuarantineFile
+    from edison_ci.config.quarantine import QuarantinedCase
     from edison_ci.config.rubric import RubricFile
     from edison_ci.config.user_schemas import SchemaFault
     from edison_ci.documents.marks import Document
@@ -72,7 +71,7 @@ class RegistryRules:
     """Checks of models, prices, trust and quarantine, independent of experiments."""
 
     _refs: References
-    _trust: TrustFile
+    _trust: trust.TrustFile
     _prices: PriceTable
     _today: dt.date
 
@@ -101,7 +100,7 @@ class RegistryRules:
                 hint = "add base_url, and allow its host in .edison/trust.yaml"
                 self._refs.files.problems.append(Problem(model.where, "trust", said, hint))
             elif not self._trust.allows(env, address, model.provider):
-                host = origin(address)
+                host = trust.origin(address)
                 self._refs.files.problems.append(
                     Problem(
                         model.where,
@@ -182,7 +181,7 @@ class RegistryRules:
                 hint if place == ("store",) else "write it, or name another file",
             )
 
-    def check_quarantine(self, file: QuarantineFile, experiments: set[str]) -> None:
+    def check_quarantine(self, cases: Sequence[QuarantinedCase], experiments: set[str]) -> None:
         """Check that entries name experiments and have not expired."""
         document = self._refs.files.documents.get(QUARANTINE)
         if document is None:
@@ -191,7 +190,7 @@ class RegistryRules:
         for path in self._refs.files.in_folder(folder, (".yaml", ".yml")):
             # an invalid one has its own problems
             experiments = experiments | {path.rpartition("/")[2].rpartition(".")[0]}
-        for index, entry in enumerate(file.cases):
+        for index, entry in enumerate(cases):
             if entry.experiment not in experiments:
                 self._refs.add(
                     document,
@@ -415,7 +414,7 @@ class GradingRules:
         value: Any = getattr(placed.check, "value", None)
         place = placed.option(document, "value")
         if not isinstance(value, str):
-            for fault in schema_faults(value, "the schema"):
+            for fault in user_schemas.schema_faults(value, "the schema"):
                 where = (*place, *fault.path)
                 self._refs.add(document, where, fault.code, fault.message, fault.hint)
             return
@@ -424,7 +423,7 @@ class GradingRules:
         except Fault as fault:
             self._refs.add(document, place, fault.code, fault.message, fault.hint)
         else:
-            self._refs.in_json_file(value, schema_faults(schema, "the schema"))
+            self._refs.in_json_file(value, user_schemas.schema_faults(schema, "the schema"))
 
     def _python(self, check: Python) -> Fault | None:
         """Return the problem of the code of a check, which is parsed but not run."""
@@ -665,9 +664,9 @@ class ExperimentRules:
         """Check the schema files of a prompt; inline schemas are checked with its header."""
         output, tools = prompt.header.output, prompt.header.tools
         if isinstance(output, str):
-            self._refs.in_json_file(output, schema_faults(prompt.output, output))
+            self._refs.in_json_file(output, user_schemas.schema_faults(prompt.output, output))
         if isinstance(tools, str):
-            self._refs.in_json_file(tools, tool_faults(prompt.tools))
+            self._refs.in_json_file(tools, user_schemas.tool_faults(prompt.tools))
 
     def _rubric(self, file: ExperimentFile, document: Document) -> RubricFile | None:
         if file.rubric is None:

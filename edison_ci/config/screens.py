@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, field_validator
 
-from edison_ci.safety.screen import PII_KINDS
+from edison_ci.safety import screen as safety_screen
 from edison_ci.shape import Name, Shape, Shorthand, TextPattern, short, wrong
 from edison_ci.spelling import did_you_mean
 
@@ -45,9 +45,13 @@ class PersonalData(Shape):
     @field_validator("kinds", mode="before")
     @classmethod
     def _known_kinds(cls, value: Any) -> Any:
-        unknown = [key for key in value if key not in PII_KINDS] if isinstance(value, dict) else []
+        unknown = (
+            [key for key in value if key not in safety_screen.PII_KINDS]
+            if isinstance(value, dict)
+            else []
+        )
         if unknown:
-            hint = did_you_mean(str(unknown[0]), PII_KINDS)
+            hint = did_you_mean(str(unknown[0]), safety_screen.PII_KINDS)
             raise wrong("value", f"unknown kind of personal data {short(unknown[0])}", hint)
         return value
 
@@ -57,12 +61,14 @@ class PersonalData(Shape):
 
     def redacted_kinds(self) -> frozenset[str]:
         """Return the kinds that are redacted."""
-        return frozenset(kind for kind in PII_KINDS if self.action_of(kind) == "redact")
+        return frozenset(
+            kind for kind in safety_screen.PII_KINDS if self.action_of(kind) == "redact"
+        )
 
     @property
     def active(self) -> bool:
         """Whether any kind is looked for."""
-        return any(self.action_of(kind) != "off" for kind in PII_KINDS)
+        return any(self.action_of(kind) != "off" for kind in safety_screen.PII_KINDS)
 
 
 PersonalDataEntry = Annotated[PersonalData, Shorthand("action")]

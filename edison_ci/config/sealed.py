@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from pydantic import Field, model_validator
 
 from edison_ci.config.project import Version
-from edison_ci.config.quarantine import Date
-from edison_ci.shape import EnvName, Shape, TextPattern, items, report, wrong
+from edison_ci.shape import Date, EnvName, Shape, TextPattern, items, report, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

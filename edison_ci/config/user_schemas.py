@@ -35,21 +35,6 @@ _SAME_VALUE_BY_NAME = ("dependencies", "dependentSchemas")
 _INSIDE = "references stay inside the schema: #/definitions/NAME"
 _TYPES = "types are array, boolean, integer, null, number, object and string"
 _TOOL = frozenset({"name", "description", "parameters"})
-TOOLS_SCHEMA: dict[str, Any] = {
-    "type": "array",
-    "minItems": 1,
-    "items": {
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": {"type": "string", "minLength": 1, "description": "Name of the tool."},
-            "description": {"type": "string", "description": "What it does, for the model."},
-            "parameters": {"type": "object", "description": "JSON Schema of its arguments."},
-        },
-        "additionalProperties": False,
-    },
-}
-"""JSON Schema of a list of tools, for editors; `tool_faults` decides."""
 
 
 class _Part(NamedTuple):

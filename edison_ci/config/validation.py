@@ -8,12 +8,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import leaks
 from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
-from edison_ci.config.dataset_about import SUFFIX
 from edison_ci.config.experiment import DataLimits, DatasetEntry
-from edison_ci.config.leaks import leaked_keys
 from edison_ci.config.load import inspect_project
-from edison_ci.config.project_files import QUARANTINE
+from edison_ci.config.project_files import ABOUT, QUARANTINE
 from edison_ci.config.repeated_inputs import RepeatedInputs
 from edison_ci.config.requirements import missing_in
 from edison_ci.config.tokens import ContextCheck
@@ -60,7 +59,7 @@ def inspect(root: Path) -> Inspection:
         problems += unclaimed_data(project)
         problems += missing_in(project)
     known = {problem.where for problem in problems if problem.code == "secret"}
-    problems += [problem for problem in leaked_keys(root) if problem.where not in known]
+    problems += [problem for problem in leaks.leaked_keys(root) if problem.where not in known]
     return Inspection(root, project, cases, list(sorted_problems(problems)))
 
 
@@ -80,7 +79,7 @@ def unclaimed_data(project: Project) -> list[Problem]:
         path = f"{folder}/{name}"
         if path in claimed or name.startswith(".") or not name.endswith(_SUFFIXES):
             continue
-        if name.endswith(SUFFIX):
+        if name.endswith(ABOUT):
             continue
         feed = CaseFeed(project.tree, (DatasetEntry(path=path, limits=_LIMITS),))
         for _ in feed:
@@ -139,7 +138,7 @@ class DataCheck:
         graders = [_RenderStats(grader) for grader in self.experiment.graders]
         aside = {
             entry.case
-            for entry in self.project.quarantine.cases
+            for entry in self.project.quarantine
             if entry.experiment == self.experiment.id
         }
         needed = frozenset[str]().union(*(tried.needs() for tried in (*generators, *graders)))
@@ -311,7 +310,7 @@ class DataCheck:
     def _quarantine(self) -> None:
         """Report quarantined cases that do not exist; with where or take they may be filtered."""
         partial = any(entry.where or entry.take for entry in self.experiment.file.data)
-        for index, entry in enumerate(self.project.quarantine.cases):
+        for index, entry in enumerate(self.project.quarantine):
             if entry.experiment == self.experiment.id and entry.case not in self._quarantined:
                 message = f"{entry.experiment} has no case {entry.case!r}"
                 hint = "remove the entry, or check where and take" if partial else "remove it"

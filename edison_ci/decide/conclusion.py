@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from edison_ci.config.experiment import Gate
     from edison_ci.config.load import Project
     from edison_ci.errors import ExitCode
-    from edison_ci.plan.baseline import BaselineDoubt
-    from edison_ci.records import Verdict
+    from edison_ci.records import BaselineDoubt, Verdict
     from edison_ci.results.decisions import GateRow
     from edison_ci.store.cells import CellRow
     from edison_ci.store.origins import RunOrigin

@@ -10,15 +10,15 @@ import contextlib
 import dataclasses
 from typing import TYPE_CHECKING
 
-from edison_ci.decide.gates import Question
+from edison_ci.decide import gates
 from edison_ci.errors import EdisonError
 from edison_ci.numeric import fixed
 from edison_ci.plan.plan import RELATIVE, strictest
 from edison_ci.records import Side
-from edison_ci.results.samples import TwoSidedSample, metric_of
+from edison_ci.results import samples
 from edison_ci.stats.arrays import TIE
 from edison_ci.stats.power import smallest_effect
-from edison_ci.store.cells import clusters_of
+from edison_ci.store import cells as store_cells
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import newest_comparisons
 
@@ -38,24 +38,29 @@ def with_past_spread(plan: Plan, project: Project, experiment: Experiment) -> Pl
     path = project.root / project.file.results
     if gate is None or gate.effective_margin.value <= 0 or not path.exists():
         return plan
-    aside = frozenset(e.case for e in project.quarantine.cases if e.experiment == experiment.id)
+    aside = frozenset(e.case for e in project.quarantine if e.experiment == experiment.id)
     # A file that cannot be read is reported by the run; a plan does without it.
     with contextlib.suppress(EdisonError), contextlib.closing(open_reader(path)) as reader:
         for run_id in newest_comparisons(reader, experiment.id, simulated=plan.simulated):
-            cells = TwoSidedSample.of_run(reader, run_id)
+            cells = samples.TwoSidedSample.of_run(reader, run_id)
             found = _widest(dataclasses.replace(cells, left_out=aside), gate, run_id)
             if found is not None:
                 return _measured(plan, gate, run_id, *found)
     return plan
 
 
-def _widest(cells: TwoSidedSample, gate: Gate, run_id: str) -> tuple[Spread, float] | None:
+def _widest(cells: samples.TwoSidedSample, gate: Gate, run_id: str) -> tuple[Spread, float] | None:
     """Return the spread and margin of the prompt and model that needs most cases."""
     bases = cells.variants(Side.BASE)
     known = tuple(variant for variant in cells.variants(Side.HEAD) if variant in bases)
-    clusters, metric = clusters_of(cells.connection, run_id), metric_of(cells, gate.metric)
+    clusters, metric = (
+        store_cells.clusters_of(cells.connection, run_id),
+        samples.metric_of(cells, gate.metric),
+    )
     groups = [(variant,) for variant in known] if gate.per == "model" else [known]
-    spreads = [Question(gate, metric, cells, group, clusters).spread() for group in groups if group]
+    spreads = [
+        gates.Question(gate, metric, cells, group, clusters).spread() for group in groups if group
+    ]
     usable = [found for found in spreads if found is not None and found[0].units >= _FEWEST]
     return max(usable, key=lambda found: found[0].sd, default=None)
 

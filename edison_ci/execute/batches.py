@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.numeric import counted
-from edison_ci.providers.batches import BatchResult, read_lines
+from edison_ci.providers import batches as provider_batches
 from edison_ci.providers.budget import AwaitsBatch, sanitize_completion
 from edison_ci.store.batches import (
     BatchCall,
@@ -203,7 +203,9 @@ class RunBatches:
                 return False
             with TemporaryFile() as file:
                 await client.service.fetch(remote, file)
-                await _Collection(self, batch, client, remote).store(read_lines(file), tell)
+                await _Collection(self, batch, client, remote).store(
+                    provider_batches.read_lines(file), tell
+                )
         except CallError as error:
             error.rewrite(budget.redact)
             said = f"batch {batch.remote_id or batch.id} cannot be collected: {error.message}"
@@ -307,17 +309,17 @@ class _Collection:
         operations, self._operations = self._operations, []
         await self._client.budgeted.budget.writer.write(all_of(operations))
 
-    def _missing(self, name: str) -> BatchResult:
+    def _missing(self, name: str) -> provider_batches.BatchResult:
         """Return the result of a call that no line is about."""
         if self._remote.failure:
             refused = CallError(ErrorKind.BAD_REQUEST, self._remote.failure, charged=False)
-            return BatchResult(name, error=refused)
+            return provider_batches.BatchResult(name, error=refused)
         if self._remote.cut_short:
-            return BatchResult(name)
+            return provider_batches.BatchResult(name)
         said = "the batch has no result for this call"
-        return BatchResult(name, error=CallError(ErrorKind.BAD_RESPONSE, said))
+        return provider_batches.BatchResult(name, error=CallError(ErrorKind.BAD_RESPONSE, said))
 
-    def _close(self, call: OpenCall, result: BatchResult) -> OnTotals[Any]:
+    def _close(self, call: OpenCall, result: provider_batches.BatchResult) -> OnTotals[Any]:
         """Return the operation that ends a call: with its answer, or with why it has none."""
         budgeted, error = self._client.budgeted, result.error
         budget, request_hash = budgeted.budget, call.booking.request_hash

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import RubricFile
     from edison_ci.execute.run_options import RunContext
-    from edison_ci.judges.panel import Ask, Panel
+    from edison_ci.judges.judge import Ask
+    from edison_ci.judges.panel import Panel
     from edison_ci.judges.pointwise import JudgeScores
     from edison_ci.records import Case, Completion, Request
 

@@ -12,10 +12,9 @@ from edison_ci.config.tokens import counter_for
 from edison_ci.errors import UsageError
 from edison_ci.execute.batches import BatchClient, BatchedAnswers, RunBatches
 from edison_ci.plan.plan import ALLOW_CODE
+from edison_ci.providers import command, replay
 from edison_ci.providers.budget import Budgeted, ReplayedAnswers
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client
-from edison_ci.providers.command import SkippedProgram
-from edison_ci.providers.replay import ReplayProvider
 from edison_ci.store.answers import any_answer, newest_time
 from edison_ci.store.ledger import read_total
 
@@ -195,9 +194,9 @@ class ClientPool:
         client.breaker.advice, client.breaker.address = settings.advice, model.address
         if self._cache is not None and model.provider not in OFFLINE:
             client.cached.find_shared = partial(self._cache.find, model.name)
-        if isinstance(provider, ReplayProvider):
+        if isinstance(provider, replay.ReplayProvider):
             client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
-        elif isinstance(provider, SkippedProgram):
+        elif model.provider == "command" and isinstance(provider, command.SkippedProgram):
             client = replace(client, top=provider)
         elif phase == "generate" and (batched := self.batch_client(model)) is not None:
             answers = BatchedAnswers(self.batches, batched, client.cached, settings.newer_than)
@@ -219,7 +218,7 @@ class ClientPool:
             if provider is None:
                 provider = self._settings.provider_for(model)
             self._providers[model.key] = provider
-            if model.keys and not isinstance(provider, ReplayProvider):
+            if model.keys and not isinstance(provider, replay.ReplayProvider):
                 self._settings.key_used(model, self.budget.run_id)
         return self._providers[model.key]
 

@@ -16,20 +16,19 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.child import sandbox_fault
+from edison_ci.checks import child, structure
 from edison_ci.checks.evaluation import (
     CodeAtWorker,
     EvaluationError,
     ParsedAnswer,
     cut_off_note,
 )
-from edison_ci.checks.structure import JsonSchema
 from edison_ci.checks.time_limit import run_limited
 from edison_ci.config.program_files import check_digest
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
-from edison_ci.judges.judge import run_concurrently
+from edison_ci.judges import judge
 from edison_ci.judges.panel import ExperimentJudges, moderators
 from edison_ci.numeric import reaches, weighted_mean
 from edison_ci.providers.openai_embeddings import embedding_request
@@ -52,8 +51,9 @@ if TYPE_CHECKING:
     from edison_ci.config.screens import TextScreens
     from edison_ci.contracts import Executor
     from edison_ci.execute.clients import ClientPool
+    from edison_ci.judges.judge import Ask
     from edison_ci.judges.moderation import Moderator
-    from edison_ci.judges.panel import Ask, JudgeComponent
+    from edison_ci.judges.panel import JudgeComponent
     from edison_ci.judges.pointwise import JudgeScores
     from edison_ci.providers.budget import StoredAnswer
     from edison_ci.records import Case, Completion, Json, Request
@@ -87,7 +87,7 @@ class Embedder:
     ) -> dict[tuple[str, str], str | EvaluationError]:
         """Return the stored embedding by model and text, or why there is none."""
         keys = list(dict.fromkeys(texts))
-        found = await run_concurrently([self._embed(*key) for key in keys])
+        found = await judge.run_concurrently([self._embed(*key) for key in keys])
         return dict(zip(keys, found, strict=True))
 
     async def _embed(self, by: str, text: str) -> str | EvaluationError:
@@ -180,11 +180,11 @@ class CheckGrader:
         if not isinstance(schema, dict):
             return
         for _, check, _ in self.checks:
-            if isinstance(check, JsonSchema):
+            if isinstance(check, structure.JsonSchema):
                 given = check.value
                 if (self.schemas.get(given) if isinstance(given, str) else given) == schema:
                     return
-        yield "output schema", JsonSchema.model_construct(value=schema), self.weight
+        yield "output schema", structure.JsonSchema.model_construct(value=schema), self.weight
 
 
 def code_folder(project: Project) -> Path | None:
@@ -210,7 +210,7 @@ def check_programs(project: Project, experiment: Experiment) -> dict[str, str]:
 
 def refuse_without_sandbox() -> None:
     """Refuse code that would run without a sandbox, before any call is paid for."""
-    if fault := sandbox_fault():
+    if fault := child.sandbox_fault():
         raise UsageError(
             f"{fault}, so checks of type python and command do not run",
             hint="allow unprivileged user namespaces; or, if you trust the code with your keys and "

@@ -16,9 +16,9 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.execute.grading import judge_caller, record_judgments
 from edison_ci.execute.runner import Task, id_of_cell
-from edison_ci.judges.pairwise import Comparison, Preference
+from edison_ci.judges import pairwise as judge_pairwise
+from edison_ci.judges import replies
 from edison_ci.judges.panel import pairwise_judge
-from edison_ci.judges.replies import Failure, Missing
 from edison_ci.records import CellStatus, Side
 from edison_ci.store.answers import answer_at
 from edison_ci.store.cells import CellRow, CellState, cell_state
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Configuration, Model
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.runner import CellBuffer, RunWork
+    from edison_ci.judges.judge import Ask
     from edison_ci.judges.pairwise import Pairwise, Winner
-    from edison_ci.judges.panel import Ask
 
 
 # With a base, head against base: the same prompt, model, case and repeat. Otherwise every model
@@ -155,8 +155,12 @@ class HeadToHead:
         texts = [self._text(task, cell) for task, cell in zip(pair, cells, strict=True)]
         a, b = texts
         if a is None or b is None:
-            failure = Failure(Missing.JUDGE_ERROR, "the text of an answer is no longer stored")
-            found = self._without_asking(Preference(None, failure.reason, failure), texts)
+            failure = replies.Failure(
+                replies.Missing.JUDGE_ERROR, "the text of an answer is no longer stored"
+            )
+            found = self._without_asking(
+                judge_pairwise.Preference(None, failure.reason, failure), texts
+            )
         elif CellStatus.MALFORMED in (cells[0].status, cells[1].status):
             found = self._without_asking(_prefer_well_formed(cells), texts)
         elif is_swapped(pair):
@@ -185,10 +189,14 @@ class HeadToHead:
             return None
         return parse_output(stored.completion.text, task.prompt.expect).text
 
-    def _without_asking(self, preference: Preference, texts: list[str | None]) -> Comparison:
+    def _without_asking(
+        self, preference: judge_pairwise.Preference, texts: list[str | None]
+    ) -> judge_pairwise.Comparison:
         a, b = (len(text or "") for text in texts)
         judge = self._judge
-        return Comparison(judge.judge.name, judge.hash, preference, preference, a, b, asked=False)
+        return judge_pairwise.Comparison(
+            judge.judge.name, judge.hash, preference, preference, a, b, asked=False
+        )
 
     def _own(self, pair: Pair) -> str | None:
         """Return whose answers the judge's own model wrote."""
@@ -199,12 +207,12 @@ class HeadToHead:
         return "a" if a else "b" if b else None
 
 
-def _prefer_well_formed(cells: tuple[_Cell, _Cell]) -> Preference:
+def _prefer_well_formed(cells: tuple[_Cell, _Cell]) -> judge_pairwise.Preference:
     """Decide a pair with a malformed answer: it loses without being judged."""
     a, b = (cell.status is CellStatus.MALFORMED for cell in cells)
     winner: Winner = "tie" if a and b else "b" if a else "a"
     reason = "both answers are malformed" if a and b else "the other answer is malformed"
-    return Preference(winner, reason)
+    return judge_pairwise.Preference(winner, reason)
 
 
 def is_swapped(pair: Pair) -> bool:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from edison_ci import utc
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
-from edison_ci.execute.pairwise import model_pairs
+from edison_ci.execute import pairwise as execute_pairwise
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.panel import ExperimentJudges, pairwise_judge
 from edison_ci.judges.pointwise import Pointwise
-from edison_ci.providers.openai_embeddings import embedding_request
+from edison_ci.providers import openai_embeddings
 from edison_ci.store.answers import newest_answer, newest_time
 from edison_ci.store.database import open_reader
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -149,7 +149,7 @@ class _Lookup:
         return output.text
 
     def _count_embedding(self, by: str, text: str, found: _Found) -> None:
-        request = embedding_request(self._project.models[by], text)
+        request = openai_embeddings.embedding_request(self._project.models[by], text)
         found["embed", by] += self._is_stored(request)
 
     def _count_pairs(
@@ -158,7 +158,7 @@ class _Lookup:
         judge, pairwise = self._pairwise, self._experiment.file.judges.pairwise
         if judge is None or pairwise is None:
             return
-        for one, other in model_pairs(listed, all_pairs=pairwise.all_pairs):
+        for one, other in execute_pairwise.model_pairs(listed, all_pairs=pairwise.all_pairs):
             a, b = texts.get(one.name), texts.get(other.name)
             if a is None or b is None:
                 continue

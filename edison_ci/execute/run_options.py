@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config import requirements
-from edison_ci.plan.baseline import Base, base_of, readable, with_eval_suite_of
+from edison_ci.plan import baseline
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
 from edison_ci.records import Side
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from edison_ci.execute.progress import Progress
     from edison_ci.execute.regrade import StoredAnswers
     from edison_ci.execute.runner import Grading, RunWork
-    from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.budget import Lease
     from edison_ci.providers.shared_cache import CacheAccess
-    from edison_ci.records import Case, RunStatus
+    from edison_ci.records import BaselineDoubt, Case, RunStatus
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.liveness import ProcessLock
@@ -280,9 +279,9 @@ def run_targets(project: Project, experiment: Experiment, ref: str | None) -> li
     """Return the runs to make: two where the eval suite differs from the base's."""
     if ref is None:
         return [RunTarget(project, experiment)]
-    base = base_of(project, experiment, ref)
+    base = baseline.base_of(project, experiment, ref)
     found = [target_for(project, experiment, base, Side.HEAD)]  # last, so that it becomes `latest`
-    if base.changed_eval_suite and readable(base):
+    if base.changed_eval_suite and baseline.readable(base):
         found.insert(0, target_for(project, experiment, base, Side.BASE))
     return found
 
@@ -313,12 +312,14 @@ def _missing(
         yield from ((each, against.ref) for each in requirements.missing_for_models(models))
 
 
-def target_for(project: Project, experiment: Experiment, base: Base, eval_suite: str) -> RunTarget:
+def target_for(
+    project: Project, experiment: Experiment, base: baseline.Base, eval_suite: str
+) -> RunTarget:
     """Return the run on the eval suite of head or base."""
     gates = base.experiment.file.gates if base.experiment is not None else None
     about = (base.changed_eval_suite, base.replaced, base.doubts)
     if eval_suite == Side.BASE and base.project is not None:
-        sides = with_eval_suite_of(base, experiment)
+        sides = baseline.with_eval_suite_of(base, experiment)
         if sides is not None:
             # Results go to the file of today, even if the base names another one.
             results = {"results": project.file.results}
@@ -337,5 +338,5 @@ def resumed_target(
     """Return the target of a run that is resumed; `kept` is its stored base, if it has one."""
     if not kept:
         return RunTarget(project, experiment)
-    base = base_of(project, experiment, kept["ref"], commit=kept["commit"])
+    base = baseline.base_of(project, experiment, kept["ref"], commit=kept["commit"])
     return target_for(project, experiment, base, kept["eval_suite"])

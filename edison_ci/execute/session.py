@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.decide.conclusion import GateQuestion, conclude
+from edison_ci.decide import conclusion
 from edison_ci.errors import ConfigError, ExitCode, UsageError
+from edison_ci.execute import fallback, regrade
+from edison_ci.execute import interim as execute_interim
 from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
-from edison_ci.execute.fallback import FallbackModels
 from edison_ci.execute.grading import InputScreen, check_programs
-from edison_ci.execute.interim import BatchedCases, InterimHooks, InterimRounds, InterimRules
 from edison_ci.execute.pairwise import HeadToHead
 from edison_ci.execute.planned_files import (
     PlannedPrices,
@@ -43,7 +43,6 @@ from edison_ci.execute.progress import (
     add_earlier_sessions,
     initial_progress,
 )
-from edison_ci.execute.regrade import StoredAnswers
 from edison_ci.execute.run_end import BATCH, final_status, moves_to, verdict_without_gates
 from edison_ci.execute.run_options import (
     BaseReference,
@@ -64,8 +63,8 @@ from edison_ci.judges.approval import JudgeApproval
 from edison_ci.plan.interim_analysis import interim_kind
 from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
+from edison_ci.providers import shared_cache
 from edison_ci.providers.budget import RunBudget
-from edison_ci.providers.shared_cache import SharedCache
 from edison_ci.records import CellStatus, RunStatus, Side, Verdict
 from edison_ci.results.rollups import rollups_of
 from edison_ci.results.snapshot import doubts_of, snapshot_of
@@ -88,7 +87,7 @@ from edison_ci.store.steering import (
     withdraw_requests,
 )
 from edison_ci.store.writer import Writer
-from edison_ci.telemetry.log_ids import RUN_ID
+from edison_ci.telemetry import log_ids
 from edison_ci.telemetry.spans import run_span
 
 if TYPE_CHECKING:
@@ -103,9 +102,9 @@ if TYPE_CHECKING:
     from edison_ci.execute.batches import BatchClient
     from edison_ci.execute.progress import Progress
     from edison_ci.execute.runner import Answer
-    from edison_ci.plan.baseline import BaselineDoubt
     from edison_ci.plan.interim_analysis import InterimAnalysis, Kind
     from edison_ci.plan.plan import Plan
+    from edison_ci.records import BaselineDoubt
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.runs import Run
@@ -193,14 +192,14 @@ class RunGates:
 
         It returns None where gates do not decide: trials, shards, experiments without gates.
         """
-        aside = work.project.quarantine.cases
+        aside = work.project.quarantine
         quarantined = frozenset(e.case for e in aside if e.experiment == self.experiment.id)
         approval = JudgeApproval.of(work.project, self.experiment)
 
         def decide(interim: InterimAnalysis | None = None) -> Conclusion | None:
             if not self.context.gated or not self.all or work.selection.shard is not None:
                 return None  # a verdict on a shard need not hold for the whole run
-            question = GateQuestion(
+            question = conclusion.GateQuestion(
                 state.run_id,
                 self.all,
                 work.clusters,
@@ -211,7 +210,7 @@ class RunGates:
                 approval.unapproved(self.all),
                 self.doubts(state),
             )
-            return conclude(work.project, state.reader, question)
+            return conclusion.conclude(work.project, state.reader, question)
 
         return decide
 
@@ -255,7 +254,7 @@ class _RunState:
     options: RunOptions
     newer_than: str
     resumed: Run | None
-    stored_answers: StoredAnswers | None
+    stored_answers: regrade.StoredAnswers | None
     """The answers that are graded again; None unless it is a regrade."""
 
 
@@ -391,12 +390,12 @@ class Session:
 
     def _stored_answers(
         self, project: Project, options: RunOptions, stack: ExitStack
-    ) -> StoredAnswers | None:
+    ) -> regrade.StoredAnswers | None:
         if options.regrade is None:
             return None
         reader = open_reader(self._path)
         stack.callback(reader.close)
-        stored = StoredAnswers(reader, options.regrade)
+        stored = regrade.StoredAnswers(reader, options.regrade)
         stored.survey(RunWork(project, self._sides, options.selection).tasks())
         return stored
 
@@ -474,7 +473,7 @@ class Session:
 
     async def _execute(self, state: _RunState) -> RunOutcome:
         options = state.options
-        RUN_ID.set(state.run_id)
+        log_ids.RUN_ID.set(state.run_id)
         data = {"experiment": self._experiment.id, "trigger": options.trigger}
         logger.info("run begins", extra=data)
         with run_span(state.run_id, self._experiment.id, options.trigger) as span:
@@ -509,7 +508,7 @@ class Session:
             runner.on_progress = reporter.update
             runner.head_to_head = HeadToHead.of(state.run_id, cells, clients, state.reader)
             if self._uses_fallbacks(state):
-                runner.fallbacks = FallbackModels(state.project, self._sides, clients)
+                runner.fallbacks = fallback.FallbackModels(state.project, self._sides, clients)
             answers = partial(self._answers, state, clients)
             ask = self._gates.ask(state, cells, now=self._now)
             interims = self._interims(state, runner, cells, ask)
@@ -749,14 +748,14 @@ class Session:
         )
         return ClientPool(settings, budget, state.reader)
 
-    def _cache(self, state: _RunState) -> Callable[[RunBudget], SharedCache] | None:
+    def _cache(self, state: _RunState) -> Callable[[RunBudget], shared_cache.SharedCache] | None:
         """Return what opens the shared cache; it is not read for a run that reuses nothing."""
         access, tell = self._context.cache, self._context.on_cache
         if access is None:
             return None
         if not self._context.gated:  # no verdict would say what a trial rests on
             access = replace(access, replays=False)
-        return partial(SharedCache, access, tell=tell, reads=state.options.reuse)
+        return partial(shared_cache.SharedCache, access, tell=tell, reads=state.options.reuse)
 
     # --- after the last call ----------------------------------------------------------------------
 
@@ -839,18 +838,18 @@ class Session:
 
     def _interims(
         self, state: _RunState, runner: Runner, cells: RunWork, ask: Ask
-    ) -> InterimRounds | BatchedCases | None:
+    ) -> execute_interim.InterimRounds | execute_interim.BatchedCases | None:
         """Return the rounds of the run; None if the gates decide once, at the end."""
         rounds = self._context.rounds
         if rounds is not None:
             batches = rounds(state.reader, state.run_id, cells)
             can_go_on = partial(self._can_go_on, state, runner)
-            return BatchedCases(batches, cells, runner, can_go_on)
+            return execute_interim.BatchedCases(batches, cells, runner, can_go_on)
         kind = self._gates.interim_kind(cells)
         if kind is None:
             return None
         first = state.resumed.plan_hash if state.resumed is not None else state.plan.hash
-        hooks = InterimHooks(
+        hooks = execute_interim.InterimHooks(
             state.run_id,
             ask,
             partial(self._can_go_on, state, runner),
@@ -858,4 +857,6 @@ class Session:
             self._now,
             self._context.on_interim,
         )
-        return InterimRounds(InterimRules(kind, state.plan.cases, first), cells, runner, hooks)
+        return execute_interim.InterimRounds(
+            execute_interim.InterimRules(kind, state.plan.cases, first), cells, runner, hooks
+        )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.git.command import fetch_branch
+from edison_ci.git import command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -379,7 +379,9 @@ def policy_commit(event: Event, repository: Repository) -> str | None:
     if event.on_default and event.sha is not None and repository.obtain(event.sha):
         return event.sha
     try:
-        return repository.resolve(fetch_branch(repository.root, default)) if default else None
+        return (
+            repository.resolve(command.fetch_branch(repository.root, default)) if default else None
+        )
     except UsageError:
         return None
 

@@ -13,20 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.forge.api import Api, Timing, unreadable
-from edison_ci.forge.models import (
-    Account,
-    ChangedFile,
-    Comment,
-    Issue,
-    LineComment,
-    PullRequest,
-    Review,
-    ReviewDecision,
-    SuggestedLines,
-)
-from edison_ci.forge.proposal import propose_on_github, put_branch, refuse_unfit
-from edison_ci.forge.protection import read_protection
+from edison_ci.forge import api as forge_api
+from edison_ci.forge import models, proposal
+from edison_ci.forge import protection as forge_protection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,39 +34,54 @@ _TICKS = re.compile("`{3,}")
 class Reviews:
     """The reviews of a repository's pull requests."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: forge_api.Api) -> None:
         self._api = api
 
-    async def of(self, number: int) -> list[Review]:
+    async def of(self, number: int) -> list[models.Review]:
         """Return the reviews of a pull request, oldest first."""
         found = await self._api.pages("list the reviews", "pulls", number, "reviews")
         return [parse_review(item) for item in found]
 
-    async def line_comments(self, number: int) -> list[LineComment]:
+    async def line_comments(self, number: int) -> list[models.LineComment]:
         """Return the comments on lines of a pull request."""
         found = await self._api.pages("list comments on lines", "pulls", number, "comments")
         return [parse_line_comment(item) for item in found]
 
     async def create(
-        self, number: int, *, decision: ReviewDecision, body: str = "", commit: str | None = None
-    ) -> Review:
+        self,
+        number: int,
+        *,
+        decision: models.ReviewDecision,
+        body: str = "",
+        commit: str | None = None,
+    ) -> models.Review:
         """Add a review; GitHub requires a body unless it approves."""
         return await self._create(number, {"event": str(decision), "body": body}, commit)
 
     async def suggest(
-        self, number: int, suggestions: Sequence[SuggestedLines], *, commit: str, body: str = ""
-    ) -> list[Review]:
+        self,
+        number: int,
+        suggestions: Sequence[models.SuggestedLines],
+        *,
+        commit: str,
+        body: str = "",
+    ) -> list[models.Review]:
         """Suggest replacements for lines in the diff of a pull request."""
         made = []
         for start in range(0, len(suggestions), BATCH):
             comments = [_as_comment(each) for each in suggestions[start : start + BATCH]]
-            fields: dict[str, Any] = {"event": str(ReviewDecision.COMMENT), "comments": comments}
+            fields: dict[str, Any] = {
+                "event": str(models.ReviewDecision.COMMENT),
+                "comments": comments,
+            }
             if body and start == 0:
                 fields["body"] = body
             made.append(await self._create(number, fields, commit))
         return made
 
-    async def _create(self, number: int, fields: dict[str, Any], commit: str | None) -> Review:
+    async def _create(
+        self, number: int, fields: dict[str, Any], commit: str | None
+    ) -> models.Review:
         if commit is not None:
             fields["commit_id"] = commit
         path = ("pulls", number, "reviews")
@@ -85,7 +89,7 @@ class Reviews:
         return parse_review(made)
 
 
-def suggestion_text(suggestion: SuggestedLines) -> str:
+def suggestion_text(suggestion: models.SuggestedLines) -> str:
     """Return a suggestion as Markdown, in a fence longer than any in its text."""
     longest = max((len(run) for run in _TICKS.findall(suggestion.replacement)), default=2)
     fence = "`" * (longest + 1)
@@ -95,7 +99,7 @@ def suggestion_text(suggestion: SuggestedLines) -> str:
     return "\n".join([*lines, fence])
 
 
-def _as_comment(suggestion: SuggestedLines) -> dict[str, Any]:
+def _as_comment(suggestion: models.SuggestedLines) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "path": suggestion.path,
         "body": suggestion_text(suggestion),
@@ -127,7 +131,7 @@ class Author:
                 hint=f"for the token of a workflow it is {WORKFLOW_BOT!r}, for an app 'slug[bot]'",
             )
 
-    def wrote(self, comment: Comment) -> bool:
+    def wrote(self, comment: models.Comment) -> bool:
         """Whether this account wrote a comment; a person with the name of a bot is another one."""
         same = comment.author.login.casefold() == self.login.casefold()
         return same and comment.author.is_bot == self.login.endswith("[bot]")
@@ -141,10 +145,10 @@ class GitHub:
         address: RepositoryAddress,
         *,
         author: Author | None = None,
-        timing: Timing | None = None,
+        timing: forge_api.Timing | None = None,
     ) -> None:
         self.address, self.author = address, author or Author()
-        self._api = Api(address, timing)
+        self._api = forge_api.Api(address, timing)
         self.git = GitData(self._api)
         self.reviews = Reviews(self._api)
 
@@ -157,16 +161,16 @@ class GitHub:
 
     # --- comments ---------------------------------------------------------------------------------
 
-    def is_ours(self, comment: Comment) -> bool:
+    def is_ours(self, comment: models.Comment) -> bool:
         """Whether the account of this tool wrote a comment."""
         return self.author.wrote(comment)
 
-    async def comments(self, number: int) -> list[Comment]:
+    async def comments(self, number: int) -> list[models.Comment]:
         """Return the comments of a pull request, oldest first."""
         found = await self._api.pages("list the comments", "issues", number, "comments")
         return sorted(map(parse_comment, found), key=lambda comment: comment.id)
 
-    async def create_comment(self, number: int, body: str) -> Comment:
+    async def create_comment(self, number: int, body: str) -> models.Comment:
         """Add a comment to a pull request; not retried when the reply is lost."""
         path = ("issues", number, "comments")
         made = await self._api.write(
@@ -174,7 +178,7 @@ class GitHub:
         )
         return parse_comment(made)
 
-    async def update_comment(self, comment_id: int, body: str) -> Comment:
+    async def update_comment(self, comment_id: int, body: str) -> models.Comment:
         """Replace the text of a comment."""
         path = ("issues", "comments", comment_id)
         made = await self._api.write("update a comment", "PATCH", *path, body={"body": body})
@@ -186,12 +190,12 @@ class GitHub:
 
     # --- issues -----------------------------------------------------------------------------------
 
-    async def open_issues(self) -> list[Issue]:
+    async def open_issues(self) -> list[models.Issue]:
         """Return the open issues, without pull requests, which GitHub lists as issues too."""
         found = await self._api.pages("list the issues", "issues", state="open")
         return [parse_issue(item) for item in found if "pull_request" not in item]
 
-    async def create_issue(self, title: str, body: str) -> Issue:
+    async def create_issue(self, title: str, body: str) -> models.Issue:
         """Open an issue; not retried when the reply is lost."""
         fields = {"title": title, "body": body}
         made = await self._api.write(
@@ -206,13 +210,13 @@ class GitHub:
 
     # --- pull requests ----------------------------------------------------------------------------
 
-    async def pull_request(self, number: int) -> PullRequest:
+    async def pull_request(self, number: int) -> models.PullRequest:
         """Return a pull request as it is now."""
         return parse_pull_request(await self._api.get("read the pull request", "pulls", number))
 
     async def find_pull_request(
         self, branch: str, *, owner: str = "", state: Literal["open", "all"] = "open"
-    ) -> PullRequest | None:
+    ) -> models.PullRequest | None:
         """Return the open pull request of a branch of this repository, or of a fork's owner.
 
         With `all`, the newest closed one if none is open.
@@ -228,7 +232,7 @@ class GitHub:
         ]
         return max(pulls, key=lambda pull: (pull.state == "open", pull.number), default=None)
 
-    async def create_pull_request(self, change: Change) -> PullRequest:
+    async def create_pull_request(self, change: Change) -> models.PullRequest:
         """Open a pull request for an existing branch."""
         body = {
             "title": change.title,
@@ -242,7 +246,9 @@ class GitHub:
         )
         return parse_pull_request(made)
 
-    async def update_pull_request(self, number: int, *, title: str, body: str) -> PullRequest:
+    async def update_pull_request(
+        self, number: int, *, title: str, body: str
+    ) -> models.PullRequest:
         """Replace the title and the description of a pull request."""
         fields = {"title": title, "body": body}
         made = await self._api.write(
@@ -250,7 +256,7 @@ class GitHub:
         )
         return parse_pull_request(made)
 
-    async def close_pull_request(self, number: int) -> PullRequest:
+    async def close_pull_request(self, number: int) -> models.PullRequest:
         """Close a pull request without merging it."""
         fields = {"state": "closed"}
         made = await self._api.write(
@@ -268,12 +274,12 @@ class GitHub:
 
     async def put_branch(self, change: Change) -> tuple[str, ProposalAction]:
         """Put a change on its branch, without a pull request."""
-        refuse_unfit(change)
-        return await put_branch(self.git, change)
+        proposal.refuse_unfit(change)
+        return await proposal.put_branch(self.git, change)
 
     async def propose(self, change: Change, *, put: PutBranch | None = None) -> ProposalResult:
         """Put a change on its branch and open a pull request, or update both."""
-        return await propose_on_github(self, change, put=put)
+        return await proposal.propose_on_github(self, change, put=put)
 
     # --- branches and workflows -------------------------------------------------------------------
 
@@ -284,7 +290,7 @@ class GitHub:
 
     async def protection(self, branch: str) -> BranchProtection:
         """Return the protection of a branch, as far as the token may read it."""
-        return await read_protection(self._api, branch)
+        return await forge_protection.read_protection(self._api, branch)
 
     async def dispatch_workflow(self, file: str, branch: str, inputs: Mapping[str, str]) -> None:
         """Start a workflow on a branch; not retried when the reply is lost."""
@@ -295,7 +301,7 @@ class GitHub:
 
     # --- files ------------------------------------------------------------------------------------
 
-    async def changed_files(self, number: int) -> list[ChangedFile]:
+    async def changed_files(self, number: int) -> list[models.ChangedFile]:
         """Return the files that a pull request changes; raises ForgeError if the list is cut."""
         found = await self._api.pages("list the changed files", "pulls", number, "files")
         if len(found) >= MAX_FILES:
@@ -330,7 +336,7 @@ class GitHub:
                 raise
 
 
-def _owner(pull: PullRequest) -> str:
+def _owner(pull: models.PullRequest) -> str:
     return (pull.head_repository or "").partition("/")[0]
 
 
@@ -350,7 +356,7 @@ class RemoteCommit:
 class GitData:
     """The object store and the refs of a repository on GitHub."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: forge_api.Api) -> None:
         self._api = api
 
     async def create_blob(self, data: bytes) -> str:
@@ -403,7 +409,7 @@ class GitData:
         """Return the tips of the branches whose names have a prefix, by name."""
         found = await self._api.get("list branches", "git", "matching-refs", "heads", prefix)
         if not isinstance(found, list):
-            raise unreadable("list branches", "a list")
+            raise forge_api.unreadable("list branches", "a list")
         return {
             read_field(item, str, "ref").removeprefix("refs/heads/"): read_field(
                 item, str, "object", "sha"
@@ -433,7 +439,7 @@ def decode_content(content: str, encoding: str) -> bytes:
             return base64.b64decode(content)
     except binascii.Error:
         pass
-    raise unreadable("read a file", "base64")
+    raise forge_api.unreadable("read a file", "base64")
 
 
 _T = TypeVar("_T")
@@ -443,7 +449,7 @@ def read_field(value: Any, kind: type[_T], *path: str) -> _T:
     """Return the value at a path inside a reply; raises ForgeError unless it has this type."""
     found = _at(value, path)
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise unreadable(f"read {'.'.join(path)}", kind.__name__)
+        raise forge_api.unreadable(f"read {'.'.join(path)}", kind.__name__)
     return found
 
 
@@ -458,15 +464,15 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
-def parse_account(value: Any) -> Account:
+def parse_account(value: Any) -> models.Account:
     """Return the author of a comment, review or pull request; a deleted account is `ghost`."""
     login = read_optional(value, str, "user", "login") or "ghost"
-    return Account(login, is_bot=read_optional(value, str, "user", "type") == "Bot")
+    return models.Account(login, is_bot=read_optional(value, str, "user", "type") == "Bot")
 
 
-def parse_comment(value: Any) -> Comment:
+def parse_comment(value: Any) -> models.Comment:
     """Return an issue comment."""
-    return Comment(
+    return models.Comment(
         read_field(value, int, "id"),
         read_optional(value, str, "body") or "",
         parse_account(value),
@@ -476,9 +482,9 @@ def parse_comment(value: Any) -> Comment:
     )
 
 
-def parse_issue(value: Any) -> Issue:
+def parse_issue(value: Any) -> models.Issue:
     """Return an issue from GitHub's JSON."""
-    return Issue(
+    return models.Issue(
         number=read_field(value, int, "number"),
         url=read_field(value, str, "html_url"),
         body=read_optional(value, str, "body") or "",
@@ -487,9 +493,9 @@ def parse_issue(value: Any) -> Issue:
     )
 
 
-def parse_changed_file(value: Any) -> ChangedFile:
+def parse_changed_file(value: Any) -> models.ChangedFile:
     """Return a file of a pull request."""
-    return ChangedFile(
+    return models.ChangedFile(
         read_field(value, str, "filename"),
         read_field(value, str, "status"),
         read_optional(value, str, "previous_filename"),
@@ -497,13 +503,13 @@ def parse_changed_file(value: Any) -> ChangedFile:
     )
 
 
-def parse_pull_request(value: Any) -> PullRequest:
+def parse_pull_request(value: Any) -> models.PullRequest:
     """Return a pull request, of a list or alone."""
     state: Literal["open", "closed"] = (
         "open" if read_field(value, str, "state") == "open" else "closed"
     )
     merged = read_optional(value, str, "merged_at") is not None
-    return PullRequest(
+    return models.PullRequest(
         number=read_field(value, int, "number"),
         url=read_field(value, str, "html_url"),
         state=state,
@@ -523,9 +529,9 @@ def parse_pull_request(value: Any) -> PullRequest:
     )
 
 
-def parse_review(value: Any) -> Review:
+def parse_review(value: Any) -> models.Review:
     """Return a review."""
-    return Review(
+    return models.Review(
         read_field(value, int, "id"),
         parse_account(value),
         read_field(value, str, "state"),
@@ -536,9 +542,9 @@ def parse_review(value: Any) -> Review:
     )
 
 
-def parse_line_comment(value: Any) -> LineComment:
+def parse_line_comment(value: Any) -> models.LineComment:
     """Return a comment on a line."""
-    return LineComment(
+    return models.LineComment(
         read_field(value, int, "id"),
         parse_account(value),
         read_field(value, str, "path"),

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.git.command import DEEPENINGS, GitOutput, decode, deepen, fetch, remote_of, run_git
-from edison_ci.git.objects import Objects, ObjectUnavailable, TooLargeError
+from edison_ci.git import command
+from edison_ci.git import objects as git_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -64,11 +64,11 @@ class Repository:
     """
 
     root: Path
-    objects: Objects = field(init=False, repr=False, compare=False)
+    objects: git_objects.Objects = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Open the reader of objects, one for the repository."""
-        object.__setattr__(self, "objects", Objects(self.root))
+        object.__setattr__(self, "objects", git_objects.Objects(self.root))
 
     @classmethod
     def find(cls, path: Path) -> Repository | None:
@@ -133,8 +133,10 @@ class Repository:
         """Return whether a commit is available, fetching it into a shallow clone if needed."""
         if self._commit(_full_id(commit)) == commit:
             return True
-        remote = remote_of(self.root) if self.is_shallow() else None
-        fetched = remote is not None and fetch(self.root, remote, "--depth=1", wanted=commit)
+        remote = command.remote_of(self.root) if self.is_shallow() else None
+        fetched = remote is not None and command.fetch(
+            self.root, remote, "--depth=1", wanted=commit
+        )
         self.objects.close()
         return fetched and self._commit(commit) == commit
 
@@ -148,13 +150,15 @@ class Repository:
 
     def parents(self, commit: str) -> tuple[str, ...]:
         """Return the parents of a commit, also those that a shallow clone lacks."""
-        lines = decode(self._git("cat-file", "commit", _full_id(commit))).split("\n\n", 1)[0]
+        lines = command.decode(self._git("cat-file", "commit", _full_id(commit))).split("\n\n", 1)[
+            0
+        ]
         return tuple(re.findall(r"(?m)^parent ([0-9a-f]+)$", lines))
 
     def authors(self, *, most: int) -> list[tuple[str, str]]:
         """Return name and e-mail address of the authors of the last commits, each pair once."""
         log = self._ask("log", f"--max-count={most}", "--format=%aN%x00%aE%x00", "HEAD", "--")
-        parts = [part.strip() for part in decode(log.out).split("\0")]
+        parts = [part.strip() for part in command.decode(log.out).split("\0")]
         return [*dict.fromkeys(zip(parts[::2], parts[1::2], strict=False))]
 
     # --- files ------------------------------------------------------------------------------
@@ -195,13 +199,13 @@ class Repository:
             return None
         try:
             return self.objects.file(_full_id(commit), path, max_bytes=max_bytes)
-        except TooLargeError as large:
+        except git_objects.TooLargeError as large:
             raise UsageError(
                 f"{path!r} has {large.size:,} bytes in commit {commit[:8]}, more than "
                 f"{max_bytes:,}",
                 hint="compare with a commit in which the file is smaller",
             ) from None
-        except ObjectUnavailable:  # a separate command gives the reason
+        except git_objects.ObjectUnavailable:  # a separate command gives the reason
             blob = self._blobs(commit, path).get(path)
             return None if blob is None else self._git("cat-file", "blob", blob)
 
@@ -262,7 +266,7 @@ class Repository:
         for blob in blobs:
             try:
                 yield self.objects.blob(blob, max_bytes=max_bytes)
-            except (ObjectUnavailable, TooLargeError):
+            except (git_objects.ObjectUnavailable, git_objects.TooLargeError):
                 yield None
 
     # --- which commit -----------------------------------------------------------------------
@@ -304,7 +308,7 @@ class Repository:
         return self._ask("merge-base", commit, head).line or None
 
     def _fetched_merge_base(self, ref: str, head: str) -> str | None:
-        remote = remote_of(self.root, ref)
+        remote = command.remote_of(self.root, ref)
         if remote is None:
             return None
         if self._commit(ref) is None and not _OLDER_THAN_HEAD.match(ref):
@@ -312,12 +316,12 @@ class Repository:
             if ref.startswith(f"{remote}/") and _BRANCH_NAME.fullmatch(ref):
                 branch = ref.removeprefix(f"{remote}/")
                 wanted = f"+refs/heads/{branch}:refs/remotes/{ref}"
-            if not wanted or not fetch(self.root, remote, "--depth=1", wanted=wanted):
+            if not wanted or not command.fetch(self.root, remote, "--depth=1", wanted=wanted):
                 return None
             self.objects.close()
-        for more in (*DEEPENINGS, "--unshallow"):
+        for more in (*command.DEEPENINGS, "--unshallow"):
             base = self._merge_base(ref, head)
-            if base or not self.is_shallow() or not deepen(self.root, remote, more):
+            if base or not self.is_shallow() or not command.deepen(self.root, remote, more):
                 return base
             self.objects.close()
         return self._merge_base(ref, head)
@@ -384,7 +388,7 @@ class Repository:
         contents: dict[str, bytes] = {}
         left = MAX_HISTORY_BYTES
         for blob in blobs:
-            with contextlib.suppress(ObjectUnavailable, TooLargeError):
+            with contextlib.suppress(git_objects.ObjectUnavailable, git_objects.TooLargeError):
                 contents[blob] = self.objects.blob(blob, max_bytes=max_bytes)
                 left -= len(contents[blob])
             if left < 0:
@@ -422,13 +426,13 @@ class Repository:
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         return environment
 
-    def _ask(self, *args: str, stdin: bytes = b"") -> GitOutput:
-        return run_git(*args, cwd=self.root, stdin=stdin)
+    def _ask(self, *args: str, stdin: bytes = b"") -> command.GitOutput:
+        return command.run_git(*args, cwd=self.root, stdin=stdin)
 
     def _git(
         self, *args: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None
     ) -> bytes:
-        answer = run_git(*args, cwd=self.root, stdin=stdin, environment=environment)
+        answer = command.run_git(*args, cwd=self.root, stdin=stdin, environment=environment)
         if answer.code:
             raise UsageError(
                 f"git {args[0]} failed: {answer.reason!r}",
@@ -444,7 +448,7 @@ def _repository(start: Path, top: Path, _state: tuple[object, ...]) -> Repositor
     It is kept, with its reader of objects, as long as its configuration stays as it is, and the
     end of a shallow history, which a running Git does not read again.
     """
-    answer = run_git("rev-parse", "--show-toplevel", cwd=top)
+    answer = command.run_git("rev-parse", "--show-toplevel", cwd=top)
     if b"dubious ownership" in answer.err:
         raise UsageError(
             f"Git refuses to work in {str(top)!r}, which belongs to another user",
@@ -457,7 +461,7 @@ def _repository(start: Path, top: Path, _state: tuple[object, ...]) -> Repositor
 
 
 def _split(listing: bytes) -> list[str]:
-    return [decode(name) for name in listing.split(b"\0")[:-1]]
+    return [command.decode(name) for name in listing.split(b"\0")[:-1]]
 
 
 def _history(log: bytes, path: str) -> Iterator[tuple[str, str]]:

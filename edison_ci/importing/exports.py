@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.cases import RESERVED
-from edison_ci.documents.json_text import parse_json
+from edison_ci.config import cases as config_cases
+from edison_ci.documents import json_text
 from edison_ci.documents.marks import Fault, Json
 from edison_ci.errors import Location
-from edison_ci.importing.traces import conversation, messages_of
+from edison_ci.importing import traces
 from edison_ci.numeric import counted
 from edison_ci.records import canonical_json
 
@@ -72,7 +72,7 @@ def _export(name: str, cases: Iterable[_Case], kept: Iterable[str] = ()) -> Expo
     made = Export(name, kept=frozenset(kept))
     for case in found:
         columns: Fields = {
-            f"input.{key}" if key in RESERVED and key != TEXT else key: value
+            f"input.{key}" if key in config_cases.RESERVED and key != TEXT else key: value
             for key, value in case.inputs.items()
         }
         metadata = dict(case.metadata)
@@ -154,7 +154,7 @@ def _text_or_json(value: Json) -> Json:
     """Return the value of a cell: exporters write a text as it is, and anything else as JSON."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         try:
-            return parse_json(value)
+            return json_text.parse_json(value)
         except Fault:
             return value
     return value
@@ -189,7 +189,7 @@ def _is_chat(value: Json) -> bool:
 
 
 def _chat(value: Json) -> Fields:
-    found = conversation(messages_of(value, "user"))
+    found = traces.conversation(traces.messages_of(value, "user"))
     if found is None:
         raise Fault("missing", "the messages have none of a user", "every case needs an input")
     inputs: Fields = {TEXT: found.message}
@@ -204,7 +204,7 @@ def _answer(value: Json) -> Json:
     """Return an expected output; that of a chat is the text of its last message."""
     value = _text_or_json(value)
     last = value[-1] if isinstance(value, list) and _is_chat(value) else value
-    if _is_chat([last]) and (found := messages_of(last, "assistant", marks=False)):
+    if _is_chat([last]) and (found := traces.messages_of(last, "assistant", marks=False)):
         return found[0].text
     return value
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.marks import Document, Json, shortened
+from edison_ci.documents import marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -45,9 +45,9 @@ class Entry(NamedTuple):
 class Node:
     """A value of a document with its path, from which its line is found."""
 
-    document: Document
+    document: marks.Document
     path: Path
-    value: Json
+    value: marks.Json
 
     @property
     def where(self) -> Location:
@@ -113,7 +113,7 @@ class Fidelity:
 
     def add_at(self, status: Status, where: Location, key: str, note: str) -> None:
         """Record an entry for a place that is not a key, such as a line of a text."""
-        self._keep(Entry(status, where, key, "", shortened(note)))
+        self._keep(Entry(status, where, key, "", marks.shortened(note)))
 
     def record_target(self, node: Node, name: str) -> None:
         """Record the experiment that a test or an assertion is part of."""
@@ -168,7 +168,7 @@ class Fidelity:
             self._visited.add((node.document.file, node.path[:length]))
             self._referenced.add((node.document.file, node.path[:length]))
 
-    def report_unvisited(self, document: Document, why: str) -> None:
+    def report_unvisited(self, document: marks.Document, why: str) -> None:
         """Record the values that no rule has visited as unsupported."""
         root = Node(document, (), document.value)
         if (document.file, ()) not in self._covered:
@@ -197,7 +197,7 @@ class Fidelity:
 
     def _add(self, status: Status, node: Node, target: str, note: str) -> None:
         self._covered.add((node.document.file, node.path))
-        self._keep(Entry(status, node.where, node.key, target, shortened(note)))
+        self._keep(Entry(status, node.where, node.key, target, marks.shortened(note)))
 
     def _keep(self, entry: Entry) -> None:
         if entry not in self._recorded:  # a value that is used twice has one entry

@@ -16,25 +16,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.cases import MAX_ROW_BYTES, RESERVED, RowReader, case_of
-from edison_ci.config.experiment import DataLimits, DatasetEntry
-from edison_ci.config.slices import content_hash
-from edison_ci.documents.decoding import decode, text_lines
-from edison_ci.documents.files import read
-from edison_ci.documents.json_text import parse_json
+from edison_ci.config import cases, experiment, slices
+from edison_ci.documents import decoding, files, json_text, secrets
 from edison_ci.documents.marks import Document, Fault, Json, Mark
-from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_text import YamlLimits, read_yaml
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
-from edison_ci.importing.exports import (
-    FORMATS,
-    TEXT,
-    SourceRow,
-    format_of,
-    objects_of,
-    read_export,
-)
-from edison_ci.importing.inspect_logs import read_samples
+from edison_ci.importing import exports, inspect_logs
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean
 
@@ -54,7 +41,6 @@ _FORMS = {".tsv": ".csv", ".ndjson": ".jsonl", ".json": ".json"}
 _SNIFFED_LINES = 20
 _TAGS = re.compile(r"[;|]")
 _METADATA = "metadata."
-_PLAIN = tuple(name for name in RESERVED if name not in ("input", "metadata"))
 _ALIASES = {"expected": ("expected_output", "expected_answer")}
 _MOST_PROBLEMS = 20
 _MOST_COLUMNS = 1_000
@@ -67,7 +53,7 @@ _NOWHERE = Mark(0, 0, 0, 0, None)
 class Table:
     """The rows of a file."""
 
-    rows: list[SourceRow] = field(default_factory=list)
+    rows: list[exports.SourceRow] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     delimiter: str = ""
     """Name of what separates the fields of a CSV file."""
@@ -109,17 +95,17 @@ def read_table(
 
 
 def _streamed_table(tree: Tree, path: str, form: str, delimiter: str | None) -> Table:
-    limits = DataLimits(max_rows=MAX_ROWS, max_bytes=MAX_BYTES)
-    entry = DatasetEntry.model_construct(path=path, map={}, limits=limits)
+    limits = experiment.DataLimits(max_rows=MAX_ROWS, max_bytes=MAX_BYTES)
+    entry = experiment.DatasetEntry.model_construct(path=path, map={}, limits=limits)
     table = Table()
     if form == ".csv":
         with tree.open(path) as stream:
             table.delimiter = delimiter or _sniffed(stream)
     between = DELIMITERS.get(table.delimiter, ",")
-    reader = RowReader(tree, entry, {}, [], form, between)
+    reader = cases.RowReader(tree, entry, {}, [], form, between)
     for row in reader:
         fields = _flat(row) if form == ".csv" else row
-        table.rows.append(SourceRow(Location(path, reader.line), fields))
+        table.rows.append(exports.SourceRow(Location(path, reader.line), fields))
     if reader.problems:
         raise ConfigError([_about_import(problem) for problem in reader.problems])
     return table
@@ -135,7 +121,7 @@ def _about_import(problem: Problem) -> Problem:
 def _sniffed(stream: BinaryIO) -> str:
     """Return the separator that divides the first lines into the most columns, equally."""
     lines = []
-    for line in text_lines(stream, longest=MAX_ROW_BYTES):
+    for line in decoding.text_lines(stream, longest=cases.MAX_ROW_BYTES):
         if isinstance(line, Fault):
             raise line
         if line.strip():
@@ -161,7 +147,7 @@ def _sniffed(stream: BinaryIO) -> str:
 
 def _json_table(tree: Tree, path: str) -> Table:
     """Return the objects of a list, of the only list in an object, or the only object."""
-    value = parse_json(decode(read(tree, path, max_bytes=MAX_BYTES)))
+    value = json_text.parse_json(decoding.decode(files.read(tree, path, max_bytes=MAX_BYTES)))
     if isinstance(value, dict):
         lists = [each for each in value.values() if isinstance(each, list)]
         value = lists[0] if len(lists) == 1 and "input" not in value else [value]
@@ -174,10 +160,10 @@ def _json_table(tree: Tree, path: str) -> Table:
         if not isinstance(row, dict):
             raise Fault("type", f"row {number} is not an object", 'write {"name": "value"}')
         size = len(json.dumps(row, ensure_ascii=False).encode("utf-8"))
-        if size > MAX_ROW_BYTES:
-            message = f"row {number} is longer than {MAX_ROW_BYTES:,} bytes"
+        if size > cases.MAX_ROW_BYTES:
+            message = f"row {number} is longer than {cases.MAX_ROW_BYTES:,} bytes"
             raise Fault("size", message, "shorten it")
-        table.rows.append(SourceRow(Location(path), row))
+        table.rows.append(exports.SourceRow(Location(path), row))
     return table
 
 
@@ -187,15 +173,17 @@ def _document_table(tree: Tree, path: str, form: str, wanted: str | None) -> Tab
         return None
     if form == ".eval":
         with tree.open(path, max_bytes=MAX_BYTES) as stream:
-            return Table(read_samples(stream, Location(path)), format="inspect")
+            return Table(inspect_logs.read_samples(stream, Location(path)), format="inspect")
     if form == ".json":
-        text = decode(read(tree, path, max_bytes=MAX_BYTES))
-        found = objects_of(parse_json(text, constants=True), Document(path, None, _NOWHERE))
+        text = decoding.decode(files.read(tree, path, max_bytes=MAX_BYTES))
+        found = exports.objects_of(
+            json_text.parse_json(text, constants=True), Document(path, None, _NOWHERE)
+        )
     elif form in (".yaml", ".yml") and not _is_list(tree, path):
-        document = read_yaml(read(tree, path, max_bytes=_YAML_BYTES), path, limits=_YAML)
+        document = read_yaml(files.read(tree, path, max_bytes=_YAML_BYTES), path, limits=_YAML)
         if document.problems:
             raise ConfigError(document.problems)
-        found = objects_of(document.value, document)
+        found = exports.objects_of(document.value, document)
     else:
         return None
     return None if found is None else Table(found.rows, format=found.name, notes=found.notes)
@@ -204,7 +192,7 @@ def _document_table(tree: Tree, path: str, form: str, wanted: str | None) -> Tab
 def _is_list(tree: Tree, path: str) -> bool:
     """Whether a YAML file is a list, by its first line that says something."""
     with tree.open(path) as stream:
-        for line in text_lines(stream, longest=MAX_ROW_BYTES):
+        for line in decoding.text_lines(stream, longest=cases.MAX_ROW_BYTES):
             if isinstance(line, Fault):
                 return True  # the reader of lists reports it
             if (text := line.strip()) and not text.startswith(("#", "---", "%")):
@@ -216,20 +204,24 @@ def _read_format(table: Table, path: str, form: str, wanted: str | None) -> None
     """Make columns of the rows: those of a case in the files of other tools."""
     name = table.format if table.format != TABLE else ""
     if wanted != TABLE:
-        name = name or format_of(table.rows)
+        name = name or exports.format_of(table.rows)
     if wanted not in (None, TABLE, name):
-        about = f"it is one of {FORMATS[name].title}" if name else FORMATS[str(wanted)].hint
-        raise Fault("type", f"this is not a file of {FORMATS[str(wanted)].title}", about)
+        about = (
+            f"it is one of {exports.FORMATS[name].title}"
+            if name
+            else exports.FORMATS[str(wanted)].hint
+        )
+        raise Fault("type", f"this is not a file of {exports.FORMATS[str(wanted)].title}", about)
     if name:
-        made = read_export(name, table.rows)
+        made = exports.read_export(name, table.rows)
         table.rows, table.format, table.kept = made.rows, name, made.kept
         table.notes += made.notes
     elif form != ".csv":
-        table.rows = [SourceRow(row.where, _flat(row.fields)) for row in table.rows]
+        table.rows = [exports.SourceRow(row.where, _flat(row.fields)) for row in table.rows]
     for number, row in enumerate(table.rows if name else (), 1):
         size = len(json.dumps(row.fields, ensure_ascii=False).encode("utf-8"))
-        if size > MAX_ROW_BYTES:
-            message = f"case {number} is longer than {MAX_ROW_BYTES:,} bytes"
+        if size > cases.MAX_ROW_BYTES:
+            message = f"case {number} is longer than {cases.MAX_ROW_BYTES:,} bytes"
             raise Fault("size", message, "shorten it")
 
 
@@ -260,7 +252,7 @@ class CaseShape:
     @property
     def names(self) -> list[str]:
         """All names that a column can get."""
-        return [*self.inputs, *_PLAIN]
+        return [*self.inputs, *cases.CSV_RESERVED]
 
 
 def guessed_names(table: Table, shape: CaseShape, given: Mapping[str, str]) -> dict[str, str]:
@@ -302,7 +294,7 @@ def _place_rest(
     """Give names to the columns of another tool's cases that have none."""
     free = [column for column, name in found.items() if not name and column not in given]
     missing = missing_inputs(found, shape)
-    texts = [column for column in free if column in (TEXT, "prompt")] or [
+    texts = [column for column in free if column in (exports.TEXT, "prompt")] or [
         column for column in free if column not in table.kept and "." not in column
     ]
     if len(missing) == len(texts) == 1:
@@ -371,14 +363,14 @@ def imported_cases(
     found, problems = ImportedCases(), list[Problem]()
     contents, ids = dict[str, str](), set[str]()
     for case in known:
-        contents.setdefault(content_hash(case), str(case.id))
+        contents.setdefault(slices.content_hash(case), str(case.id))
         ids.add(str(case.id))
     numbers = _numbers(rules.prefix, ids)
     for number, row in enumerate(table.rows, 1):
         try:
             made = _case_row(row.fields, rules, shape)
-            case = case_of(made, "golden", shape.inputs)
-            content = content_hash(case)
+            case = cases.case_of(made, "golden", shape.inputs)
+            content = slices.content_hash(case)
             if made.get("id") in ids or content in contents:
                 same_id = made.get("id") in ids
                 name = str(made["id"]) if same_id else contents[content]
@@ -386,7 +378,7 @@ def imported_cases(
                 continue
             if "id" not in made:
                 made = {"id": next(numbers) if rules.prefix else str(case.id), **made}
-            for fault in secrets_in(json.dumps(made, ensure_ascii=False)):
+            for fault in secrets.secrets_in(json.dumps(made, ensure_ascii=False)):
                 raise Fault(fault.code, fault.message, fault.hint)
         except Fault as fault:
             problems.append(
@@ -421,7 +413,7 @@ def _case_row(columns: Mapping[str, Json], rules: ImportRules, shape: CaseShape)
             continue
         if name.startswith(_METADATA):
             metadata[name.removeprefix(_METADATA)] = value
-        elif name in _PLAIN:
+        elif name in cases.CSV_RESERVED:
             if value != "":
                 row[name] = _KEYS[name](value) if name in _KEYS else value
         elif (typed := _input(name, value, shape.inputs[name])) is not None:
@@ -446,7 +438,7 @@ def _input(name: str, value: Json, kind: str) -> Json:
     if not value.strip():
         return None
     try:
-        return parse_json(value)
+        return json_text.parse_json(value)
     except Fault:
         raise Fault(
             "type", f"{name} is {short(value)}, not a {kind}", "written as in JSON"

@@ -15,10 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.calibration import Labels
-from edison_ci.judges.instructions import objective_hash, rubric_hash
+from edison_ci.config import calibration as config_calibration
+from edison_ci.judges import instructions, pointwise
 from edison_ci.judges.panel import load_panel
-from edison_ci.judges.pointwise import Pointwise
 from edison_ci.numeric import TOLERANCE, counted, fixed, reaches
 from edison_ci.records import canonical_json
 from edison_ci.store.judgments import ApprovalRow, write_approval
@@ -129,15 +128,19 @@ class ApprovalStatus:
 def judge_hashes(project: Project, panel: Panel) -> JudgeHashes:
     """Return the hashes of a panel."""
     judges = sorted(canonical_json(judge.terms()) for judge in panel.judges)
-    briefed = next((judge for judge in panel.judges if isinstance(judge, Pointwise)), None)
+    briefed = next(
+        (judge for judge in panel.judges if isinstance(judge, pointwise.Pointwise)), None
+    )
     calibration = panel.rubric.calibration
     labels = project.labels.get(calibration.labels) if calibration is not None else None
     return JudgeHashes(
         models_hash=_digest([judges, panel.combine]),
-        rubric_hash=rubric_hash(panel.rubric),
+        rubric_hash=instructions.rubric_hash(panel.rubric),
         instructions_hash=briefed.instructions.version if briefed is not None else _digest(None),
-        labels_hash=(labels or Labels("")).hash,
-        objective_hash=objective_hash(briefed.objective) if briefed is not None else None,
+        labels_hash=(labels or config_calibration.Labels("")).hash,
+        objective_hash=instructions.objective_hash(briefed.objective)
+        if briefed is not None
+        else None,
     )
 
 
@@ -149,7 +152,8 @@ def approval_status(project: Project, experiment: Experiment) -> ApprovalStatus 
     names = tuple(one.name for one in panel.judges)
     asked = panel.rubric.calibration
     terms = judge_hashes(project, panel)
-    approval = project.approvals.of(panel.rubric.rubric, names, panel.combine, terms.objective_hash)
+    file, rubric = project.approvals, panel.rubric.rubric
+    approval = None if file is None else file.of(rubric, names, panel.combine, terms.objective_hash)
     simulated = any(one.simulated for one in panel.judges)
     standing = ApprovalStatus(panel.rubric.rubric, names, asked, approval, simulated=simulated)
     again = f"edison calibrate {experiment.id}"

@@ -23,29 +23,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.config.rubric import Scale
 from edison_ci.documents.marks import shortened
-from edison_ci.judges.installed import InstalledJudge
-from edison_ci.judges.instructions import (
-    escape_invisible,
-    grader_hash,
-    load_instructions,
-    panel_hash,
-)
-from edison_ci.judges.judge import Ask, Judge, ask_with_retry, run_both, run_concurrently
-from edison_ci.judges.moderation import Moderator
-from edison_ci.judges.pairwise import Pairwise
-from edison_ci.judges.pointwise import JudgeScores, Pointwise
-from edison_ci.judges.replies import (
-    MAX_REPLY,
-    CriterionReply,
-    Failure,
-    Missing,
-    Outcome,
-    check_scale,
-    read_reason,
-    reply_object,
-    scale_share,
-    strip_thinking,
-)
+from edison_ci.judges import installed, moderation, pointwise, replies
+from edison_ci.judges import instructions as judge_instructions
+from edison_ci.judges import judge as judge_judge
+from edison_ci.judges import pairwise as judge_pairwise
 from edison_ci.numeric import fixed, mean, reaches, weighted_mean
 from edison_ci.safety.redaction import redactor
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -148,7 +129,7 @@ def score_spread(scores: Sequence[float]) -> Spread | None:
 
 def grade_rubric(
     rubric: RubricFile,
-    judge_scores: Sequence[JudgeScores],
+    judge_scores: Sequence[pointwise.JudgeScores],
     combine: Combine = "mean",
     dispute: DisputeThresholds | None = None,
 ) -> RubricGrade:
@@ -170,7 +151,7 @@ def grade_rubric(
 def _criterion(
     criterion: Criterion,
     weight: float,
-    judge_scores: Sequence[JudgeScores],
+    judge_scores: Sequence[pointwise.JudgeScores],
     combine: Combine,
     dispute: DisputeThresholds,
 ) -> CriterionGrade:
@@ -268,16 +249,16 @@ class PromptGrader:
 
     name: str
     prompt: Prompt
-    judge: Judge
+    judge: judge_judge.Judge
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hash", grader_hash(self.prompt, self.judge))
+        object.__setattr__(self, "hash", judge_instructions.grader_hash(self.prompt, self.judge))
 
     @classmethod
     def of(cls, name: str, prompt: Prompt, model: Model) -> PromptGrader:
         """Return a grader; parameters: front matter over models.yaml over defaults of judges."""
-        return cls(name, prompt, Judge.of(model, prompt.header.params.written()))
+        return cls(name, prompt, judge_judge.Judge.of(model, prompt.header.params.written()))
 
     @property
     def scale(self) -> Scale:
@@ -287,10 +268,13 @@ class PromptGrader:
     def request(self, case: Case, output: str) -> Request:
         """Return the request; raises MissingValueError or RenderError."""
         # The output is never parsed as a template, and has no invisible characters.
-        variables: dict[str, Json] = {**case.variables, "output": escape_invisible(output)}
+        variables: dict[str, Json] = {
+            **case.variables,
+            "output": judge_instructions.escape_invisible(output),
+        }
         return self.judge.request(self.prompt.render(variables), form=self.prompt.output)
 
-    async def grade(self, case: Case, output: str, ask: Ask) -> GraderGrade:
+    async def grade(self, case: Case, output: str, ask: judge_judge.Ask) -> GraderGrade:
         """Return the grade; an unusable reply is a value, not an error."""
         try:
             request = self.request(case, output)
@@ -298,7 +282,7 @@ class PromptGrader:
             return GraderGrade(None, str(error), "skipped")
         except RenderError as error:
             return GraderGrade(None, str(error), "error")
-        outcome = await ask_with_retry(
+        outcome = await judge_judge.ask_with_retry(
             ask, self.judge, request, lambda completion: read_grade(completion, self.scale)
         )
         if outcome.value is None:
@@ -308,45 +292,48 @@ class PromptGrader:
         return GraderGrade(outcome.value.share, outcome.value.reason, "ok")
 
 
-def read_grade(completion: Completion, scale: Scale) -> Outcome[CriterionReply]:
+def read_grade(completion: Completion, scale: Scale) -> replies.Outcome[replies.CriterionReply]:
     """Return the score in the reply of a grader."""
-    if len(completion.text) > MAX_REPLY:
+    if len(completion.text) > replies.MAX_REPLY:
         said = f"the reply has {len(completion.text):,} characters"
-        return Outcome(None, Failure(Missing.JUDGE_ERROR, said))
-    text = strip_thinking(completion.text)
+        return replies.Outcome(None, replies.Failure(replies.Missing.JUDGE_ERROR, said))
+    text = replies.strip_thinking(completion.text)
     fenced = _FENCE.fullmatch(text)
     word = (fenced[1] if fenced else text).strip(_TRIMMED)
     if len(word) <= _LONGEST_WORD:
         if word.lower() in _WORDS:
             share = _WORDS[word.lower()]
-            return Outcome(CriterionReply(scale.min + share * (scale.max - scale.min), share))
+            return replies.Outcome(
+                replies.CriterionReply(scale.min + share * (scale.max - scale.min), share)
+            )
         if _NUMBER.fullmatch(word):
             return _score_outcome(float(word), scale)
-    reply = reply_object(completion, "score")
-    if isinstance(reply, Failure):
-        return Outcome(None, reply if "{" in text else _not_a_grade(reply, scale))
-    return _score_outcome(reply["score"], scale, read_reason(reply))
+    reply = replies.reply_object(completion, "score")
+    if isinstance(reply, replies.Failure):
+        return replies.Outcome(None, reply if "{" in text else _not_a_grade(reply, scale))
+    return _score_outcome(reply["score"], scale, replies.read_reason(reply))
 
 
-def _score_outcome(value: Json, scale: Scale, reason: str = "") -> Outcome[CriterionReply]:
-    raw = check_scale(value, scale, "the answer")
-    if isinstance(raw, Failure):
-        return Outcome(None, raw)
-    return Outcome(CriterionReply(raw, scale_share(raw, scale), reason))
+def _score_outcome(
+    value: Json, scale: Scale, reason: str = ""
+) -> replies.Outcome[replies.CriterionReply]:
+    raw = replies.check_scale(value, scale, "the answer")
+    if isinstance(raw, replies.Failure):
+        return replies.Outcome(None, raw)
+    return replies.Outcome(replies.CriterionReply(raw, replies.scale_share(raw, scale), reason))
 
 
-def _not_a_grade(failure: Failure, scale: Scale) -> Failure:
+def _not_a_grade(failure: replies.Failure, scale: Scale) -> replies.Failure:
     if not failure.reason.startswith("the reply holds no"):
         return failure
     said = (
         f"the reply is not a number from {scale.min:g} to {scale.max:g}, yes or no, "
         'pass or fail, true or false, or JSON {"score", "reason"}'
     )
-    return Failure(failure.kind, said)
+    return replies.Failure(failure.kind, said)
 
 
 __all__ = [
-    "Ask",
     "ExperimentJudges",
     "JudgeComponent",
     "JudgeGrades",
@@ -381,7 +368,7 @@ class JudgeGrades:
     """The criteria of the rubric, for display; they are not added again."""
     flags: tuple[str, ...] = ()
     disputed: bool = False
-    judge_scores: tuple[JudgeScores, ...] = ()
+    judge_scores: tuple[pointwise.JudgeScores, ...] = ()
     """The scores of each judge."""
 
 
@@ -391,13 +378,13 @@ class Panel:
 
     rubric: RubricFile
     weight: float
-    judges: tuple[Pointwise | InstalledJudge, ...]
+    judges: tuple[pointwise.Pointwise | installed.InstalledJudge, ...]
     combine: Combine
 
     @property
     def hash(self) -> str:
         """Hash of everything that its grades depend on."""
-        return panel_hash([judge.hash for judge in self.judges], self.combine)
+        return judge_instructions.panel_hash([judge.hash for judge in self.judges], self.combine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,12 +400,14 @@ class WeightedGrader:
 class ExperimentJudges:
     """Judges the answers of one experiment."""
 
-    ask: Ask
+    ask: judge_judge.Ask
     panel: Panel | None = None
     graders: tuple[WeightedGrader, ...] = ()
 
     @classmethod
-    def of(cls, project: Project, experiment: Experiment, ask: Ask) -> ExperimentJudges | None:
+    def of(
+        cls, project: Project, experiment: Experiment, ask: judge_judge.Ask
+    ) -> ExperimentJudges | None:
         """Return the judges of an experiment; None if it has neither rubric nor graders."""
         panel, graders = load_panel(project, experiment), _graders(project, experiment)
         return cls(ask, panel, graders) if panel or graders else None
@@ -427,13 +416,13 @@ class ExperimentJudges:
     def models(self) -> tuple[str, ...]:
         """Names of the models that are called."""
         panel = self.panel.judges if self.panel else ()
-        judges = [judge.name for judge in panel if isinstance(judge, Pointwise)]
+        judges = [judge.name for judge in panel if isinstance(judge, pointwise.Pointwise)]
         return tuple(dict.fromkeys([*judges, *(g.grader.judge.name for g in self.graders)]))
 
     def set_up(self) -> None:
         """Create the objects of installed judges; raises UsageError if one fails."""
         for judge in self.panel.judges if self.panel else ():
-            if isinstance(judge, InstalledJudge):
+            if isinstance(judge, installed.InstalledJudge):
                 judge.plugin  # noqa: B018  # created at its first access
 
     @property
@@ -448,7 +437,7 @@ class ExperimentJudges:
         A judge that fails is a component in error, never an exception; errors of `ask` other than
         CallError are passed on.
         """
-        judge_scores, components = await run_both(
+        judge_scores, components = await judge_judge.run_both(
             self._judge_scores(case, output), self._grades(case, output)
         )
         if self.panel is None:
@@ -462,12 +451,14 @@ class ExperimentJudges:
             tuple(judge_scores),
         )
 
-    async def _judge_scores(self, case: Case, output: str) -> list[JudgeScores]:
+    async def _judge_scores(self, case: Case, output: str) -> list[pointwise.JudgeScores]:
         judges = self.panel.judges if self.panel else ()
-        return await run_concurrently([one.judge_output(case, output, self.ask) for one in judges])
+        return await judge_judge.run_concurrently(
+            [one.judge_output(case, output, self.ask) for one in judges]
+        )
 
     async def _grades(self, case: Case, output: str) -> list[JudgeComponent]:
-        return await run_concurrently(
+        return await judge_judge.run_concurrently(
             [self._grade_one(each, case, output) for each in self.graders]
         )
 
@@ -518,13 +509,16 @@ def load_panel(project: Project, experiment: Experiment) -> Panel | None:
     use, rubric = experiment.file.rubric, experiment.rubric
     if use is None or rubric is None:
         return None
-    instructions = load_instructions("pointwise", project.tree)
+    instructions = judge_instructions.load_instructions("pointwise", project.tree)
     goal = experiment.file.objective
     judges = tuple(
-        Pointwise(Judge.of(model), rubric, instructions, goal) for model in experiment.judges
+        pointwise.Pointwise(judge_judge.Judge.of(model), rubric, instructions, goal)
+        for model in experiment.judges
     )
     redact = redactor(project.file.settings, experiment.file.safety)
-    others = tuple(InstalledJudge(name, rubric, redact) for name in experiment.judge_plugins)
+    others = tuple(
+        installed.InstalledJudge(name, rubric, redact) for name in experiment.judge_plugins
+    )
     return Panel(rubric, use.weight, (*judges, *others), experiment.file.judges.combine)
 
 
@@ -545,24 +539,26 @@ def _model(project: Project, name: str | None) -> Model:
     return project.models[str(name or project.file.defaults.judge)]
 
 
-def pairwise_judge(project: Project, experiment: Experiment) -> Pairwise | None:
+def pairwise_judge(project: Project, experiment: Experiment) -> judge_pairwise.Pairwise | None:
     """Return the pairwise judge of an experiment, if it has one."""
     pairwise = experiment.file.judges.pairwise
     if pairwise is None:
         return None
-    judge = Judge.of(_model(project, pairwise.by))
-    instructions = load_instructions("pairwise", project.tree)
-    return Pairwise(judge, instructions, experiment.rubric, experiment.file.objective)
+    judge = judge_judge.Judge.of(_model(project, pairwise.by))
+    instructions = judge_instructions.load_instructions("pairwise", project.tree)
+    return judge_pairwise.Pairwise(
+        judge, instructions, experiment.rubric, experiment.file.objective
+    )
 
 
-def moderators(project: Project, experiment: Experiment) -> tuple[Moderator, ...]:
+def moderators(project: Project, experiment: Experiment) -> tuple[moderation.Moderator, ...]:
     """Return the enabled screens by a model of an experiment."""
     kinds: tuple[Literal["moderation", "toxicity"], ...] = ("moderation", "toxicity")
     found = []
     for kind in kinds:
         screen = getattr(experiment.file.safety, kind)
         if screen is not None and screen.action != "off":
-            judge = Judge.of(_model(project, screen.by))
-            instructions = load_instructions(kind, project.tree)
-            found.append(Moderator(judge, instructions, screen.action, screen.threshold))
+            judge = judge_judge.Judge.of(_model(project, screen.by))
+            instructions = judge_instructions.load_instructions(kind, project.tree)
+            found.append(moderation.Moderator(judge, instructions, screen.action, screen.threshold))
     return tuple(found)

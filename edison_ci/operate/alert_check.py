@@ -22,9 +22,9 @@ from edison_ci.operate.site import Site
 from edison_ci.records import RunStatus
 from edison_ci.results.stuck_runs import stuck_runs
 from edison_ci.results.watching import OF_EXPERIMENT, findings_of
+from edison_ci.store import integrity
 from edison_ci.store.alerts import Condition, Finding, Level, open_alerts
 from edison_ci.store.database import open_for_change, open_for_reading
-from edison_ci.store.integrity import page_problems
 from edison_ci.store.ledger import calls_made
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import newest_complete, newest_run
@@ -268,7 +268,7 @@ def _gigabytes(size: int) -> str:
 
 
 def _database(connection: sqlite3.Connection) -> list[Finding]:
-    problems = page_problems(connection)
+    problems = integrity.page_problems(connection)
     if not problems:
         return []
     said = (

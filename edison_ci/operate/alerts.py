@@ -13,8 +13,9 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate.notifications import Notice, notify
-from edison_ci.operate.site import BY_ITSELF, Role
+from edison_ci.operate import notifications
+from edison_ci.operate import site as sites
+from edison_ci.store import audit, database
 from edison_ci.store.alerts import (
     Condition,
     Mute,
@@ -28,8 +29,6 @@ from edison_ci.store.alerts import (
     untold_alerts,
     update_alert,
 )
-from edison_ci.store.audit import add_audit
-from edison_ci.store.database import open_for_change, open_for_reading, stored_version
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -82,8 +81,8 @@ def close_alert(
 def _audit(
     connection: sqlite3.Connection, site: Site, action: str, about: Finding | Alert, **values: Any
 ) -> None:
-    entry = site.entry(BY_ITSELF, action, _entity(about), **values)
-    add_audit(connection, replace(entry, run_id=about.run_id))
+    entry = site.entry(sites.BY_ITSELF, action, _entity(about), **values)
+    audit.add_audit(connection, replace(entry, run_id=about.run_id))
 
 
 def _entity(about: Finding | Alert) -> str:
@@ -118,22 +117,22 @@ def tell_alerts(connection: sqlite3.Connection, site: Site) -> None:
     single = [alert for alert in due if alert.condition is not Condition.BUDGET]
     many = len(single) > MOST_TOLD
     if many:
-        notify(connection, site, _digest(single, site))
+        notifications.notify(connection, site, _digest(single, site))
     for alert in due:
         quiet = many or alert.condition is Condition.BUDGET
-        notify(connection, site, replace(_notice(alert, site), issues_only=quiet))
+        notifications.notify(connection, site, replace(_notice(alert, site), issues_only=quiet))
         if alert.open:
             update_alert(connection, alert.id, told_level=alert.level, told_at=site.now())
         else:
             update_alert(connection, alert.id, told_end=1, told_at=site.now())
 
 
-def _notice(alert: Alert, site: Site) -> Notice:
+def _notice(alert: Alert, site: Site) -> notifications.Notice:
     occasion = _OCCASIONS.get(alert.condition, "alert")
     last = f"Acknowledge it: edison alerts ack {alert.id}"
     if not alert.open:
         last = f"It was open from {alert.opened_at[:16].replace('T', ' ')} UTC: {alert.closed_why}."
-    return Notice(
+    return notifications.Notice(
         occasion,
         _title(alert),
         (alert.sentence, last),
@@ -155,14 +154,14 @@ def _title(alert: Alert) -> str:
     return f"{alert.level.upper()} {again}{about}"
 
 
-def _digest(alerts: Sequence[Alert], site: Site) -> Notice:
+def _digest(alerts: Sequence[Alert], site: Site) -> notifications.Notice:
     """Return one notice about many alerts."""
     opened = [alert for alert in alerts if alert.open]
     worst = max((alert.level for alert in opened), key=lambda level: level.rank, default=None)
     over = len(alerts) - len(opened)
     parts = [f"{len(opened):,} open"] if opened else []
     parts += [f"{over:,} over"] if over else []
-    return Notice(
+    return notifications.Notice(
         "alert",
         f"{counted(len(alerts), 'alert')}: {', '.join(parts)}",
         (*(f"{_title(alert)}. {alert.sentence}" for alert in alerts), "See: edison alerts list"),
@@ -183,11 +182,11 @@ def acknowledge(
 
     `actor` is a person who signed in; without one it is the person at the command line.
     """
-    stored_version(site.results)
+    database.stored_version(site.results)
     who = site.actor() if actor is None else actor
-    site.admit(who, Role.REVIEWER, "alerts ack")
+    site.admit(who, sites.Role.REVIEWER, "alerts ack")
     found = []
-    with open_for_change(site.results) as connection:
+    with database.open_for_change(site.results) as connection:
         for number in numbers:
             alert = _known(connection, number)
             if not alert.open:
@@ -204,7 +203,7 @@ def acknowledge(
             )
             after = {"number": number, "note": note}
             before = alert.acknowledged_by
-            add_audit(
+            audit.add_audit(
                 connection,
                 site.entry(who, "alerts ack", _entity(alert), before=before, after=after),
             )
@@ -239,7 +238,7 @@ class MuteTarget:
 
 def mute_target(site: Site, number: int) -> MuteTarget:
     """Return the condition and the experiment of an alert; raises UsageError if there is none."""
-    with open_for_reading(site.results) as connection:
+    with database.open_for_reading(site.results) as connection:
         alert = _known(connection, number)
     return MuteTarget(alert.experiment, alert.condition)
 
@@ -259,11 +258,11 @@ def mute(
     who = _may_mute(site, target, actor)
     until = utc.timestamp(site.clock() + duration)
     made = Mute(0, target.experiment, target.condition, until, reason, who.name, site.now())
-    with open_for_change(site.results) as connection:
+    with database.open_for_change(site.results) as connection:
         before = _end_mutes(connection, site, target)
         add_mute(connection, made)
         after = {"until": until, "reason": reason}
-        add_audit(
+        audit.add_audit(
             connection,
             site.entry(who, "alerts mute", target.words, before=before or None, after=after),
         )
@@ -273,19 +272,19 @@ def mute(
 def unmute(site: Site, target: MuteTarget, *, actor: Actor | None = None) -> None:
     """End the mutes of a target; raises UsageError if it is not muted."""
     who = _may_mute(site, target, actor)
-    with open_for_change(site.results) as connection:
+    with database.open_for_change(site.results) as connection:
         before = _end_mutes(connection, site, target)
         if not before:
             raise UsageError(
                 f"{target.words} is not muted", hint="see what is with: edison alerts list"
             )
-        add_audit(connection, site.entry(who, "alerts unmute", target.words, before=before))
+        audit.add_audit(connection, site.entry(who, "alerts unmute", target.words, before=before))
 
 
 def _may_mute(site: Site, target: MuteTarget, actor: Actor | None) -> Actor:
-    stored_version(site.results)
+    database.stored_version(site.results)
     who = site.actor() if actor is None else actor
-    return site.admit(who, Role.EDITOR, "alerts mute", target.words)
+    return site.admit(who, sites.Role.EDITOR, "alerts mute", target.words)
 
 
 def _end_mutes(connection: sqlite3.Connection, site: Site, target: MuteTarget) -> list[str]:

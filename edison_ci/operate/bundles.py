@@ -26,26 +26,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.project_files import ProjectFiles
-from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.secrets import hidden
-from edison_ci.documents.signatures import VARIABLE as SIGNING_KEY
-from edison_ci.documents.signatures import Signer, signer_of
+from edison_ci.config import project_files
+from edison_ci.documents import files as document_files
+from edison_ci.documents import json_text, marks, secrets, signatures
+from edison_ci.documents import signatures as document_signatures
 from edison_ci.errors import ConfigError, StoreError, UsageError
-from edison_ci.operate.proposal_terms import base_trust, is_proposed
-from edison_ci.operate.site import Role
-from edison_ci.providers.replay import FIRST_LINE, RecordedAnswer
-from edison_ci.results.rollups import rollups_of
+from edison_ci.operate import proposal_terms
+from edison_ci.operate import site as sites
+from edison_ci.providers import replay
+from edison_ci.results import rollups
 from edison_ci.sanitize import line
-from edison_ci.store.answers import newest_answers
-from edison_ci.store.cells import count_cells
-from edison_ci.store.database import migrations, open_reader, sync_to_disk
-from edison_ci.store.import_check import open_foreign, problems_in
-from edison_ci.store.merge import accept, extract, known_runs
-from edison_ci.store.origins import RunOrigin, origin_of, who_ran
-from edison_ci.store.runs import FINAL, IMPORT, find_run, run_ids
+from edison_ci.store import answers, import_check, merge
+from edison_ci.store import cells as store_cells
+from edison_ci.store import database as store_database
+from edison_ci.store import origins as store_origins
+from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -288,11 +283,11 @@ def trusted_keys(root: Path) -> tuple[str, ...]:
     In a job for a proposal, that is for its base to say.
     """
     try:
-        if is_proposed(root):
-            return base_trust(root).results.public_keys
+        if proposal_terms.is_proposed(root):
+            return proposal_terms.base_trust(root).results.public_keys
     except (UsageError, ConfigError):
         return ()
-    files = ProjectFiles(WorkingTree(root))
+    files = project_files.ProjectFiles(document_files.WorkingTree(root))
     trust = files.trust()
     return () if files.problems else trust.results.public_keys
 
@@ -303,7 +298,7 @@ def write_bundle(site: Site, runs: Sequence[Run], target: Path, actor: Actor | N
     It is signed if there is a key, and all of them were made here or are trusted here.
     """
     action, names = "report --format bundle", ", ".join(run.id for run in runs)
-    site.admit(actor or site.actor(), Role.VIEWER, action, names)
+    site.admit(actor or site.actor(), sites.Role.VIEWER, action, names)
     if site.file.settings.private:
         raise UsageError(
             "this project is private, so its texts are not exported",
@@ -316,27 +311,29 @@ def write_bundle(site: Site, runs: Sequence[Run], target: Path, actor: Actor | N
             )
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
         database = Path(name) / _DATABASE
-        extract(site.results, [run.id for run in runs], database)
+        merge.extract(site.results, [run.id for run in runs], database)
         with database.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         file = {"name": _DATABASE, "size_bytes": database.stat().st_size, "sha256": sha256}
-        with closing(open_foreign(database, hint=_HINT)) as connection:
+        with closing(import_check.open_foreign(database, hint=_HINT)) as connection:
             told = [run._asdict() for run in _runs(connection)]
         manifest = {
             "edison_bundle": _FORM,
-            "results_version": len(migrations()),
+            "results_version": len(store_database.migrations()),
             "project": site.file.slug,
             "runs": told,
             "origins": _origins(site, runs),
             "files": [file],
         }
-        private = os.environ.get(SIGNING_KEY, "").strip()
+        private = os.environ.get(signatures.VARIABLE, "").strip()
         own = all(_is_own(site, run) for run in runs)
-        signer = Signer(private) if private and own else None
+        signer = document_signatures.Signer(private) if private and own else None
         return pack(target, {**_manifest_files(manifest, signer), _DATABASE: database})
 
 
-def _manifest_files(manifest: dict[str, Any], signer: Signer | None) -> dict[str, bytes]:
+def _manifest_files(
+    manifest: dict[str, Any], signer: document_signatures.Signer | None
+) -> dict[str, bytes]:
     """Return the manifest and, if it is to be signed, its signature."""
     if signer is not None:
         manifest["public_key"] = signer.public
@@ -350,9 +347,12 @@ def _manifest_files(manifest: dict[str, Any], signer: Signer | None) -> dict[str
 def _origins(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
     """Return who ran each run, where, and how it was started."""
     found = []
-    with closing(open_reader(site.results)) as reader:
+    with closing(store_database.open_reader(site.results)) as reader:
         for run in runs:
-            (by, on), origin = who_ran(reader, run.id), origin_of(reader, run.id)
+            (by, on), origin = (
+                store_origins.who_ran(reader, run.id),
+                store_origins.origin_of(reader, run.id),
+            )
             as_ = run.trigger if origin is None else origin.ran_as
             found.append({"run_id": run.id, "by": by, "on": on, "as": as_})
     return found
@@ -360,9 +360,13 @@ def _origins(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
 
 def _is_own(site: Site, run: Run) -> bool:
     """Whether a run was made here, or is trusted here."""
-    with closing(open_reader(site.results)) as reader:
-        origin = origin_of(reader, run.id)
-    return run.trigger != IMPORT if origin is None else origin.is_trusted(trusted_keys(site.root))
+    with closing(store_database.open_reader(site.results)) as reader:
+        origin = store_origins.origin_of(reader, run.id)
+    return (
+        run.trigger != store_runs.IMPORT
+        if origin is None
+        else origin.is_trusted(trusted_keys(site.root))
+    )
 
 
 def import_bundle(
@@ -370,7 +374,7 @@ def import_bundle(
 ) -> ImportedRuns:
     """Import the runs of a bundle into the results, in one transaction."""
     if arrival is None:
-        actor = site.require(Role.EDITOR, "import bundle", bundle.name)
+        actor = site.require(sites.Role.EDITOR, "import bundle", bundle.name)
         arrival = Arrival("import", bundle.name, actor, trusted_keys(site.root))
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
         files = unpack(bundle, _LIMITS, Path(name), optional=_SIGNATURE)
@@ -380,8 +384,8 @@ def import_bundle(
         if (listed["size_bytes"], listed["sha256"]) != (found.size_bytes, found.sha256):
             raise invalid_bundle(bundle, f"the checksum of {_DATABASE} differs from the manifest")
         signed_by = _signer(bundle, files, manifest)
-        with closing(open_foreign(found.path, hint=_HINT)) as source:
-            odd = next(problems_in(source), None)
+        with closing(import_check.open_foreign(found.path, hint=_HINT)) as source:
+            odd = next(import_check.problems_in(source), None)
             if odd is not None:
                 raise invalid_bundle(bundle, odd)
             runs = _runs(source)
@@ -414,7 +418,7 @@ def _accept(
     entry = site.entry(arrival.actor, action, arrival.source, after=told)
     claims = _claims(manifest)
     origins = [
-        RunOrigin(
+        store_origins.RunOrigin(
             run_id,
             *claims.get(run_id, ("", "", "")),
             arrival.way,
@@ -425,7 +429,7 @@ def _accept(
         )
         for run_id in ids
     ]
-    accept(site.results, source, origins, entry, _add_rollups)
+    merge.accept(site.results, source, origins, entry, _add_rollups)
 
 
 def _claims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, str, str]]:
@@ -453,7 +457,10 @@ def _signer(
     signature = files[_SIGNATURE].path.read_bytes() if _SIGNATURE in files else b""
     digest = bytes.fromhex(files[_MANIFEST].sha256)
     given = signature.decode("ascii", "replace")
-    if not isinstance(key, str) or signer_of(_ABOUT, digest, given, [key]) is None:
+    if (
+        not isinstance(key, str)
+        or document_signatures.signer_of(_ABOUT, digest, given, [key]) is None
+    ):
         raise invalid_bundle(bundle, "its signature does not fit: it was changed after signing")
     return key
 
@@ -464,19 +471,19 @@ def _refuse_for_transfer(
     """Raise for a bundle of another project, or with a run that may still change."""
     if manifest.get("project") != site.file.slug:
         raise invalid_bundle(bundle, f"it is not of the project {site.file.slug}")
-    for run_id in run_ids(source):
-        if find_run(source, run_id).status not in FINAL:
+    for run_id in store_runs.run_ids(source):
+        if store_runs.find_run(source, run_id).status not in store_runs.FINAL:
             raise invalid_bundle(bundle, f"run {run_id} has not ended")
 
 
 def _add_rollups(connection: sqlite3.Connection, run_id: str) -> None:
-    rollups_of(connection, run_id)(connection)
+    rollups.rollups_of(connection, run_id)(connection)
 
 
 def _split_known(
     site: Site, source: sqlite3.Connection, runs: Sequence[BundledRun]
 ) -> ImportedRuns:
-    known = known_runs(site.results, source, [run.id for run in runs])
+    known = merge.known_runs(site.results, source, [run.id for run in runs])
     for run_id, same in known.items():
         if not same:
             raise UsageError(
@@ -490,9 +497,11 @@ def _split_known(
 
 
 def _runs(connection: sqlite3.Connection) -> list[BundledRun]:
-    runs = (find_run(connection, run_id) for run_id in run_ids(connection))
+    runs = (store_runs.find_run(connection, run_id) for run_id in store_runs.run_ids(connection))
     return [
-        BundledRun(r.id, r.experiment, r.verdict, r.simulated, count_cells(connection, r.id))
+        BundledRun(
+            r.id, r.experiment, r.verdict, r.simulated, store_cells.count_cells(connection, r.id)
+        )
         for r in sorted(runs, key=lambda run: (run.created_at, run.id))
     ]
 
@@ -500,12 +509,14 @@ def _runs(connection: sqlite3.Connection) -> list[BundledRun]:
 def _manifest(bundle: Path, raw: bytes) -> dict[str, Any]:
     """Return the manifest of a bundle; raises UsageError if it is not valid."""
     try:
-        value = parse_json(raw.decode())
-    except (Fault, UnicodeDecodeError):
+        value = json_text.parse_json(raw.decode())
+    except (marks.Fault, UnicodeDecodeError):
         raise invalid_bundle(bundle, f"{_MANIFEST} is not JSON") from None
     if not isinstance(value, dict) or not isinstance(value.get("edison_bundle"), int):
         raise invalid_bundle(bundle, f"{_MANIFEST} is not the manifest of a bundle")
-    if value["edison_bundle"] != _FORM or value.get("results_version") != len(migrations()):
+    if value["edison_bundle"] != _FORM or value.get("results_version") != len(
+        store_database.migrations()
+    ):
         raise UsageError(
             f"{bundle} was created by another version of edison",
             hint="use the same version of edison for export and import",
@@ -520,22 +531,22 @@ def _manifest(bundle: Path, raw: bytes) -> dict[str, Any]:
 
 def export_recording(site: Site, path: Path) -> int:
     """Write the newest answer of every request to a recording; return their number."""
-    site.require(Role.VIEWER, "cache export", site.file.results)
+    site.require(sites.Role.VIEWER, "cache export", site.file.results)
     if site.file.settings.private:
         raise UsageError(
             "this project is private, so its texts are not exported",
             hint="see settings.private in edison.yaml",
         )
     site.note_export("the newest answers as a recording", path.name)
-    with closing(open_reader(site.results)) as connection:
+    with closing(store_database.open_reader(site.results)) as connection:
         return replace_recording(path, (one.line for one in stored_answers(connection)))
 
 
-def stored_answers(connection: sqlite3.Connection) -> Iterator[RecordedAnswer]:
+def stored_answers(connection: sqlite3.Connection) -> Iterator[replay.RecordedAnswer]:
     """Yield the newest answer of every request, as in a recording."""
-    for request_hash, stored in newest_answers(connection):
+    for request_hash, stored in answers.newest_answers(connection):
         completion = stored.completion
-        yield RecordedAnswer(
+        yield replay.RecordedAnswer(
             request_hash=request_hash,
             answer_no=stored.answer_no,
             text=completion.text,
@@ -557,13 +568,13 @@ def replace_recording(path: Path, lines: Iterable[str]) -> int:
     count = 0
     try:
         with aside.open("x", encoding="utf-8", newline="\n") as stream:
-            stream.write(f"{FIRST_LINE}\n")
+            stream.write(f"{replay.FIRST_LINE}\n")
             for line in lines:
-                stream.write(f"{hidden(line)}\n")
+                stream.write(f"{secrets.hidden(line)}\n")
                 count += 1
-        sync_to_disk(aside)
+        store_database.sync_to_disk(aside)
         aside.replace(path)
-        sync_to_disk(path.parent)
+        store_database.sync_to_disk(path.parent)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written: {error.strerror}", hint="choose another path"

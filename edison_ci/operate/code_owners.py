@@ -11,8 +11,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.config.calibration import JUDGE_APPROVALS
-from edison_ci.config.project_files import PROJECT, QUARANTINE
+from edison_ci.config.project_files import JUDGE_APPROVALS, PROJECT, QUARANTINE
 from edison_ci.errors import Location, UsageError
 from edison_ci.operate.site import Role
 

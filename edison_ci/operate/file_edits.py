@@ -6,24 +6,19 @@ import datetime as dt
 import re
 from typing import TYPE_CHECKING
 
-from edison_ci.config.calibration import JUDGE_APPROVALS
-from edison_ci.config.project_files import QUARANTINE
-from edison_ci.config.prompt import read_prompt
-from edison_ci.config.quarantine import QuarantinedCase
-from edison_ci.documents.files import WorkingTree, read, replace_file
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import scalar, with_entry, without_entry
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.config import calibration, project_files, quarantine
+from edison_ci.config import prompt as config_prompt
+from edison_ci.documents import files, marks, yaml_edit, yaml_text
 from edison_ci.errors import Location, UsageError
-from edison_ci.judges.instructions import objective_hash
-from edison_ci.operate.site import Role
-from edison_ci.store.audit import AuditEntry, write_audit
+from edison_ci.judges import instructions
+from edison_ci.operate import site as sites
+from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from edison_ci.config.calibration import ApprovalEntry, JudgeApprovalsFile
+    from edison_ci.config.calibration import ApprovalEntry
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.marks import Json
@@ -32,21 +27,23 @@ if TYPE_CHECKING:
 
 def write_approval(
     site: Site, actor: Actor, project: Project, approval: ApprovalEntry
-) -> JudgeApprovalsFile:
+) -> calibration.JudgeApprovalsFile:
     """Write an approval, replacing that of the same judges; return the new file."""
-    known, goal = project.approvals, approval.objective_hash
-    before = known.of(approval.rubric, approval.judges, approval.combine, goal)
-    goals = {objective_hash(each.file.objective) for each in project.experiments.values()}
+    known = project.approvals or calibration.JudgeApprovalsFile.model_construct()
+    before = known.of(approval.rubric, approval.judges, approval.combine, approval.objective_hash)
+    goals = {
+        instructions.objective_hash(each.file.objective) for each in project.experiments.values()
+    }
     changed = known.with_approval(approval, goals)
     told = [
         None if entry is None else entry.model_dump(mode="json") for entry in (before, approval)
     ]
     entity = f"{approval.rubric} by {', '.join(approval.judges)}"
     entry = site.entry(actor, "calibrate", entity, before=told[0], after=told[1])
-    replace_file(
-        site.root / JUDGE_APPROVALS,
+    files.replace_file(
+        site.root / project_files.JUDGE_APPROVALS,
         changed.text().encode("utf-8"),
-        just_before=lambda: write_audit(site.results, entry),
+        just_before=lambda: audit.write_audit(site.results, entry),
     )
     return changed
 
@@ -62,10 +59,10 @@ _FRESH = (
 
 def quarantine_case(
     site: Site, experiment: str, case: str, *, reason: str, until: dt.date | None = None
-) -> QuarantinedCase:
+) -> quarantine.QuarantinedCase:
     """Add a case to quarantine.yaml, with today's date and the actor as its owner."""
-    known = site.quarantine().cases
-    actor = site.require(Role.EDITOR, "quarantine add", f"{experiment}/{case}")
+    known = site.quarantine()
+    actor = site.require(sites.Role.EDITOR, "quarantine add", f"{experiment}/{case}")
     today = site.clock().astimezone(dt.UTC).date()
     last = until or today + dt.timedelta(days=DAYS)
     if last < today:
@@ -78,7 +75,7 @@ def quarantine_case(
     words = " ".join(reason.split())
     if not words:
         raise UsageError("the reason is empty", hint="give the reason with --reason")
-    entry = QuarantinedCase(
+    entry = quarantine.QuarantinedCase(
         experiment=experiment,
         case=case,
         reason=words[:1_000],
@@ -88,22 +85,24 @@ def quarantine_case(
     )
     text = _text(site.root)
     told = entry.model_dump(mode="json")
-    changed = _try_edit(lambda: with_entry(_FRESH if text is None else text, "cases", told))
+    changed = _try_edit(
+        lambda: yaml_edit.with_entry(_FRESH if text is None else text, "cases", told)
+    )
     row = site.entry(actor, "quarantine add", f"{experiment}/{case}", after=told)
     _replace(site, _verify_edit(changed, [*known, entry], text), row)
     return entry
 
 
-def release_case(site: Site, experiment: str | None, case: str) -> QuarantinedCase:
+def release_case(site: Site, experiment: str | None, case: str) -> quarantine.QuarantinedCase:
     """Remove a case from quarantine.yaml; without an experiment, the only entry of the case."""
-    known = site.quarantine().cases
+    known = site.quarantine()
     if experiment is None:
         homes = [entry.experiment for entry in known if entry.case == case]
         if len(homes) > 1:
             hint = f"name one: {', '.join(homes)}"
             raise UsageError(f"{case!r} of several experiments is in quarantine", hint=hint)
         experiment = homes[0] if homes else "any experiment"
-    actor = site.require(Role.EDITOR, "quarantine remove", f"{experiment}/{case}")
+    actor = site.require(sites.Role.EDITOR, "quarantine remove", f"{experiment}/{case}")
     found = _find_case(known, experiment, case)
     if found is None:
         there = ", ".join(f"{e.experiment} {e.case}" for e in known[:5]) or "none"
@@ -111,7 +110,7 @@ def release_case(site: Site, experiment: str | None, case: str) -> QuarantinedCa
             f"{case!r} of {experiment} is not in quarantine", hint=f"in quarantine: {there}"
         )
     place, text = known.index(found), _text(site.root) or ""
-    changed = _try_edit(lambda: without_entry(text, "cases", place))
+    changed = _try_edit(lambda: yaml_edit.without_entry(text, "cases", place))
     left = [entry for entry in known if entry is not found]
     told = found.model_dump(mode="json")
     row = site.entry(actor, "quarantine remove", f"{experiment}/{case}", before=told)
@@ -120,26 +119,28 @@ def release_case(site: Site, experiment: str | None, case: str) -> QuarantinedCa
 
 
 def _find_case(
-    cases: Sequence[QuarantinedCase], experiment: str, case: str
-) -> QuarantinedCase | None:
+    cases: Sequence[quarantine.QuarantinedCase], experiment: str, case: str
+) -> quarantine.QuarantinedCase | None:
     return next((e for e in cases if (e.experiment, e.case) == (experiment, case)), None)
 
 
 def _text(root: Path) -> str | None:
-    tree = WorkingTree(root)
-    if not tree.exists(QUARANTINE):
+    tree = files.WorkingTree(root)
+    if not tree.exists(project_files.QUARANTINE):
         return None
-    return read(tree, QUARANTINE).decode("utf-8-sig")
+    return files.read(tree, project_files.QUARANTINE).decode("utf-8-sig")
 
 
 def _try_edit(edit: Callable[[], str]) -> str | None:
     try:
         return edit()
-    except (Fault, ValueError, IndexError):
+    except (marks.Fault, ValueError, IndexError):
         return None
 
 
-def _verify_edit(changed: str | None, wanted: Sequence[QuarantinedCase], before: str | None) -> str:
+def _verify_edit(
+    changed: str | None, wanted: Sequence[quarantine.QuarantinedCase], before: str | None
+) -> str:
     """Return the edited text if its values are exactly as wanted; raises UsageError."""
     expected = [entry.model_dump(mode="json") for entry in wanted]
     if changed is not None:
@@ -149,7 +150,7 @@ def _verify_edit(changed: str | None, wanted: Sequence[QuarantinedCase], before:
             if before is None or same == others:
                 return changed
     raise UsageError(
-        f"{QUARANTINE} is written in a way that cannot be edited safely",
+        f"{project_files.QUARANTINE} is written in a way that cannot be edited safely",
         hint="edit it by hand; `edison admin schema quarantine` shows its format",
     )
 
@@ -160,18 +161,18 @@ def _others(text: str) -> dict[str, Json]:
 
 def _value(text: str) -> dict[str, Json] | None:
     try:
-        value = read_yaml(text, QUARANTINE).value
-    except Fault:
+        value = yaml_text.read_yaml(text, project_files.QUARANTINE).value
+    except marks.Fault:
         return None
     return value if isinstance(value, dict) else None
 
 
-def _replace(site: Site, text: str, row: AuditEntry) -> None:
+def _replace(site: Site, text: str, row: audit.AuditEntry) -> None:
     """Replace the file atomically, with its audit row."""
-    replace_file(
-        site.root / QUARANTINE,
+    files.replace_file(
+        site.root / project_files.QUARANTINE,
         text.encode("utf-8"),
-        just_before=lambda: write_audit(site.results, row),
+        just_before=lambda: audit.write_audit(site.results, row),
     )
 
 
@@ -183,18 +184,18 @@ _FENCE = re.compile(r"^---[ \t]*\r?$", re.M)
 
 def promote(site: Site, project: Project, prompt: Prompt, version: str) -> bool:
     """Mark a version as the one in production; return whether that changed the file."""
-    actor = site.require(Role.EDITOR, "promote", prompt.id)
+    actor = site.require(sites.Role.EDITOR, "promote", prompt.id)
     before = prompt.header.production
     if before == version:
         return False
-    data = read(project.tree, prompt.path)
+    data = files.read(project.tree, prompt.path)
     text = mark_production(data.decode("utf-8"), version)
     _refuse_other_changes(prompt, text, version)
     row = site.entry(actor, "promote", prompt.id, before=before, after=version)
-    replace_file(
+    files.replace_file(
         site.root / prompt.path,
         text.encode("utf-8"),
-        just_before=lambda: write_audit(site.results, row),
+        just_before=lambda: audit.write_audit(site.results, row),
     )
     return True
 
@@ -204,7 +205,7 @@ def mark_production(text: str, version: str) -> str:
     body = text.removeprefix("\ufeff")
     start = text[: len(text) - len(body)]
     newline = "\r\n" if "\r\n" in body else "\n"
-    line = f"production: {scalar(version)}{newline}"
+    line = f"production: {yaml_edit.scalar(version)}{newline}"
     fences = [*_FENCE.finditer(body)][:2]
     if len(fences) < 2 or fences[0].start():
         return f"{start}---{newline}{line}---{newline}{body}"
@@ -217,7 +218,7 @@ def mark_production(text: str, version: str) -> str:
 def _refuse_other_changes(prompt: Prompt, text: str, version: str) -> None:
     """Raise UsageError unless the mark is the only change."""
     inputs = {"production": ""}
-    again, _ = read_prompt(text.encode("utf-8"), prompt.path, lambda _: None)
+    again, _ = config_prompt.read_prompt(text.encode("utf-8"), prompt.path, lambda _: None)
     header = None if again is None else again.header
     same = (
         again is not None
@@ -230,6 +231,6 @@ def _refuse_other_changes(prompt: Prompt, text: str, version: str) -> None:
     if not same:
         raise UsageError(
             "the front matter is written in a way that cannot be edited safely",
-            hint=f"edit it by hand: production: {scalar(version)}",
+            hint=f"edit it by hand: production: {yaml_edit.scalar(version)}",
             where=Location(prompt.path),
         )

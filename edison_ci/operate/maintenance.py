@@ -9,21 +9,10 @@ from typing import TYPE_CHECKING
 
 from edison_ci.errors import EdisonError, StoreError
 from edison_ci.numeric import counted
-from edison_ci.operate.site import Role
-from edison_ci.store.answers import FreedTexts, clear_texts, clearable
-from edison_ci.store.audit import add_audit
-from edison_ci.store.backup import (
-    Backup,
-    BackupContent,
-    back_up,
-    checked_copy,
-    content_of,
-    keep_aside,
-    replace_content,
-)
-from edison_ci.store.database import copy_before_upgrade, open_reader, stored_version, version_of
-from edison_ci.store.liveness import exclusive_access, housekeeping_lock, refuse_while_run, shrink
-from edison_ci.store.retention import Retention, RetentionResult, collect, collectable
+from edison_ci.operate import site as sites
+from edison_ci.store import answers, audit, database, liveness
+from edison_ci.store import backup as store_backup
+from edison_ci.store import retention as store_retention
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,15 +32,15 @@ class UpgradeResult:
 
 def upgrade(site: Site) -> UpgradeResult:
     """Upgrade the results file to the current version."""
-    before = stored_version(site.results)
-    actor = site.require(Role.ADMIN, "db upgrade", site.file.results)
-    with exclusive_access(site.results, site.locks, "db upgrade") as connection:
-        after = version_of(connection)
+    before = database.stored_version(site.results)
+    actor = site.require(sites.Role.ADMIN, "db upgrade", site.file.results)
+    with liveness.exclusive_access(site.results, site.locks, "db upgrade") as connection:
+        after = database.version_of(connection)
         if after == before:
             return UpgradeResult(before, after, None)
         entry = site.entry(actor, "db upgrade", site.file.results, before=before, after=after)
-        add_audit(connection, entry)
-    return UpgradeResult(before, after, copy_before_upgrade(site.results))
+        audit.add_audit(connection, entry)
+    return UpgradeResult(before, after, database.copy_before_upgrade(site.results))
 
 
 # --- backups --------------------------------------------------------------------------------------
@@ -60,9 +49,9 @@ _SPARE_BYTES = 100_000_000
 """Free space that a backup leaves for runs."""
 
 
-def make_backup(site: Site, keep: int) -> Backup:
+def make_backup(site: Site, keep: int) -> store_backup.Backup:
     """Copy the results file to the folder of backups, and keep the `keep` newest there."""
-    return back_up(site.results, site.backups, stamp=_stamp(site), keep=keep)
+    return store_backup.back_up(site.results, site.backups, stamp=_stamp(site), keep=keep)
 
 
 def make_daily_backup(site: Site) -> str:
@@ -83,8 +72,8 @@ def make_daily_backup(site: Site) -> str:
 class RestorePreview:
     """What is in a backup, and in the file that it would replace."""
 
-    backup: BackupContent
-    present: BackupContent | None
+    backup: store_backup.BackupContent
+    present: store_backup.BackupContent | None
     """None if the file is missing or cannot be read."""
 
 
@@ -92,7 +81,7 @@ class RestorePreview:
 class Restored:
     """A backup that was restored."""
 
-    content: BackupContent
+    content: store_backup.BackupContent
     kept: Path | None
     """The file as it was before; None if there was none."""
     readable: bool
@@ -104,26 +93,26 @@ def preview_restore(site: Site, source: Path) -> RestorePreview:
     present = None
     if site.results.exists():
         try:
-            present = content_of(site.results)
+            present = store_backup.content_of(site.results)
         except EdisonError:
             present = None
-    return RestorePreview(content_of(source), present)
+    return RestorePreview(store_backup.content_of(source), present)
 
 
 def restore(site: Site, source: Path) -> Restored:
     """Replace the results by a backup; the present file is kept aside."""
-    actor = site.require(Role.OWNER, "db restore", site.file.results)
-    with housekeeping_lock(site.locks, "db restore"):
-        refuse_while_run(site.locks)
-        with checked_copy(source, site.results) as copy:
-            content, kept, readable = content_of(copy), None, True
+    actor = site.require(sites.Role.OWNER, "db restore", site.file.results)
+    with liveness.housekeeping_lock(site.locks, "db restore"):
+        liveness.refuse_while_run(site.locks)
+        with store_backup.checked_copy(source, site.results) as copy:
+            content, kept, readable = store_backup.content_of(copy), None, True
             if site.results.exists():
                 kept = site.backups / f"before-restore-{_stamp(site)}.db"
-                readable = keep_aside(site.results, kept)
+                readable = store_backup.keep_aside(site.results, kept)
             after = {"from": source.name, "kept": kept and kept.name, **asdict(content)}
             entry = site.entry(actor, "db restore", site.file.results, after=after)
-            refuse_while_run(site.locks)
-            replace_content(site.results, copy, entry)
+            liveness.refuse_while_run(site.locks)
+            store_backup.replace_content(site.results, copy, entry)
     return Restored(content, kept, readable)
 
 
@@ -134,36 +123,42 @@ def _stamp(site: Site) -> str:
 # --- old texts ------------------------------------------------------------------------------------
 
 
-def retention_policy(site: Site) -> Retention | None:
+def retention_policy(site: Site) -> store_retention.Retention | None:
     """Return the retention of old texts by the settings; None keeps them."""
     days = site.file.settings.retention_days
     if days == 0:
         return None
-    quarantined = tuple((entry.experiment, entry.case) for entry in site.quarantine().cases)
-    return Retention(site.days_ago(days), quarantined, site.production())
+    quarantined = tuple((entry.experiment, entry.case) for entry in site.quarantine())
+    return store_retention.Retention(site.days_ago(days), quarantined, site.production())
 
 
-def preview_gc(site: Site) -> RetentionResult:
+def preview_gc(site: Site) -> store_retention.RetentionResult:
     """Return what `gc` would delete now."""
     retention = retention_policy(site)
-    with closing(open_reader(site.results)) as connection:
-        return RetentionResult() if retention is None else collectable(connection, retention)
+    with closing(database.open_reader(site.results)) as connection:
+        return (
+            store_retention.RetentionResult()
+            if retention is None
+            else store_retention.collectable(connection, retention)
+        )
 
 
-def gc(site: Site, *, actor: Actor | None = None, vacuum: bool = False) -> RetentionResult:
+def gc(
+    site: Site, *, actor: Actor | None = None, vacuum: bool = False
+) -> store_retention.RetentionResult:
     """Delete the texts that are older than the settings allow; without `actor`, a person does."""
-    stored_version(site.results)
-    actor = actor or site.require(Role.ADMIN, "gc", site.file.results)
+    database.stored_version(site.results)
+    actor = actor or site.require(sites.Role.ADMIN, "gc", site.file.results)
     retention = retention_policy(site)
-    gone = RetentionResult()
+    gone = store_retention.RetentionResult()
     if retention is not None:
-        with exclusive_access(site.results, site.locks, "gc") as connection:
-            gone = collect(connection, retention)
+        with liveness.exclusive_access(site.results, site.locks, "gc") as connection:
+            gone = store_retention.collect(connection, retention)
             if gone.texts or gone.reasons or gone.events:
                 told = {"cutoff": retention.cutoff, **asdict(gone)}
-                add_audit(connection, site.entry(actor, "gc", site.file.results, after=told))
+                audit.add_audit(connection, site.entry(actor, "gc", site.file.results, after=told))
     if vacuum:
-        shrink(site.results, site.locks)
+        liveness.shrink(site.results, site.locks)
     return gone
 
 
@@ -179,21 +174,23 @@ class CacheSelection:
     older_than_days: int | None = None
 
 
-def preview_clear(site: Site, wanted: CacheSelection) -> FreedTexts:
+def preview_clear(site: Site, wanted: CacheSelection) -> answers.FreedTexts:
     """Return what `clear` would delete now."""
-    with closing(open_reader(site.results)) as connection:
-        return clearable(connection, everything=wanted.everything, before=_before(site, wanted))
+    with closing(database.open_reader(site.results)) as connection:
+        return answers.clearable(
+            connection, everything=wanted.everything, before=_before(site, wanted)
+        )
 
 
-def clear(site: Site, wanted: CacheSelection) -> FreedTexts:
+def clear(site: Site, wanted: CacheSelection) -> answers.FreedTexts:
     """Delete stored texts; costs and token counts stay."""
-    stored_version(site.results)
-    actor = site.require(Role.OWNER, "cache clear", site.file.results)
+    database.stored_version(site.results)
+    actor = site.require(sites.Role.OWNER, "cache clear", site.file.results)
     before = _before(site, wanted)
-    with exclusive_access(site.results, site.locks, "cache clear") as connection:
-        gone = clear_texts(connection, everything=wanted.everything, before=before)
+    with liveness.exclusive_access(site.results, site.locks, "cache clear") as connection:
+        gone = answers.clear_texts(connection, everything=wanted.everything, before=before)
         told = {**asdict(wanted), **asdict(gone)}
-        add_audit(connection, site.entry(actor, "cache clear", site.file.results, after=told))
+        audit.add_audit(connection, site.entry(actor, "cache clear", site.file.results, after=told))
     return gone
 
 

@@ -12,21 +12,16 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.models import RegistryReader
-from edison_ci.config.project_files import TRUST
-from edison_ci.config.rules import service_of
-from edison_ci.config.trust import TrustFile, origin
-from edison_ci.config.vendors import VENDORS, Vendor
-from edison_ci.documents.files import WorkingTree, read, replace_file
-from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import scalar
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.config import models as config_models
+from edison_ci.config import project_files, rules, vendors
+from edison_ci.config import trust as config_trust
+from edison_ci.documents import files as document_files
+from edison_ci.documents import marks, yaml_edit, yaml_text
 from edison_ci.errors import UsageError
-from edison_ci.operate.site import Role, Site
-from edison_ci.operate.trust_edits import trust_text, with_pair
-from edison_ci.operate.workflows import Variables, with_variables, workflow_files
+from edison_ci.operate import site as sites
+from edison_ci.operate import trust_edits, workflows
 from edison_ci.spelling import did_you_mean
-from edison_ci.store.audit import write_audit
+from edison_ci.store import audit as store_audit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,9 +86,9 @@ def prepare_model(
     trust, trusted, built_in = _trust(project, model, named=request.base_url is not None)
     files = {**trust, path: changed}
     without_place = []
-    for file, found in workflow_files(project.root):
+    for file, found in workflows.workflow_files(project.root):
         before = known.get(file, found)
-        after = with_variables(before, Variables.of([model], project.secrets))
+        after = workflows.with_variables(before, workflows.Variables.of([model], project.secrets))
         missing = [env for env in model.keys.values() if f"{env}:" not in after]
         if after != before:
             files[file] = after
@@ -102,9 +97,9 @@ def prepare_model(
     return ModelEdit(model, files, trusted, built_in, tuple(without_place))
 
 
-def write_model(site: Site, edit: ModelEdit) -> None:
+def write_model(site: sites.Site, edit: ModelEdit) -> None:
     """Write the files, with an audit entry; who changes trust.yaml has to be an admin."""
-    needed = Role.ADMIN if TRUST in edit.files else Role.EDITOR
+    needed = sites.Role.ADMIN if project_files.TRUST in edit.files else sites.Role.EDITOR
     actor = site.require(needed, "models add", edit.model.name)
     told: dict[str, Any] = {
         "model": edit.model.identity(),
@@ -116,14 +111,16 @@ def write_model(site: Site, edit: ModelEdit) -> None:
     # The model comes last: nothing names a key before it may be sent.
     for path in sorted(edit.files, key=lambda path: path == models):
         target = site.root / path
-        audit = (lambda: write_audit(site.results, row)) if path == models else None
-        replace_file(target, edit.files[path].encode("utf-8"), just_before=audit)
+        audit = (lambda: store_audit.write_audit(site.results, row)) if path == models else None
+        document_files.replace_file(target, edit.files[path].encode("utf-8"), just_before=audit)
 
 
 def vendor_model(vendor: str) -> Model:
     """Return a model that stands for the service of a vendor."""
     entry = _entry(ModelRequest(f"{vendor}/any"))
-    return RegistryReader(read_yaml(_with_model("", vendor, entry), vendor)).read()[vendor]
+    return config_models.RegistryReader(
+        yaml_text.read_yaml(_with_model("", vendor, entry), vendor)
+    ).read()[vendor]
 
 
 # --- models.yaml ----------------------------------------------------------------------------------
@@ -134,16 +131,16 @@ def _entry(request: ModelRequest) -> dict[str, Any]:
     prefix, slash, rest = request.name.partition("/")
     if prefix == LOCAL and rest and request.base_url is None:
         return {"provider": LOCAL, "model": rest}
-    vendor = VENDORS.get(prefix) if slash else None
+    vendor = vendors.VENDORS.get(prefix) if slash else None
     if vendor is None and request.base_url is None:
-        hint = did_you_mean(prefix, VENDORS, label="vendors")
+        hint = did_you_mean(prefix, vendors.VENDORS, label="vendors")
         raise UsageError(
             f"{request.name!r} names no known vendor",
             hint=f"write VENDOR/MODEL, or add --base-url; {hint}" if hint else "add --base-url",
         )
     if vendor is not None and not rest:
         raise UsageError(f"{request.name!r} names no model", hint=f"write {prefix}/MODEL")
-    found = vendor or Vendor("openai_compatible")
+    found = vendor or vendors.Vendor("openai_compatible")
     if found.needs_address and request.base_url is None:
         raise UsageError(
             f"{prefix} has an own address for each customer", hint="add --base-url https://HOST"
@@ -168,13 +165,13 @@ def _entry(request: ModelRequest) -> dict[str, Any]:
 
 def _with_model(text: str, name: str, entry: Mapping[str, Any]) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [f"{scalar(name)}:"]
+    lines = [f"{yaml_edit.scalar(name)}:"]
     for key, value in entry.items():
         if isinstance(value, dict):
-            inner = ", ".join(f"{scalar(k)}: {json.dumps(v)}" for k, v in value.items())
+            inner = ", ".join(f"{yaml_edit.scalar(k)}: {json.dumps(v)}" for k, v in value.items())
             lines.append(f"  {key}: {{{inner}}}")
         else:
-            lines.append(f"  {key}: {scalar(value)}")
+            lines.append(f"  {key}: {yaml_edit.scalar(value)}")
     start = text.rstrip()
     return newline.join([*([start, ""] if start else []), *lines, ""])
 
@@ -189,7 +186,7 @@ def _verified(path: str, before: str, after: str, name: str) -> Model:
     new = _value(after, path)
     if {key: value for key, value in new.items() if key != name} != old:
         raise _not_editable(path)
-    reader = RegistryReader(read_yaml(after, path))
+    reader = config_models.RegistryReader(yaml_text.read_yaml(after, path))
     models = reader.read()
     if name not in models:
         problem = next((p for p in reader.problems), None)
@@ -200,8 +197,8 @@ def _verified(path: str, before: str, after: str, name: str) -> Model:
 
 def _value(text: str, path: str) -> dict[str, Any]:
     try:
-        value = read_yaml(text, path).value
-    except Fault as fault:
+        value = yaml_text.read_yaml(text, path).value
+    except marks.Fault as fault:
         raise UsageError(f"{path} is not valid: {fault.message}", hint=fault.hint) from None
     if value is None:
         return {}
@@ -217,8 +214,8 @@ def _not_editable(path: str) -> UsageError:
 
 
 def _text(root: Path, path: str) -> str | None:
-    tree = WorkingTree(root)
-    return read(tree, path).decode("utf-8-sig") if tree.exists(path) else None
+    tree = document_files.WorkingTree(root)
+    return document_files.read(tree, path).decode("utf-8-sig") if tree.exists(path) else None
 
 
 # --- trust.yaml and workflows ---------------------------------------------------------------------
@@ -228,16 +225,18 @@ _Pairs = tuple[tuple[str, str], ...]
 
 def _trust(project: Project, model: Model, *, named: bool) -> tuple[dict[str, str], _Pairs, _Pairs]:
     """Return the new trust.yaml, the pairs that it adds, and those that need no entry."""
-    address = service_of(model) or ""
+    address = rules.service_of(model) or ""
     if not model.keys or not address:
         return {}, (), ()
-    host = origin(address)
-    allowed = TrustFile.model_validate({"builtin": project.trust.builtin})
+    host = config_trust.origin(address)
+    allowed = config_trust.TrustFile.model_validate({"builtin": project.trust.builtin})
     known = [env for env in model.keys.values() if allowed.allows(env, address, model.provider)]
     missing = [
         env for env in model.keys.values() if not project.trust.allows(env, address, model.provider)
     ]
-    vendors_own = all(TrustFile().allows(env, address, model.provider) for env in missing)
+    vendors_own = all(
+        config_trust.TrustFile().allows(env, address, model.provider) for env in missing
+    )
     if missing and not (named or vendors_own):
         raise UsageError(
             f"{', '.join(missing)} is not the key of the vendor at {host}",
@@ -247,7 +246,7 @@ def _trust(project: Project, model: Model, *, named: bool) -> tuple[dict[str, st
     built_in = tuple((env, host) for env in known)
     if not pairs:
         return {}, (), built_in
-    changed = trust_text(project.root)
+    changed = trust_edits.trust_text(project.root)
     for env, _ in pairs:
-        changed = with_pair(changed, env, host)
-    return {TRUST: changed}, pairs, built_in
+        changed = trust_edits.with_pair(changed, env, host)
+    return {project_files.TRUST: changed}, pairs, built_in

@@ -21,28 +21,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import DeliveryError, EdisonError
-from edison_ci.operate.issues import tell_issue
-from edison_ci.operate.mail import mail_server, send_mail
+from edison_ci.operate import issues, mail, webhooks
 from edison_ci.operate.proposal_terms import base_notifications, is_proposed
 from edison_ci.operate.sealed_keys import keys_at
 from edison_ci.operate.site import BY_ITSELF
-from edison_ci.operate.webhooks import host_of, post
 from edison_ci.sanitize import line, lines
+from edison_ci.store import outbox
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change
 from edison_ci.store.liveness import try_lock
-from edison_ci.store.outbox import (
-    StoredNotification,
-    add_notification,
-    due_notifications,
-    give_up,
-    note_failure,
-    note_sent,
-    postpone,
-    prune_notifications,
-    put_in_digest,
-    sent_since,
-)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -150,9 +137,9 @@ def address_of(recipient: Notification, environ: Mapping[str, str]) -> str:
     if recipient.smtp is not None:
         name = recipient.smtp.host_env
         with contextlib.suppress(DeliveryError):
-            host = mail_server(recipient.smtp, environ).host
+            host = mail.mail_server(recipient.smtp, environ).host
     else:
-        host = host_of(name, environ)
+        host = webhooks.host_of(name, environ)
         how = "webhook" if recipient.format == "json" else recipient.format
     return f"{how} at {host} ({name})" if host else f"{how}, {name} is not set"
 
@@ -173,7 +160,7 @@ def notify(
             told = replace(notice, occasion=occasion)
             for address in recipient.smtp.to if recipient.smtp is not None else ("",):
                 message = message_of(site, told, texts=recipient.texts)
-                add_notification(connection, message, recipient.name, address)
+                outbox.add_notification(connection, message, recipient.name, address)
             count += 1
     return count
 
@@ -252,27 +239,27 @@ class _Courier:
     def delivery(self) -> Delivery:
         return Delivery(self.sent, tuple(self.problems), tuple(self.unset), self.given_up)
 
-    def prepare(self, connection: sqlite3.Connection) -> list[list[StoredNotification]]:
+    def prepare(self, connection: sqlite3.Connection) -> list[list[outbox.StoredNotification]]:
         """Return what each recipient is sent now, with digests of what is too much."""
         kept = self.site.file.settings.retention_days or KEPT_DAYS
-        prune_notifications(connection, self.site.days_ago(min(kept, KEPT_DAYS)))
-        queues: dict[tuple[str, str], list[StoredNotification]] = {}
+        outbox.prune_notifications(connection, self.site.days_ago(min(kept, KEPT_DAYS)))
+        queues: dict[tuple[str, str], list[outbox.StoredNotification]] = {}
         for one in self._due(connection):
             queues.setdefault((one.recipient, one.address), []).append(one)
         limited = (self._limited(connection, waiting) for waiting in queues.values())
         return [queue for queue in limited if queue]
 
-    def _due(self, connection: sqlite3.Connection) -> list[StoredNotification]:
-        return due_notifications(
+    def _due(self, connection: sqlite3.Connection) -> list[outbox.StoredNotification]:
+        return outbox.due_notifications(
             connection, now=self.site.now(), latest=self._after(MOST_ASKED_S + LONGEST_WAIT_S)
         )
 
     def _limited(
-        self, connection: sqlite3.Connection, waiting: list[StoredNotification]
-    ) -> list[StoredNotification]:
+        self, connection: sqlite3.Connection, waiting: list[outbox.StoredNotification]
+    ) -> list[outbox.StoredNotification]:
         """Return as many messages as fit into the hour, the last of them a digest of the rest."""
         name, address = waiting[0].recipient, waiting[0].address
-        sent = sent_since(connection, name, address, self._after(-3_600))
+        sent = outbox.sent_since(connection, name, address, self._after(-3_600))
         room, recipient = max(0, PER_HOUR - sent), self._recipient(name)
         if len(waiting) <= room or (recipient is not None and recipient.github_issues):
             return waiting
@@ -280,7 +267,7 @@ class _Courier:
             return []
         single, rest = waiting[: room - 1], waiting[room - 1 :]
         digest = digest_of(self.site, rest)
-        put_in_digest(connection, digest, rest)
+        outbox.put_in_digest(connection, digest, rest)
         return [
             *single,
             replace(
@@ -300,7 +287,7 @@ class _Courier:
     def _after(self, seconds: float) -> str:
         return utc.timestamp(self.site.clock() + dt.timedelta(seconds=seconds))
 
-    async def send_all(self, queues: Sequence[Sequence[StoredNotification]]) -> None:
+    async def send_all(self, queues: Sequence[Sequence[outbox.StoredNotification]]) -> None:
         """Send to all recipients at once."""
         try:
             with contextlib.suppress(TimeoutError):
@@ -310,7 +297,7 @@ class _Courier:
         except ExceptionGroup as found:
             raise found.exceptions[0] from None
 
-    async def _send_queue(self, queue: Sequence[StoredNotification]) -> None:
+    async def _send_queue(self, queue: Sequence[outbox.StoredNotification]) -> None:
         name = queue[0].recipient
         recipient = self._recipient(name)
         for one in queue:
@@ -327,10 +314,10 @@ class _Courier:
                     return
             else:
                 with open_for_change(self.site.results) as connection:
-                    note_sent(connection, one.id, self.site.now())
+                    outbox.note_sent(connection, one.id, self.site.now())
                 self.sent += 1
 
-    def _note_failure(self, one: StoredNotification, error: DeliveryError) -> bool:
+    def _note_failure(self, one: outbox.StoredNotification, error: DeliveryError) -> bool:
         """Note a failure; return whether the next message is worth trying."""
         why = line(error.message)
         (self.unset if error.unset else self.problems).append((one.recipient, why))
@@ -339,18 +326,18 @@ class _Courier:
         old = one.created_at < self.site.days_ago(GIVE_UP_DAYS)
         with open_for_change(self.site.results) as connection:
             if old and one.attempts + 1 >= GIVE_UP_ATTEMPTS:
-                give_up(connection, one, why, self.site.now())
+                outbox.give_up(connection, one, why, self.site.now())
                 add_audit(connection, self._audit(one, why))
                 self.given_up += 1
             elif error.unset:  # another process may have the variable, and must not wait
-                note_failure(connection, one, why, due_at=one.due_at)
+                outbox.note_failure(connection, one, why, due_at=one.due_at)
             else:
-                note_failure(connection, one, why, due_at=next_at)
+                outbox.note_failure(connection, one, why, due_at=next_at)
                 if not error.this_message:
-                    postpone(connection, one, next_at)
+                    outbox.postpone(connection, one, next_at)
         return error.this_message
 
-    def _audit(self, one: StoredNotification, why: str) -> Any:
+    def _audit(self, one: outbox.StoredNotification, why: str) -> Any:
         told = {"id": one.id, "occasion": one.occasion, "created_at": one.created_at, "error": why}
         return self.site.entry(BY_ITSELF, "notification given up", one.recipient, after=told)
 
@@ -361,7 +348,7 @@ class _Courier:
         return max(own, min(asked_s or 0.0, MOST_ASKED_S))
 
 
-def digest_of(site: Site, waiting: Sequence[StoredNotification]) -> dict[str, Any]:
+def digest_of(site: Site, waiting: Sequence[outbox.StoredNotification]) -> dict[str, Any]:
     """Return one message about many that were held back."""
     parts = [one.message for one in waiting]
     first, last = parts[0]["at"], parts[-1]["at"]
@@ -415,10 +402,10 @@ class _Sender:
         """Send a message and return what the server answered; raises DeliveryError."""
         smtp = self.recipient.smtp
         if smtp is not None:
-            return await send_mail(smtp, address, message, self.environ, limit_s=self.limit_s)
+            return await mail.send_mail(smtp, address, message, self.environ, limit_s=self.limit_s)
         if self.recipient.github_issues:
-            return await tell_issue(self.site.root, message, self.environ)
-        return await post(self.recipient, message, self.environ, self.site.clock())
+            return await issues.tell_issue(self.site.root, message, self.environ)
+        return await webhooks.post(self.recipient, message, self.environ, self.site.clock())
 
     async def test(self, message: Mapping[str, Any]) -> str:
         """Send a test message to every address; an issue is closed at once."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci.config.project_files import ProjectFiles
+from edison_ci.documents import signatures
 from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.signatures import Signer, signer_of
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.operate.proposal_terms import base_trust, is_proposed
 from edison_ci.store.database import open_database
@@ -44,7 +44,7 @@ def signature_path(path: Path) -> Path:
 
 def sign(path: Path, private: str) -> str:
     """Sign a file and write the signature beside it; return the public key."""
-    signer = Signer(private)
+    signer = signatures.Signer(private)
     _refuse_unfinished(path)
     signed = signer.sign(_ABOUT, _digest(path))
     signature_path(path).write_text(f"{_KIND}{signed.signature}\n", encoding="ascii")
@@ -56,7 +56,7 @@ def is_signed(path: Path, keys: Iterable[str]) -> bool:
     known, signature = tuple(keys), _signature(path)
     if not known or signature is None or any(map(_has_content, _logs(path))):
         return False
-    return signer_of(_ABOUT, _digest(path), signature, known) is not None
+    return signatures.signer_of(_ABOUT, _digest(path), signature, known) is not None
 
 
 def _signature(path: Path) -> str | None:

@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.child import NO_SANDBOX, has_sandbox, sandbox_fault
+from edison_ci.checks import child
 from edison_ci.config.trust import TrustedProgram
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import EdisonError
-from edison_ci.forge.api import Api
-from edison_ci.forge.host import repository_address
-from edison_ci.git.commit_tree import CommitTree
+from edison_ci.forge import api as forge_api
+from edison_ci.forge import host
+from edison_ci.git import commit_tree
 from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.plan.baseline import BaselineDoubt
-from edison_ci.providers.command import CommandProvider, Program, SkippedProgram
+from edison_ci.providers import command
+from edison_ci.records import BaselineDoubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,13 +56,13 @@ class ProgramRules:
         """Return the rules for a project."""
         return cls(apply_base_terms(project), offline=offline)
 
-    def program(self, model: Model) -> Program | SkippedProgram:
+    def program(self, model: Model) -> command.Program | command.SkippedProgram:
         """Return how the program of a model runs, or why it does not."""
         named = self.project.trust.program(model.name)
         if not self.project.proposed:
             return self._open(model, named or TrustedProgram(model=model.name))
         if named is None:
-            return SkippedProgram(
+            return command.SkippedProgram(
                 f"{model.name} is not listed under programs in .edison/trust.yaml of the base"
             )
         base = self.project.base_models.get(model.name)
@@ -73,7 +73,7 @@ class ProgramRules:
         if named.environment and _approved(named.environment, self._job):
             return self._open(model, named)
         how = f"environment {named.environment}" if named.environment else "environment: NAME"
-        return SkippedProgram(
+        return command.SkippedProgram(
             f"the program {model.name} is not that of the base, and gets keys or network only in a "
             f"job that a person approved ({how} in .edison/trust.yaml)"
         )
@@ -81,15 +81,19 @@ class ProgramRules:
     def provider(self, model: Model) -> Provider:
         """Return the provider of a program."""
         found = self.program(model)
-        return found if isinstance(found, SkippedProgram) else CommandProvider(found)
+        return (
+            found if isinstance(found, command.SkippedProgram) else command.CommandProvider(found)
+        )
 
     def doubts(self, models: Iterable[Model]) -> tuple[BaselineDoubt, ...]:
         """Return a doubt for each program that does not run."""
         programs = [self.program(model) for model in models if model.provider == "command"]
-        skipped = dict.fromkeys(p.reason for p in programs if isinstance(p, SkippedProgram))
+        skipped = dict.fromkeys(p.reason for p in programs if isinstance(p, command.SkippedProgram))
         return tuple(BaselineDoubt("program", f"Not run: {reason}.") for reason in skipped)
 
-    def _open(self, model: Model, named: TrustedProgram) -> Program | SkippedProgram:
+    def _open(
+        self, model: Model, named: TrustedProgram
+    ) -> command.Program | command.SkippedProgram:
         """Return a program with its variables; without network if it is said to need none."""
         if self.offline or (self.project.proposed and named.needs_nothing):
             return self._confined(model)
@@ -97,15 +101,19 @@ class ProgramRules:
         remember(variables.values())  # so that they are masked in all output
         return self._made(model, variables, confined=False)
 
-    def _confined(self, model: Model) -> Program | SkippedProgram:
-        if sandbox_fault():
-            return SkippedProgram(f"{model.name} was not run: {NO_SANDBOX}")
-        return self._made(model, {}, confined=has_sandbox())
+    def _confined(self, model: Model) -> command.Program | command.SkippedProgram:
+        if child.sandbox_fault():
+            return command.SkippedProgram(f"{model.name} was not run: {child.NO_SANDBOX}")
+        return self._made(model, {}, confined=child.has_sandbox())
 
-    def _made(self, model: Model, variables: Mapping[str, str], *, confined: bool) -> Program:
-        return Program(
+    def _made(
+        self, model: Model, variables: Mapping[str, str], *, confined: bool
+    ) -> command.Program:
+        return command.Program(
             tuple(model.options["run"]),
-            _written(model.tree) if isinstance(model.tree, CommitTree) else self.project.root,
+            _written(model.tree)
+            if isinstance(model.tree, commit_tree.CommitTree)
+            else self.project.root,
             tuple(model.options.get("setup") or ()),
             variables,
             confined,
@@ -117,13 +125,13 @@ class ProgramRules:
         """The repository on GitHub and the id of the workflow run."""
         run = self.environ.get("GITHUB_RUN_ID", "")
         try:
-            return (repository_address(self.environ), run) if run.isdecimal() else None
+            return (host.repository_address(self.environ), run) if run.isdecimal() else None
         except EdisonError:
             return None
 
 
 @cache
-def _written(tree: CommitTree) -> Path:
+def _written(tree: commit_tree.CommitTree) -> Path:
     """Return a folder with the files of a commit, until the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="edison-base-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -146,7 +154,7 @@ def _approved(environment: str, job: tuple[RepositoryAddress, str] | None) -> bo
 
 async def approved_by_person(environment: str, address: RepositoryAddress, run: str) -> bool:
     """Whether GitHub lists an approval of an environment for a workflow run."""
-    async with Api(address) as api:
+    async with forge_api.Api(address) as api:
         reviews = await api.get("read the approvals", "actions", "runs", run, "approvals")
     return any(
         isinstance(review, dict)

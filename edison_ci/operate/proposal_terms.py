@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.config.base_limits import BaseLimits, limits_of, with_minimum_prices
+from edison_ci.config import base_limits as config_base_limits
 from edison_ci.config.prices import load_prices
 from edison_ci.config.program_files import with_code
 from edison_ci.config.project_files import ProjectFiles
@@ -29,8 +29,8 @@ from edison_ci.config.trust import TrustFile
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.forge.events import Event, Situation, is_proposal, policy_commit, read_event
-from edison_ci.git.commit_tree import CommitTree
+from edison_ci.forge import events
+from edison_ci.git import commit_tree
 from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) 
     if project.proposed or not is_proposed(project.root, environ):
         return project
     refuse_committed_results(project.root.resolve(), project.file.results)
-    terms = _terms(project.root, read_event(environ))
-    prices = with_minimum_prices(project.prices, terms.models, terms.prices or load_prices())
+    terms = _terms(project.root, events.read_event(environ))
+    prices = config_base_limits.with_minimum_prices(
+        project.prices, terms.models, terms.prices or load_prices()
+    )
     return replace(
         project,
         trust=terms.trust,
@@ -137,24 +139,24 @@ def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) 
 
 def base_trust(root: Path, environ: Mapping[str, str] = os.environ) -> TrustFile:
     """Return the trust file of the base of a proposal."""
-    return _terms(root, read_event(environ)).trust
+    return _terms(root, events.read_event(environ)).trust
 
 
 def base_secrets(root: Path, environ: Mapping[str, str] = os.environ) -> SecretsFile:
     """Return the sealed keys of the base of a proposal."""
-    return _terms(root, read_event(environ)).secrets
+    return _terms(root, events.read_event(environ)).secrets
 
 
 def base_notifications(
     root: Path, environ: Mapping[str, str] = os.environ
 ) -> tuple[Notification, ...]:
     """Return the recipients of notifications that the base of a proposal names."""
-    return _terms(root, read_event(environ)).notifications
+    return _terms(root, events.read_event(environ)).notifications
 
 
 def base_cache(root: Path, environ: Mapping[str, str] = os.environ) -> SharedCacheEntry | None:
     """Return the shared cache that the base of a proposal names."""
-    return _terms(root, read_event(environ)).cache
+    return _terms(root, events.read_event(environ)).cache
 
 
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
@@ -163,7 +165,7 @@ def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
         return False
     repository = Repository.find(root)
     head = repository.head() if repository is not None else None
-    return is_proposal(read_event(environ), head)
+    return events.is_proposal(events.read_event(environ), head)
 
 
 class BaseTerms(NamedTuple):
@@ -174,18 +176,18 @@ class BaseTerms(NamedTuple):
     """A folder with the code that may run."""
     models: tuple[Model, ...] = ()
     prices: PriceTable | None = None
-    limits: BaseLimits | None = None
+    limits: config_base_limits.BaseLimits | None = None
     notifications: tuple[Notification, ...] = ()
     cache: SharedCacheEntry | None = None
     secrets: SecretsFile = SecretsFile.model_construct()
 
 
 @cache
-def _terms(root: Path, event: Event) -> BaseTerms:
+def _terms(root: Path, event: events.Event) -> BaseTerms:
     repository = Repository.find(root)
-    if repository is None or event.situation is Situation.FORK:
+    if repository is None or event.situation is events.Situation.FORK:
         return BaseTerms(TrustFile.model_construct())
-    commit = policy_commit(event, repository)
+    commit = events.policy_commit(event, repository)
     if commit is None:
         raise UsageError(
             f"this job works on a proposal ({event.name}), and the branch that sets its terms is "
@@ -193,7 +195,7 @@ def _terms(root: Path, event: Event) -> BaseTerms:
             hint="check out with `fetch-depth: 0`",
         )
     prefix = root.resolve().relative_to(repository.root.resolve()).as_posix()
-    tree = CommitTree(repository, commit, "" if prefix == "." else prefix)
+    tree = commit_tree.CommitTree(repository, commit, "" if prefix == "." else prefix)
     files = ProjectFiles(tree)
     trust, secrets = files.trust(), files.secrets()
     if files.problems:
@@ -202,7 +204,7 @@ def _terms(root: Path, event: Event) -> BaseTerms:
     return _with_budgets(BaseTerms(trust, code, secrets=secrets), tree)
 
 
-def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:
+def _with_budgets(terms: BaseTerms, tree: commit_tree.CommitTree) -> BaseTerms:
     """Return the terms with the prices and budgets of the base.
 
     Files of the base that are not valid set no limit: the proposal did not cause that.
@@ -219,7 +221,7 @@ def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:
         prices = load_prices(tree)
     except Fault:
         prices = load_prices()
-    limits = limits_of(header, stops, terms.trust.budget_usd_max)
+    limits = config_base_limits.limits_of(header, stops, terms.trust.budget_usd_max)
     return terms._replace(
         models=models,
         prices=prices,
@@ -229,7 +231,7 @@ def _with_budgets(terms: BaseTerms, tree: CommitTree) -> BaseTerms:
     )
 
 
-def _code_of(tree: CommitTree, trust: TrustFile) -> Path:
+def _code_of(tree: commit_tree.CommitTree, trust: TrustFile) -> Path:
     """Return a folder with only the code of the base that may run."""
     folder = Path(tempfile.mkdtemp(prefix="edison-code-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.documents.files import file_digest
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
-from edison_ci.forge.events import find_base, read_event
+from edison_ci.forge import events
 from edison_ci.git.repository import Repository
 from edison_ci.operate.proposal_terms import is_proposed
-from edison_ci.plan.baseline import BaselineDoubt
-from edison_ci.plan.baseline import base_of as compared_with
-from edison_ci.providers.replay import MAX_BYTES
+from edison_ci.plan import baseline
+from edison_ci.providers import replay
+from edison_ci.records import BaselineDoubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Proposal(NamedTuple):
         repository = Repository.find(root)
         if repository is None or not is_proposed(root):
             return None
-        return cls(repository, find_base(read_event(os.environ), repository).commit)
+        return cls(repository, events.find_base(events.read_event(os.environ), repository).commit)
 
     def has(self, path: Path, data: bytes) -> bool:
         """Whether the base has a file with exactly these bytes at this path."""
@@ -59,7 +59,7 @@ class Proposal(NamedTuple):
             return False
         place = real.relative_to(top).as_posix()
         try:
-            return self.repository.read(self.base, place, max_bytes=MAX_BYTES) == data
+            return self.repository.read(self.base, place, max_bytes=replay.MAX_BYTES) == data
         except UsageError:
             return False
 
@@ -92,7 +92,7 @@ def model_doubts(project: Project, experiment: Experiment) -> tuple[BaselineDoub
                 "provenance", "The base is not known, so no made-up answer proves anything."
             ),
         )
-    base = compared_with(project, experiment, proposal.base, commit=proposal.base)
+    base = baseline.base_of(project, experiment, proposal.base, commit=proposal.base)
     known = {} if base.experiment is None else {n: m for n, m, _ in base.experiment.models}
     tree = None if base.project is None else base.project.tree
     texts = [

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.records import RunStatus
-from edison_ci.store.audit import add_audit
-from edison_ci.store.ledger import reclaim
+from edison_ci.store import audit, ledger, steering
+from edison_ci.store import writer as store_writer
 from edison_ci.store.liveness import is_alive, request_control
 from edison_ci.store.runs import find_run, move_run
-from edison_ci.store.steering import request_changes, steering_of, withdraw_requests
-from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -65,8 +63,8 @@ class RunControl:
         words = [change.words for change in changes]
         entry = self.site.entry(self.actor, "steer", f"run {run.id}", after=words)
         entry = replace(entry, run_id=run.id)
-        with Writer(self.site.results) as writer:
-            return writer.submit(request_changes(run.id, changes, entry)).result()
+        with store_writer.Writer(self.site.results) as writer:
+            return writer.submit(steering.request_changes(run.id, changes, entry)).result()
 
     def stop(self, run: Run, asked: str) -> bool:
         """Request a run to `pause` or `cancel`; return whether a process has to take it.
@@ -81,13 +79,15 @@ class RunControl:
         # A run in REVIEWING waits for a person: no process would take the request.
         lives = seen.moving and seen.status is not RunStatus.REVIEWING
         entry = replace(site.entry(self.actor, f"{asked} run", f"run {run.id}"), run_id=run.id)
-        with Writer(site.results) as writer:
-            writer.submit(lambda connection: add_audit(connection, entry)).result()
+        with store_writer.Writer(site.results) as writer:
+            writer.submit(lambda connection: audit.add_audit(connection, entry)).result()
             if lives:
                 writer.submit(request_control(run.id, asked)).result()
                 return True
             now = site.now()
-            writer.submit(reclaim(lambda owner: is_alive(site.locks, owner), now=now)).result()
+            writer.submit(
+                ledger.reclaim(lambda owner: is_alive(site.locks, owner), now=now)
+            ).result()
             first = run.status is RunStatus.PENDING and aim is RunStatus.PAUSED
             if first or run.status is RunStatus.FAILED:  # CANCELLED can only follow EXECUTING
                 writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
@@ -104,7 +104,7 @@ class RunControl:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             living = current_run(self.site, find_run(reader, run_id)).moving
-            found = [each for each in steering_of(reader, run_id) if each.id in numbers]
+            found = [each for each in steering.steering_of(reader, run_id) if each.id in numbers]
             if all(each.taken_at is not None for each in found):
                 return found
             if not living:
@@ -117,5 +117,5 @@ class RunControl:
 
     def _withdraw(self, run_id: str) -> None:
         said = "the process of the run ended before it was taken; nothing was changed"
-        with Writer(self.site.results) as writer:
-            writer.submit(withdraw_requests(run_id, self.site.now(), said)).result()
+        with store_writer.Writer(self.site.results) as writer:
+            writer.submit(steering.withdraw_requests(run_id, self.site.now(), said)).result()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.decide.findings import advice_on, findings_of
+from edison_ci.decide import findings
 from edison_ci.numeric import dollars, fixed
 from edison_ci.operate.notifications import Notice, notify, recipients
 from edison_ci.records import RunStatus, Verdict
@@ -68,8 +68,8 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
 def _supported(connection: sqlite3.Connection, experiment: str) -> list[str]:
     """Return what the runs of an experiment support, for those who only read the notice."""
     drift = drift_of(connection, points_of(connection, experiment, most=_RUNS))
-    advice = advice_on(connection, None, experiment)
-    return [each.sentence for each in findings_of(advice, drift)]
+    advice = findings.advice_on(connection, None, experiment)
+    return [each.sentence for each in findings.findings_of(advice, drift)]
 
 
 def _outcome(status: RunStatus, verdict: Verdict | None, *, by_budget: bool) -> str:

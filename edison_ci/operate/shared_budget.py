@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.errors import UsageError
 from edison_ci.numeric import dollars
-from edison_ci.operate.site_client import SiteClient, SiteRefusal, SiteUnreachable
+from edison_ci.operate import site_client
 from edison_ci.sanitize import line
+from edison_ci.store import leases as store_leases
 from edison_ci.store.batches import waits_in_batch
-from edison_ci.store.leases import LeaseFile, MonthlyLimit
 from edison_ci.store.ledger import SpendingCap, read_total
 
 if TYPE_CHECKING:
@@ -65,18 +65,24 @@ def _deciding_file(project: Project) -> ProjectFile | None:
     return None if project.base_limits is None else project.base_limits.header
 
 
-def monthly_limits(limits: SiteLimits | None) -> list[MonthlyLimit]:
+def monthly_limits(limits: SiteLimits | None) -> list[store_leases.MonthlyLimit]:
     """Return the limits of a site, that of all projects first."""
     if limits is None:
         return []
     found = []
     if limits.monthly_usd is not None:
-        found.append(MonthlyLimit("limits.monthly_usd", "all", "", _microusd(limits.monthly_usd)))
+        found.append(
+            store_leases.MonthlyLimit(
+                "limits.monthly_usd", "all", "", _microusd(limits.monthly_usd)
+            )
+        )
     for team, usd in limits.teams.items():
-        found.append(MonthlyLimit(f"limits.teams.{team}", "team", team, _microusd(usd)))
+        found.append(
+            store_leases.MonthlyLimit(f"limits.teams.{team}", "team", team, _microusd(usd))
+        )
     for project, usd in limits.projects.items():
         name = f"limits.projects.{project}"
-        found.append(MonthlyLimit(name, "project", project, _microusd(usd)))
+        found.append(store_leases.MonthlyLimit(name, "project", project, _microusd(usd)))
     return found
 
 
@@ -92,7 +98,7 @@ class LimitUse(NamedTuple):
 
 def limits_here(root: Path, limits: SiteLimits | None, now: dt.datetime) -> list[LimitUse]:
     """Return the limits of a site, read from its own files."""
-    month, leases = f"{now:%Y-%m}", LeaseFile(root / LEASES_FILE)
+    month, leases = f"{now:%Y-%m}", store_leases.LeaseFile(root / LEASES_FILE)
     return [
         LimitUse(
             limit.name,
@@ -106,11 +112,11 @@ def limits_here(root: Path, limits: SiteLimits | None, now: dt.datetime) -> list
 
 def limits_there(shared: SharedBudget, file: ProjectFile) -> list[LimitUse]:
     """Return the limits for a project that its site has; raises UsageError or SiteUnreachable."""
-    site = SiteClient.of(shared.url_env, shared.token_env, os.environ)
+    site = site_client.SiteClient.of(shared.url_env, shared.token_env, os.environ)
     try:
         reply = asyncio.run(site.send("GET", "/budget"))
-    except SiteRefusal as refused:
-        raise SiteUnreachable(refused.message) from None
+    except site_client.SiteRefusal as refused:
+        raise site_client.SiteUnreachable(refused.message) from None
     own = {("all", ""), ("team", file.team or ""), ("project", file.slug)}
     try:
         return [
@@ -124,7 +130,7 @@ def limits_there(shared: SharedBudget, file: ProjectFile) -> list[LimitUse]:
             if (each["scope"], each["of"]) in own
         ]
     except (KeyError, TypeError, ValueError):
-        raise SiteUnreachable("its reply is not that of a site") from None
+        raise site_client.SiteUnreachable("its reply is not that of a site") from None
 
 
 def _whose(scope: str, of: str, month: str) -> str:
@@ -151,7 +157,7 @@ class MoneyLease:
         self._terms, self._reader, self._owner = terms, reader, owner
         self._notes = project.root / ".edison" / "leases"
         self._offline = offline
-        self._site: SiteClient | None = None
+        self._site: site_client.SiteClient | None = None
         self._asking = asyncio.Lock()
         self._retired: list[str] = []
         self._unlimited = False
@@ -198,25 +204,27 @@ class MoneyLease:
                 try:
                     await self._lease(site, needs)
                     return ""
-                except SiteRefusal as refused:
+                except site_client.SiteRefusal as refused:
                     if refused.code not in ("month", "returned"):
                         return self._refused(site, refused)
                     # Calls in flight belong to the lease of the last month: it is returned later.
                     self._retired.append(self.id)
                     self._begin()
-        except SiteUnreachable as error:
+        except site_client.SiteUnreachable as error:
             return self._unreached(str(error))
         except UsageError as error:
             return f"{_NAME} ({error.message})"
 
-    def _connected(self) -> SiteClient:
+    def _connected(self) -> site_client.SiteClient:
         if self._offline:
-            raise SiteUnreachable("network access is disabled by --offline")
+            raise site_client.SiteUnreachable("network access is disabled by --offline")
         if self._site is None:
-            self._site = SiteClient.of(self._terms.url_env, self._terms.token_env, os.environ)
+            self._site = site_client.SiteClient.of(
+                self._terms.url_env, self._terms.token_env, os.environ
+            )
         return self._site
 
-    def _refused(self, site: SiteClient, refused: SiteRefusal) -> str:
+    def _refused(self, site: site_client.SiteClient, refused: site_client.SiteRefusal) -> str:
         logger.warning("the site leases no more", extra={"reason": refused.message})
         limit = refused.data.get("limit")
         what = f"{limit} of {site.host}" if refused.code == "budget" else refused.message
@@ -234,7 +242,7 @@ class MoneyLease:
         logger.warning("the shared budget cannot be reached", extra={"site": host, "reason": why})
         return f"the leased part of {_NAME} ({host} cannot be reached)"
 
-    async def _lease(self, site: SiteClient, needs: int) -> None:
+    async def _lease(self, site: site_client.SiteClient, needs: int) -> None:
         self._note(site)
         asked = time.monotonic()
         reply = await _send(
@@ -245,7 +253,7 @@ class MoneyLease:
         )
         granted, seconds = reply.get("granted_microusd"), reply.get("expires_in_s")
         if not isinstance(granted, int) or not isinstance(seconds, int) or granted < needs:
-            raise SiteUnreachable("its reply is not that of a site")
+            raise site_client.SiteUnreachable("its reply is not that of a site")
         # Counted from before the request, so that the site's deadline is never later.
         self._granted, self._until = granted, asked + seconds
         logger.info("leased", extra={"site": site.host, "granted": dollars(granted)})
@@ -276,19 +284,19 @@ class MoneyLease:
             await self._give_back(site, lease_id)
         await self._return_lost(site)
 
-    async def _give_back(self, site: SiteClient, lease_id: str) -> None:
+    async def _give_back(self, site: site_client.SiteClient, lease_id: str) -> None:
         if waits_in_batch(self._reader, f"{SCOPE}{lease_id}"):
             return  # its cost is known when the batch is collected
         try:
             await _send(
                 site, f"/budget/leases/{lease_id}/return", self._report(lease_id), _AT_THE_END_S
             )
-        except (SiteRefusal, SiteUnreachable) as error:
+        except (site_client.SiteRefusal, site_client.SiteUnreachable) as error:
             logger.warning("a lease was not returned", extra={"reason": str(error)})
             return
         (self._notes / f"{lease_id}.json").unlink(missing_ok=True)
 
-    async def _return_lost(self, site: SiteClient) -> None:
+    async def _return_lost(self, site: site_client.SiteClient) -> None:
         """Return the leases of processes that ended without doing so."""
         for path in sorted(self._notes.glob("*.json")):
             note = _read(path)
@@ -298,7 +306,7 @@ class MoneyLease:
             if isinstance(owner, str) and not self._owner.is_alive(owner):
                 await self._give_back(site, path.stem)
 
-    def _note(self, site: SiteClient) -> None:
+    def _note(self, site: site_client.SiteClient) -> None:
         """Write down that the lease is asked for, before it is."""
         if self._noted:
             return
@@ -312,14 +320,14 @@ class MoneyLease:
 
 
 async def _send(
-    site: SiteClient, path: str, body: Mapping[str, Any], patience_s: float
+    site: site_client.SiteClient, path: str, body: Mapping[str, Any], patience_s: float
 ) -> dict[str, Any]:
     """Send a request until it is answered; repeated ones are one. Raises SiteUnreachable."""
     until, wait_s = time.monotonic() + patience_s, _FIRST_WAIT_S
     while True:
         try:
             return await site.send("POST", path, body)
-        except SiteUnreachable:
+        except site_client.SiteUnreachable:
             if time.monotonic() + wait_s > until:
                 raise
         await asyncio.sleep(wait_s)

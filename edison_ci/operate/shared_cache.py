@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 from edison_ci import __version__
 from edison_ci.config.trust import origin
+from edison_ci.documents import signatures
 from edison_ci.documents.secrets import remember
-from edison_ci.documents.signatures import VARIABLE, Signer
 from edison_ci.errors import TrustError, UsageError
 from edison_ci.operate.proposal_terms import base_cache
-from edison_ci.providers.shared_cache import MOST_BYTES, CacheAccess
+from edison_ci.providers import shared_cache
 from edison_ci.providers.transport import (
     Service,
     allowed_reach,
@@ -39,7 +39,7 @@ _HEADER = re.compile(r"([A-Za-z0-9-]{1,100}): ([\x21-\x7e][\x20-\x7e]*)")
 
 def cache_access(
     project: Project, environ: Mapping[str, str], *, offline: bool
-) -> CacheAccess | None:
+) -> shared_cache.CacheAccess | None:
     """Return the access to the shared cache of a project on the terms of its base.
 
     None if it has none, if the variable of its address is not set here, or if `offline` forbids it.
@@ -54,7 +54,7 @@ def cache_access(
         service = _service(entry, url, project.trust, environ)
         if offline and not is_loopback(service.url):
             return None
-        return CacheAccess(
+        return shared_cache.CacheAccess(
             service,
             urlsplit(url).query,
             project.trust.results.public_keys,
@@ -62,7 +62,7 @@ def cache_access(
             entry.unsigned == "replay",
         )
     except UsageError as error:
-        return CacheAccess(None, problem=f"{error.message} ({error.hint})")
+        return shared_cache.CacheAccess(None, problem=f"{error.message} ({error.hint})")
 
 
 def _service(
@@ -93,7 +93,7 @@ def _service(
         proxy=proxy_for(url, environ),
         ca_file=environ.get("SSL_CERT_FILE") or None,
         reach=reach,
-        most_bytes=MOST_BYTES,
+        most_bytes=shared_cache.MOST_BYTES,
     )
 
 
@@ -125,9 +125,9 @@ def _token(
     return {"Authorization": f"Bearer {value}"}
 
 
-def _signer(trust: TrustFile, environ: Mapping[str, str]) -> Signer | None:
+def _signer(trust: TrustFile, environ: Mapping[str, str]) -> signatures.Signer | None:
     """Return what signs answers; None without a private key whose public key is trusted."""
-    private = environ.get(VARIABLE, "")
-    signer = Signer(private) if private.strip() else None
+    private = environ.get(signatures.VARIABLE, "")
+    signer = signatures.Signer(private) if private.strip() else None
     trusted = signer is not None and signer.public in trust.results.public_keys
     return signer if trusted else None

@@ -20,15 +20,15 @@ from edison_ci.config.project import identity_keys
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, EdisonError, RoleError, UsageError
-from edison_ci.git.command import decode, run_git
-from edison_ci.store.audit import EXPORT, AuditEntry, write_audit
+from edison_ci.git import command
+from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from edison_ci.config.project import Member, ProjectFile
-    from edison_ci.config.quarantine import QuarantineFile
+    from edison_ci.config.quarantine import QuarantinedCase
 
 
 KnownBy = Literal["web", "token", "proxy", "github", "git", "settings", "nobody"]
@@ -98,10 +98,12 @@ def identify(environment: Mapping[str, str], git: Identity | None = None) -> Ide
 def git_identity(root: Path) -> Identity | None:
     """Return the identity that Git would commit with; None without Git or a name."""
     try:
-        told = run_git("config", "-z", "--get-regexp", "^user[.](email|name)$", cwd=root).out
+        told = command.run_git(
+            "config", "-z", "--get-regexp", "^user[.](email|name)$", cwd=root
+        ).out
     except (UsageError, OSError):
         return None
-    known = dict(decode(entry).partition("\n")[::2] for entry in told.split(b"\0"))
+    known = dict(command.decode(entry).partition("\n")[::2] for entry in told.split(b"\0"))
     email, name = known.get("user.email", ""), known.get("user.name", "")
     return Identity("git", email=email, name=name) if email or name else None
 
@@ -185,7 +187,7 @@ class Site:
         """The folder of backups."""
         return self.root / ".edison" / "backups"
 
-    def quarantine(self) -> QuarantineFile:
+    def quarantine(self) -> tuple[QuarantinedCase, ...]:
         """Return the quarantined cases; raises ConfigError if the file is not valid."""
         files = ProjectFiles(WorkingTree(self.root))
         found = files.quarantine()
@@ -238,21 +240,21 @@ class Site:
 
     def entry(
         self, actor: Actor, action: str, entity: str = "", *, before: Any = None, after: Any = None
-    ) -> AuditEntry:
+    ) -> audit.AuditEntry:
         """Return a row of the audit."""
         known_by = actor.identity.known_by
-        return AuditEntry(self.now(), actor.name, known_by, action, entity, before, after)
+        return audit.AuditEntry(self.now(), actor.name, known_by, action, entity, before, after)
 
     def note_export(self, what: str, where: str, actor: Actor | None = None) -> None:
         """Write a row of the audit about texts or results that leave the results file."""
-        self.note(self.entry(actor or self.actor(), EXPORT, f"{what} to {where}"))
+        self.note(self.entry(actor or self.actor(), audit.EXPORT, f"{what} to {where}"))
 
-    def note(self, entry: AuditEntry) -> None:
+    def note(self, entry: audit.AuditEntry) -> None:
         """Write a row of the audit, if there is a results file."""
         if not self.results.exists():
             return
         try:
-            write_audit(self.results, entry)
+            audit.write_audit(self.results, entry)
         except EdisonError as error:
             # A refusal must be raised even if it cannot be audited.
             logger.error("the audit could not be written", extra={"reason": error.message})

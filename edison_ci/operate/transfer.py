@@ -19,22 +19,13 @@ from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import DeliveryError, EdisonError, UsageError
-from edison_ci.forge.api import verification
-from edison_ci.operate.bundles import (
-    MOST_BYTES,
-    Arrival,
-    import_bundle,
-    trusted_keys,
-    write_bundle,
-)
-from edison_ci.operate.site import Role
-from edison_ci.operate.site_client import site_address, site_headers
-from edison_ci.operate.uploads import FOLDER
+from edison_ci.forge import api
+from edison_ci.operate import bundles, site_client, uploads
+from edison_ci.operate import site as sites
 from edison_ci.sanitize import line
-from edison_ci.store.database import migrations, open_reader
-from edison_ci.store.liveness import try_lock
-from edison_ci.store.origins import origin_of
-from edison_ci.store.runs import FINAL, final_runs, find_run
+from edison_ci.store import database, liveness
+from edison_ci.store import origins as store_origins
+from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -201,8 +192,10 @@ class Remote:
                 _done(reply.status_code, told)
             have = have if reply.status_code == 206 else 0
             total = have + int(reply.headers.get("content-length", 0))
-            if total > MOST_BYTES:
-                raise UsageError(f"run {run_id} has {total:,} bytes, more than {MOST_BYTES:,}")
+            if total > bundles.MOST_BYTES:
+                raise UsageError(
+                    f"run {run_id} has {total:,} bytes, more than {bundles.MOST_BYTES:,}"
+                )
             mark.write_text(reply.headers.get("etag", "").strip('"'), encoding="ascii")
             with target.open("ab" if have else "wb") as stream:
                 for chunk in reply.iter_raw():
@@ -294,13 +287,13 @@ def connect(site: Site, url: str, *, offline: bool) -> Iterator[Remote]:
     """Yield the place of a project at a site; raises UsageError."""
     import httpx
 
-    address = site_address(url, "URL")
+    address = site_client.site_address(url, "URL")
     if offline:
         raise UsageError("network access is disabled by --offline", hint="run it without --offline")
-    headers = site_headers(TOKEN, os.environ)
+    headers = site_client.site_headers(TOKEN, os.environ)
     timeout = httpx.Timeout(_TIMEOUT_S, read=_IMPORT_S)
     with httpx.Client(
-        headers=headers, verify=verification(), follow_redirects=False, timeout=timeout
+        headers=headers, verify=api.verification(), follow_redirects=False, timeout=timeout
     ) as client:
         yield Remote(site, address, client)
 
@@ -313,7 +306,7 @@ def push(
 ) -> Iterator[Sent]:
     """Send runs to a site; without names, all that have ended and are not there yet."""
     site = remote.site
-    actor = site.require(Role.EDITOR, "push runs", remote.host)
+    actor = site.require(sites.Role.EDITOR, "push runs", remote.host)
     runs = _chosen(site, wanted)
     told = remote.describe()
     if told is None:
@@ -339,7 +332,7 @@ def _push_one(
     site, limit = remote.site, int(told.get("push_limit_bytes", 0))
     with tempfile.TemporaryDirectory(prefix="edison-push-") as folder:
         bundle = Path(folder) / "run.zip"
-        size = write_bundle(site, [run], bundle, actor)
+        size = bundles.write_bundle(site, [run], bundle, actor)
         if limit and size > limit:
             raise UsageError(
                 f"run {run.id} has {size:,} bytes, and {remote.host} accepts {limit:,}",
@@ -358,16 +351,16 @@ def _chosen(site: Site, wanted: Sequence[str]) -> list[Run]:
     """Return the runs to push: those named, or all that ended and are of here, or trusted."""
     if not site.results.exists():
         raise UsageError("there are no results yet", hint="run an experiment: edison run")
-    keys = trusted_keys(site.root)
-    with closing(open_reader(site.results)) as reader:
-        ids = wanted or final_runs(reader)
-        runs = {run.id: run for run in (find_run(reader, each) for each in ids)}
-        origins = {run_id: origin_of(reader, run_id) for run_id in runs}
+    keys = bundles.trusted_keys(site.root)
+    with closing(database.open_reader(site.results)) as reader:
+        ids = wanted or store_runs.final_runs(reader)
+        runs = {run.id: run for run in (store_runs.find_run(reader, each) for each in ids)}
+        origins = {run_id: store_origins.origin_of(reader, run_id) for run_id in runs}
     foreign = {i for i, one in origins.items() if one is not None and not one.is_trusted(keys)}
     if not wanted:
         return [run for run in runs.values() if run.id not in foreign]
     for run in runs.values():
-        if run.status not in FINAL:
+        if run.status not in store_runs.FINAL:
             raise UsageError(
                 f"run {run.id} has not ended", hint="push it when it has: edison runs watch"
             )
@@ -387,7 +380,7 @@ def pull(
 ) -> Iterator[Sent]:
     """Fetch runs from a site; without names, all that are not here yet."""
     site = remote.site
-    actor = site.require(Role.EDITOR, "pull runs", remote.host)
+    actor = site.require(sites.Role.EDITOR, "pull runs", remote.host)
     told = remote.describe()
     if told is None:
         raise UsageError(
@@ -413,8 +406,8 @@ def pull(
 def _runs_here(site: Site) -> frozenset[str]:
     if not site.results.exists():
         return frozenset()
-    with closing(open_reader(site.results)) as reader:
-        return frozenset(final_runs(reader))
+    with closing(database.open_reader(site.results)) as reader:
+        return frozenset(store_runs.final_runs(reader))
 
 
 @contextmanager
@@ -425,7 +418,7 @@ def _alone(remote: Remote, run_id: str, on_progress: Callable[[Progress], None])
     """
     waited = False
     while True:
-        with try_lock(remote.site.locks, "pull") as ours:
+        with liveness.try_lock(remote.site.locks, "pull") as ours:
             if ours:
                 yield waited
                 return
@@ -442,9 +435,9 @@ def _pull_one(
     bundle = _folder(site) / f"{hashlib.sha256(run_id.encode()).hexdigest()[:24]}.pull"
     remote.download(run_id, bundle, lambda have, total: on_progress(Progress(run_id, have, total)))
     size = bundle.stat().st_size
-    arrival = Arrival("pull", remote.host, actor, trusted_keys(site.root))
+    arrival = bundles.Arrival("pull", remote.host, actor, bundles.trusted_keys(site.root))
     try:
-        taken = import_bundle(site, bundle, arrival=arrival)
+        taken = bundles.import_bundle(site, bundle, arrival=arrival)
     except EdisonError as error:
         message = error.message.replace(str(bundle), f"what {remote.host} sent")
         site.note(site.entry(actor, "refused: pull runs", f"run {run_id}", after=message))
@@ -458,7 +451,7 @@ def _pull_one(
 
 
 def _refuse_version(told: dict[str, Any], host: str) -> None:
-    if told.get("results_version") != len(migrations()):
+    if told.get("results_version") != len(database.migrations()):
         raise UsageError(
             f"{host} has another version of edison", hint="use the same version here and there"
         )
@@ -466,7 +459,7 @@ def _refuse_version(told: dict[str, Any], host: str) -> None:
 
 def _folder(site: Site) -> Path:
     """Return the folder of what is on its way; it is not for Git."""
-    folder = site.root / FOLDER
+    folder = site.root / uploads.FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n", encoding="ascii")
     return folder

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import edison_ci
 from edison_ci._dataclass import dataclass
-from edison_ci.config.sealed import PRIVATE_KEY
+from edison_ci.config import sealed
 from edison_ci.errors import UsageError
-from edison_ci.git.repository import Repository
+from edison_ci.git import repository as git
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Variables(NamedTuple):
         models = list(models)
         keys = dict.fromkeys(name for model in models for name in model.keys.values())
         if secrets.public_key is not None:
-            keys[PRIVATE_KEY] = None
+            keys[sealed.PRIVATE_KEY] = None
         plain = dict.fromkeys(m.base_url_env for m in models if m.base_url_env is not None)
         return cls(tuple(keys), tuple(name for name in plain if name not in keys))
 
@@ -103,7 +103,7 @@ def with_variables(text: str, variables: Variables) -> str:
 
 def workflow_files(root: Path) -> Iterator[tuple[str, str]]:
     """Yield the workflows of the repository of a project, by path from the project."""
-    repository = Repository.find(root)
+    repository = git.Repository.find(root)
     top = repository.root if repository is not None else root
     for path in sorted((top / WORKFLOWS).glob("*.y*ml")):
         if path.is_file() and not path.is_symlink():

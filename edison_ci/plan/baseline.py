@@ -22,7 +22,7 @@ from edison_ci.git.command import run_git
 from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import Repository
 from edison_ci.plan.fingerprint import describe, plain
-from edison_ci.records import PromptId
+from edison_ci.records import BaselineDoubt, PromptId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -306,14 +306,6 @@ def _common(one: Counter[str], other: Counter[str]) -> float:
     return (one & other).total() / most if most else 1.0
 
 
-class BaselineDoubt(NamedTuple):
-    """A reason for which a run is inconclusive at best."""
-
-    metric: str
-    """`coverage`: the base gates more than was measured; `provenance`: answers prove nothing."""
-    sentence: str
-
-
 @dataclass(frozen=True)
 class Base:
     """What a run is compared with."""
@@ -403,10 +395,9 @@ def _aside_by_names_of_now(before: Project, former: str, name: str) -> Project:
     """Return the project of the base with its quarantine by the name that an experiment has."""
     cases = tuple(
         case.model_copy(update={"experiment": name}) if case.experiment == former else case
-        for case in before.quarantine.cases
+        for case in before.quarantine
     )
-    quarantine = before.quarantine.model_copy(update={"cases": cases})
-    return dataclasses.replace(before, quarantine=quarantine)
+    return dataclasses.replace(before, quarantine=cases)
 
 
 def _doubts(base: Base, found: Counterparts) -> Iterator[BaselineDoubt]:

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import APPLICATIONS
-from edison_ci.config.model_price import Price
+from edison_ci.config import model_entry, model_price
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +66,7 @@ class Load:
     model: Model
     name: str
     """Name of the model or of one of its configurations."""
-    price: Price | None
+    price: model_price.Price | None
     once_calls: int = 0
     """Calls of one iteration."""
     once_in: CostRange = ZERO
@@ -76,7 +75,7 @@ class Load:
     iterations: CostRange = ONCE
     exact_tokens: bool = False
     """Whether the input was counted with the model's own tokenizer."""
-    single_price: Price | None = None
+    single_price: model_price.Price | None = None
     """The price of single calls, if they are made in a batch."""
 
     @property
@@ -110,7 +109,7 @@ class Load:
         )
         flat = 1e6 * price.call * self.once_calls
         # An application may tell that a call cost less.
-        called = CostRange(0 if self.model.provider in APPLICATIONS else flat, flat)
+        called = CostRange(0 if self.model.provider in model_entry.APPLICATIONS else flat, flat)
         spent_in = self.tokens_in.times(low.tokens_in, high.tokens_in)
         spent_in += called.times(self.iterations.low, self.iterations.high)
         return spent_in + self.tokens_out.times(low.tokens_out, high.tokens_out)
@@ -144,7 +143,7 @@ def in_batches(load: Load, price: BatchPrice | None) -> Load:
     """Return the load at the price of a batch, if its model has one and it asks for answers."""
     if price is None or load.phase != "generate":
         return load
-    rates = Price.model_validate(price.model_dump(by_alias=True, exclude_defaults=True))
+    rates = model_price.Price.model_validate(price.model_dump(by_alias=True, exclude_defaults=True))
     return replace(load, price=rates, single_price=load.price)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from edison_ci.checks.options import REGISTRY
-from edison_ci.config.calibration import JUDGE_APPROVALS
+from edison_ci.config import project_files
 from edison_ci.config.experiment import JUDGES
 from edison_ci.documents.files import file_digest
 from edison_ci.templating.templates import Template
@@ -91,8 +91,9 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
     rubric = experiment.rubric
     if rubric is not None and rubric.calibration is not None:
         # An approval decides whether a judge may decide a gate.
-        own = [entry for entry in project.approvals.approvals if entry.rubric == rubric.rubric]
-        parts[JUDGE_APPROVALS] = plain(own)
+        approvals = () if project.approvals is None else project.approvals.approvals
+        own = [entry for entry in approvals if entry.rubric == rubric.rubric]
+        parts[project_files.JUDGE_APPROVALS] = plain(own)
     for registry, names in (
         (REGISTRY, {check.check for check in experiment.all_checks()}),
         (JUDGES, experiment.judge_plugins),
@@ -101,7 +102,7 @@ def describe(project: Project, experiment: Experiment) -> dict[str, Any]:
         packages = {name: registry.package(name) for name in sorted(names)}
         parts |= {f"the plugin {name}": found for name, found in packages.items() if found}
     settings = {key: getattr(project.file.settings, key) for key in _SUITE_SETTINGS}
-    aside = {entry.case for entry in project.quarantine.cases if entry.experiment == experiment.id}
+    aside = {entry.case for entry in project.quarantine if entry.experiment == experiment.id}
     return {**parts, "edison.yaml: settings": settings, "quarantine.yaml": sorted(aside)}
 
 

@@ -37,12 +37,7 @@ from edison_ci.plan.estimate import (
 from edison_ci.plan.fingerprint import Fingerprint
 from edison_ci.plan.interim_analysis import INFERRED, both_sides, interim_kind, rounds
 from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
-from edison_ci.stats.power import (
-    DEFAULT_SD,
-    cases_for_margin,
-    cases_in_clusters,
-    smallest_effect,
-)
+from edison_ci.stats import power
 from edison_ci.store.answers import token_counts
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import ANSWERS, JUDGES
@@ -405,20 +400,22 @@ def evidence_of(experiment: Experiment, cases: int, units: int) -> Evidence:
     """
     gate = strictest(experiment.file.gates)
     alpha = _ALPHA if gate is None else round(1 - gate.confidence, 10)
-    effect = smallest_effect(units, sd=DEFAULT_SD, alpha=alpha).value if units >= 2 else None
+    effect = (
+        power.smallest_effect(units, sd=power.DEFAULT_SD, alpha=alpha).value if units >= 2 else None
+    )
     if gate is None:
         return Evidence(effect, None, None)
     margin = gate.effective_margin
     needed = None
     if margin.value > 0:
-        needed = cases_for_margin(
-            DEFAULT_SD,
+        needed = power.cases_for_margin(
+            power.DEFAULT_SD,
             margin=margin.value,
             # The bound is one-sided and has no answer at even odds.
             alpha=min(alpha, 0.4999),
             worst_case_drop=gate.worst_case_drop,
         ).value
-        needed = cases_in_clusters(needed, cases / units if units else 1.0)
+        needed = power.cases_in_clusters(needed, cases / units if units else 1.0)
     return Evidence(effect, needed, margin.value, margin.relative)
 
 
@@ -712,7 +709,7 @@ def without_generating(project: Project, plan: Plan) -> Plan:
 
 
 def _gating(project: Project, experiment: Experiment, survey: CaseSurvey) -> int:
-    aside = [entry for entry in project.quarantine.cases if entry.experiment == experiment.id]
+    aside = [entry for entry in project.quarantine if entry.experiment == experiment.id]
     fewest = min((survey.usable[prompt.id] for prompt in experiment.prompts), default=0)
     return max(fewest - len(aside), 0)
 

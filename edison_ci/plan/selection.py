@@ -8,8 +8,8 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.cases import STATIC, is_holdout, sample
-from edison_ci.config.experiment import Split
+from edison_ci.config import cases as config_cases
+from edison_ci.config import experiment as config_experiment
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.spelling import did_you_mean
 
@@ -65,11 +65,11 @@ class SplitPart:
     """The cases that a refiner learns from, or those that it never sees."""
 
     name: Literal["train", "holdout"]
-    split: Split
+    split: config_experiment.Split
 
     def has(self, case: Case) -> bool:
         """Whether a case belongs to it."""
-        return is_holdout(case, self.split) == (self.name == "holdout")
+        return config_cases.is_holdout(case, self.split) == (self.name == "holdout")
 
     def as_json(self) -> dict[str, Any]:
         """Return the part as it is stored with a run."""
@@ -78,7 +78,9 @@ class SplitPart:
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> SplitPart:
         """Return a part from its stored form."""
-        return cls(kept["name"], Split(holdout=kept["holdout"], seed=kept["seed"]))
+        return cls(
+            kept["name"], config_experiment.Split(holdout=kept["holdout"], seed=kept["seed"])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class Selection:
     def whole(self, cases: Iterable[Case]) -> Iterator[Case]:
         """Yield the chosen cases of all shards, reading all of them; `limit` is a stable sample."""
         chosen = (case for case in cases if self._has(case))
-        return chosen if self.limit is None else iter(sample(chosen, self.limit))
+        return chosen if self.limit is None else iter(config_cases.sample(chosen, self.limit))
 
     def here(self, case: Case) -> bool:
         """Whether a case belongs to this shard."""
@@ -151,7 +153,7 @@ class Selection:
             return
         lacking = {"case": dict.fromkeys(self.cases), "tag": dict.fromkeys(self.tags)}
         known: dict[str, dict[str, None]] = {"case": {}, "tag": {}}
-        for case in project.cases(experiment) if experiment.file.data else [STATIC]:
+        for case in project.cases(experiment) if experiment.file.data else [config_cases.STATIC]:
             for what, names in (("case", (case.id,)), ("tag", case.tags)):
                 for name in names:
                     lacking[what].pop(name, None)
@@ -209,7 +211,7 @@ def find_case(project: Project, experiment: Experiment | None, wanted: str | Non
         if wanted is not None:
             hint = "no experiment with a dataset uses this prompt"
             raise UsageError("there are no cases to choose from", hint=hint)
-        return STATIC
+        return config_cases.STATIC
     feed = project.cases(experiment)
     near: list[str] = []
     for case in feed:

@@ -9,7 +9,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import read_json
-from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git import commit_tree
 from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class _History:
 
     def moment(self, texts: int, changes: int, commit: str, data: bytes) -> _Moment | None:
         """Return the version of the prompt at a commit; None if it is not valid there."""
-        tree = CommitTree(self.repository, commit, self.prefix)
+        tree = commit_tree.CommitTree(self.repository, commit, self.prefix)
         prompt, _ = read_prompt(data, self.path, partial(_json, tree))
         if prompt is None:
             return None

@@ -30,19 +30,23 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import TrustError, UsageError
 from edison_ci.providers import anthropic as anthropic_messages
-from edison_ci.providers import openai_compatible, openai_responses
+from edison_ci.providers import anthropic as provider_anthropic
+from edison_ci.providers import batches as provider_batches
+from edison_ci.providers import (
+    http_service,
+    litellm_bridge,
+    model_lists,
+    openai_compatible,
+    openai_moderations,
+    openai_responses,
+    workload_identity,
+)
+from edison_ci.providers import local as provider_local
+from edison_ci.providers import openai_responses as provider_openai_responses
+from edison_ci.providers import replay as provider_replay
 from edison_ci.providers.adapting import Adapting
-from edison_ci.providers.anthropic import VERSION, Anthropic
-from edison_ci.providers.batches import AnthropicBatches, OpenAIBatches
-from edison_ci.providers.http_service import HttpService
-from edison_ci.providers.litellm_bridge import ENVIRONMENT, NO_KEY, LitellmBridge, Target
-from edison_ci.providers.local import LocalModel, load
-from edison_ci.providers.model_lists import PAGE, ModelLister
 from edison_ci.providers.openai_compatible import OpenAICompatible, find_dialect
 from edison_ci.providers.openai_embeddings import OpenAIEmbeddings, WithEmbeddings
-from edison_ci.providers.openai_moderations import OpenAIModerations
-from edison_ci.providers.openai_responses import OpenAIResponses
-from edison_ci.providers.replay import open_replay
 from edison_ci.providers.transport import (
     Reach,
     Service,
@@ -53,7 +57,6 @@ from edison_ci.providers.transport import (
     proxy_for,
     refusal_reason,
 )
-from edison_ci.providers.workload_identity import BEARER, CredentialSource, Identified
 from edison_ci.records import Completion
 
 if TYPE_CHECKING:
@@ -99,14 +102,16 @@ def provider_for(
     access = replace(access, tree=tree or access.tree)
     if access.identity is None:
         return Adapting(adapter(access), model.name)
-    source = CredentialSource(access.identity, environ, str(model.options.get("region", "")))
-    found = Identified(source, lambda keys: adapter(replace(access, keys=keys)))
+    source = workload_identity.CredentialSource(
+        access.identity, environ, str(model.options.get("region", ""))
+    )
+    found = workload_identity.Identified(source, lambda keys: adapter(replace(access, keys=keys)))
     return Adapting(found, model.name)
 
 
 def lister_for(
     model: Model, *, environ: Mapping[str, str], offline: bool, trust: TrustFile | None
-) -> ModelLister:
+) -> model_lists.ModelLister:
     """Return what lists the models at the address of a model, with its key; raises UsageError."""
     if model.provider not in HAVE_LISTS:
         raise UsageError(
@@ -117,10 +122,14 @@ def lister_for(
     root = access.address.rstrip("/")
     if model.provider == "anthropic":
         path = "/models" if root.endswith("/v1") else "/v1/models"
-        headers = {"anthropic-version": VERSION} | ({"x-api-key": access.key} if access.key else {})
-        return ModelLister(lambda query: access.transport(f"{path}{query}", headers), PAGE)
+        headers = {"anthropic-version": provider_anthropic.VERSION} | (
+            {"x-api-key": access.key} if access.key else {}
+        )
+        return model_lists.ModelLister(
+            lambda query: access.transport(f"{path}{query}", headers), model_lists.PAGE
+        )
     bearer = {"Authorization": f"Bearer {access.key}"} if access.key else {}
-    return ModelLister(lambda query: access.transport(f"/models{query}", bearer), "")
+    return model_lists.ModelLister(lambda query: access.transport(f"/models{query}", bearer), "")
 
 
 HAVE_LISTS = frozenset({"openai", "anthropic", "openai_compatible", "ollama"})
@@ -243,7 +252,7 @@ class _EnvironmentReader:
         """Return a variable; empty if it is not set."""
         value = self.environ.get(name, "")
         if not value.strip() and self.environ is os.environ:
-            value = ENVIRONMENT.hidden.get(name, "")
+            value = litellm_bridge.ENVIRONMENT.hidden.get(name, "")
         return value if value.strip() else ""
 
     def _value(self, name: str, what: str) -> str:
@@ -273,10 +282,15 @@ def chat(access: _ModelAccess) -> Provider:
     if access.model.provider == "openai" and organization:
         headers["OpenAI-Organization"] = str(organization)
     if access.model.moderates:
-        return OpenAIModerations(access.transport("/moderations", headers))
-    can, batches = access.model.capabilities, partial(OpenAIBatches, access.transport("", headers))
+        return openai_moderations.OpenAIModerations(access.transport("/moderations", headers))
+    can, batches = (
+        access.model.capabilities,
+        partial(provider_batches.OpenAIBatches, access.transport("", headers)),
+    )
     if can.responses:
-        found = OpenAIResponses(access.transport("/responses", headers), can)
+        found = provider_openai_responses.OpenAIResponses(
+            access.transport("/responses", headers), can
+        )
         body = partial(openai_responses.request_body, can=can)
         found.batches = batches("/v1/responses", body, openai_responses.read_completion)
         return found
@@ -296,7 +310,7 @@ def azure(access: _ModelAccess) -> Provider:
     version = f"api-version={options['api_version']}"
     if access.model.capabilities.responses:
         transport = access.transport(f"{root}/responses?{version}", headers)
-        return OpenAIResponses(transport, access.model.capabilities)
+        return provider_openai_responses.OpenAIResponses(transport, access.model.capabilities)
     path = f"{root}/deployments/{deployment}"
     transport = access.transport(f"{path}/chat/completions?{version}", headers)
     return WithEmbeddings(
@@ -309,7 +323,7 @@ def azure(access: _ModelAccess) -> Provider:
 
 def _bearer(access: _ModelAccess) -> dict[str, str]:
     """Return the header with the token of an identity; empty without one."""
-    token = access.keys.get(BEARER)
+    token = access.keys.get(workload_identity.BEARER)
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
@@ -317,9 +331,12 @@ def anthropic(access: _ModelAccess) -> Provider:
     """Return Anthropic."""
     path = "/messages" if access.address.rstrip("/").endswith("/v1") else "/v1/messages"
     key = {"x-api-key": access.key} if access.key else {}
-    headers, can = {"anthropic-version": VERSION, **key}, access.model.capabilities
-    found = Anthropic(access.transport(path, headers), can)
-    found.batches = AnthropicBatches(
+    headers, can = (
+        {"anthropic-version": provider_anthropic.VERSION, **key},
+        access.model.capabilities,
+    )
+    found = provider_anthropic.Anthropic(access.transport(path, headers), can)
+    found.batches = provider_batches.AnthropicBatches(
         access.transport(path, headers),
         partial(anthropic_messages.request_body, can=can),
         anthropic_messages.read_completion,
@@ -336,7 +353,7 @@ def http(access: _ModelAccess) -> Provider:
     }
     if access.key and not any("{{ key }}" in text for text in options.headers.values()):
         headers["Authorization"] = f"Bearer {access.key}"
-    return HttpService(access.transport("", headers), options)
+    return http_service.HttpService(access.transport("", headers), options)
 
 
 def bridge(access: _ModelAccess, prefix: str = "") -> Provider:
@@ -353,12 +370,12 @@ def bridge(access: _ModelAccess, prefix: str = "") -> Provider:
             "vertex_credentials": next(iter(access.keys.values())),
         }
     else:
-        arguments = {**options, "api_key": access.key or NO_KEY}
+        arguments = {**options, "api_key": access.key or litellm_bridge.NO_KEY}
         if model.address:
             arguments["api_base"] = access.address
     name = f"{prefix}{model.model.removeprefix(prefix)}"
-    return LitellmBridge(
-        Target(
+    return litellm_bridge.LitellmBridge(
+        litellm_bridge.Target(
             name,
             access.address,
             arguments,
@@ -371,7 +388,7 @@ def bridge(access: _ModelAccess, prefix: str = "") -> Provider:
 
 def vertex(access: _ModelAccess) -> Provider:
     """Return Vertex: through litellm with a key, and with a token by its protocol of OpenAI."""
-    if BEARER not in access.keys:
+    if workload_identity.BEARER not in access.keys:
         return bridge(access, prefix="vertex_ai/")
     options = access.model.options
     path = f"/v1/projects/{options['project']}/locations/{options['location']}/endpoints/openapi"
@@ -396,13 +413,13 @@ def local(access: _ModelAccess) -> Provider:
     model = access.model
     options = LocalOptions.model_validate(model.options)
     weights = requirements.weights_of(model, access.environ)
-    loaded = load(weights, threads=options.threads, context=options.context)
-    return LocalModel(loaded, model.limits.timeout_s)
+    loaded = provider_local.load(weights, threads=options.threads, context=options.context)
+    return provider_local.LocalModel(loaded, model.limits.timeout_s)
 
 
 def replay(access: _ModelAccess) -> Provider:
     """Return the answers of a recording."""
-    return open_replay(str(access.model.store), access.tree)
+    return provider_replay.open_replay(str(access.model.store), access.tree)
 
 
 def unavailable(access: _ModelAccess) -> Provider:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.child import child_environment, entry_command, hide_environment
-from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.contracts import CallError, ErrorKind, NotAsked
 from edison_ci.providers.application import SHOWN, asked, read_answer
 from edison_ci.providers.openai_compatible import storable
 
@@ -55,7 +55,7 @@ class Program:
     timeout_s: float = 60.0
 
 
-class NotRun(CallError):
+class NotRun(NotAsked):
     """A program that may not run here; its cells are skipped."""
 
     def __init__(self, reason: str) -> None:

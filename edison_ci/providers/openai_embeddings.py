@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.checks.embeddings import pack_vector
+from edison_ci.checks import embeddings as check_embeddings
 from edison_ci.contracts import CallError
 from edison_ci.providers.openai_compatible import bad_reply, model_name, parse_reply, token_count
 from edison_ci.records import Completion, Message, Request
@@ -70,7 +70,7 @@ def _read(value: dict[str, Any], latency_ms: int) -> Completion:
     if not isinstance(vector, list):
         raise bad_reply("has no vector in it")
     try:
-        text = pack_vector(vector)
+        text = check_embeddings.pack_vector(vector)
     except ValueError as error:
         raise bad_reply(f"has {error}") from None
     tokens_in = token_count(usage.get("prompt_tokens")) if isinstance(usage, dict) else None

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.contracts import ErrorKind, NotAsked
 from edison_ci.documents.decoding import text_lines
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
@@ -207,7 +207,7 @@ _RECORDED_AS = (
 only."""
 
 
-class MissingRecording(CallError):
+class MissingRecording(NotAsked):
     """The recording or imported file has no answer to this request; its cell is skipped."""
 
     def __init__(self, request_hash: str, message: str = "") -> None:

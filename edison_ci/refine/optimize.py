@@ -18,29 +18,19 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import BusyError, UsageError
-from edison_ci.plan.plan import bare_plan
-from edison_ci.plan.selection import Selection
+from edison_ci.plan import plan as planning
+from edison_ci.plan import selection as plan_selection
 from edison_ci.records import canonical_json
-from edison_ci.refine.evidence import evidence_of, split_cases
-from edison_ci.refine.guardrails import WIDER
-from edison_ci.refine.refiner import RefinePrompt, RefinerReply, instructions_version
+from edison_ci.refine import evidence as refine_evidence
+from edison_ci.refine import guardrails
+from edison_ci.refine import refiner as refine_refiner
+from edison_ci.refine import suggestions as refine_suggestions
+from edison_ci.refine import trials as refine_trials
+from edison_ci.refine import weaknesses as refine_weaknesses
 from edison_ci.refine.search import Generation, OffspringMaker, Search, SearchLimits, rank
-from edison_ci.refine.suggestions import (
-    History,
-    SuggestionMaker,
-    SuggestionRecord,
-    Trial,
-    history_of,
-    simulation_of,
-    store,
-)
-from edison_ci.refine.trials import Allowance, SearchBudget, TrialRunner, trial_name
-from edison_ci.refine.weaknesses import WeaknessScope, quarantined_cases, split_part, weaknesses
-from edison_ci.stats.convergence import FEWEST_SEARCH_CASES
-from edison_ci.store.database import open_reader
-from edison_ci.store.liveness import experiment_lock
-from edison_ci.store.runs import find_run
-from edison_ci.store.suggestions import MadeBy, list_suggestions
+from edison_ci.stats import convergence
+from edison_ci.store import database, liveness, runs
+from edison_ci.store import suggestions as store_suggestions
 
 if TYPE_CHECKING:
     import sqlite3
@@ -100,7 +90,9 @@ def optimize(
     name = target.experiment.id
     with ExitStack() as stack:
         try:
-            stack.enter_context(experiment_lock(locks, f"{name}.search", f"search for {name}"))
+            stack.enter_context(
+                liveness.experiment_lock(locks, f"{name}.search", f"search for {name}")
+            )
         except BusyError:
             raise BusyError(
                 f"another search for {name} is running", hint="stop it with Ctrl-C, or wait"
@@ -110,15 +102,19 @@ def optimize(
 
 def require_enough_cases(target: RefineTarget) -> tuple[int, int]:
     """Return the numbers of training and held-out cases; raise UsageError if they are too few."""
-    train, holdout = (cases - quarantined_cases(target) for cases in split_cases(target))
+    train, holdout = (
+        cases - refine_weaknesses.quarantined_cases(target)
+        for cases in refine_evidence.split_cases(target)
+    )
     if not holdout:
         raise UsageError(
             f"{target.experiment.id} has no held-out cases, so a gain cannot be verified",
             hint="set split: {holdout: 0.4} in the experiment, or add cases",
         )
-    if len(train) < FEWEST_SEARCH_CASES:
+    if len(train) < convergence.FEWEST_SEARCH_CASES:
         raise UsageError(
-            f"a search needs {FEWEST_SEARCH_CASES} training cases, but there are {len(train)}",
+            f"a search needs {convergence.FEWEST_SEARCH_CASES} training cases, "
+            f"but there are {len(train)}",
             hint="add cases, or use edison refine, which works with fewer",
         )
     return len(train), len(holdout)
@@ -129,10 +125,10 @@ class SearchContext:
     """Dependencies, budget and options of one search."""
 
     id: str
-    trials: TrialRunner
+    trials: refine_trials.TrialRunner
     refiner: Judge
-    history: History
-    budget: SearchBudget
+    history: refine_suggestions.History
+    budget: refine_trials.SearchBudget
     options: OptimizeOptions
 
     @classmethod
@@ -145,16 +141,16 @@ class SearchContext:
     ) -> SearchContext:
         """Return the context of a search, with the history of the prompt and its budget."""
         results = target.project.root / target.project.file.results
-        history = History((), {})
+        history = refine_suggestions.History((), {})
         if results.exists():
-            with closing(open_reader(results)) as reader:
-                history = history_of(reader, target, force=options.force)
+            with closing(database.open_reader(results)) as reader:
+                history = refine_suggestions.history_of(reader, target, force=options.force)
         name = _identity(target, refiner, history, options.limits)
-        budget = SearchBudget.of(target, name, options.budget_microusd)
-        trials = TrialRunner(
+        budget = refine_trials.SearchBudget.of(target, name, options.budget_microusd)
+        trials = refine_trials.TrialRunner(
             target,
             lambda: open_context(budget.cap),
-            Allowance(None),
+            refine_trials.Allowance(None),
             allow_code=options.allow_code,
         )
         return cls(name, trials, refiner, history, budget, options)
@@ -177,27 +173,29 @@ class SearchContext:
         options.on_step("measuring the current prompt on the training cases")
         course = search.measure_base()
         self.budget.reserve()
-        with closing(open_reader(self.trials.results)) as reader:
-            run = find_run(reader, course.base.run_id)
-            view = WeaknessScope(trial_name(target.prompt))
-            weakness = weaknesses(reader, target, course.base.run_id, view)
-        simulation = simulation_of(run, self.refiner)
+        with closing(database.open_reader(self.trials.results)) as reader:
+            run = runs.find_run(reader, course.base.run_id)
+            view = refine_weaknesses.WeaknessScope(refine_trials.trial_name(target.prompt))
+            weakness = refine_weaknesses.weaknesses(reader, target, course.base.run_id, view)
+        simulation = refine_suggestions.simulation_of(run, self.refiner)
         if not weakness.targets:
             course.stopped_by = "flawless"
         else:
             search.run(course)
-        question = RefinePrompt(target, self.refiner, weakness)
+        question = refine_refiner.RefinePrompt(target, self.refiner, weakness)
         made = [*self._winner(question, course, offspring, simulation, before)]
         now = utc.timestamp(utc.now())
         made += _refusals(course, simulation, now)
-        record = SuggestionRecord(course.base.run_id, now, options.audit, options.on_stored)
-        stored = store(self.trials.results, made, record) if made else ()
+        record = refine_suggestions.SuggestionRecord(
+            course.base.run_id, now, options.audit, options.on_stored
+        )
+        stored = refine_suggestions.store(self.trials.results, made, record) if made else ()
         spent = self.budget.spent()
         return OptimizeResult(self.id, weakness, course, simulation, spent, stored)
 
     def _winner(
         self,
-        question: RefinePrompt,
+        question: refine_refiner.RefinePrompt,
         course: SearchResult,
         offspring: OffspringMaker,
         simulation: str,
@@ -218,14 +216,16 @@ class SearchContext:
         trials = replace(self.trials, repeats=self.budget.final_repeats())
         trial = trials.try_out(candidate.change)
         earlier, known = self._earlier_checks(candidate.version)
-        with closing(open_reader(self.trials.results)) as reader:
-            evidence = evidence_of(reader, candidate.change, trial.run_id)
+        with closing(database.open_reader(self.trials.results)) as reader:
+            evidence = refine_evidence.evidence_of(reader, candidate.change, trial.run_id)
         total = self.budget.spent() - (before if known else 0)
         extra = {"search": {**self._summary(course), "earlier_comparisons": earlier}}
         now = utc.timestamp(utc.now())
-        maker = SuggestionMaker(question, simulation, now, MadeBy.OPTIMIZE, extra)
-        reply = RefinerReply(candidate, max(total - trial.cost_microusd, 0))
-        final = Trial(reply, trial, replace(evidence, from_search=True))
+        maker = refine_suggestions.SuggestionMaker(
+            question, simulation, now, store_suggestions.MadeBy.OPTIMIZE, extra
+        )
+        reply = refine_refiner.RefinerReply(candidate, max(total - trial.cost_microusd, 0))
+        final = refine_suggestions.Trial(reply, trial, replace(evidence, from_search=True))
         yield maker.from_trial(final, forced=self.options.force)
 
     def _earlier_checks(self, version: str | None) -> tuple[int, bool]:
@@ -234,8 +234,8 @@ class SearchContext:
         And whether the earlier cost of this search is already in a stored suggestion.
         """
         target = self.trials.target
-        with closing(open_reader(self.trials.results)) as reader:
-            found = list_suggestions(reader, experiment=target.experiment.id)
+        with closing(database.open_reader(self.trials.results)) as reader:
+            found = store_suggestions.list_suggestions(reader, experiment=target.experiment.id)
         checked = {one.new_hash for one in found if one.evidence.get("holdout")}
         searches = [one.evidence.get("search") for one in found]
         known = any(isinstance(one, dict) and one.get("id") == self.id for one in searches)
@@ -255,7 +255,7 @@ class SearchContext:
             "crossed": sum(one.crossed for one in done),
             "tried": sum(one.tried for one in done),
             "measured": sum(one.measured for one in done),
-            "wider": WIDER[MadeBy.OPTIMIZE],
+            "wider": guardrails.WIDER[store_suggestions.MadeBy.OPTIMIZE],
             "lineage": [_member_json(one) for one in course.lineage()],
         }
 
@@ -269,21 +269,23 @@ def _refusals(course: SearchResult, simulation: str, now: str) -> Iterator[Sugge
     for one in course.refused:
         broken = {rail.rule for rail in one.reply.candidate.guardrails if not rail.ok}
         if broken != {"new"}:
-            yield SuggestionMaker(one.question, simulation, now, MadeBy.OPTIMIZE).from_refusal(
-                one.reply
-            )
+            yield refine_suggestions.SuggestionMaker(
+                one.question, simulation, now, store_suggestions.MadeBy.OPTIMIZE
+            ).from_refusal(one.reply)
 
 
-def _identity(target: RefineTarget, refiner: Judge, history: History, limits: SearchLimits) -> str:
+def _identity(
+    target: RefineTarget, refiner: Judge, history: refine_suggestions.History, limits: SearchLimits
+) -> str:
     """Return the id of a search: a hash of everything that decides its path, but not its length."""
-    part = Selection(part=split_part(target.experiment, "train"))
+    part = plan_selection.Selection(part=refine_weaknesses.split_part(target.experiment, "train"))
     parts = [
         target.experiment.id,
         str(target.prompt.id),
         target.prompt.version,
-        bare_plan(target.project, target.experiment, selection=part).hash,
+        planning.bare_plan(target.project, target.experiment, selection=part).hash,
         refiner.model.key,
-        instructions_version(),
+        refine_refiner.instructions_version(),
         sorted(history.known),
         limits.population,
         limits.seed,

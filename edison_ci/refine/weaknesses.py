@@ -78,7 +78,7 @@ def split_part(experiment: Experiment, name: Literal["train", "holdout"]) -> Spl
 
 def quarantined_cases(target: RefineTarget) -> frozenset[str]:
     """Return the ids of the cases in quarantine, which are not counted."""
-    entries = target.project.quarantine.cases
+    entries = target.project.quarantine
     return frozenset(entry.case for entry in entries if entry.experiment == target.experiment.id)
 
 

@@ -12,12 +12,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.secrets import redacted
-from edison_ci.documents.text_diff import unified_diff
+from edison_ci.documents import secrets as document_secrets
+from edison_ci.documents import text_diff
 from edison_ci.numeric import score
 from edison_ci.records import Move
-from edison_ci.report.markdown import code, fenced, shortened
-from edison_ci.safety.screen import Action, screen
+from edison_ci.report import markdown
+from edison_ci.safety import screen as safety_screen
 from edison_ci.sanitize import line, lines
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ChangeDetails:
 class _AllPersonalData:
     names_by = None
 
-    def action_of(self, kind: str) -> Action:
+    def action_of(self, kind: str) -> safety_screen.Action:
         """Return the action for a kind; places and persons need a pipeline, which is not used."""
         return "flag"
 
@@ -71,29 +71,30 @@ class _AllPersonalData:
 
 class _Actions(NamedTuple):
     pii: _AllPersonalData = _AllPersonalData()
-    jailbreak: Action = "off"
-    secrets: Action = "flag"
+    jailbreak: safety_screen.Action = "off"
+    secrets: safety_screen.Action = "flag"
 
 
 def may_quote(texts: Sequence[str | None]) -> bool:
     """Whether the screens find no personal data and no secret in texts."""
     known = [text for text in texts if text]
-    clean = all(redacted(text) == text for text in known)
-    return clean and all(screen(text, _Actions()).status == "ok" for text in known)
+    clean = all(document_secrets.redacted(text) == text for text in known)
+    return clean and all(safety_screen.screen(text, _Actions()).status == "ok" for text in known)
 
 
 def diff_paragraphs(details: ChangeDetails) -> Iterator[str]:
     """Yield the diff of each changed prompt, cut to a length."""
     for each in details.diffs[:_MOST_DIFFS]:
-        yield f"{code(each.path)}\n\n{fenced(_diff(each), most=_MOST_DIFF, language='diff')}"
+        diff = markdown.fenced(_diff(each), most=_MOST_DIFF, language="diff")
+        yield f"{markdown.code(each.path)}\n\n{diff}"
     left = [each.path for each in details.diffs[_MOST_DIFFS:]]
     if left:
-        yield f"Also changed: {', '.join(map(code, left))}."
+        yield f"Also changed: {', '.join(map(markdown.code, left))}."
 
 
 def _diff(each: FileDiff) -> str:
-    found = unified_diff(each.before.splitlines(), each.after.splitlines(), "", "")
-    rows = [shortened(row, _WIDEST) for row in list(found)[2:]]  # the names are above it
+    found = text_diff.unified_diff(each.before.splitlines(), each.after.splitlines(), "", "")
+    rows = [markdown.shortened(row, _WIDEST) for row in list(found)[2:]]  # the names are above it
     left = len(rows) - _MOST_DIFF_LINES
     return "\n".join(
         [*rows[:_MOST_DIFF_LINES], *([f"... {left:,} more lines"] if left > 0 else [])]
@@ -131,20 +132,22 @@ def telling_cases(details: ChangeDetails, runs: Sequence[RunResult]) -> list[Tel
 def case_paragraphs(one: TellingCase, *, several: bool) -> Iterator[str]:
     """Yield a case with its scores and why it changed, then its answers as lines of a diff."""
     case, before, after = one.case, one.case.before, one.case.after
-    of = f"{code(one.view.run.experiment)}, " if several else ""
+    of = f"{markdown.code(one.view.run.experiment)}, " if several else ""
     scores = f"{score(before.composite)} to {score(after.composite)}"
     move = case.move.words.capitalize()
-    told = f"**{move}** {of}{code(case.case)} with {code(case.model)}: {scores}"
+    told = f"**{move}** {of}{markdown.code(case.case)} with {markdown.code(case.model)}: {scores}"
     if not one.shown:
         yield f"{told}. The texts are not shown: they may contain personal data or a secret."
         return
     worse = before if case.move.better else after
     why = (
-        f"; {code(shortened(line(worse.why), MOST_QUOTED), most=MOST_QUOTED)}" if worse.why else ""
+        f"; {markdown.code(markdown.shortened(line(worse.why), MOST_QUOTED), most=MOST_QUOTED)}"
+        if worse.why
+        else ""
     )
     yield f"{told}{why}"
     rows = [*_quoted("-", before), *_quoted("+", after)]
-    yield fenced("\n".join(rows), most=_MOST_DIFF, language="diff")
+    yield markdown.fenced("\n".join(rows), most=_MOST_DIFF, language="diff")
 
 
 def _quoted(sign: str, side: ShownAnswer) -> Iterator[str]:
@@ -155,7 +158,7 @@ def _quoted(sign: str, side: ShownAnswer) -> Iterator[str]:
     if side.text is None:
         yield f"{sign} (not stored)"
         return
-    text = shortened(lines(side.text.strip()), MOST_QUOTED) or "(empty)"
+    text = markdown.shortened(lines(side.text.strip()), MOST_QUOTED) or "(empty)"
     for row in text.splitlines():
         for piece in textwrap.wrap(row, _WIDTH, break_on_hyphens=False):
             yield f"{sign} {piece}"

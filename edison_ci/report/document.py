@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.records import Side
-from edison_ci.results.report import run_document
-from edison_ci.results.scores import interval_json
+from edison_ci.results import report as result_report
+from edison_ci.results import scores
 from edison_ci.sanitize import json_text
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _planned(one: PlannedRun) -> dict[str, Any]:
 
 def _run(view: RunResult) -> dict[str, Any]:
     return {
-        **run_document(view),
+        **result_report.run_document(view),
         "labels": [*view.labels],
         "on": view.on,
         "eval_suite": [change._asdict() for change in view.eval_suite],
@@ -118,8 +118,8 @@ def _score_json(row: LeaderboardRow) -> dict[str, Any]:
         "hash": place.version[:8],
         "label": row.label,
         "model": place.model,
-        "composite": interval_json(row.composite),
-        "pass_rate": interval_json(row.pass_rate),
+        "composite": scores.interval_json(row.composite),
+        "pass_rate": scores.interval_json(row.pass_rate),
         "answers": row.answers,
         "cost_microusd": row.cost_microusd,
         "estimated": row.estimated,

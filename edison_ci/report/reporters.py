@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.plugins import Registry
 from edison_ci.records import Side
-from edison_ci.report.document import document_text, json_lines
-from edison_ci.report.junit import junit
-from edison_ci.report.markdown_report import markdown
-from edison_ci.report.pdf import find_browser, print_pdf
-from edison_ci.report.sarif import sarif
-from edison_ci.report.spreadsheet import as_csv, rows_of
+from edison_ci.report import document, markdown_report, pdf, spreadsheet
+from edison_ci.report import junit as report_junit
+from edison_ci.report import sarif as report_sarif
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -115,7 +112,7 @@ class Markdown(Reporter):
 
     def render(self, report: Report, sources: Sources) -> str:
         """Return the text."""
-        return markdown(report)
+        return markdown_report.markdown(report)
 
 
 class Document(Reporter):
@@ -126,7 +123,7 @@ class Document(Reporter):
 
     def render(self, report: Report, sources: Sources) -> str:
         """Return the text."""
-        return document_text(report)
+        return document.document_text(report)
 
 
 class JUnit(Reporter):
@@ -137,7 +134,7 @@ class JUnit(Reporter):
 
     def render(self, report: Report, sources: Sources) -> str:
         """Return the text."""
-        return junit(report, sources.cases, reasons=sources.reasons)
+        return report_junit.junit(report, sources.cases, reasons=sources.reasons)
 
 
 class Sarif(Reporter):
@@ -148,7 +145,7 @@ class Sarif(Reporter):
 
     def render(self, report: Report, sources: Sources) -> str:
         """Return the text."""
-        return sarif(report, sources.changed, folder=sources.folder)
+        return report_sarif.sarif(report, sources.changed, folder=sources.folder)
 
 
 class Csv(Reporter):
@@ -158,8 +155,8 @@ class Csv(Reporter):
 
     def render(self, report: Report, sources: Sources) -> Iterator[str]:
         """Return the text line by line."""
-        rows = rows_of(report, sources.required_cells, sources.known)
-        return as_csv(rows, raw=sources.raw)
+        rows = spreadsheet.rows_of(report, sources.required_cells, sources.known)
+        return spreadsheet.as_csv(rows, raw=sources.raw)
 
 
 class JsonLines(Reporter):
@@ -169,7 +166,7 @@ class JsonLines(Reporter):
 
     def render(self, report: Report, sources: Sources) -> Iterator[str]:
         """Return the text line by line."""
-        return json_lines(report, sources.required_cells)
+        return document.json_lines(report, sources.required_cells)
 
 
 class HtmlPage(Reporter):
@@ -208,8 +205,8 @@ class Pdf(HtmlPage):
 
     def refuse(self) -> None:
         """Raise UsageError without a browser."""
-        find_browser()
+        pdf.find_browser()
 
     def render(self, report: Report, sources: Sources) -> bytes:
         """Return the file."""
-        return print_pdf(find_browser(), self.page(report, sources))
+        return pdf.print_pdf(pdf.find_browser(), self.page(report, sources))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import exceeds, reaches, snap
-from edison_ci.results.snapshot import MOST_RUNS, complete_runs, grading_hash
-from edison_ci.stats.correction import benjamini_hochberg
-from edison_ci.stats.discrimination import FEWEST_SUBJECTS, Discrimination, discrimination
+from edison_ci.results import snapshot
+from edison_ci.stats import correction
+from edison_ci.stats import discrimination as stat_discrimination
 
 if TYPE_CHECKING:
     import sqlite3
@@ -71,7 +71,7 @@ class CaseDiscrimination:
     case: str
     score: float
     """Mean over its answers."""
-    found: Discrimination
+    found: stat_discrimination.Discrimination
     verdict: CaseVerdict
     p_adjusted: float | None
     """Benjamini and Hochberg over the cases with a p-value."""
@@ -99,7 +99,7 @@ class DatasetDiscrimination:
     @property
     def enough(self) -> bool:
         """Whether there are enough subjects to say anything."""
-        return self.subjects >= FEWEST_SUBJECTS
+        return self.subjects >= stat_discrimination.FEWEST_SUBJECTS
 
 
 class _Answerer(NamedTuple):
@@ -113,14 +113,14 @@ def discrimination_of(
     connection: sqlite3.Connection, experiment: str, is_current: Callable[[str, str | None], bool]
 ) -> DatasetDiscrimination:
     """Return how far each case tells apart; `is_current` is asked for the content of a case."""
-    runs = complete_runs(connection, experiment, MOST_RUNS)
+    runs = snapshot.complete_runs(connection, experiment, snapshot.MOST_RUNS)
     if not runs:
         return DatasetDiscrimination()
-    wanted = grading_hash(runs[0])
-    alike = [run for run in runs if grading_hash(run) == wanted]
+    wanted = snapshot.grading_hash(runs[0])
+    alike = [run for run in runs if snapshot.grading_hash(run) == wanted]
     ids, simulated = [run.id for run in alike], any(run.simulated for run in alike)
     subjects, cells = _size(connection, ids)
-    if subjects < FEWEST_SUBJECTS or cells > MOST_CELLS:
+    if subjects < stat_discrimination.FEWEST_SUBJECTS or cells > MOST_CELLS:
         return DatasetDiscrimination(subjects, 0, simulated, too_large=cells > MOST_CELLS)
     return discriminations(_scores(connection, ids, is_current), simulated=simulated)
 
@@ -140,7 +140,7 @@ def discriminations(
         for case, row in sorted(table.items())
     ]
     tested = {each.case: each.found.p for each in found if each.found.p is not None}
-    adjusted = benjamini_hochberg(list(tested.values()))
+    adjusted = correction.benjamini_hochberg(list(tested.values()))
     outcomes = dict(zip(tested, zip(adjusted.value, adjusted.stands_out, strict=True), strict=True))
     judged = [_judged(each, *outcomes.get(each.case, (None, False))) for each in found]
     judged.sort(key=_order)
@@ -182,12 +182,12 @@ class _Rest:
 
 def _case(case: str, row: dict[_Answerer, float], rest: _Rest) -> CaseDiscrimination:
     ordered = sorted(row.items())
-    found = discrimination(
+    found = stat_discrimination.discrimination(
         [score for _, score in ordered],
         [rest.without(case, who, score) for who, score in ordered],
         [who.subject for who, _ in ordered],
     )
-    enough = len(ordered) >= FEWEST_ALIKE and found.subjects >= FEWEST_SUBJECTS
+    enough = len(ordered) >= FEWEST_ALIKE and found.subjects >= stat_discrimination.FEWEST_SUBJECTS
     same = enough and max(row.values()) - min(row.values()) < _SAME
     verdict = CaseVerdict.DEAD if same else CaseVerdict.TOO_FEW
     return CaseDiscrimination(case, rest.mean_of(case), found, verdict, None)

@@ -229,7 +229,7 @@ def comparison_settings(
         return ComparisonSettings(clusters=clusters)
     name = runs[-1].experiment
     experiment = project.experiments.get(name)
-    quarantined = frozenset(e.case for e in project.quarantine.cases if e.experiment == name)
+    quarantined = frozenset(e.case for e in project.quarantine if e.experiment == name)
     gates = experiment.file.gates if experiment is not None else ()
     return ComparisonSettings(gates, clusters, quarantined)
 

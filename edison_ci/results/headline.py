@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.git.repository import commit_names
+from edison_ci.git import repository as git
 from edison_ci.numeric import counted, fixed, points, signed_span, snap
 from edison_ci.records import RunStatus, Verdict
 
@@ -52,7 +52,7 @@ def _found(result: RunResult) -> str:
             said = f"{run.experiment} has no score"
         fail = "" if triage is None else f", {triage.failing:,} of {triage.cases:,} cases fail"
         return said + fail
-    base = commit_names(str(run.base_ref), run.base_commit)[0]
+    base = git.commit_names(str(run.base_ref), run.base_commit)[0]
     change = f"{fixed(100 * against.estimate, 1, signed=True)} points"
     if against.low is not None and against.high is not None:
         change += f" ({signed_span(against.low, against.high)})"

@@ -11,19 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.numeric import fixed, reaches, snap, weighted_mean
 from edison_ci.records import Side
-from edison_ci.results.pairwise import head_to_head, matches_of
-from edison_ci.results.samples import TwoSidedSample
-from edison_ci.stats.agreement import (
-    FEWEST_CASES,
-    cohen,
-    intraclass,
-    krippendorff,
-    panel_score,
-    raw_agreement,
-    severity_of,
-)
-from edison_ci.stats.arrays import generator_for
-from edison_ci.stats.sentences import agreement_sentence, judges_sentence
+from edison_ci.results import pairwise, samples
+from edison_ci.stats import agreement as stat_agreement
+from edison_ci.stats import arrays
+from edison_ci.stats import sentences as stat_sentences
 from edison_ci.store.judgments import none_compared
 
 if TYPE_CHECKING:
@@ -163,20 +154,22 @@ class PanelAgreement:
     def sentences(self) -> tuple[str, ...]:
         """Sentences on the agreement of the judges (STATS 3 and 13)."""
         said = [
-            judges_sentence(
+            stat_sentences.judges_sentence(
                 self.judges,
                 [self.severity[judge] for judge in self.judges],
                 apart=self.cases_apart,
                 of=self.cases,
             ),
-            agreement_sentence(self.alpha),
+            stat_sentences.agreement_sentence(self.alpha),
         ]
         said += [
             f"{one} and {other} are the same call: their agreement means nothing."
             for one, other in self.same_calls
         ]
-        if self.cases < FEWEST_CASES:
-            said.append(f"{self.cases} of the {FEWEST_CASES} cases that an error bar needs.")
+        if self.cases < stat_agreement.FEWEST_CASES:
+            said.append(
+                f"{self.cases} of the {stat_agreement.FEWEST_CASES} cases that an error bar needs."
+            )
         return tuple(said)
 
     def as_json(self) -> dict[str, Any]:
@@ -224,22 +217,26 @@ def panel_agreement(connection: sqlite3.Connection, run_id: str) -> PanelAgreeme
         name: [[answer.scores.get(name, {}).get(judge) for judge in judges] for answer in answers]
         for name in weights
     }
-    alpha = krippendorff(table, rng=generator_for(cases), cases=cases)
+    alpha = stat_agreement.krippendorff(table, rng=arrays.generator_for(cases), cases=cases)
     every = [row for rows in by_criterion.values() for row in rows]
     whole = all(None not in row for row in table) and len(table) > 1
     one = panel = None
     if whole:
-        one = intraclass(table, rng=generator_for(cases), of="one judge", cases=cases)
-        panel = intraclass(table, rng=generator_for(cases), of="panel", cases=cases)
+        one = stat_agreement.intraclass(
+            table, rng=arrays.generator_for(cases), of="one judge", cases=cases
+        )
+        panel = stat_agreement.intraclass(
+            table, rng=arrays.generator_for(cases), of="panel", cases=cases
+        )
     return PanelAgreement(
         judges=judges,
         answers=len(answers),
         cases=len(set(cases)),
-        alpha=replace(alpha, raw=raw_agreement(every)),
+        alpha=replace(alpha, raw=stat_agreement.raw_agreement(every)),
         one=one,
         panel=panel,
         criteria=tuple(_criterion(n, rows, cases, judges) for n, rows in by_criterion.items()),
-        severity=dict(zip(judges, severity_of(table, len(judges)), strict=True)),
+        severity=dict(zip(judges, stat_agreement.severity_of(table, len(judges)), strict=True)),
         apart=_apart(answers, weights),
         missing=sum(value is None for row in table for value in row),
         same_calls=_same_calls(connection, run_id),
@@ -299,16 +296,16 @@ def _score(answer: _Answer, judge: str, weights: Mapping[str, float]) -> float |
 def _criterion(
     name: str, rows: Sequence[Sequence[float | None]], cases: Sequence[str], judges: Sequence[str]
 ) -> CriterionAgreement:
-    alpha = krippendorff(rows, rng=generator_for(cases), cases=cases)
+    alpha = stat_agreement.krippendorff(rows, rng=arrays.generator_for(cases), cases=cases)
     kappa = None
     if len(judges) == 2:
         both = [
             (first, second) for first, second in rows if first is not None and second is not None
         ]
-        kappa = cohen(
+        kappa = stat_agreement.cohen(
             [first for first, _ in both],
             [second for _, second in both],
-            rng=generator_for(cases),
+            rng=arrays.generator_for(cases),
             weights="quadratic",
         )
         if len(set(cases)) < len(cases):  # answers to one case are not independent
@@ -326,7 +323,7 @@ def _apart(
             scores = answer.scores.get(name, {})
             if len(scores) < 2:
                 continue
-            together = panel_score([*scores.values()])
+            together = stat_agreement.panel_score([*scores.values()])
             if together.flagged:
                 spread = together.spread or 0.0
                 found.append(JudgeDisagreement(*answer[:4], name, dict(scores), spread))
@@ -423,8 +420,8 @@ def judge_findings(connection: sqlite3.Connection, run_id: str) -> JudgeFindings
         (run_id,),
     )
     clusters = dict(rows.fetchall())
-    matches = matches_of(TwoSidedSample.of_run(connection, run_id))
+    matches = pairwise.matches_of(samples.TwoSidedSample.of_run(connection, run_id))
     return JudgeFindings(
-        tuple(head_to_head(match, clusters) for match in matches),
+        tuple(pairwise.head_to_head(match, clusters) for match in matches),
         panel_agreement(connection, run_id),
     )

@@ -15,9 +15,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import percent, score
 from edison_ci.results.snapshot import outputs_of, production_runs
 from edison_ci.results.trends import days_of, points_of_runs
-from edison_ci.stats.drift import REFERENCE_RUNS, SMALL, Alarm, watch_means
-from edison_ci.stats.sentences import p_words
-from edison_ci.stats.traffic import mix_shift
+from edison_ci.stats import drift, sentences, traffic
 
 if TYPE_CHECKING:
     import sqlite3
@@ -47,9 +45,9 @@ class ProductionTrend:
     sentence: str
 
     @property
-    def alarm(self) -> Alarm:
+    def alarm(self) -> drift.Alarm:
         """How loudly to speak of a fall in production."""
-        return Alarm.NONE if self.report is None else self.report.alarm
+        return drift.Alarm.NONE if self.report is None else self.report.alarm
 
 
 def last_sample(connection: sqlite3.Connection, experiment: str) -> tuple[str, frozenset[str]]:
@@ -79,14 +77,15 @@ def production_trend(
         return None
     starts = [n for n, point in enumerate(points) if point.changes_besides_cases]
     series = [point for point in points[starts[-1] if starts else 0 :] if point.composite]
-    if len(series) <= REFERENCE_RUNS:
+    if len(series) <= drift.REFERENCE_RUNS:
         count = f"{len(series):,} sample{'' if len(series) == 1 else 's'}"
-        said = f"{count} of production since the last change: judged from {REFERENCE_RUNS + 1} on."
+        first = drift.REFERENCE_RUNS + 1
+        said = f"{count} of production since the last change: judged from {first} on."
         return ProductionTrend(tuple(points), len(series), None, (), said)
     means = [point.composite.estimate for point in series if point.composite is not None]
-    report = watch_means(days_of(series), means)
+    report = drift.watch_means(days_of(series), means)
     newest = series[-report.drop.runs :]
-    shifts = tuple(_shifts(connection, series[:REFERENCE_RUNS], newest))
+    shifts = tuple(_shifts(connection, series[: drift.REFERENCE_RUNS], newest))
     said = f"{_level(report)} {_told_apart(golden, report, shifts)}".strip()
     return ProductionTrend(tuple(points), len(series), report, shifts, said)
 
@@ -98,15 +97,16 @@ def _level(report: DriftReport) -> str:
         return "Production has nothing to compare with."
     over = "" if drop.runs == 1 else f" over the last {drop.runs:,} samples"
     said = f"Production scores {score(drop.current)}{over}, was {score(drop.reference)}"
-    if report.alarm is Alarm.NONE:
+    if report.alarm is drift.Alarm.NONE:
         return f"{said}: no fall that {report.n:,} samples are sure of."
     return f"{said}. {_RARITY[report.alarm]}"
 
 
 _RARITY = {
-    Alarm.WARN: "Without a change, seen at most once a quarter on average.",
-    Alarm.ALERT: "Without a change, seen at most once in 20 years on average.",
+    "warn": "Without a change, seen at most once a quarter on average.",
+    "alert": "Without a change, seen at most once in 20 years on average.",
 }
+"""Sentences by the value of an alarm."""
 
 
 def _shifts(
@@ -114,7 +114,7 @@ def _shifts(
 ) -> Iterable[MixShift]:
     old, new = _mixes(connection, before), _mixes(connection, now)
     for kind in _KINDS:
-        found = mix_shift(old[kind], new[kind])
+        found = traffic.mix_shift(old[kind], new[kind])
         if found is not None and found.p <= _SURE:
             yield found
 
@@ -137,22 +137,22 @@ def _told_apart(
 ) -> str:
     """Say whether the traffic or the model changed."""
     known = golden.report if golden is not None else None
-    falls = known is not None and known.alarm is not Alarm.NONE
+    falls = known is not None and known.alarm is not drift.Alarm.NONE
     said = []
-    if report.alarm is not Alarm.NONE:
+    if report.alarm is not drift.Alarm.NONE:
         if known is None:
             said.append("The dataset has too few runs to tell the traffic from the model.")
         elif falls:
             said.append("The dataset falls too: the model or the prompt answers worse.")
         else:
             said.append("The dataset is steady: the traffic changed, not the model.")
-    elif falls and report.drop.points < SMALL:
+    elif falls and report.drop.points < drift.SMALL:
         said.append("Production holds: what falls in the dataset is rare in the traffic.")
     for shift in shifts:
         said.append(
             f"Of the questions, {shift.category} went from {percent(shift.before)} to "
-            f"{percent(shift.now)} ({p_words(shift.p)})."
+            f"{percent(shift.now)} ({sentences.p_words(shift.p)})."
         )
-    if report.alarm is not Alarm.NONE and not shifts:
+    if report.alarm is not drift.Alarm.NONE and not shifts:
         said.append("Lengths and languages of the questions are as before.")
     return " ".join(said)

@@ -24,7 +24,7 @@ from edison_ci.results.slices import (
     write_slices,
 )
 from edison_ci.results.spending import write_calls
-from edison_ci.stats.scores import normal_quantile, pass_interval, t_quantile
+from edison_ci.stats import scores as stat_scores
 from edison_ci.store.answers import TIMED
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Totals:
     @property
     def error_rate(self) -> Interval | None:
         """Share of the cells that ended in an error; None without cells."""
-        return pass_interval(self.error, self.cells)
+        return stat_scores.pass_interval(self.error, self.cells)
 
     @property
     def answer_cost_microusd(self) -> float | None:
@@ -540,7 +540,7 @@ def cost_interval(
     variance = (squares - n * mean * mean) / max(n - 1, 1)
     if units < 2 or variance <= TOLERANCE * mean * mean:
         return None, None
-    reach = t_quantile(_UPPER, units - 1) * math.sqrt(variance / units)
+    reach = stat_scores.t_quantile(_UPPER, units - 1) * math.sqrt(variance / units)
     return snap(max(0.0, mean - reach)), snap(mean + reach)
 
 
@@ -555,7 +555,7 @@ def median_interval(
     units = min(units, n)
     if units < _FEWEST_FOR_MEDIAN:
         return None, None
-    away = normal_quantile(_UPPER) / (2 * math.sqrt(units))
+    away = stat_scores.normal_quantile(_UPPER) / (2 * math.sqrt(units))
     first = max(1, math.floor(n * (0.5 - away)))
     last = min(n, math.ceil(n * (0.5 + away)) + 1)
     return _at_rank(counted, first), _at_rank(counted, last)

@@ -14,28 +14,19 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.experiment import Gate
-from edison_ci.config.repeated_inputs import repetition_sentence
+from edison_ci.config import experiment as config_experiment
+from edison_ci.config import repeated_inputs
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import CellStatus, Move, RunStatus, Side
-from edison_ci.results.cells import grid_of
-from edison_ci.results.comparison import change_of, compare_with_base
-from edison_ci.results.decisions import decisions_of
-from edison_ci.results.fallbacks import fallbacks_of
-from edison_ci.results.headline import headline_of
-from edison_ci.results.human_grades import human_grades_of
-from edison_ci.results.judges import judge_findings
-from edison_ci.results.leaderboard import variants_of
-from edison_ci.results.rollups import (
-    component_totals,
-    stored_component_totals,
-    totals_of_run,
-    typical,
-)
-from edison_ci.results.samples import SIDES
-from edison_ci.results.scores import VariantScore, graded_spreads, live_spreads, scores_of
-from edison_ci.results.slices import bounds_of, breakdown_of, counts_of
+from edison_ci.results import cells as result_cells
+from edison_ci.results import comparison as result_comparison
+from edison_ci.results import decisions, leaderboard, rollups, samples, slices, trends, weaknesses
+from edison_ci.results import fallbacks as result_fallbacks
+from edison_ci.results import headline as result_headline
+from edison_ci.results import human_grades as result_human_grades
+from edison_ci.results import judges as result_judges
+from edison_ci.results import scores as result_scores
 from edison_ci.results.snapshot import (
     UNDECIDED,
     companion_of,
@@ -48,17 +39,13 @@ from edison_ci.results.snapshot import (
     suite_changes,
 )
 from edison_ci.results.spending import call_sums, calls_of, run_cost, stored_call_sums
-from edison_ci.results.trends import points_of
 from edison_ci.results.triage import SHOWN, changed_cases, triage_of
-from edison_ci.results.weaknesses import weak_prompts
-from edison_ci.stats.scores import Interval
-from edison_ci.store.answers import TIMED
-from edison_ci.store.batches import StoredBatch, open_batches
-from edison_ci.store.cells import case_ids, cell_statuses, clusters_of
-from edison_ci.store.judgments import any_comparison, several_judges
-from edison_ci.store.manual_grades import has_human_grades
+from edison_ci.stats import scores as stat_scores
+from edison_ci.store import answers as store_answers
+from edison_ci.store import batches as store_batches
+from edison_ci.store import cells as store_cells
+from edison_ci.store import judgments, manual_grades, steering
 from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION
-from edison_ci.store.steering import steering_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -263,14 +250,14 @@ class RunResult:
         """What people changed in it while it went on, in sentences."""
         return tuple(
             f"Steered at {each.asked_at[11:16]} UTC by {each.by}: {each.said}."
-            for each in steering_of(self.connection, self.run.id)
+            for each in steering.steering_of(self.connection, self.run.id)
             if each.done
         )
 
     @cached_property
-    def batches(self) -> list[StoredBatch]:
+    def batches(self) -> list[store_batches.StoredBatch]:
         """The batches that its answers are on their way in."""
-        return open_batches(self.connection, run_id=self.run.id)
+        return store_batches.open_batches(self.connection, run_id=self.run.id)
 
     @cached_property
     def quarantined(self) -> frozenset[str]:
@@ -281,7 +268,7 @@ class RunResult:
     @cached_property
     def clusters(self) -> dict[str, str]:
         """The cluster of each case that has one."""
-        return clusters_of(self.connection, self.run.id)
+        return store_cells.clusters_of(self.connection, self.run.id)
 
     @cached_property
     def files(self) -> Files:
@@ -294,7 +281,7 @@ class RunResult:
     def cells(self) -> dict[str, int]:
         """How many cells there are in all (`total`), and how many ended with each status."""
         found = self._summed_cells() if self.ended else {}
-        found = found or cell_statuses(self.connection, self.run.id)
+        found = found or store_cells.cell_statuses(self.connection, self.run.id)
         return {"total": self.run.cells_planned, **{s: found.get(s, 0) for s in STATUSES}}
 
     def _summed_cells(self) -> dict[str, int]:
@@ -305,29 +292,33 @@ class RunResult:
         return {} if row is None else dict(zip(STATUSES, row, strict=True))
 
     @cached_property
-    def _scored(self) -> tuple[VariantScore, ...]:
+    def _scored(self) -> tuple[result_scores.VariantScore, ...]:
         """The scores of all of it, then of each prompt with a model, with costs and latencies."""
         found = _stored_scores(self.connection, self.run.id) if self.ended else None
         if found is None:
-            scores = scores_of(self.connection, self.run.id)
+            scores = result_scores.scores_of(self.connection, self.run.id)
             found = [_timed(self.connection, self.run.id, one) for one in scores]
         return tuple(_priced(one, self.call_sums.costs) for one in found)
 
     @property
-    def overall(self) -> VariantScore:
+    def overall(self) -> result_scores.VariantScore:
         """Scores of the whole run."""
         return self._scored[0]
 
     @property
-    def models(self) -> tuple[VariantScore, ...]:
+    def models(self) -> tuple[result_scores.VariantScore, ...]:
         """Scores of each prompt with each model."""
         return self._scored[1:]
 
     @cached_property
     def components(self) -> tuple[ComponentTotal, ...]:
         """Totals of each check, criterion, grader and screen."""
-        stored = stored_component_totals(self.connection, self.run.id, "head") if self.ended else []
-        return tuple(stored or component_totals(self.connection, self.run.id, "head"))
+        stored = (
+            rollups.stored_component_totals(self.connection, self.run.id, "head")
+            if self.ended
+            else []
+        )
+        return tuple(stored or rollups.component_totals(self.connection, self.run.id, "head"))
 
     @cached_property
     def screens(self) -> tuple[ScreenTotal, ...]:
@@ -366,12 +357,12 @@ class RunResult:
     @cached_property
     def totals(self) -> Totals | None:
         """Totals of its head; None before it ended."""
-        return totals_of_run(self.connection, self.run.id) if self.ended else None
+        return rollups.totals_of_run(self.connection, self.run.id) if self.ended else None
 
     @cached_property
     def breakdown(self) -> Breakdown:
         """Slices, repeats and what is missing, once it has ended."""
-        return breakdown_of(self.connection, self.run.id)
+        return slices.breakdown_of(self.connection, self.run.id)
 
     @property
     def outstanding(self) -> tuple[Slice, ...]:
@@ -382,14 +373,14 @@ class RunResult:
     @cached_property
     def variants(self) -> tuple[Measured, ...]:
         """Every prompt version with every model, head before base."""
-        return variants_of(self.connection, self.run, self.clusters)
+        return leaderboard.variants_of(self.connection, self.run, self.clusters)
 
     @cached_property
     def against(self) -> BaseComparison | None:
         """The base, and the change from it over everything, where there is one."""
         if not self.run.base_commit:
             return None
-        return compare_with_base(self.connection, self.run.id)
+        return result_comparison.compare_with_base(self.connection, self.run.id)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
@@ -399,13 +390,13 @@ class RunResult:
     def _changes(self) -> Iterator[Change]:
         sides = [
             {(one.place.prompt, one.place.model) for one in self.variants if one.place.side == side}
-            for side in SIDES
+            for side in samples.SIDES
         ]
         gates = tuple(_gates(self.gates))
         for prompt, model in sorted(sides[0] & sides[1]):
             variant = (prompt, model)
             try:
-                yield Change(prompt, model, change_of(self, variant, gates))
+                yield Change(prompt, model, result_comparison.change_of(self, variant, gates))
             except UsageError:
                 continue  # no case in common: the gates report it
 
@@ -419,7 +410,7 @@ class RunResult:
         """Prompts that are shown to be worse than the best one of the run."""
         if len(self.prompts) < 2:
             return ()
-        return weak_prompts(self.connection, self.run)
+        return weaknesses.weak_prompts(self.connection, self.run)
 
     def triage(self, *, most: int | None = SHOWN) -> Triage | None:
         """Return which cases fail, and why; None before it ended."""
@@ -432,29 +423,31 @@ class RunResult:
     @cached_property
     def headline(self) -> Headline:
         """The verdict, and what was found, in one sentence."""
-        return headline_of(self)
+        return result_headline.headline_of(self)
 
     # --- decisions, judges, people ----------------------------------------------------------------
 
     @cached_property
     def gates(self) -> tuple[GateRow, ...]:
         """Decisions of its gates."""
-        return decisions_of(self.connection, self.run.id)
+        return decisions.decisions_of(self.connection, self.run.id)
 
     @cached_property
     def judges(self) -> JudgeFindings | None:
         """Agreement and biases of its judges; None with a single judge and no comparisons."""
         run_id = self.run.id
-        if any_comparison(self.connection, run_id) or several_judges(self.connection, run_id):
-            return judge_findings(self.connection, run_id)
+        if judgments.any_comparison(self.connection, run_id) or judgments.several_judges(
+            self.connection, run_id
+        ):
+            return result_judges.judge_findings(self.connection, run_id)
         return None
 
     @cached_property
     def human_grades(self) -> HumanGrades | None:
         """Grades of its answers by people; None if there are none."""
-        if not has_human_grades(self.connection, self.run):
+        if not manual_grades.has_human_grades(self.connection, self.run):
             return None
-        return human_grades_of(self.connection, self.run)
+        return result_human_grades.human_grades_of(self.connection, self.run)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -551,7 +544,11 @@ class RunResult:
     @cached_property
     def fallbacks(self) -> tuple[FallbackUse, ...]:
         """Answers of fallback models, which stand beside cells in error and count for nothing."""
-        return fallbacks_of(self.connection, self.run.id) if self.cells["error"] else ()
+        return (
+            result_fallbacks.fallbacks_of(self.connection, self.run.id)
+            if self.cells["error"]
+            else ()
+        )
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
@@ -592,18 +589,20 @@ class RunResult:
     @cached_property
     def spreads(self) -> tuple[ScoreSpread, ...]:
         """Distributions of scores; a check that only passes or fails has none."""
-        stored = tuple(graded_spreads(self.breakdown.components)) if self.ended else ()
-        return stored or tuple(live_spreads(self.connection, self.run.id))
+        stored = (
+            tuple(result_scores.graded_spreads(self.breakdown.components)) if self.ended else ()
+        )
+        return stored or tuple(result_scores.live_spreads(self.connection, self.run.id))
 
     @cached_property
     def grid(self) -> Grid:
         """The worst cases by prompts with models."""
-        return grid_of(self)
+        return result_cells.grid_of(self)
 
     @cached_property
     def history(self) -> tuple[TrendRun, ...]:
         """The complete runs of its experiment up to it, oldest first."""
-        points = points_of(self.connection, self.run.experiment)
+        points = trends.points_of(self.connection, self.run.experiment)
         return tuple(point for point in points if point.run.created_at <= self.run.created_at)
 
 
@@ -626,7 +625,9 @@ def labels_of(run: Run) -> tuple[str, ...]:
 # --- sums -----------------------------------------------------------------------------------------
 
 
-def _stored_scores(connection: sqlite3.Connection, run_id: str) -> list[VariantScore] | None:
+def _stored_scores(
+    connection: sqlite3.Connection, run_id: str
+) -> list[result_scores.VariantScore] | None:
     """Return the scores as they were written when the run ended; None if that is not all there."""
     numbers = (
         "composite, composite_low, composite_high, composite_n, composite_method, pass_rate, "
@@ -647,14 +648,18 @@ def _stored_scores(connection: sqlite3.Connection, run_id: str) -> list[VariantS
         both = values[:5], values[5:]
         if any(n and method is None for *_, n, method in both):
             return None
-        composite, rate = (Interval(*one) if one[3] else None for one in both)
-        found.append(VariantScore(prompt, model, composite, rate, p50_ms=p50, p95_ms=p95))
+        composite, rate = (stat_scores.Interval(*one) if one[3] else None for one in both)
+        found.append(
+            result_scores.VariantScore(prompt, model, composite, rate, p50_ms=p50, p95_ms=p95)
+        )
     return found
 
 
-def _timed(connection: sqlite3.Connection, run_id: str, one: VariantScore) -> VariantScore:
+def _timed(
+    connection: sqlite3.Connection, run_id: str, one: result_scores.VariantScore
+) -> result_scores.VariantScore:
     """Return scores with how long the answers took, each once."""
-    where = f"c.run_id = ? and c.side = 'head' and {TIMED}"
+    where = f"c.run_id = ? and c.side = 'head' and {store_answers.TIMED}"
     where += " and c.prompt = ? and c.model = ?" if one.model else ""
     rows = connection.execute(
         "select latency_ms, count(*) from (select distinct a.attempt, a.latency_ms from cell c "
@@ -663,11 +668,13 @@ def _timed(connection: sqlite3.Connection, run_id: str, one: VariantScore) -> Va
         "group by latency_ms order by latency_ms",
         (run_id, one.prompt, one.model) if one.model else (run_id,),
     )
-    p50, p95 = typical(rows.fetchall())
+    p50, p95 = rollups.typical(rows.fetchall())
     return replace(one, p50_ms=p50, p95_ms=p95)
 
 
-def _priced(one: VariantScore, costs: dict[tuple[str, str], int]) -> VariantScore:
+def _priced(
+    one: result_scores.VariantScore, costs: dict[tuple[str, str], int]
+) -> result_scores.VariantScore:
     """Return scores with what the answers cost."""
     cost = costs.get((one.prompt, one.model), 0) if one.model else sum(costs.values())
     return replace(one, cost_microusd=cost)
@@ -717,7 +724,7 @@ def _is_model(place: str, value: Any) -> bool:
     return ": " in place and isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
-def _gates(rows: Iterable[GateRow]) -> Iterator[Gate]:
+def _gates(rows: Iterable[GateRow]) -> Iterator[config_experiment.Gate]:
     """Yield the gates that say which difference of the composite matters, as files write them."""
     for row in rows:
         if row.metric != "composite" or "no_worse_than" not in row.gate:
@@ -727,7 +734,7 @@ def _gates(rows: Iterable[GateRow]) -> Iterator[Gate]:
         if margin:
             unit = "%" if margin["relative"] else "pp"
             written["margin"] = f"{100 * float(margin['value']):g}{unit}"
-        yield Gate.model_validate(written)
+        yield config_experiment.Gate.model_validate(written)
 
 
 # --- sentences ------------------------------------------------------------------------------------
@@ -753,7 +760,9 @@ def _missing(result: RunResult) -> Iterator[str]:
         shown = "; ".join(f"{case}: {reason}" for case, reason in result.skips)
         more = ", ..." if cells["skipped"] > LISTED else ""
         yield f"Skipped: {counted(cells['skipped'], 'cell')}. {shown}{more}"
-    if result.clusters and (repeated := repetition_sentence(_case_ids(result), result.clusters)):
+    if result.clusters and (
+        repeated := repeated_inputs.repetition_sentence(_case_ids(result), result.clusters)
+    ):
         yield repeated
     yield from _partial(run)
     yield from _imported(run)
@@ -778,7 +787,9 @@ def _cuts(found: Iterable[CutOff]) -> Iterator[str]:
 
 def _case_ids(result: RunResult) -> list[str]:
     aside = result.quarantined
-    return [case for case in case_ids(result.connection, result.run.id) if case not in aside]
+    return [
+        case for case in store_cells.case_ids(result.connection, result.run.id) if case not in aside
+    ]
 
 
 def _partial(run: Run) -> Iterator[str]:
@@ -801,8 +812,8 @@ def _imported(run: Run) -> Iterator[str]:
 
 def _bounds(result: RunResult) -> Iterator[str]:
     known = result.connection, result.run.id
-    several = sum(bool(counts.model) for counts in counts_of(*known)) > 1
-    for found in bounds_of(*known):
+    several = sum(bool(counts.model) for counts in slices.counts_of(*known)) > 1
+    for found in slices.bounds_of(*known):
         worst, best = found.composite_worst, found.composite_best
         if worst is None or best is None or (found.model and not several):
             continue

@@ -77,7 +77,7 @@ def case_filter_of(
     project: Project, name: str, stored: sqlite3.Connection, tags: Sequence[str] = ()
 ) -> CaseFilter:
     """Return the filter of an experiment: its quarantine and tags of now, its stored clusters."""
-    aside = frozenset(entry.case for entry in project.quarantine.cases if entry.experiment == name)
+    aside = frozenset(entry.case for entry in project.quarantine if entry.experiment == name)
     experiment = project.experiments.get(name)
     wanted: set[str] = set()
     if tags and experiment is not None and experiment.file.data:

@@ -16,8 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
-from edison_ci.stats.intervals import clustered_interval
-from edison_ci.stats.scores import Interval, mean_interval, pass_interval
+from edison_ci.stats import intervals, scores
 
 if TYPE_CHECKING:
     import sqlite3
@@ -204,8 +203,8 @@ class VariantScore:
 
     prompt: str
     model: str
-    composite: Interval | None
-    pass_rate: Interval | None
+    composite: scores.Interval | None
+    pass_rate: scores.Interval | None
     cost_microusd: int = 0
     p50_ms: int | None = None
     p95_ms: int | None = None
@@ -285,19 +284,19 @@ class _Sample:
             for at, groups in zip((3, 4), self.clusters, strict=True):
                 groups += [group_of(case) for case in cases if case[at] is not None]
 
-    def composite(self) -> Interval | None:
+    def composite(self) -> scores.Interval | None:
         """Return the mean score with its interval."""
         if self.clusters[0]:
-            return clustered_interval(self.composites, self.clusters[0])
-        return mean_interval(self.composites)
+            return intervals.clustered_interval(self.composites, self.clusters[0])
+        return scores.mean_interval(self.composites)
 
-    def pass_rate(self) -> Interval | None:
+    def pass_rate(self) -> scores.Interval | None:
         """Return the pass rate with its interval."""
         if self.clusters[1]:
-            return clustered_interval(self.passes, self.clusters[1])
+            return intervals.clustered_interval(self.passes, self.clusters[1])
         if _YES_OR_NO.issuperset(self.passes):
-            return pass_interval(int(sum(self.passes)), len(self.passes))
-        return mean_interval(self.passes)
+            return scores.pass_interval(int(sum(self.passes)), len(self.passes))
+        return scores.mean_interval(self.passes)
 
 
 class Samples:
@@ -345,7 +344,7 @@ def scores_of(connection: sqlite3.Connection, run_id: str) -> list[VariantScore]
     return samples.scored()
 
 
-def interval_json(found: Interval | None) -> dict[str, Any] | None:
+def interval_json(found: scores.Interval | None) -> dict[str, Any] | None:
     """Return an estimate with its interval as it appears in `--json`."""
     if found is None:
         return None

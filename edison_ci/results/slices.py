@@ -13,13 +13,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.slices import NONE, length_of, level_of
+from edison_ci.config import slices as config_slices
 from edison_ci.numeric import mean
 from edison_ci.records import Side
 from edison_ci.results.scores import component_spreads, group_of, read_cases, spread_of
-from edison_ci.stats.correction import benjamini_hochberg
-from edison_ci.stats.intervals import pass_all_k, pass_at_k
-from edison_ci.stats.slices import Scores, against_rest
+from edison_ci.stats import correction, intervals
+from edison_ci.stats import slices as stat_slices
 
 if TYPE_CHECKING:
     import sqlite3
@@ -45,8 +44,11 @@ def reliability_of(connection: sqlite3.Connection, run_id: str) -> list[Reliabil
         return []
     ks = [*(k for k in SOME if k < repeats), repeats]
     clustered = spread_of(connection, run_id).clustered
-    sums: defaultdict[_RepeatKey, tuple[Scores, Scores]] = defaultdict(
-        lambda: (Scores.empty(clustered=clustered), Scores.empty(clustered=clustered))
+    sums: defaultdict[_RepeatKey, tuple[stat_slices.Scores, stat_slices.Scores]] = defaultdict(
+        lambda: (
+            stat_slices.Scores.empty(clustered=clustered),
+            stat_slices.Scores.empty(clustered=clustered),
+        )
     )
     rows = connection.execute(
         "select case_id, max(cluster), prompt, model, sum(passed), count(passed) from cell "
@@ -69,7 +71,7 @@ def reliability_of(connection: sqlite3.Connection, run_id: str) -> list[Reliabil
 
 
 def _add(
-    sums: dict[_RepeatKey, tuple[Scores, Scores]],
+    sums: dict[_RepeatKey, tuple[stat_slices.Scores, stat_slices.Scores]],
     group: str,
     k: int,
     rows: Iterable[tuple[str, str, int, int]],
@@ -77,7 +79,7 @@ def _add(
     """Take a case: a value for each prompt and model that has k repeats, and their mean."""
     values: list[tuple[float, float]] = []
     for prompt, model, passes, runs in rows:
-        every, some = pass_all_k(passes, runs, k), pass_at_k(passes, runs, k)
+        every, some = intervals.pass_all_k(passes, runs, k), intervals.pass_at_k(passes, runs, k)
         if every is None or some is None:
             continue  # it has fewer repeats
         values.append((every, some))
@@ -88,7 +90,7 @@ def _add(
             sample.add(mean([value[place] for value in values]), group)
 
 
-def _row(key: _RepeatKey, every: Scores, some: Scores) -> list[Reliability]:
+def _row(key: _RepeatKey, every: stat_slices.Scores, some: stat_slices.Scores) -> list[Reliability]:
     both, either = every.interval(), some.interval()
     if both is None or either is None:
         return []
@@ -113,14 +115,14 @@ _MOST_KNOWN = 5_000
 @dataclass(slots=True)
 class _Slice:
     cases: int
-    composites: Scores
-    passes: Scores
+    composites: stat_slices.Scores
+    passes: stat_slices.Scores
     waiting: list[CaseScore]
     """Cases that are not counted yet."""
 
     @classmethod
     def empty(cls, *, clustered: bool) -> _Slice:
-        composites, passes = (Scores.empty(clustered=clustered) for _ in range(2))
+        composites, passes = (stat_slices.Scores.empty(clustered=clustered) for _ in range(2))
         return cls(0, composites, passes, [])
 
     def count(self) -> None:
@@ -190,12 +192,12 @@ def slices_of(connection: sqlite3.Connection, run_id: str) -> list[Slice]:
 def _values(case: CaseScore, known: set[str]) -> Iterator[tuple[str, str]]:
     tags, difficulty, kind, words = case[6:]
     mine = json.loads(str(tags))
-    for tag in mine or [NONE]:
+    for tag in mine or [config_slices.NONE]:
         if tag in known or not mine:
             yield "tag", tag
-    yield "difficulty", level_of(None if difficulty is None else int(difficulty))
+    yield "difficulty", config_slices.level_of(None if difficulty is None else int(difficulty))
     yield "kind", str(kind)
-    yield "length", length_of(int(words or 0))
+    yield "length", config_slices.length_of(int(words or 0))
 
 
 def cases_by_tag(connection: sqlite3.Connection, run_id: str) -> dict[str, frozenset[str]]:
@@ -203,8 +205,8 @@ def cases_by_tag(connection: sqlite3.Connection, run_id: str) -> dict[str, froze
     known, found = _tags(connection, run_id), defaultdict[str, set[str]](set)
     rows = connection.execute("select case_id, tags from run_case where run_id = ?", (run_id,))
     for case, tags in rows:
-        for tag in json.loads(tags) or [NONE]:
-            if tag in known or tag == NONE:
+        for tag in json.loads(tags) or [config_slices.NONE]:
+            if tag in known or tag == config_slices.NONE:
                 found[tag].add(case)
     return {tag: frozenset(found[tag]) for tag in sorted(found)}
 
@@ -229,11 +231,11 @@ def _compare_with_rest(slices: dict[_Key, _Slice]) -> list[Slice]:
         rest = whole.moments.without(part.composites.moments)
         apart = part.composites.moments.n and rest.n
         difference = part.composites.moments.mean - rest.mean if apart else None
-        test = against_rest(*part.composites.apart_from(whole))
+        test = stat_slices.against_rest(*part.composites.apart_from(whole))
         found.append((_question(key, values), replace(_slice(key, part), difference=difference)))
         if test is not None:
             tests[found[-1][0]] = test.p
-    adjusted = benjamini_hochberg(list(tests.values()))
+    adjusted = correction.benjamini_hochberg(list(tests.values()))
     verdicts = dict(zip(tests, zip(adjusted.value, adjusted.stands_out, strict=True), strict=True))
     return [
         _with_test(one, tests.get(q), verdicts.get(q), adjusted.n, once=not q[3])

@@ -12,9 +12,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.config.screens import SAFETY_KINDS
-from edison_ci.plan.baseline import BaselineDoubt
-from edison_ci.records import Side
+from edison_ci.config import screens
+from edison_ci.records import BaselineDoubt, Side
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, PRODUCTION, find_run
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ def screens_of(run: Run) -> tuple[str, ...]:
     safety = _dict(_experiment(snapshot_of(run)).get("safety"))
     inputs = _dict(safety.get("inputs"))
     told = safety | {f"input_{kind}": value for kind, value in inputs.items()}
-    return tuple(kind for kind in SAFETY_KINDS if _screens(told.get(kind)))
+    return tuple(kind for kind in screens.SAFETY_KINDS if _screens(told.get(kind)))
 
 
 def _screens(told: object) -> bool:

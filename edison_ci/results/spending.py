@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.results.current_prices import cost_now
-from edison_ci.store.answers import REUSABLE, SIMULATED
+from edison_ci.results import current_prices
+from edison_ci.store import answers
 from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
@@ -286,9 +286,9 @@ def spending_by(
         "sum(case when t.state in ('unknown', 'reserved') then t.est_microusd else 0 end), "
         "coalesce(sum(case when t.phase <> 'replay' then a.tokens_in end), 0), "
         "coalesce(sum(case when t.phase <> 'replay' then a.tokens_out end), 0), "
-        f"coalesce(sum(t.state = 'settled' and t.phase <> 'replay' and {SIMULATED}), 0), "
-        f"coalesce(sum(case when t.state = 'settled' and {SIMULATED} then t.cost_microusd end), "
-        "0), sum(t.state = 'settled' and a.cost_kind is 'estimated') "
+        f"coalesce(sum(t.state = 'settled' and t.phase <> 'replay' and {answers.SIMULATED}), 0), "
+        f"coalesce(sum(case when t.state = 'settled' and {answers.SIMULATED} "
+        "then t.cost_microusd end), 0), sum(t.state = 'settled' and a.cost_kind is 'estimated') "
         "from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id "
         "where t.sent_at >= ? group by 1 order by 1",
         (since,),
@@ -337,7 +337,9 @@ def saved_now(
             known[run_id, side, model] = prices.price_of(run, side, model)
         time = run.created_at
         key = {"day": time[:10], "month": time[:7], "model": model}.get(by, run.experiment)
-        cost = cost_now(known[run_id, side, model], (tokens[0], tokens[1], tokens[2]), paid)
+        cost = current_prices.cost_now(
+            known[run_id, side, model], (tokens[0], tokens[1], tokens[2]), paid
+        )
         found[key] += count * cost
     return {key: saved for key, saved in found.items() if saved}
 
@@ -426,7 +428,7 @@ def calls_of(connection: sqlite3.Connection, run: Run, sums: CallSums) -> dict[s
     )
     (shared,) = connection.execute(
         "select count(*) from attempt t join answer a on a.attempt = t.id where t.run_id = ? "
-        f"and t.phase = 'replay' and a.{REUSABLE}",
+        f"and t.phase = 'replay' and a.{answers.REUSABLE}",
         (run.id,),
     ).fetchone()
     return {

@@ -18,9 +18,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import mean, snap
 from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.snapshot import complete_runs, snapshot_of
-from edison_ci.stats.drift import REFERENCE_RUNS, AlarmRule, forecast, watch
-from edison_ci.stats.intervals import Interval
-from edison_ci.stats.sentences import drift_sentence
+from edison_ci.stats import drift, intervals, sentences
 
 if TYPE_CHECKING:
     import sqlite3
@@ -68,8 +66,8 @@ class TrendRun:
     """The numbers of one run, over all prompts and models."""
 
     run: Run
-    composite: Interval | None
-    pass_rate: Interval | None
+    composite: intervals.Interval | None
+    pass_rate: intervals.Interval | None
     cost_microusd: int
     """All that the run has booked, judges included."""
     answer_cost_microusd: float | None
@@ -219,10 +217,10 @@ def _stopped(connection: sqlite3.Connection, run_id: str) -> EarlyStop | None:
 
 def _interval(
     estimate: float | None, low: float | None, high: float | None, n: int, method: str | None
-) -> Interval | None:
+) -> intervals.Interval | None:
     if estimate is None:
         return None
-    return Interval(estimate, low, high, n, method or "no interval was made")
+    return intervals.Interval(estimate, low, high, n, method or "no interval was made")
 
 
 def _changes(before: Run, now: Run) -> tuple[str, ...]:
@@ -289,7 +287,7 @@ def drift_of(
     points: Sequence[TrendRun],
     *,
     threshold: float | None = None,
-    rule: AlarmRule | None = None,
+    rule: drift.AlarmRule | None = None,
 ) -> DriftFinding | None:
     """Say whether the runs since the last change show a fall (STATS 17).
 
@@ -301,15 +299,15 @@ def drift_of(
     seen = _observations(connection, series)
     reused = len(series) - len(seen.points)
     note = f" {_counted_runs(reused)} reused stored answers, which adds nothing." if reused else ""
-    if len(seen.points) <= REFERENCE_RUNS:
-        need = f"drift is judged from run {REFERENCE_RUNS + 1} on"
+    if len(seen.points) <= drift.REFERENCE_RUNS:
+        need = f"drift is judged from run {drift.REFERENCE_RUNS + 1} on"
         said = f"{_counted_runs(len(seen.points))} since the last change: {need}.{note}"
         return DriftFinding(len(seen.points), reused, None, None, said)
     times = days_of(seen.points)
     means = [point.composite.estimate for point in seen.points if point.composite is not None]
-    report = watch(times, seen.scores, clusters=seen.clusters, rule=rule)
-    ahead = None if threshold is None else forecast(times, means, threshold=threshold)
-    said = drift_sentence(report, ahead, when=_date, threshold=threshold)
+    report = drift.watch(times, seen.scores, clusters=seen.clusters, rule=rule)
+    ahead = None if threshold is None else drift.forecast(times, means, threshold=threshold)
+    said = sentences.drift_sentence(report, ahead, when=_date, threshold=threshold)
     return DriftFinding(len(seen.points), reused, report, ahead, f"{said}{note}")
 
 
@@ -323,11 +321,11 @@ def floor_of(experiment: Experiment | None) -> float | None:
     return next((floor for floor in floors if floor is not None), None)
 
 
-def alarm_rule(alerts: Alerts | None) -> AlarmRule:
+def alarm_rule(alerts: Alerts | None) -> drift.AlarmRule:
     """Return when to speak of a fall, as the alerts of an experiment have it."""
     if alerts is None:
-        return AlarmRule()
-    return AlarmRule(alerts.drop, alerts.false_alarm_years)
+        return drift.AlarmRule()
+    return drift.AlarmRule(alerts.drop, alerts.false_alarm_years)
 
 
 def _counted_runs(count: int) -> str:
@@ -353,7 +351,7 @@ def _observations(connection: sqlite3.Connection, series: Sequence[TrendRun]) ->
 
     Of a single run not more than one answer is read, whatever its size.
     """
-    found, scored = _Observations([], [], {}), len(series) > REFERENCE_RUNS
+    found, scored = _Observations([], [], {}), len(series) > drift.REFERENCE_RUNS
     names: dict[str, str] = {}
     known: set[int] = set()
     for point in series:

@@ -11,12 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.errors import UsageError
 from edison_ci.numeric import mean
 from edison_ci.records import Move, Side
-from edison_ci.results.case_grid import answers_to
-from edison_ci.results.comparison import ComparisonSettings, compare_choices
-from edison_ci.results.comparison_sample import CellChoice
-from edison_ci.results.explanation import explain, failure_of
-from edison_ci.results.samples import SIDES, TwoSidedSample
-from edison_ci.store.cells import find_cell
+from edison_ci.results import case_grid, comparison, comparison_sample, explanation, samples
+from edison_ci.store import cells as store_cells
 
 if TYPE_CHECKING:
     import sqlite3
@@ -140,7 +136,7 @@ def _flips(
     base = "select 1 from rollup_case where run_id = ? and side = 'base' limit 1"
     if not result.connection.execute(base, (result.run.id,)).fetchone():
         return {}, None
-    cells = TwoSidedSample.of_run(result.connection, result.run.id, left_out)
+    cells = samples.TwoSidedSample.of_run(result.connection, result.run.id, left_out)
     variants = cells.common_variants()
     return cells.flips(variants, result.clusters) if variants else ({}, None)
 
@@ -151,8 +147,8 @@ def _failing(connection: sqlite3.Connection, run: Run, case: str, newly: bool) -
         f"select id from cell where run_id = ? and case_id = ? and side = 'head' {_WORST_FIRST}",
         (run.id, case),
     ).fetchone()
-    cell = find_cell(connection, run.id, cell_id)
-    why = reason_of(explain(connection, None, run, cell))
+    cell = store_cells.find_cell(connection, run.id, cell_id)
+    why = reason_of(explanation.explain(connection, None, run, cell))
     return FailingCase(case, cell.model, cell.repeat, cell.composite, newly, why)
 
 
@@ -168,7 +164,7 @@ _BEST_FIRST = (
 
 def reason_of(found: CellExplanation) -> str:
     """Return why an answer passed or failed, by the first component that fails."""
-    return failure_of(found.cell) or found.why
+    return explanation.failure_of(found.cell) or found.why
 
 
 def changed_cases(result: RunResult, *, most: int | None = None) -> tuple[ChangedCase, ...]:
@@ -197,10 +193,12 @@ class ChangedList(NamedTuple):
 
 def changed_lists(result: RunResult, *, most: int) -> tuple[ChangedList, ...]:
     """Return the cases that changed since the base, by kind; the counts are those of the flips."""
-    base, head = (CellChoice(str(side), result.run, side=side) for side in SIDES)
-    setting = ComparisonSettings((), result.clusters, result.quarantined)
+    base, head = (
+        comparison_sample.CellChoice(str(side), result.run, side=side) for side in samples.SIDES
+    )
+    setting = comparison.ComparisonSettings((), result.clusters, result.quarantined)
     try:
-        moved = compare_choices(result.connection, base, head, setting).moved
+        moved = comparison.compare_choices(result.connection, base, head, setting).moved
     except UsageError:  # no cells on the base, or nothing in common: gates and notes say so
         return ()
     found = []
@@ -215,7 +213,7 @@ def changed_lists(result: RunResult, *, most: int) -> tuple[ChangedList, ...]:
 def changed_case(result: RunResult, case: str, move: Move) -> ChangedCase | None:
     """Return a case that is known to have changed, by the model with which it changed most."""
     sides: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for each in answers_to(result.connection, result.run.id, case):
+    for each in case_grid.answers_to(result.connection, result.run.id, case):
         scores = sides.setdefault((each.prompt, each.model), {}).setdefault(each.side, [])
         scores.append(each.composite or 0.0)
     gains = {
@@ -247,6 +245,6 @@ def _shown(result: RunResult, place: tuple[str, ...], order: str) -> ShownAnswer
         f"and model = ? {order}",
         (result.run.id, *place),
     ).fetchone()
-    cell = find_cell(result.connection, result.run.id, cell_id)
-    found = explain(result.connection, None, result.run, cell)
+    cell = store_cells.find_cell(result.connection, result.run.id, cell_id)
+    found = explanation.explain(result.connection, None, result.run, cell)
     return ShownAnswer(cell.id, cell.composite, cell.passed, found.text, reason_of(found))

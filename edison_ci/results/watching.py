@@ -25,12 +25,7 @@ from edison_ci.results.trends import (
     increasing,
     points_of,
 )
-from edison_ci.stats.drift import (
-    REFERENCE_RUNS,
-    Alarm,
-    evidence_of_rate,
-    evidence_path,
-)
+from edison_ci.stats import drift as stat_drift
 from edison_ci.store.alerts import Condition, Finding, Level
 from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, find_run
 
@@ -94,7 +89,7 @@ def _production(
     if not newest_sample(connection, experiment):
         return []
     found = production_trend(connection, experiment, drift_of(connection, points))
-    if found is None or found.report is None or found.alarm is Alarm.NONE:
+    if found is None or found.report is None or found.alarm is stat_drift.Alarm.NONE:
         return []
     if found.report.evidence.value < warn_years(OTHER_SHARE):
         return []
@@ -113,11 +108,11 @@ def _falls(
     """Return a drop or a slow fall, never both, and whether the floor is near."""
     floor, rule = alerts.predicted_below, alarm_rule(alerts)
     drift = drift_of(connection, points, threshold=floor, rule=rule)
-    if drift is None or drift.report is None or drift.report.alarm is Alarm.NONE:
+    if drift is None or drift.report is None or drift.report.alarm is stat_drift.Alarm.NONE:
         return []
     report, run = drift.report, points[-1].run
     condition = Condition.SLOW_FALL if report.gradual else Condition.DROP
-    level = Level.ALERT if report.alarm is Alarm.ALERT else Level.WARN
+    level = Level.ALERT if report.alarm is stat_drift.Alarm.ALERT else Level.WARN
     mark = f" ({run.simulation})" if run.simulated else ""
     said = f"{drift.sentence}{mark}{causes}"
     detail = {
@@ -202,7 +197,9 @@ def _calls(connection: sqlite3.Connection, experiment: str, alerts: Alerts) -> l
     times = increasing([run.day for run in runs])
     found = []
     for what, limit in above:
-        years = evidence_of_rate(times, [_shares(run, what) for run in runs], limit=limit)[-1]
+        years = stat_drift.evidence_of_rate(
+            times, [_shares(run, what) for run in runs], limit=limit
+        )[-1]
         if years >= warn_years(OTHER_SHARE):
             level = Level.ALERT if years >= alerts.false_alarm_years / OTHER_SHARE else Level.WARN
             said, detail = _said_of_calls(newest, what, alerts)
@@ -317,7 +314,7 @@ def _served_models(connection: sqlite3.Connection, experiment: str) -> list[Find
     if len(seen) < 2:
         return []
     newest, now = seen[-1]
-    before = seen[: min(REFERENCE_RUNS, len(seen) - 1)]
+    before = seen[: min(stat_drift.REFERENCE_RUNS, len(seen) - 1)]
     changed = {}
     for model, names in now.items():
         known = set().union(*(names_then.get(model, set()) for _, names_then in before))
@@ -365,7 +362,7 @@ def _judge_drift(connection: sqlite3.Connection, experiment: str, alerts: Alerts
     its checks give the same scores, so a rise or a fall is that of the judges.
     """
     series = _anchor_runs(connection, experiment)
-    if len(series) <= REFERENCE_RUNS:
+    if len(series) <= stat_drift.REFERENCE_RUNS:
         return _JudgeDrift(len(series))
     newest = series[-1]
     scores = [_case_scores(connection, run.id) for run in series]
@@ -374,13 +371,13 @@ def _judge_drift(connection: sqlite3.Connection, experiment: str, alerts: Alerts
     )
     clusters = _clusters(connection, newest.id)
     # Either direction is a change, and has half of the judge's share.
-    falls = evidence_path(times, scores, clusters=clusters)
+    falls = stat_drift.evidence_path(times, scores, clusters=clusters)
     mirrored = [{case: 1 - score for case, score in run.items()} for run in scores]
-    rises = evidence_path(times, mirrored, clusters=clusters)
+    rises = stat_drift.evidence_path(times, mirrored, clusters=clusters)
     years = max(falls.years[-1], rises.years[-1])
     if years < 2 * warn_years(OTHER_SHARE):
         return _JudgeDrift(len(series))
-    before = mean([mean([*run.values()]) for run in scores[:REFERENCE_RUNS]])
+    before = mean([mean([*run.values()]) for run in scores[: stat_drift.REFERENCE_RUNS]])
     now = mean([*scores[-1].values()])
     said = (
         f"The judges grade the {counted(len(scores[-1]), 'case')} of run {series[0].id} "
@@ -440,6 +437,6 @@ def _causes(served: Sequence[Finding], judge: _JudgeDrift) -> str:
     said = "".join(f" {finding.sentence}" for finding in served)
     if judge.finding is not None:
         return f"{said} {judge.finding.sentence}"
-    if judge.runs > REFERENCE_RUNS:
+    if judge.runs > stat_drift.REFERENCE_RUNS:
         said += " The judges grade anchor answers as before: the model changed, not the judge."
     return said

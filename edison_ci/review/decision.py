@@ -12,36 +12,15 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.files import read, replace_file
+from edison_ci.documents import files as document_files
 from edison_ci.errors import ForgeError, ForgeFault, Location, UsageError
-from edison_ci.forge.branches import PlainGit
-from edison_ci.forge.models import Change, ProposalResult, ReviewDecision
-from edison_ci.git.command import run_git
-from edison_ci.operate.site import Role
-from edison_ci.report.markdown import fenced
-from edison_ci.report.proposal import message_of, title_of
-from edison_ci.review.approvals import (
-    count_approvals,
-    refuse_author,
-    review_approvers,
-    store_approval,
-)
-from edison_ci.review.context import entity_of
-from edison_ci.review.drafts import next_steps
-from edison_ci.review.prompt_file import apply_suggestion, is_base, is_result
-from edison_ci.review.proposal import ProposeOptions, current_branch, propose_as
-from edison_ci.store.audit import add_audit
-from edison_ci.store.database import open_for_change
-from edison_ci.store.suggestions import (
-    OPEN,
-    Suggestion,
-    SuggestionComment,
-    SuggestionStatus,
-    add_comment,
-    decided_already,
-    list_suggestions,
-    move_suggestion,
-)
+from edison_ci.forge import branches, models
+from edison_ci.git import command
+from edison_ci.operate import site as sites
+from edison_ci.report import markdown, proposal
+from edison_ci.review import approvals, context, drafts, prompt_file
+from edison_ci.review import proposal as review_proposal
+from edison_ci.store import audit, database, suggestions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,41 +33,43 @@ if TYPE_CHECKING:
     from edison_ci.review.context import ReviewContext
 
 
-def apply_here(review: ReviewContext, suggestion: Suggestion) -> str | None:
+def apply_here(review: ReviewContext, suggestion: suggestions.Suggestion) -> str | None:
     """Commit a suggestion to the current branch; return the commit, None without a repository."""
     repository = review.repository
     head = repository.head() if repository is not None else None
     if repository is None or head is None:
-        after = apply_suggestion(
-            review.project, suggestion, read(review.project.tree, suggestion.path)
+        after = prompt_file.apply_suggestion(
+            review.project, suggestion, document_files.read(review.project.tree, suggestion.path)
         )
-        replace_file(review.project.root / suggestion.path, after)
+        document_files.replace_file(review.project.root / suggestion.path, after)
         return None
     place = review.in_repository(suggestion.path)
-    branch = current_branch(repository)
+    branch = review_proposal.current_branch(repository)
     if branch is None:
         raise UsageError(
             "no branch is checked out to commit to",
             hint="git switch to a branch first",
         )
     before = repository.read(head, place)
-    if before is not None and is_result(review.project, suggestion, before):
+    if before is not None and prompt_file.is_result(review.project, suggestion, before):
         # Stopped after the commit: update the file, unless it was edited since.
-        if is_base(review.project, suggestion, read(review.project.tree, suggestion.path)):
+        if prompt_file.is_base(
+            review.project, suggestion, document_files.read(review.project.tree, suggestion.path)
+        ):
             _check_out(review, suggestion, repository, place, before)
         return head
     _refuse_edited(review, suggestion, repository, place, before)
-    after = apply_suggestion(review.project, suggestion, before or b"")
-    change = Change(
+    after = prompt_file.apply_suggestion(review.project, suggestion, before or b"")
+    change = models.Change(
         branch=branch,
         base=branch,
         base_commit=head,
         files={place: after},
         key=suggestion.hash,
-        title=title_of(suggestion),
-        message=message_of(suggestion),
+        title=proposal.title_of(suggestion),
+        message=proposal.message_of(suggestion),
     )
-    commit = PlainGit(repository).commit(change, head)
+    commit = branches.PlainGit(repository).commit(change, head)
     # With the old value it fails if the branch has moved meanwhile.
     _git(repository, "update-ref", "-m", "edison: review approve", "HEAD", commit, head)
     _check_out(review, suggestion, repository, place, after)
@@ -96,25 +77,33 @@ def apply_here(review: ReviewContext, suggestion: Suggestion) -> str | None:
 
 
 def _check_out(
-    review: ReviewContext, suggestion: Suggestion, repository: Repository, place: str, data: bytes
+    review: ReviewContext,
+    suggestion: suggestions.Suggestion,
+    repository: Repository,
+    place: str,
+    data: bytes,
 ) -> None:
     """Write the committed file to the working tree and the index."""
-    replace_file(review.project.root / suggestion.path, data)
+    document_files.replace_file(review.project.root / suggestion.path, data)
     blob = _git(repository, "rev-parse", f"HEAD:{place}")
     _git(repository, "update-index", "--cacheinfo", f"100644,{blob},{place}")
 
 
 def _refuse_edited(
     review: ReviewContext,
-    suggestion: Suggestion,
+    suggestion: suggestions.Suggestion,
     repository: Repository,
     place: str,
     before: bytes | None,
 ) -> None:
     """Raise UsageError if the file has staged or unstaged changes."""
     path = review.project.root / suggestion.path
-    staged = run_git("rev-parse", "--verify", "--quiet", f":{place}", cwd=repository.root).line
-    there = run_git("rev-parse", "--verify", "--quiet", f"HEAD:{place}", cwd=repository.root).line
+    staged = command.run_git(
+        "rev-parse", "--verify", "--quiet", f":{place}", cwd=repository.root
+    ).line
+    there = command.run_git(
+        "rev-parse", "--verify", "--quiet", f"HEAD:{place}", cwd=repository.root
+    ).line
     now = path.read_bytes() if path.is_file() and not path.is_symlink() else None
     if before is None or now != before or staged != there:
         raise UsageError(
@@ -125,7 +114,7 @@ def _refuse_edited(
 
 
 def _git(repository: Repository, *args: str) -> str:
-    done = run_git(*args, cwd=repository.root)
+    done = command.run_git(*args, cwd=repository.root)
     if done.code:
         raise UsageError(
             f"git {args[0]} failed: {done.reason}",
@@ -144,7 +133,7 @@ _NOT_ALLOWED = {ForgeFault.FORBIDDEN, ForgeFault.CONFLICT, ForgeFault.INVALID}
 class DecisionResult:
     """Outcome of a decision."""
 
-    suggestion: Suggestion
+    suggestion: suggestions.Suggestion
     notes: tuple[str, ...] = ()
     """Further messages for the person."""
     superseded: tuple[str, ...] = ()
@@ -155,16 +144,20 @@ class DecisionResult:
 
 
 async def approve(
-    review: ReviewContext, one: Suggestion, *, merge: bool = False, timing: Timing | None = None
+    review: ReviewContext,
+    one: suggestions.Suggestion,
+    *,
+    merge: bool = False,
+    timing: Timing | None = None,
 ) -> DecisionResult:
     """Approve a suggestion: on its pull request, or with a commit in the repository.
 
     If several people have to approve it, all but the last approval are only stored.
     """
-    actor = review.require(Role.REVIEWER, "review approve", one)
+    actor = review.require(sites.Role.REVIEWER, "review approve", one)
     _refuse_undecidable(one, merge=merge)
     review.refuse_while_running(one)
-    refuse_author(review, actor, one)
+    approvals.refuse_author(review, actor, one)
     if one.pull_request is None:
         if not merge and (waiting := _awaited(review, actor, one)):
             return waiting
@@ -191,31 +184,38 @@ async def approve(
 
 
 async def approve_on_branch(
-    review: ReviewContext, one: Suggestion, *, timing: Timing | None = None
+    review: ReviewContext, one: suggestions.Suggestion, *, timing: Timing | None = None
 ) -> DecisionResult:
     """Approve a suggestion without a pull request: it is proposed, and applied by the merge."""
-    actor = review.require(Role.REVIEWER, "review approve", one)
+    actor = review.require(sites.Role.REVIEWER, "review approve", one)
     _refuse_undecidable(one, merge=False)
     review.refuse_while_running(one)
-    refuse_author(review, actor, one)
+    approvals.refuse_author(review, actor, one)
     if waiting := _awaited(review, actor, one):
         return waiting
-    done = await propose_as(review, actor, one, ProposeOptions(open_pr=True), timing=timing)
+    done = await review_proposal.propose_as(
+        review, actor, one, review_proposal.ProposeOptions(open_pr=True), timing=timing
+    )
     proposed = done.suggestion
     if proposed.pull_request is not None:
         opened = f"Pull request #{proposed.pull_request} has the change"
         notes: tuple[str, ...] = (f"{opened}, for `{done.base}`.", proposed.pull_request_url or "")
     else:
-        result = ProposalResult(proposed.branch or "", proposed.commit_id or "", done.action)
-        notes = next_steps(review, done.base, result)
+        result = models.ProposalResult(proposed.branch or "", proposed.commit_id or "", done.action)
+        notes = drafts.next_steps(review, done.base, result)
     return _record_approval(review, actor, proposed, *filter(None, notes))
 
 
-def _awaited(review: ReviewContext, actor: Actor, one: Suggestion) -> DecisionResult | None:
+def _awaited(
+    review: ReviewContext, actor: Actor, one: suggestions.Suggestion
+) -> DecisionResult | None:
     """Store an approval; return the result if others have to approve as well."""
-    if review.project.file.settings.approvals == 1 or one.status is SuggestionStatus.APPROVED:
+    if (
+        review.project.file.settings.approvals == 1
+        or one.status is suggestions.SuggestionStatus.APPROVED
+    ):
         return None
-    count = store_approval(review, actor, one)
+    count = approvals.store_approval(review, actor, one)
     if count.enough:
         return None
     return DecisionResult(one, (f"{count.words}: another reviewer has to approve it",))
@@ -223,7 +223,7 @@ def _awaited(review: ReviewContext, actor: Actor, one: Suggestion) -> DecisionRe
 
 async def _awaited_on_github(
     review: ReviewContext,
-    one: Suggestion,
+    one: suggestions.Suggestion,
     github: GitHub,
     pull: PullRequest,
     refused: tuple[str, ...],
@@ -232,27 +232,29 @@ async def _awaited_on_github(
     file = review.project.file
     if file.settings.approvals == 1:
         return None
-    names = review_approvers(pull, await github.reviews.of(pull.number))
-    count = count_approvals(file, names, [pull.author.login, one.author])
+    names = approvals.review_approvers(pull, await github.reviews.of(pull.number))
+    count = approvals.count_approvals(file, names, [pull.author.login, one.author])
     if count.enough:
         return None
     note = f"{count.words} on pull request {pull.number}: another reviewer has to approve it"
     return DecisionResult(one, (*refused, note))
 
 
-def _refuse_undecidable(one: Suggestion, *, merge: bool) -> None:
-    again = one.status is SuggestionStatus.APPROVED and (merge or one.pull_request is None)
-    if one.status is SuggestionStatus.PROPOSED or again:
+def _refuse_undecidable(one: suggestions.Suggestion, *, merge: bool) -> None:
+    again = one.status is suggestions.SuggestionStatus.APPROVED and (
+        merge or one.pull_request is None
+    )
+    if one.status is suggestions.SuggestionStatus.PROPOSED or again:
         return
-    if one.status is not SuggestionStatus.TRIED:
-        raise decided_already(one)
+    if one.status is not suggestions.SuggestionStatus.TRIED:
+        raise suggestions.decided_already(one)
     raise UsageError(
         f"suggestion {one.id} is {one.status}",
         hint=f"it is not shown to help; to propose it anyway: edison propose {one.id} --force",
     )
 
 
-async def _pull_request(github: GitHub, one: Suggestion, number: int) -> PullRequest:
+async def _pull_request(github: GitHub, one: suggestions.Suggestion, number: int) -> PullRequest:
     """Return the pull request of a suggestion, after checking that it is the right one."""
     pull = await github.pull_request(number)
     if one.branch is not None and pull.head_ref != one.branch:
@@ -263,7 +265,7 @@ async def _pull_request(github: GitHub, one: Suggestion, number: int) -> PullReq
     return pull
 
 
-def _refuse_changed(one: Suggestion, pull: PullRequest) -> None:
+def _refuse_changed(one: suggestions.Suggestion, pull: PullRequest) -> None:
     if one.commit_id is not None and pull.head_sha != one.commit_id:
         raise UsageError(
             f"pull request {pull.number} has newer commits than the suggestion",
@@ -275,7 +277,7 @@ async def _approving_review(github: GitHub, pull: PullRequest) -> tuple[str, ...
     """Add an approving review; return a note if GitHub refuses it."""
     try:
         await github.reviews.create(
-            pull.number, decision=ReviewDecision.APPROVE, commit=pull.head_sha
+            pull.number, decision=models.ReviewDecision.APPROVE, commit=pull.head_sha
         )
     except ForgeError as error:
         if error.fault not in _NOT_ALLOWED:
@@ -297,7 +299,7 @@ async def _merge(
 
 
 def _approve_here(
-    review: ReviewContext, actor: Actor, one: Suggestion, *, merge: bool
+    review: ReviewContext, actor: Actor, one: suggestions.Suggestion, *, merge: bool
 ) -> DecisionResult:
     if merge:
         raise UsageError(
@@ -319,11 +321,12 @@ def _approve_here(
 
 
 def _record_approval(
-    review: ReviewContext, actor: Actor, one: Suggestion, *notes: str
+    review: ReviewContext, actor: Actor, one: suggestions.Suggestion, *notes: str
 ) -> DecisionResult:
     changes = {"decided_by": actor.name, "decided_at": review.site.now()}
     return DecisionResult(
-        review.move(actor, "review approve", one, SuggestionStatus.APPROVED, **changes), notes
+        review.move(actor, "review approve", one, suggestions.SuggestionStatus.APPROVED, **changes),
+        notes,
     )
 
 
@@ -331,28 +334,36 @@ def _record_applied(
     review: ReviewContext,
     actor: Actor,
     action: str,
-    one: Suggestion,
+    one: suggestions.Suggestion,
     commit: str | None,
     *notes: str,
 ) -> DecisionResult:
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "commit_id": commit}
-    moved = review.move(actor, action, one, SuggestionStatus.APPLIED, **changes)
+    moved = review.move(actor, action, one, suggestions.SuggestionStatus.APPLIED, **changes)
     return DecisionResult(moved, notes, supersede_others(review, actor, moved))
 
 
-def supersede_others(review: ReviewContext, actor: Actor, applied: Suggestion) -> tuple[str, ...]:
+def supersede_others(
+    review: ReviewContext, actor: Actor, applied: suggestions.Suggestion
+) -> tuple[str, ...]:
     """Mark open suggestions for the same prompt version as superseded; return their ids."""
-    with open_for_change(review.site.results) as connection:
+    with database.open_for_change(review.site.results) as connection:
         others = [
             one
-            for one in list_suggestions(connection, prompt=applied.prompt, statuses=sorted(OPEN))
+            for one in suggestions.list_suggestions(
+                connection, prompt=applied.prompt, statuses=sorted(suggestions.OPEN)
+            )
             if one.base_hash == applied.base_hash and one.path == applied.path
         ]
         for one in others:
             reason = f"suggestion {applied.id} was applied"
-            move_suggestion(connection, one, SuggestionStatus.SUPERSEDED, reason=reason)
-            entry = review.site.entry(actor, "review supersede", entity_of(one), after=reason)
-            add_audit(connection, entry)
+            suggestions.move_suggestion(
+                connection, one, suggestions.SuggestionStatus.SUPERSEDED, reason=reason
+            )
+            entry = review.site.entry(
+                actor, "review supersede", context.entity_of(one), after=reason
+            )
+            audit.add_audit(connection, entry)
     return tuple(one.id for one in others)
 
 
@@ -360,15 +371,15 @@ def supersede_others(review: ReviewContext, actor: Actor, applied: Suggestion) -
 
 
 async def reject(
-    review: ReviewContext, one: Suggestion, reason: str, *, timing: Timing | None = None
+    review: ReviewContext, one: suggestions.Suggestion, reason: str, *, timing: Timing | None = None
 ) -> DecisionResult:
     """Reject a suggestion and close its pull request."""
-    actor = review.require(Role.REVIEWER, "review reject", one)
+    actor = review.require(sites.Role.REVIEWER, "review reject", one)
     text = " ".join(reason.split())[:MAX_REASON_CHARS]
     if not text:
         raise UsageError("the reason is empty", hint="the next refinement needs the reason")
-    if one.status not in OPEN:
-        raise decided_already(one)
+    if one.status not in suggestions.OPEN:
+        raise suggestions.decided_already(one)
     review.refuse_while_running(one)
     notes: tuple[str, ...] = ()
     if one.pull_request is not None and one.branch is None:
@@ -383,19 +394,20 @@ async def reject(
                     hint="run edison review sync",
                 )
             if pull.state == "open":
-                await github.create_comment(pull.number, f"Rejected:\n\n{fenced(text)}")
+                await github.create_comment(pull.number, f"Rejected:\n\n{markdown.fenced(text)}")
                 await github.close_pull_request(pull.number)
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "reason": text}
     return DecisionResult(
-        review.move(actor, "review reject", one, SuggestionStatus.REJECTED, **changes), notes
+        review.move(actor, "review reject", one, suggestions.SuggestionStatus.REJECTED, **changes),
+        notes,
     )
 
 
 async def comment(
-    review: ReviewContext, one: Suggestion, text: str, *, timing: Timing | None = None
+    review: ReviewContext, one: suggestions.Suggestion, text: str, *, timing: Timing | None = None
 ) -> DecisionResult:
     """Store a comment on a suggestion and post it on its pull request."""
-    actor = review.require(Role.REVIEWER, "review comment", one)
+    actor = review.require(sites.Role.REVIEWER, "review comment", one)
     text = text.strip()
     if not text:
         raise UsageError("the comment is empty", hint="write a comment")
@@ -407,16 +419,18 @@ async def comment(
         else:
             async with _github(review, one, timing) as github:
                 await github.create_comment(one.pull_request, text[:MAX_COMMENT_CHARS])
-    with open_for_change(review.site.results) as connection:
-        add_comment(connection, one, SuggestionComment(actor.name, text, review.site.now()))
-        entry = review.site.entry(actor, "review comment", entity_of(one), after=text[:200])
-        add_audit(connection, entry)
+    with database.open_for_change(review.site.results) as connection:
+        suggestions.add_comment(
+            connection, one, suggestions.SuggestionComment(actor.name, text, review.site.now())
+        )
+        entry = review.site.entry(actor, "review comment", context.entity_of(one), after=text[:200])
+        audit.add_audit(connection, entry)
     return DecisionResult(one, notes)
 
 
 @asynccontextmanager
 async def _github(
-    review: ReviewContext, one: Suggestion, timing: Timing | None
+    review: ReviewContext, one: suggestions.Suggestion, timing: Timing | None
 ) -> AsyncIterator[GitHub]:
     """Open a GitHub client for a pull request; raises UsageError without a token."""
     async with review.github(timing) as github:

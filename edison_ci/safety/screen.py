@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import MASK, secrets_in
-from edison_ci.safety.names import load_pipeline
+from edison_ci.safety import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +98,7 @@ class ScreenResult:
 def prepare_screens(actions: ScreenActions) -> None:
     """Load what the screens need and what takes longer than a text may; raises UsageError."""
     if actions.pii.names_by is not None:
-        load_pipeline(actions.pii.names_by)
+        names.load_pipeline(actions.pii.names_by)
 
 
 def screen(text: str, actions: ScreenActions, *, redacted: bool = False) -> ScreenResult:

@@ -1,1 +1,5 @@
 """Statistics of scores: pure mathematics, a module for each subject."""
+
+from edison_ci.deferred import submodules
+
+__getattr__ = submodules(__name__)

@@ -16,17 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.stats.arrays import (
-    TIE,
-    Range,
-    bounded,
-    dot,
-    finite,
-    mean_of,
-    np,
-    special,
-)
-from edison_ci.stats.paired import paired_difference
+from edison_ci.stats import arrays, paired
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +61,7 @@ class Forecast:
     """The time at which the line crosses; None without a forecast, with the `reason`."""
     n: int
     method: str
-    interval: Range | None
+    interval: arrays.Range | None
     """When the lower and the upper prediction limit cross; None if the upper never does."""
     level: float
     reason: str = ""
@@ -94,20 +84,20 @@ def trend(times: Floats, scores: Floats) -> Trend:
     n = x.size
     if n < FEWEST_RUNS:
         return Trend(None, n, f"none below {FEWEST_RUNS} runs", None)
-    first, second = np.triu_indices(n, k=1)
+    first, second = arrays.np.triu_indices(n, k=1)
     rises = x[second] - x[first]
-    signs = np.where(np.abs(rises) <= TIE, 0, np.sign(rises))
+    signs = arrays.np.where(arrays.np.abs(rises) <= arrays.TIE, 0, arrays.np.sign(rises))
     s = int(signs.sum())
     # Ties are counted among values equal up to rounding noise.
-    _, counts = np.unique(np.round(x, 12), return_counts=True)
+    _, counts = arrays.np.unique(arrays.np.round(x, 12), return_counts=True)
     ties = int((counts * (counts - 1) * (2 * counts + 5)).sum())
     variance = (n * (n - 1) * (2 * n + 5) - ties) / 18
-    z = (s - np.sign(s)) / math.sqrt(variance) if variance > 0 else 0.0
-    p = min(1.0, 2 * float(special.ndtr(-abs(z))))
-    slope = float(np.median(rises / (t[second] - t[first])))
+    z = (s - arrays.np.sign(s)) / math.sqrt(variance) if variance > 0 else 0.0
+    p = min(1.0, 2 * float(arrays.special.ndtr(-abs(z))))
+    slope = float(arrays.np.median(rises / (t[second] - t[first])))
     # The median of what is left (Conover 1980), so that half of the runs lie above the line.
-    intercept = float(np.median(x - slope * (t - t[0])))
-    equal = not np.any(signs)
+    intercept = float(arrays.np.median(x - slope * (t - t[0])))
+    equal = not arrays.np.any(signs)
     return Trend(slope, n, "Mann-Kendall, Theil-Sen", p, s, intercept, equal)
 
 
@@ -117,24 +107,24 @@ def forecast(times: Floats, scores: Floats, *, threshold: float, level: float = 
     n = x.size
     if not trend(t, x).falling:
         return _none(n, level, "no clear fall")
-    middle = mean_of(t)
-    sxx = dot(t - middle, t - middle)
-    slope = dot(t - middle, x - mean_of(x)) / sxx
+    middle = arrays.mean_of(t)
+    sxx = arrays.dot(t - middle, t - middle)
+    slope = arrays.dot(t - middle, x - arrays.mean_of(x)) / sxx
     if slope >= 0:
         return _none(n, level, "no clear fall")
-    start = mean_of(x) - slope * middle
+    start = arrays.mean_of(x) - slope * middle
     crossing = (threshold - start) / slope
     if crossing <= t[-1]:
         return _none(n, level, "already at the threshold")
     if crossing - t[-1] > (t[-1] - t[0]) / 2:
         return _none(n, level, "too far to predict")
     residual = x - start - slope * t
-    spread = math.sqrt(dot(residual, residual) / (n - 2))
-    reach = float(special.stdtrit(n - 2, 0.5 + level / 2)) * spread
+    spread = math.sqrt(arrays.dot(residual, residual) / (n - 2))
+    reach = float(arrays.special.stdtrit(n - 2, 0.5 + level / 2)) * spread
     line = _Line(start, slope, middle, sxx, n)
     interval = _limits(line, reach, threshold)
     if interval is not None:
-        interval = Range(max(interval.low, float(t[-1])), interval.high)
+        interval = arrays.Range(max(interval.low, float(t[-1])), interval.high)
     times = [float(t[-1] + (crossing - t[-1]) * step / _STEPS) for step in range(_STEPS + 1)]
     path = tuple(line.at(time, reach) for time in times)
     return Forecast(crossing, n, "straight line, prediction limits", interval, level, path=path)
@@ -159,7 +149,7 @@ class _Line:
         return ForecastPoint(time, value, max(0.0, value - away), min(1.0, value + away))
 
 
-def _limits(line: _Line, reach: float, threshold: float) -> Range | None:
+def _limits(line: _Line, reach: float, threshold: float) -> arrays.Range | None:
     """Return the times at which the prediction limits cross: roots of one quadratic.
 
     (threshold - line(t))^2 = reach^2 (1 + 1/n + (t - middle)^2 / sxx); the earlier root belongs
@@ -174,14 +164,14 @@ def _limits(line: _Line, reach: float, threshold: float) -> Range | None:
     if a <= 0 or discriminant < 0:
         return None
     root = math.sqrt(discriminant)
-    return Range(line.middle + (-b - root) / (2 * a), line.middle + (-b + root) / (2 * a))
+    return arrays.Range(line.middle + (-b - root) / (2 * a), line.middle + (-b + root) / (2 * a))
 
 
 def _series(times: Floats, scores: Floats) -> tuple[Array, Array]:
-    t, x = finite(times, "times"), finite(scores, "scores")
+    t, x = arrays.finite(times, "times"), arrays.finite(scores, "scores")
     if t.size != x.size:
         raise ValueError(f"{t.size} times but {x.size} scores")
-    if np.any(np.diff(t) <= 0):
+    if arrays.np.any(arrays.np.diff(t) <= 0):
         raise ValueError("runs come in the order of their times, no two at the same")
     return t, x
 
@@ -241,7 +231,7 @@ class Drop:
     n: int
     """Cases that both have."""
     method: str
-    interval: Range | None
+    interval: arrays.Range | None
     """Of current minus reference, in points of 0-1."""
     level: float
     reference: float | None
@@ -258,7 +248,7 @@ class Drop:
 
     def reaches(self, share: float) -> bool:
         """Whether the relative drop is this large, noise or not."""
-        return self.value is not None and self.value >= share - TIE
+        return self.value is not None and self.value >= share - arrays.TIE
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,20 +305,24 @@ def watch(
     drop = drop_since(case_means(runs[:REFERENCE_RUNS]), case_means(newest), clusters=clusters)
     drop = replace(drop, runs=len(newest))
     alarm = Alarm.NONE
-    if warned and drop.points >= SMALL - TIE:
+    if warned and drop.points >= SMALL - arrays.TIE:
         sure = found.value >= rule.alert_years and drop.reaches(rule.drop)
         alarm = Alarm.ALERT if sure else Alarm.WARN
-    gradual = slope.falling and _is_line(finite(times, "times"), np.array(means), found.since)
+    gradual = slope.falling and _is_line(
+        arrays.finite(times, "times"), arrays.np.array(means), found.since
+    )
     return DriftReport(alarm, drop, found, slope, len(runs), gradual, rule.years)
 
 
 def _is_line(times: Array, means: Array, since: int) -> bool:
     """Whether a straight line fits the means better than a step at the run `since`."""
-    away = times - mean_of(times)
-    slope = dot(away, means) / dot(away, away)
-    line = means - mean_of(means) - slope * away
-    steps = np.concatenate([part - mean_of(part) for part in (means[:since], means[since:])])
-    return dot(line, line) < dot(steps, steps)
+    away = times - arrays.mean_of(times)
+    slope = arrays.dot(away, means) / arrays.dot(away, away)
+    line = means - arrays.mean_of(means) - slope * away
+    steps = arrays.np.concatenate(
+        [part - arrays.mean_of(part) for part in (means[:since], means[since:])]
+    )
+    return arrays.dot(line, line) < arrays.dot(steps, steps)
 
 
 def case_means(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -350,14 +344,14 @@ def drop_since(
     """Compare scores with those of the reference, on the cases that both have."""
     common = sorted(reference.keys() & current.keys())
     old, new = (
-        bounded([side[case] for case in common], "scores", low=0, high=1)
+        arrays.bounded([side[case] for case in common], "scores", low=0, high=1)
         for side in (reference, current)
     )
     units = None if not clusters else [_unit(case, clusters) for case in common]
-    found = paired_difference(new - old, clusters=units, level=level)
+    found = paired.paired_difference(new - old, clusters=units, level=level)
     if found is None:
         return Drop(None, 0, "nothing to compare", None, level, None, None)
-    before, after = mean_of(old), mean_of(new)
+    before, after = arrays.mean_of(old), arrays.mean_of(new)
     value = (before - after) / before if before > 0 else None
     return Drop(value, len(common), found.method, found.interval, level, before, after)
 
@@ -398,29 +392,31 @@ def evidence_path(
     clusters: Mapping[str, str] | None = None,
 ) -> EvidencePath:
     """Return the evidence after each run, as it was then."""
-    t = finite(times, "times")
+    t = arrays.finite(times, "times")
     if t.size != len(runs) or not runs:
         raise ValueError(f"{t.size} times but {len(runs)} runs")
     sums, cases = _units(runs, clusters or {})
     gains, below = _log_e_values(sums, cases), _below(sums, cases)
-    gaps = np.clip(np.diff(t, prepend=t[:1]), TIE, _LONGEST_DAYS) / _YEAR_DAYS
-    nothing, most = np.full(len(_SHIFTS), -np.inf), math.log(_MOST_YEARS)
+    gaps = arrays.np.clip(arrays.np.diff(t, prepend=t[:1]), arrays.TIE, _LONGEST_DAYS) / _YEAR_DAYS
+    nothing, most = arrays.np.full(len(_SHIFTS), -arrays.np.inf), math.log(_MOST_YEARS)
     capital, path = nothing, [0.0] * len(runs)
     start = alarmed = min(REFERENCE_RUNS, len(runs) - 1)
     for index in range(REFERENCE_RUNS, len(runs)):
-        capital = np.minimum(np.logaddexp(capital, np.log(gaps[index])) + gains[index], most)
-        path[index] = math.exp(float(np.logaddexp.reduce(capital))) / len(_SHIFTS)
+        capital = arrays.np.minimum(
+            arrays.np.logaddexp(capital, arrays.np.log(gaps[index])) + gains[index], most
+        )
+        path[index] = math.exp(float(arrays.np.logaddexp.reduce(capital))) / len(_SHIFTS)
         if path[index - 1] < WARN_YEARS:
             alarmed = index
         recent = below[max(alarmed, index - 2) : index + 1]
-        over = path[index] < WARN_YEARS or mean_of(recent) < SMALL - TIE
+        over = path[index] < WARN_YEARS or arrays.mean_of(recent) < SMALL - arrays.TIE
         if over and alarmed < index:
             capital, start, path[index] = nothing, min(index + 1, len(runs) - 1), 0.0
     # The fall began where the gains from there on are largest, for the size that fits best. The
     # capital does not tell the size: it is limited, and may be at its limit for all of them.
-    ahead = np.cumsum(gains[start:][::-1], axis=0)[::-1]
-    size = int(np.argmax(ahead.max(axis=0)))
-    return EvidencePath(tuple(path), start + int(np.argmax(ahead[:, size])))
+    ahead = arrays.np.cumsum(gains[start:][::-1], axis=0)[::-1]
+    size = int(arrays.np.argmax(ahead.max(axis=0)))
+    return EvidencePath(tuple(path), start + int(arrays.np.argmax(ahead[:, size])))
 
 
 _RATES = (0.03, 0.1, 0.25, 0.5, 0.9)
@@ -440,32 +436,35 @@ def evidence_of_rate(
     Waudby-Smith and Ramdas 2023); for shares of 0 or 1 it is the likelihood ratio of a higher rate.
     It is added up over time as for drops, and starts anew with a run within the limit.
     """
-    t = finite(times, "times")
+    t = arrays.finite(times, "times")
     if t.size != len(runs):
         raise ValueError(f"{t.size} times but {len(runs)} runs")
     m = max(limit, _LEAST_RATE)
-    if m >= 1 - TIE:
+    if m >= 1 - arrays.TIE:
         return (0.0,) * len(runs)
-    bets = np.array([(share * (1 - m)) / (m * (1 - m)) for share in _RATES])
-    gaps = np.clip(np.diff(t, prepend=t[:1] - _FIRST_DAYS), TIE, _LONGEST_DAYS) / _YEAR_DAYS
-    nothing, most = np.full(len(_RATES), -np.inf), math.log(_MOST_YEARS)
+    bets = arrays.np.array([(share * (1 - m)) / (m * (1 - m)) for share in _RATES])
+    gaps = (
+        arrays.np.clip(arrays.np.diff(t, prepend=t[:1] - _FIRST_DAYS), arrays.TIE, _LONGEST_DAYS)
+        / _YEAR_DAYS
+    )
+    nothing, most = arrays.np.full(len(_RATES), -arrays.np.inf), math.log(_MOST_YEARS)
     capital, path = nothing, []
     for gap, run in zip(gaps, runs, strict=True):
-        x = bounded(run, "shares", low=0, high=1)
-        if x.size == 0 or mean_of(x) <= m + TIE:
+        x = arrays.bounded(run, "shares", low=0, high=1)
+        if x.size == 0 or arrays.mean_of(x) <= m + arrays.TIE:
             capital = nothing
             path.append(0.0)
             continue
-        gains = np.log1p(np.outer(bets, x - m)).sum(axis=1).round(9)
-        capital = np.minimum(np.logaddexp(capital, math.log(gap)) + gains, most)
-        path.append(math.exp(float(np.logaddexp.reduce(capital))) / len(_RATES))
+        gains = arrays.np.log1p(arrays.np.outer(bets, x - m)).sum(axis=1).round(9)
+        capital = arrays.np.minimum(arrays.np.logaddexp(capital, math.log(gap)) + gains, most)
+        path.append(math.exp(float(arrays.np.logaddexp.reduce(capital))) / len(_RATES))
     return tuple(path)
 
 
 def _below(sums: Array, cases: int) -> Array:
     """Return by how many points the mean of each run is below that of the reference."""
-    means = np.array([math.fsum(run) for run in sums.tolist()]) / cases
-    return np.asarray(mean_of(means[:REFERENCE_RUNS]) - means)
+    means = arrays.np.array([math.fsum(run) for run in sums.tolist()]) / cases
+    return arrays.np.asarray(arrays.mean_of(means[:REFERENCE_RUNS]) - means)
 
 
 def _unit(case: str, clusters: Mapping[str, str]) -> str:
@@ -482,9 +481,9 @@ def _units(runs: Sequence[Mapping[str, float]], clusters: Mapping[str, str]) -> 
     cases = sorted(means, key=lambda case: (_unit(case, clusters), case))
     names = [_unit(case, clusters) for case in cases]
     number = {name: i % _MOST_UNITS for i, name in enumerate(dict.fromkeys(names))}
-    scores = np.array([[run.get(case, means[case]) for case in cases] for run in runs])
-    sums = np.zeros((max(number.values()) + 1, len(runs)))
-    np.add.at(sums, [number[name] for name in names], scores.T)
+    scores = arrays.np.array([[run.get(case, means[case]) for case in cases] for run in runs])
+    sums = arrays.np.zeros((max(number.values()) + 1, len(runs)))
+    arrays.np.add.at(sums, [number[name] for name in names], scores.T)
     return sums.T, len(cases)
 
 
@@ -494,21 +493,21 @@ def _log_e_values(sums: Array, cases: int) -> Array:
     The bet is the likelihood ratio of a drop under normal noise, of which the size comes from all
     runs so far in any order. Its mean over which of them was the newest is 1 in every unit.
     """
-    found = np.zeros((len(sums), len(_SHIFTS)))
+    found = arrays.np.zeros((len(sums), len(_SHIFTS)))
     for index in range(REFERENCE_RUNS, len(sums)):
         away = sums[: index + 1] - sums[: index + 1].mean(axis=0)
         noise = float((away * away).sum()) / index
-        if noise < TIE * TIE:
+        if noise < arrays.TIE * arrays.TIE:
             continue
         bet = -0.01 * cases / noise * away
         bet -= bet.max(axis=0)
         # A drop of 2, 5, 10 or 20 points is a power of one point: four times as fast as four exps.
-        one = np.exp(bet)
+        one = arrays.np.exp(bet)
         two = one * one
         five = two * two * one
         ten = five * five
         for place, power in enumerate((two, five, ten, ten * ten)):
-            gains = 100 * _SHIFTS[place] * bet[-1] - np.log(power.mean(axis=0))
+            gains = 100 * _SHIFTS[place] * bet[-1] - arrays.np.log(power.mean(axis=0))
             # Rounded, because sums of arrays depend on the processor in the last digits.
             found[index, place] = round(math.fsum(gains.tolist()), 9)
     return found
@@ -531,17 +530,17 @@ def watch_means(times: Floats, means: Floats) -> DriftReport:
     added up over time as those of `watch` are, so the alarms have the same meaning.
     """
     t, x = _series(times, means)
-    bounded(x, "means", low=0, high=1)
+    arrays.bounded(x, "means", low=0, high=1)
     slope = trend(t, x)
     years, since = _means_path(t, x)
     warned = years >= WARN_YEARS
     newest = x[since:] if warned else x[-1:]
-    before, after = mean_of(x[:REFERENCE_RUNS]), mean_of(newest)
+    before, after = arrays.mean_of(x[:REFERENCE_RUNS]), arrays.mean_of(newest)
     value = (before - after) / before if before > 0 else None
     method = "means of samples"
     drop = Drop(value, x.size, method, None, 0.95, before, after, len(newest))
     alarm = Alarm.NONE
-    if warned and drop.points >= SMALL - TIE:
+    if warned and drop.points >= SMALL - arrays.TIE:
         alarm = Alarm.ALERT if years >= ALERT_YEARS and drop.reaches(DROP) else Alarm.WARN
     evidence = DriftEvidence(years, x.size, "self-starting t, added up over time", since)
     return DriftReport(alarm, drop, evidence, slope, x.size)
@@ -549,22 +548,23 @@ def watch_means(times: Floats, means: Floats) -> DriftReport:
 
 def _means_path(t: Array, x: Array) -> tuple[float, int]:
     """Return the evidence after the last sample, in years, and where the fall likely began."""
-    sizes = np.array(_SIZES)
-    gains = np.zeros((x.size, sizes.size))
-    gaps = np.clip(np.diff(t, prepend=t[:1]), TIE, _LONGEST_DAYS) / _YEAR_DAYS
-    capital, years = np.full(sizes.size, -np.inf), 0.0
+    sizes = arrays.np.array(_SIZES)
+    gains = arrays.np.zeros((x.size, sizes.size))
+    gaps = arrays.np.clip(arrays.np.diff(t, prepend=t[:1]), arrays.TIE, _LONGEST_DAYS) / _YEAR_DAYS
+    capital, years = arrays.np.full(sizes.size, -arrays.np.inf), 0.0
     for index in range(REFERENCE_RUNS, x.size):
         earlier = x[:index]
-        away = earlier - mean_of(earlier)
-        sd = max(math.sqrt(dot(away, away) / (index - 1)), _LEAST_SD)
-        found = math.sqrt(index / (index + 1)) * (float(x[index]) - mean_of(earlier)) / sd
-        share = float(special.stdtr(index - 1, found))
-        u = max(-_FARTHEST, float(special.ndtri(min(max(share, 1e-300), 1 - 1e-16))))
+        away = earlier - arrays.mean_of(earlier)
+        sd = max(math.sqrt(arrays.dot(away, away) / (index - 1)), _LEAST_SD)
+        found = math.sqrt(index / (index + 1)) * (float(x[index]) - arrays.mean_of(earlier)) / sd
+        share = float(arrays.special.stdtr(index - 1, found))
+        u = max(-_FARTHEST, float(arrays.special.ndtri(min(max(share, 1e-300), 1 - 1e-16))))
         gains[index] = -sizes * u - sizes**2 / 2
-        capital = np.minimum(
-            np.logaddexp(capital, math.log(gaps[index])) + gains[index], math.log(_MOST_YEARS)
+        capital = arrays.np.minimum(
+            arrays.np.logaddexp(capital, math.log(gaps[index])) + gains[index],
+            math.log(_MOST_YEARS),
         )
-        years = math.exp(float(np.logaddexp.reduce(capital))) / sizes.size
+        years = math.exp(float(arrays.np.logaddexp.reduce(capital))) / sizes.size
     start = min(REFERENCE_RUNS, x.size - 1)
-    ahead = np.cumsum(gains[start:, int(np.argmax(capital))][::-1])[::-1]
-    return years, start + int(np.argmax(ahead))
+    ahead = arrays.np.cumsum(gains[start:, int(arrays.np.argmax(capital))][::-1])[::-1]
+    return years, start + int(arrays.np.argmax(ahead))

@@ -11,15 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.store.ledger import (
-    BATCH,
-    Booking,
-    BudgetRefusal,
-    OnTotals,
-    Reservation,
-    Totals,
-    reserve,
-)
+from edison_ci.store import ledger
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,7 +36,7 @@ class NewBatch:
 class BatchCall:
     """A call that is to go into a batch."""
 
-    booking: Booking
+    booking: ledger.Booking
     usual_microusd: int
     """The most that it costs without a batch."""
     formed: bool
@@ -57,7 +49,7 @@ class Prepared:
 
     numbers: tuple[int, ...]
     """Which of the calls; the others are answered, or asked by someone else."""
-    refused: BudgetRefusal | None = None
+    refused: ledger.BudgetRefusal | None = None
     """The budget that has no room for the rest."""
 
 
@@ -98,27 +90,27 @@ class StoredBatch:
 class OpenCall:
     """A call in a batch whose result was not collected yet."""
 
-    booking: Booking
+    booking: ledger.Booking
     attempt: int
     formed: bool
     left_out: tuple[str, ...]
 
 
-def prepare(batch: NewBatch, calls: Sequence[BatchCall]) -> OnTotals[Prepared]:
+def prepare(batch: NewBatch, calls: Sequence[BatchCall]) -> ledger.OnTotals[Prepared]:
     """Return the operation that books calls and notes their batch, before it is submitted.
 
     Calls after the first that a budget refuses are left out.
     """
 
-    def operation(connection: sqlite3.Connection, totals: Totals) -> Prepared:
-        owner, refused = f"{BATCH}{batch.id}", None
+    def operation(connection: sqlite3.Connection, totals: ledger.Totals) -> Prepared:
+        owner, refused = f"{ledger.BATCH}{batch.id}", None
         booked: list[tuple[int, int]] = []
         for number, call in enumerate(calls):
-            outcome = reserve(replace(call.booking, owner=owner)).act(connection, totals)
-            if isinstance(outcome, BudgetRefusal):
+            outcome = ledger.reserve(replace(call.booking, owner=owner)).act(connection, totals)
+            if isinstance(outcome, ledger.BudgetRefusal):
                 refused = outcome
                 break
-            if isinstance(outcome, Reservation):
+            if isinstance(outcome, ledger.Reservation):
                 booked.append((number, outcome.attempt))
         if booked:
             usual = sum(calls[number].usual_microusd for number, _ in booked)
@@ -137,7 +129,7 @@ def prepare(batch: NewBatch, calls: Sequence[BatchCall]) -> OnTotals[Prepared]:
             connection.executemany("insert into batch_request values (?, ?, ?, ?, ?)", rows)
         return Prepared(tuple(number for number, _ in booked), refused)
 
-    return OnTotals(operation)
+    return ledger.OnTotals(operation)
 
 
 def note_batch(
@@ -155,10 +147,12 @@ def note_batch(
     return operation
 
 
-def all_of(operations: Iterable[OnTotals[T]]) -> OnTotals[list[T]]:
+def all_of(operations: Iterable[ledger.OnTotals[T]]) -> ledger.OnTotals[list[T]]:
     """Return the operation that does several in one transaction."""
     listed = list(operations)
-    return OnTotals(lambda connection, totals: [one.act(connection, totals) for one in listed])
+    return ledger.OnTotals(
+        lambda connection, totals: [one.act(connection, totals) for one in listed]
+    )
 
 
 def waits_in_batch(connection: sqlite3.Connection, scope: str) -> bool:
@@ -174,8 +168,8 @@ def open_batches(
     rows = connection.execute(
         "select b.id, b.run_id, b.model, b.scopes, b.state, b.remote_id, b.requests, "
         "b.usual_microusd, (select coalesce(sum(t.est_microusd), 0) from attempt t "
-        f"where t.owner = '{BATCH}' || b.id and t.run_id = b.run_id), b.status, b.created_at, "
-        f"b.checked_at from batch b join run r on r.id = b.run_id where {_OPEN} "
+        f"where t.owner = '{ledger.BATCH}' || b.id and t.run_id = b.run_id), b.status, "
+        f"b.created_at, b.checked_at from batch b join run r on r.id = b.run_id where {_OPEN} "
         "and (b.run_id = ?1 or r.experiment = ?2) order by b.created_at, b.id",
         (run_id, experiment),
     )
@@ -197,7 +191,7 @@ def open_calls(connection: sqlite3.Connection, batch: StoredBatch) -> dict[str, 
     for number, attempt, formed, left_out, request_hash, phase, *booked in rows:
         named = (request_hash, batch.run_id, batch.model, phase)
         most, tokens, owner, sent_at = booked
-        booking = Booking(*named, most, tokens, owner, sent_at, batch.scopes)
+        booking = ledger.Booking(*named, most, tokens, owner, sent_at, batch.scopes)
         call = OpenCall(booking, attempt, bool(formed), tuple(left_out.split()))
         found[f"{batch.id}-{number}"] = call
     return found

@@ -10,7 +10,7 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.store.ledger import OnTotals
+from edison_ci.store import ledger
 
 if TYPE_CHECKING:
     import sqlite3
@@ -130,7 +130,7 @@ class ComparisonRow:
         return "error" if self.ab_winner is None or self.ba_winner is None else "ok"
 
 
-def store_comparisons(rows: Sequence[ComparisonRow]) -> OnTotals[None]:
+def store_comparisons(rows: Sequence[ComparisonRow]) -> ledger.OnTotals[None]:
     """Return the operation that stores comparisons, in place of earlier failures."""
 
     def operation(connection: sqlite3.Connection, _: Totals) -> None:
@@ -167,7 +167,7 @@ def store_comparisons(rows: Sequence[ComparisonRow]) -> OnTotals[None]:
             ],
         )
 
-    return OnTotals(operation)
+    return ledger.OnTotals(operation)
 
 
 def is_compared(connection: sqlite3.Connection, a_cell: str, b_cell: str) -> bool:

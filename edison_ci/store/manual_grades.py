@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.records import canonical_json
-from edison_ci.store.audit import add_audit
+from edison_ci.store import audit
 from edison_ci.store.database import open_for_change
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def write_grade(path: Path, grade: ManualGrade, entry: AuditEntry) -> None:
     """Add a grade to a results file, in one transaction with its row of the audit."""
     with open_for_change(path) as connection:
         add_grade(connection, grade)
-        add_audit(connection, entry)
+        audit.add_audit(connection, entry)
 
 
 def last_grades(

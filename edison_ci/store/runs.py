@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.secrets import hidden_in
+from edison_ci.documents import secrets
 from edison_ci.errors import BusyError, StoreError, UsageError
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.spelling import did_you_mean
@@ -493,5 +493,5 @@ def add_event(
     """Write an event that watchers follow."""
     connection.execute(
         "insert into event (time, run_id, type, data) values (?, ?, ?, ?)",
-        (now, run_id, kind, json.dumps(hidden_in(data), sort_keys=True)),
+        (now, run_id, kind, json.dumps(secrets.hidden_in(data), sort_keys=True)),
     )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.numeric import dollars
-from edison_ci.store.audit import add_audit
-from edison_ci.store.runs import add_event
+from edison_ci.store import audit, runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -112,7 +111,7 @@ def request_changes(
     """Return the operation that stores requests with a row of the audit; it yields their ids."""
 
     def operation(connection: sqlite3.Connection) -> list[int]:
-        add_audit(connection, entry)
+        audit.add_audit(connection, entry)
         rows = [(run_id, json.dumps(c.as_json()), entry.actor, entry.time) for c in changes]
         return [
             int(connection.execute(_INSERT, row).lastrowid or 0)  # rowids begin with 1
@@ -155,7 +154,7 @@ def answer_request(
         )
         if answered.rowcount:
             data = {"what": request.what, "by": request.by, "done": done, "said": said}
-            add_event(connection, request.run_id, EVENT, data, now)
+            runs.add_event(connection, request.run_id, EVENT, data, now)
 
     return operation
 

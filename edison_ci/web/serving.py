@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.store.database import open_database
+from edison_ci.store import database
 from edison_ci.templating.compiled import CompiledTemplates
+from edison_ci.web import projects as web_projects
+from edison_ci.web import security, workspace
 from edison_ci.web.databases import (
     ServerAccess,
     ServerSettings,
     register_settings,
     settings_of,
 )
-from edison_ci.web.projects import ProjectApps
-from edison_ci.web.security import RateLimit
-from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +43,7 @@ _HEAVY = ("numpy", "scipy.special")
 
 def prepare(datasette: Any, root: Path) -> None:
     """Import libraries, compile templates and load the project."""
-    project_in(root, utc.now().date())
+    workspace.project_in(root, utc.now().date())
     for name in _HEAVY:
         importlib.import_module(name)
     compile_templates(datasette)
@@ -127,7 +126,7 @@ def application(serving: Serving) -> Any:
         actions=serving.actions,
         access=serving.access,
         synchronous=serving.synchronous,
-        limit=RateLimit(most, time.monotonic) if most else None,
+        limit=security.RateLimit(most, time.monotonic) if most else None,
         projects=serving.projects,
     )
     return _datasette(serving.results, serving.title, settings)
@@ -150,7 +149,7 @@ def project_application(project: SiteProject, settings: ServerSettings, base: st
     """
     site = project.site
     if not site.results.exists():
-        open_database(site.results).close()
+        database.open_database(site.results).close()
     return _datasette(site.results, project.title, replace(settings, root=site.root), base)
 
 
@@ -184,7 +183,9 @@ def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
     app, settings = datasette.app(), settings_of(datasette)
     assert settings is not None, "it was just registered"
     if serving.projects is not None:
-        app = ProjectApps(app, serving.projects, partial(project_application, settings=settings))
+        app = web_projects.ProjectApps(
+            app, serving.projects, partial(project_application, settings=settings)
+        )
     config = uvicorn.Config(
         app,
         log_level="warning",

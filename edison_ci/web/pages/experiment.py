@@ -225,7 +225,7 @@ def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Ev
     known = project if project is not None and searchable(project, name) else None
     watched = known.experiments.get(name) if known is not None else None
     floor, rule = floor_of(watched), alarm_rule(watched.file.alerts if watched else None)
-    out = () if known is None else tuple(e for e in known.quarantine.cases if e.experiment == name)
+    out = () if known is None else tuple(e for e in known.quarantine if e.experiment == name)
 
     def work(own: PageContext) -> Evidence:
         drift = drift_of(own.connection, points, threshold=floor, rule=rule)
@@ -488,7 +488,7 @@ def _board(context: PageContext, name: str, newest: Run, *, at_once: bool) -> Le
     key: tuple[Any, ...] = ("board", context.links.database, str(context.root), newest.id)
     known = project if project is not None and searchable(project, name) else None
     if known is not None:
-        out = frozenset(e.case for e in known.quarantine.cases if e.experiment == name)
+        out = frozenset(e.case for e in known.quarantine if e.experiment == name)
         key = (*key, out)
 
     def work(own: PageContext) -> Leaderboard | None:

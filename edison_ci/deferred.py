@@ -1,0 +1,52 @@
+"""Modules that are loaded when they are used, so that a command loads only what it runs.
+
+Every package has `__getattr__ = submodules(__name__)`. Then
+
+    from edison_ci.results import run_result            # loaded by its first attribute
+    from edison_ci.results.run_result import RunResult  # loaded now
+
+The first form is for what a command may need, the second for what it always needs. Both are
+ordinary imports to readers, type checkers and the tests of the architecture.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.util import find_spec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def submodules(package: str) -> Callable[[str], ModuleType]:
+    """Return the `__getattr__` of a package, which returns its modules without loading them."""
+
+    def __getattr__(name: str) -> ModuleType:
+        qualified = f"{package}.{name}"
+        if name.startswith("__") or find_spec(qualified) is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return DeferredModule(qualified)
+
+    return __getattr__
+
+
+class DeferredModule(ModuleType):
+    """Stands for a module until that is loaded, and forwards to it from then on."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_loaded(self), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(_loaded(self), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(_loaded(self), name)
+
+
+def _loaded(deferred: ModuleType) -> ModuleType:
+    name = deferred.__name__
+    # A module that is still being imported is in sys.modules too, so importlib decides.
+    return sys.modules.get(name) or importlib.import_module(name)
