@@ -18,6 +18,7 @@ JOBS ?= 4
 PYTEST_ARGS ?=
 SEED ?= 1
 COUNT ?= 10
+ROUNDS ?= 7
 
 BIN := .venv/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --no-input
@@ -188,6 +189,11 @@ bench: venv ## measure speed, memory and the simulator, and write docs/benchmark
 	$(BIN)/python -m benchmarks.local --write docs/benchmarks/local.md
 	$(BIN)/python -m benchmarks.programs --write docs/benchmarks/programs.md
 	$(BIN)/python -m benchmarks.sim
+
+.PHONY: bench-against
+bench-against: venv ## measure this checkout and the commit REF by turns, ROUNDS=7 (ROWS=1,6: some rows)
+	@[ -n "$(REF)" ] || { echo "name the other commit: make bench-against REF=main" >&2; exit 2; }
+	$(BIN)/python -m benchmarks.against "$(REF)" --rounds $(ROUNDS) $(if $(ROWS),--rows $(ROWS))
 
 .PHONY: lock
 lock: ## resolve pyproject.toml into requirements/*.txt (UPGRADE=1: newest versions)

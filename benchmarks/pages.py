@@ -38,7 +38,7 @@ from benchmarks.large_results import LIVE, RARE, generate
 from benchmarks.measure import EDISON, measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 ROOT = Path(__file__).parent.parent
 LINES = ("0.65", "1.0")
@@ -206,12 +206,12 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def served(root: Path, line: str) -> Iterator[Server]:
-    """Yield a server of a line."""
+def served(root: Path, line: str, edison: Sequence[str] = EDISON) -> Iterator[Server]:
+    """Yield a server of a line of Datasette."""
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     if line != LINES[0]:
         env["PYTHONPATH"] = str(ROOT / ".tools" / "datasette-1")
-    command = [sys.executable, "-P", "-m", "edison_ci", "serve", "--port", "0", "--json"]
+    command = [*edison, "serve", "--port", "0", "--json"]
     process = subprocess.Popen(command, cwd=root, env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     told = ""
@@ -251,7 +251,8 @@ def timings(root: Path, line: str) -> tuple[list[Timing], float, float]:
             if number == COLD - 1:
                 server.settle(wanted.values())
                 found = [
-                    _warm(server, name, path, max(cold[name])) for name, path in wanted.items()
+                    warm_timing(server, name, path, max(cold[name]))
+                    for name, path in wanted.items()
                 ]
                 before = server.memory()
                 paths = list(wanted.values())
@@ -261,7 +262,8 @@ def timings(root: Path, line: str) -> tuple[list[Timing], float, float]:
     return found, before, after
 
 
-def _warm(server: Server, name: str, path: str, cold: float) -> Timing:
+def warm_timing(server: Server, name: str, path: str, cold: float) -> Timing:
+    """Return how long a page takes that was visited before."""
     worked = server.cpu()
     took = sorted(server.visit(path) for _ in range(WARM))
     cpu = 1000 * (server.cpu() - worked) / WARM
@@ -386,7 +388,7 @@ def scrape(root: Path) -> str:
         (runs,) = connection.execute("select count(*) from run").fetchone()
     with served(root, LINES[0]) as server:
         server.visit("/metrics")
-        page = _warm(server, "metrics", "/metrics", 0.0)
+        page = warm_timing(server, "metrics", "/metrics", 0.0)
     whole = measure([*EDISON, "admin", "metrics"], cwd=root)
     start = measure([*EDISON, "--version"], cwd=root)
     if page.cpu > SCRAPE_TARGET_MS:
