@@ -5,15 +5,16 @@ Every package has `__getattr__ = submodules(__name__)`. Then
     from edison_ci.results import run_result            # loaded by its first attribute
     from edison_ci.results.run_result import RunResult  # loaded now
 
-The first form is for what a command may need, the second for what it always needs. Both are
-ordinary imports to readers, type checkers and the tests of the architecture.
+The first form is for what a command may need, the second for what it always needs and for what is
+called very often: an attribute of a deferred module takes 0.2 microseconds more. Both are ordinary
+imports to readers, type checkers and the tests of the architecture.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
 def submodules(package: str) -> Callable[[str], ModuleType]:
     """Return the `__getattr__` of a package, which returns its modules without loading them."""
+    # To ask the import system for each would cost ten times as much.
+    with os.scandir(sys.modules[package].__path__[0]) as entries:
+        names = {entry.name.removesuffix(".py") for entry in entries}
 
     def __getattr__(name: str) -> ModuleType:
-        qualified = f"{package}.{name}"
-        if name.startswith("__") or find_spec(qualified) is None:
+        if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return DeferredModule(qualified)
+        return DeferredModule(f"{package}.{name}")
 
     return __getattr__
 
@@ -45,8 +48,11 @@ class DeferredModule(ModuleType):
     def __delattr__(self, name: str) -> None:
         delattr(_loaded(self), name)
 
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # what a module has is read-only
+        return _loaded(self).__dict__
+
 
 def _loaded(deferred: ModuleType) -> ModuleType:
     name = deferred.__name__
-    # A module that is still being imported is in sys.modules too, so importlib decides.
     return sys.modules.get(name) or importlib.import_module(name)

@@ -206,7 +206,9 @@ def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path)
     assert files.experiment("experiments/full.yaml") is not None
     assert files.rubric("rubrics/tone.yaml") is not None
     assert files.prompt("prompts/x.md") is not None
-    assert files.approvals().of("tone", ("judge-b", "judge"), "median", None) is not None
+    approvals = files.approvals()
+    assert approvals is not None
+    assert approvals.of("tone", ("judge-b", "judge"), "median", None) is not None
     assert len(files.labels()["labels/tone.jsonl"].lines) == 1
     assert files.problems == []
 

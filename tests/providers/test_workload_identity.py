@@ -18,7 +18,7 @@ from edison_ci.config.trust import AwsIdentity, AzureIdentity, GoogleIdentity, T
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.secrets import hidden, learn
 from edison_ci.errors import UsageError
-from edison_ci.providers import adapters
+from edison_ci.providers import adapters, litellm_bridge, workload_identity
 from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.transport import Reach
 from edison_ci.providers.workload_identity import (
@@ -345,7 +345,7 @@ def project(
     mini.write("models.yaml", REGISTRY.replace("SERVER", server.url))
     mini.write(".edison/trust.yaml", TRUST.replace("SERVER", server.url))
     exchanging = partial(CredentialSource, endpoints=clouds.endpoints)
-    monkeypatch.setattr(adapters, "CredentialSource", exchanging)
+    monkeypatch.setattr(workload_identity, "CredentialSource", exchanging)
     return load_project(mini.path)
 
 
@@ -410,7 +410,7 @@ async def test_bedrock_and_vertex_get_what_was_exchanged(
         async def complete(self, _: Request) -> Completion:
             return Completion("hello")
 
-    monkeypatch.setattr(adapters, "LitellmBridge", Spy)
+    monkeypatch.setattr(litellm_bridge, "LitellmBridge", Spy)
     monkeypatch.setattr(adapters, "OpenAICompatible", Spy)
     for name in ("aws", "google"):
         model = project.models[name]
