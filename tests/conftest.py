@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings, strategies
 
 from edison_ci.checks.child import WITHOUT_SANDBOX, has_sandbox
 from edison_ci.cli.app import run
-from tests import forked, selection
+from tests import forked, tiers
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ FOREIGN = ("EDISON_", "GITHUB_", "GIT_", "RUNNER_", "ACTIONS_", "XDG_", "OTEL_")
 def pytest_configure(config: pytest.Config) -> None:
     """Choose how much is tried, and keep what tests write in memory: they make 100,000 files."""
     forked.begin()
-    often = "quick" if config.getoption("--quick") else "usual"
+    often = "quick" if config.getoption("--tier") == "check" else "usual"
     settings.load_profile("long" if "FAULTS" in os.environ else often)
     if "TMPDIR" in os.environ or "FAULTS" in os.environ or not MEMORY.is_dir():
         return
@@ -94,23 +94,28 @@ class Homes:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--quick", action="store_true", help="leave out what takes long or needs tools"
+        "--tier", choices=tiers.TIERS, default="nightly", help="which tests to run (tests/tiers.py)"
     )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even import what `make check` leaves out."""
-    quick = config.getoption("--quick") and collection_path.suffix == ".py"
-    return True if quick and selection.is_slow(collection_path) else None
+    """Do not even import a file of a later tier."""
+    tier = config.getoption("--tier")
+    if tier == "nightly" or collection_path.suffix != ".py":
+        return None
+    later = tiers.TIERS.index(tiers.module_tier(collection_path)) > tiers.TIERS.index(tier)
+    return True if later else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Begin with what takes longest, and leave out what `make check` does not install tools for."""
-    items.sort(key=lambda item: not item.nodeid.startswith(selection.LONGEST))
-    if config.getoption("--quick"):
-        out = {item for item in items if selection.needs_tools(item)}
-        items[:] = [item for item in items if item not in out]
-        config.hook.pytest_deselected(items=[*out])
+    """Leave out the tests of later tiers, and begin with the long ones."""
+    tier = config.getoption("--tier")
+    later = [item for item in items if not tiers.is_in(item, tier)]
+    if later:
+        config.hook.pytest_deselected(items=later)
+        left_out = {*later}
+        items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: item.get_closest_marker("nightly") is None)
 
 
 def pytest_unconfigure() -> None:

@@ -140,6 +140,7 @@ def test_licence_is_apache_2() -> None:
         assert "Permission is hereby granted" in (ROOT / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_hooks_before_a_commit_are_the_quick_steps_of_make_lint() -> None:
     text = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
     (local,) = yaml.safe_load(text)["repos"]

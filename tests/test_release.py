@@ -114,6 +114,7 @@ def test_wrong_usage_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
 # --- the files ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_source_and_wheel_are_built_with_the_version_and_all_data(tmp_path: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert "$(BIN)/python -m build --no-isolation --outdir dist >/dev/null" in makefile

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.daily
+
 ROOT = Path(__file__).resolve().parent.parent
 BACKEND = """
 import shutil
@@ -96,6 +98,7 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path / "a folder" / "with spaces")
 
 
+@pytest.mark.nightly
 def test_demo_installs_what_running_needs_and_says_so(checkout: Checkout, tmp_path: Path) -> None:
     (checkout.root / ".venv" / "bin").mkdir(parents=True)
     (checkout.root / ".venv" / "bin" / "python").write_text("half made")
@@ -121,6 +124,7 @@ def test_demo_installs_what_running_needs_and_says_so(checkout: Checkout, tmp_pa
     assert "making .venv" in said, "an environment that was moved does not work"
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_installed_is_one_sentence_and_the_next_tries_at_once_work(
     checkout: Checkout,
 ) -> None:

@@ -62,6 +62,7 @@ def test_what_takes_much_processor_time_is_found() -> None:
         poll("some work is done", lambda: sum(range(200_000)))
 
 
+@pytest.mark.nightly
 def test_processes_hear_ctrl_c_though_the_tests_ignore_it() -> None:
     """As with `nohup make test &`, or in a script's background."""
     one = "tests/cli/test_app.py::test_a_signal_ends_a_real_process_in_130[SIGINT]"

@@ -34,7 +34,9 @@ LONGEST_PROGRAM = 10_000
 
 
 def with_code(model: Model, tree: Tree) -> Model:
-    """Return the model of a program with the hash of its files."""
+    """Return a model with the hash of its program's files; other models unchanged."""
+    if model.provider != "command":
+        return model
     files = [*islice(program_files(model, tree), _MOST_FILES + 1)]
     if len(files) > _MOST_FILES:
         raise UsageError(

@@ -47,6 +47,7 @@ def stubborn() -> None:
             continue
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "work",
     [

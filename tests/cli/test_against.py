@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 32
 """A third of those of the example: the prompts here differ by far more than that can tell."""
 PLAIN = "Write a reply to this customer."
@@ -94,6 +96,7 @@ def test_a_worse_prompt_fails_its_gate_and_the_command(edison: Edison, shop: Fol
     assert composite["p_holm"] <= 0.05
 
 
+@pytest.mark.nightly
 def test_an_unchanged_prompt_shares_its_answers_with_the_base(edison: Edison, shop: Folder) -> None:
     code, found = told(edison, shop)
     (run,) = found["runs"]
@@ -133,6 +136,7 @@ def test_the_gates_of_the_base_count(edison: Edison, shop: Folder) -> None:
     assert (code, found["verdict"]) == (1, "fail"), "the wider margin of the change does not count"
 
 
+@pytest.mark.nightly
 def test_changed_material_is_announced_and_both_are_measured_on_the_old_one_too(
     edison: Edison, shop: Folder
 ) -> None:
@@ -163,6 +167,7 @@ def test_an_experiment_that_is_new_has_nothing_to_be_compared_with(
     assert rows(shop, "select distinct side from cell") == [("head",)]
 
 
+@pytest.mark.nightly
 def test_a_comparison_that_was_killed_goes_on_to_the_same_result(
     edison: Edison, shop: Folder
 ) -> None:
@@ -186,6 +191,7 @@ def test_a_comparison_that_was_killed_goes_on_to_the_same_result(
     assert rows(shop, "select count(*) from attempt") == rows(shop, "select count(*) from answer")
 
 
+@pytest.mark.nightly
 def test_an_old_answer_is_not_set_against_a_new_one(edison: Edison, shop: Folder) -> None:
     """If one side must be bought and the other is older than a day, both are bought."""
     edison(shop, "run", "-q")
@@ -213,6 +219,7 @@ def test_without_a_repository_there_is_nothing_to_compare_with(
     assert (done.code, "not in a Git repository" in done.err) == (2, True)
 
 
+@pytest.mark.nightly
 def test_a_model_that_only_head_has_is_no_improvement(edison: Edison, shop: Folder) -> None:
     shop.edit("experiments/support-reply.yaml", "models: [small]", "models: [small, other]")
     shop.write("models.yaml", shop.read("models.yaml") + "other: {provider: sim, model: large}\n")
@@ -252,6 +259,7 @@ def test_a_base_without_the_experiment_is_not_asked_for_again(edison: Edison, sh
         assert "get one with" not in said
 
 
+@pytest.mark.nightly
 def test_both_summaries_say_on_which_material_they_are(edison: Edison, shop: Folder) -> None:
     improve(shop)
     shop.edit("experiments/support-reply.yaml", "words: {max: 120", "words: {max: 121")

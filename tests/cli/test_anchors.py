@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 EXPERIMENT = """\
 experiment: hello
 objective: Greet every person by name, in one short and friendly sentence.
@@ -118,6 +120,7 @@ def test_old_answers_of_the_tag_do_not_serve(edison: Edison, project: Folder) ->
     assert "has answers more than 24 hours from these" in row["sentence"]
 
 
+@pytest.mark.nightly
 def test_the_base_serves_if_it_is_the_tag(edison: Edison, project: Folder) -> None:
     change(project, "kind")
     row = gate(edison, project, "run", "--against", "v1")
@@ -166,6 +169,7 @@ def test_production_is_the_version_that_the_base_marks(edison: Edison, project: 
     assert row["detail"]["base"]["name"] == "production"
 
 
+@pytest.mark.nightly
 def test_a_change_cannot_promote_itself(edison: Edison, project: Folder) -> None:
     in_production(project)
     edison(project, "promote", "hello", "v1")

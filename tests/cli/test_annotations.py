@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture(autouse=True)
 def in_actions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 KEY = "sk-proj-" + "a1B2" * 8
 
 
@@ -316,6 +318,7 @@ def test_a_reader_that_goes_away_is_no_error(mini: Folder, words: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_a_reader_that_goes_away_does_not_change_the_exit_code(mini: Folder) -> None:
     mini.edit("edison.yaml", "version: 1", "version: 2")
     done = shell(mini, "edison validate -q --json | head -0; exit ${PIPESTATUS[0]}")
@@ -330,6 +333,7 @@ def test_closed_streams_give_no_traceback(mini: Folder, words: str, closed: str)
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_said(mini: Folder) -> None:
     done = shell(mini, "edison models > /dev/full")
     assert done.returncode == 2
@@ -345,6 +349,7 @@ def test_an_error_that_cannot_be_told_is_still_an_exit_code(mini: Folder, full: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 def test_remarks_and_results_come_in_the_order_in_which_they_were_written(mini: Folder) -> None:
     done = shell(mini, "edison try hello --dry-run 2>&1")
     lines = done.stdout.splitlines()
@@ -355,6 +360,7 @@ def test_remarks_and_results_come_in_the_order_in_which_they_were_written(mini: 
     assert done.stdout.index("wrote edison.yaml") < done.stdout.index("Next:")
 
 
+@pytest.mark.nightly
 def test_a_narrow_locale_is_no_error(support: Folder) -> None:
     words = "edison try support-reply --dry-run --case return-how"
     done = shell(support, words, LC_ALL="C", PYTHONIOENCODING="ascii")
@@ -390,6 +396,7 @@ def test_any_width_is_good_enough(
     assert done.code == (2 if words == "nonsense" else 0)
 
 
+@pytest.mark.nightly
 def test_a_command_line_that_is_not_utf_8_is_no_bug(mini: Folder) -> None:
     done = shell(mini, "edison plan $'\\xff\\xfe'")
     assert done.returncode == 2

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder, Result
     from tests.forge.fake_github import FakeGitHub
 
+pytestmark = pytest.mark.daily
+
 TWO = """settings: {approvals: 2}
 members:
   - {github: ada, email: ada@example.org, role: owner}

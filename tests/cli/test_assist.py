@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 HINTS = ("--hints", "answer mails of customers, kind and short")
 RUBRIC = "rubrics/support-reply.yaml"
 EXPERIMENT = "experiments/support-reply.yaml"

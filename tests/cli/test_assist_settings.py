@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 EXPERIMENT = "experiments/support-reply.yaml"
 STOP = {
     "max_iterations": 6,

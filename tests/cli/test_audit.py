@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture
 def ran(mini: Folder) -> Folder:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 6
 _COLOR = re.compile(r"(?:^|;)[34][0-8](?:;|$)")
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 6
 EXPERIMENT = """\
 experiment: hello
@@ -231,6 +233,7 @@ def test_a_call_without_a_result_counts_as_perhaps_charged(
     assert found["calls"]["unknown"] == 1
 
 
+@pytest.mark.nightly
 def test_a_batch_is_found_again_after_a_kill(
     edison: Edison, project: Folder, server: LoopbackServer
 ) -> None:

@@ -23,6 +23,8 @@ from tests.timing import PATIENCE_S, poll
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder, Result
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["calibrated_project"]
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 30
 LABELS = "labels/tone.jsonl"
 GATES = "gates:\n  - {metric: composite, at_least: 99%}\n  - {metric: errors, at_most: 5%}\n"
@@ -173,6 +175,7 @@ def test_a_approval_is_stale_once_something_it_rests_on_changed(
     assert "stale" not in json.dumps(after)
 
 
+@pytest.mark.nightly
 def test_experiments_with_objectives_of_their_own_have_an_approval_each(
     edison: Edison, approved: Folder
 ) -> None:
@@ -302,6 +305,7 @@ def test_the_report_says_how_the_judge_does_and_writes_the_approval(
     assert "agreement (kappa)" in shown
 
 
+@pytest.mark.nightly
 def test_the_report_corrects_the_score_of_the_latest_run(edison: Edison, project: Folder) -> None:
     run(edison, project)
     for _ in range(20):
@@ -419,6 +423,7 @@ def test_without_labels_there_is_nothing_to_hold_judges_to(
     assert (done.code, said in done.err) == (2, True), done.all
 
 
+@pytest.mark.nightly
 def test_several_judges_are_reported_one_by_one_and_approved_together(
     edison: Edison, project: Folder
 ) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder, Result
     from tests.loopback.script import Rule
 
+pytestmark = pytest.mark.daily
+
 KEY = 'c4N4ry/Kx+9=v"q\\z7~Lmnop'
 """Like no vendor's key, and with characters that JSON, addresses and base64 write differently."""
 JUDGE_KEY = "second-c4N4ry-0123456789"

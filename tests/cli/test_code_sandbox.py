@@ -18,6 +18,8 @@ from tests.timing import poll
 if TYPE_CHECKING:
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 namespaces = pytest.mark.skipif(not has_sandbox(), reason="this machine does not allow namespaces")
 
 NO_NAMESPACES = """
@@ -63,6 +65,7 @@ def project(mini: Folder) -> Folder:
     return mini
 
 
+@pytest.mark.nightly
 def test_no_code_runs_without_a_sandbox(project: Folder) -> None:
     done = edison(project, "run", "--allow-code")
     assert done.returncode == 2, done.stderr
@@ -95,6 +98,7 @@ def test_in_a_sandbox_code_changes_nothing(project: Folder) -> None:
     assert not (project.path / "PWNED").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("sandbox", [pytest.param(True, marks=namespaces), False])
 def test_code_ends_with_a_run_that_is_killed(mini: Folder, *, sandbox: bool) -> None:
     mark = uuid.uuid4().hex

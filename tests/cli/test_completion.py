@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 SHELLS = {"bash": "complete -o nosort -F", "zsh": "#compdef edison", "fish": "complete --no-files"}
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 SCORES = [0.5, 1.0, 0.75]
 LARGE, SMALL = 3 * 440, 3 * 88
 

@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 MODELS = (
     "small: {{provider: sim, model: small, price: {{in: {0}, out: {0}}}}}\n"
     "large: {{provider: sim, model: large, price: {{in: {1}, out: {1}}}}}\n"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 ROWS: list[dict[str, Any]] = [
     {"id": "c0", "input": {"name": "Ada"}, "expected": "Ada", "tags": ["short", "a"]},
     {"id": "c1", "input": {"name": "Bo"}, "expected": "Bo", "difficulty": 1, "cluster": "x"},
@@ -193,6 +195,7 @@ def test_real_runs_of_two_versions_are_enough(edison: Edison, data: Folder) -> N
     assert told(edison, data, "health")["measured"] == len(ROWS)
 
 
+@pytest.mark.nightly
 def test_many_cases_take_little_memory() -> None:
     count = 5_000
 

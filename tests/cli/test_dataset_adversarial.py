@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.cli.test_dataset_generate import asked_for, facts, replies, rows_of, writer, written
 from tests.loopback.script import rule
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
     from tests.loopback.server import LoopbackServer
+
+pytestmark = pytest.mark.daily
 
 __all__ = ["facts", "writer"]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests import item_bank
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
+
+pytestmark = pytest.mark.daily
 
 
 def measured(edison: Edison, folder: Folder, *, repeats: int = 2, **options: int) -> dict[str, Any]:
@@ -56,6 +60,7 @@ def test_every_number_says_how_it_was_made(edison: Edison, folder: Folder) -> No
     assert estimates == sorted(estimates, reverse=True)
 
 
+@pytest.mark.nightly
 def test_the_terminal_lists_the_best_and_the_worst(edison: Edison, folder: Folder) -> None:
     measured(edison, folder)
     shown = edison(folder, "dataset", "health")
@@ -85,6 +90,7 @@ def test_ten_equal_answers_do_not_show_that_a_case_is_dead(edison: Edison, folde
     assert {each["verdict"] for each in easy} == {"too_few"}
 
 
+@pytest.mark.nightly
 def test_an_edited_case_begins_anew(edison: Edison, folder: Folder) -> None:
     before = measured(edison, folder)
     assert any(each["case"] == "wrong-0" for each in before["cases"])
@@ -93,6 +99,7 @@ def test_an_edited_case_begins_anew(edison: Edison, folder: Folder) -> None:
     assert not any(each["case"] == "wrong-0" for each in after["cases"])
 
 
+@pytest.mark.nightly
 def test_an_answer_that_several_runs_reuse_counts_once(edison: Edison, folder: Folder) -> None:
     before = measured(edison, folder)
     assert edison(folder, "run", "--yes", "--repeats", "2").code == 0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 HINTS = ("--hints", "questions about capitals of countries and other plain facts")
 PATH = "datasets/facts-generated.jsonl"
 EXPERIMENT = "experiments/facts.yaml"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 NAMES = ("clarity", "difficulty", "relevance", "originality", "overall")
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder
     from tests.loopback.server import LoopbackServer
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["facts", "writer"]
 
 
@@ -128,6 +130,7 @@ def test_a_reply_without_opinions_leaves_all_open(
     assert verified(generated) == [None] * 5
 
 
+@pytest.mark.nightly
 def test_a_real_model_on_this_machine_keeps_to_the_form(
     edison: Edison, generated: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

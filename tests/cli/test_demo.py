@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder, Result
 
+pytestmark = pytest.mark.daily
+
 KEPT = "customer-support"
 """The template that is kept in a test of its own."""
 STEPS = ["init", "validate", "plan", "try", "run", "run", "refine", "propose"]
@@ -33,6 +35,7 @@ def steps(done: Result) -> list[str]:
     return [line.split()[2] for line in done.err.splitlines() if line.startswith("$ edison")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("template", [name for name in TEMPLATES if name != KEPT])
 def test_every_template_goes_all_the_way_to_a_branch(
     edison: Edison, folder: Folder, template: str
@@ -88,6 +91,7 @@ def fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(init, "resource_folder", lambda kind: place / kind)
 
 
+@pytest.mark.nightly
 def test_a_real_model_is_better_with_one_prompt_and_fails_with_another(
     edison: Edison, folder: Folder, fewer: None
 ) -> None:

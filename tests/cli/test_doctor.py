@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 def findings(said: str) -> dict[str, tuple[str, str]]:
     told = json.loads(said)["findings"]
@@ -58,6 +60,7 @@ def test_a_git_that_cannot_be_started_is_said(
     assert (verdict, detail) == ("warn", f"{mini.path / 'bin' / 'git'} cannot be run")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("version", ["1.82.7", "1.82.8"])
 def test_a_stolen_litellm_is_a_blocker_and_is_not_imported(mini: Folder, version: str) -> None:
     mini.write("site/litellm/__init__.py", "raise SystemExit('it was imported')\n")
@@ -72,6 +75,7 @@ def test_a_stolen_litellm_is_a_blocker_and_is_not_imported(mini: Folder, version
     assert json.loads(done.out)["ok"] is False
 
 
+@pytest.mark.nightly
 def test_a_litellm_without_metadata_is_no_bug(mini: Folder) -> None:
     mini.write("site/litellm/__init__.py", "raise SystemExit('it was imported')\n")
     done = mini.edison("doctor", "--json", env={"PYTHONPATH": str(mini.path / "site")})
@@ -79,6 +83,7 @@ def test_a_litellm_without_metadata_is_no_bug(mini: Folder) -> None:
     assert findings(done.out)["litellm"] == ("warn", "installed, but its version is unknown")
 
 
+@pytest.mark.nightly
 def test_an_old_litellm_is_a_blocker_only_where_a_model_needs_it(mini: Folder) -> None:
     mini.write("site/litellm/__init__.py", "raise SystemExit('it was imported')\n")
     mini.write("site/litellm-1.99.0.dist-info/METADATA", "")
@@ -96,6 +101,7 @@ def test_an_old_litellm_is_a_blocker_only_where_a_model_needs_it(mini: Folder) -
     assert f"models.yaml:1:1: model 'small' cannot be called: litellm {said}" in detail
 
 
+@pytest.mark.nightly
 def test_schemas_that_are_old_or_missing_are_named(edison: Edison, mini: Folder) -> None:
     verdict, detail = findings(edison(mini, "doctor", "--json").out)["schemas"]
     assert verdict == "warn"
@@ -147,6 +153,7 @@ def test_an_invalid_project_is_a_blocker(
     assert findings(done.out)["project"] == ("fail", said)
 
 
+@pytest.mark.nightly
 def test_a_file_that_runs_at_every_start_of_python_is_named(mini: Folder) -> None:
     site = mini.path / "site-packages"
     mini.write("site-packages/sneaky.pth", "import os\n")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture
 def server(mini: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:

@@ -6,6 +6,8 @@ import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from edison_ci import utc
 from edison_ci.store.database import open_database
 from edison_ci.web.page_context import Args, Links, PageContext
@@ -17,6 +19,8 @@ from tests.planted import Planted, plant
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
+
+pytestmark = pytest.mark.daily
 
 FLOOR = "gates:\n  - {metric: composite, at_least: 70%}\n"
 

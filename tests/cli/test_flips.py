@@ -13,6 +13,8 @@ from edison_ci.store.split import split_run
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 30
 SPLITS = 50
 """A quarter of what is usual, where nobody reads how many they are."""
@@ -57,6 +59,7 @@ def counts(edison: Edison, folder: Folder, *args: str) -> dict[str, dict[str, in
     return {row["gate"]: row for row in json.loads(done.out)["aa"]}
 
 
+@pytest.mark.nightly
 def test_every_gate_decides_as_often_as_the_answers_are_split(
     edison: Edison, project: Folder, fewer: None
 ) -> None:
@@ -70,6 +73,7 @@ def test_every_gate_decides_as_often_as_the_answers_are_split(
     assert counts(edison, project) == found, "chance has a seed"
 
 
+@pytest.mark.nightly
 def test_a_margin_that_chance_alone_exceeds_is_found_out(
     edison: Edison, project: Folder, fewer: None
 ) -> None:
@@ -80,6 +84,7 @@ def test_a_margin_that_chance_alone_exceeds_is_found_out(
     assert narrow["inconclusive"] + narrow["fail"] > wide["inconclusive"] + wide["fail"]
 
 
+@pytest.mark.nightly
 def test_a_person_reads_a_table(edison: Edison, project: Folder) -> None:
     done = edison(project, "run", "--against", "HEAD", "--aa")
     assert "A/A: the answers to each case were split 200 times at random" in done.out
@@ -87,6 +92,7 @@ def test_a_person_reads_a_table(edison: Edison, project: Folder) -> None:
     assert "% of 200 (" in line
 
 
+@pytest.mark.nightly
 def test_the_answers_are_bought_once_and_each_is_dealt_once(
     edison: Edison, project: Folder, fewer: None
 ) -> None:

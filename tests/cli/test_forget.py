@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 PERSON = "Zephyrine Quillfeather"
 FREE = (
     "insert into suggestion (id, hash, experiment, prompt, path, base_hash, diff, note, targets, "
@@ -85,6 +87,7 @@ def numbers(path: Path) -> list[tuple[object, ...]]:
         ]
 
 
+@pytest.mark.nightly
 def test_a_person_is_forgotten_in_every_file_and_the_numbers_stay(
     edison: Edison, ran: Folder
 ) -> None:
@@ -142,6 +145,7 @@ def test_a_case_is_forgotten_with_quotes_of_it(edison: Edison, ran: Folder) -> N
     assert (unknown.code, "no dataset and no result has a case" in unknown.err) == (2, True)
 
 
+@pytest.mark.nightly
 def test_a_process_that_is_killed_is_finished_by_the_same_command(
     edison: Edison, ran: Folder
 ) -> None:

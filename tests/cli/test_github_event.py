@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture
 def merged(mini: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Result
 
+pytestmark = pytest.mark.daily
+
 
 class Job:
     """A job of GitHub Actions in this process."""
@@ -210,6 +212,7 @@ def test_invalid_files_are_an_error_that_the_comment_explains(job: Job) -> None:
     assert job.bench.model.requests == []
 
 
+@pytest.mark.nightly
 def test_a_comment_that_fails_changes_no_verdict(job: Job) -> None:
     job.bench.propose_prompt(f"{GOOD} Be brief.")
     job.bench.github.grants[TOKEN] = Grant(permissions={"pull_requests": "read"})
@@ -222,6 +225,7 @@ def test_a_comment_that_fails_changes_no_verdict(job: Job) -> None:
     assert (quiet.code, "there is no comment" in quiet.err) == (0, False)
 
 
+@pytest.mark.nightly
 def test_pushes_are_counted_by_the_comment(job: Job) -> None:
     job.bench.propose_prompt(f"{GOOD} Be brief.")
     job.pull_request()
@@ -345,6 +349,7 @@ def test_a_fork_without_recorded_answers_is_planned_and_inconclusive(job: Job) -
     assert "mode live is not allowed for this event" in refused.err
 
 
+@pytest.mark.nightly
 def test_a_fork_is_replayed_from_recordings_of_the_repository(job: Job, edison: Edison) -> None:
     repository = job.bench.repository
     repository.write("recordings/.keep", "")
@@ -365,6 +370,7 @@ def test_a_fork_is_replayed_from_recordings_of_the_repository(job: Job, edison: 
     assert len(job.bench.model.requests) == asked
 
 
+@pytest.mark.nightly
 def test_a_fork_is_replayed_from_results_that_an_earlier_job_left(job: Job) -> None:
     pushed = {"before": "0" * 40, "after": job.bench.head, "ref": "refs/heads/main"}
     assert job("push", pushed).code == 0
@@ -387,6 +393,7 @@ def test_a_replay_that_was_asked_for_needs_answers(job: Job) -> None:
     assert "there are no recorded answers to replay" in done.err
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("event", ["pull_request", "merge_group"])
 @pytest.mark.parametrize("brought", [False, True], ids=["of the base", "of the change"])
 def test_a_replay_decides_with_recordings_of_the_base_only(
@@ -422,6 +429,7 @@ RECORDED = "small: {provider: replay, model: m, store: recordings/mine.jsonl}\n"
 MADE_UP = "small: {provider: sim, model: script, options: {file: recordings/mine.json}}\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("models", [RECORDED, MADE_UP, "small: {provider: sim, model: small}\n"])
 def test_a_model_that_asks_nobody_proves_nothing_where_the_base_asks(job: Job, models: str) -> None:
     job.bench.propose(
@@ -437,6 +445,7 @@ def test_a_model_that_asks_nobody_proves_nothing_where_the_base_asks(job: Job, m
     assert " here, and asked at the base." in job.summary
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("script", "verdict"), [("same", "pass"), ("other", "inconclusive")])
 def test_made_up_answers_decide_only_where_the_base_has_the_same(
     job: Job, script: str, verdict: str
@@ -481,6 +490,7 @@ def test_a_plugin_decides_only_with_the_options_of_the_base(
     assert doubt in job.summary
 
 
+@pytest.mark.nightly
 def test_a_plugin_in_the_place_of_a_model_proves_nothing(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -548,6 +558,7 @@ def test_a_merge_queue_is_evaluated_without_a_comment(job: Job) -> None:
     assert (done.code, job.outputs["verdict"], states(job)) == (0, "pass", [])
 
 
+@pytest.mark.nightly
 def test_a_schedule_buys_new_answers_to_everything(job: Job) -> None:
     for times in (1, 2):
         assert job("schedule", {"schedule": "0 9 * * 1-5"}).code == 0
@@ -556,6 +567,7 @@ def test_a_schedule_buys_new_answers_to_everything(job: Job) -> None:
     assert float(job.outputs["cost-usd"]) > 0
 
 
+@pytest.mark.nightly
 def test_a_schedule_asks_a_fallback_and_decides_without_it(job: Job) -> None:
     bench = job.bench
     backup = "  fallback: [backup]\nbackup: {use: small, model: backup-1, fallback: []}\n"
@@ -574,6 +586,7 @@ def test_a_schedule_asks_a_fallback_and_decides_without_it(job: Job) -> None:
     assert asked.count("backup-1") == 1, "a person who starts it is no schedule"
 
 
+@pytest.mark.nightly
 def test_what_is_started_by_hand_on_somebody_elses_commit_trusts_our_own(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -645,6 +658,7 @@ def test_the_results_of_a_private_project_are_not_handed_on(job: Job) -> None:
     assert ">No.<" not in page and "is not in the answer" not in page
 
 
+@pytest.mark.nightly
 def test_results_that_cannot_be_used_cost_money_and_nothing_else(job: Job) -> None:
     place = job.bench.scratch / "temp/edison/results.db"
     place.parent.mkdir(parents=True)
@@ -670,6 +684,7 @@ def test_outside_of_a_job_it_says_what_is_missing(
     assert "set --out DIR" in edison(job.bench.repository, "github", "run").err
 
 
+@pytest.mark.nightly
 def test_the_state_of_a_running_comment_names_the_head(job: Job) -> None:
     job.bench.propose_prompt(BAD)
     job.pull_request()
@@ -679,6 +694,7 @@ def test_the_state_of_a_running_comment_names_the_head(job: Job) -> None:
     assert (stamp.head_sha, stamp.state, stamp.run_id) == (job.bench.head, ReportState.RUNNING, 1)
 
 
+@pytest.mark.nightly
 def test_a_summary_that_cannot_be_written_hides_no_verdict(job: Job) -> None:
     job.bench.propose_prompt(BAD)
     (job.bench.scratch / "summary-1").mkdir()
@@ -704,6 +720,7 @@ def test_a_shallow_checkout_of_the_merge_commit_is_enough(job: Job, tmp_path: Pa
     assert (done.code, job.outputs["delta"]) == (1, "-1.0000"), done.all
 
 
+@pytest.mark.nightly
 def test_nothing_that_files_or_models_say_is_a_command(job: Job) -> None:
     trick = "::error::PWNED"
     cases = "".join(json.dumps({"id": f"{trick}{n}", "name": f"N{n}"}) + "\n" for n in range(20))
@@ -808,6 +825,7 @@ service:
 """
 
 
+@pytest.mark.nightly
 def test_three_vendors_and_an_application_are_billed_to_the_micro_dollar(job: Job) -> None:
     bench = job.bench
     bench.model.strict = True  # it refuses what the vendors refuse
@@ -838,6 +856,7 @@ def charged(line: dict[str, Any]) -> int:
 # --- batches --------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_batch_is_never_a_success_until_another_job_has_collected_it(
     job: Job, edison: Edison, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

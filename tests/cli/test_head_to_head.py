@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 HELLO = "experiments/hello.yaml"
 FIRST = json.dumps({"winner": "first", "reason": "it comes first"})
 CASES = 12
@@ -210,6 +212,7 @@ def test_a_judge_that_always_says_first_has_said_nothing(edison: Edison, rivals:
     assert f"careful: {warning}" in edison(rivals, "status", "latest").out
 
 
+@pytest.mark.nightly
 def test_the_bias_of_a_simulated_judge_is_found(edison: Edison, support: Folder) -> None:
     name = "experiments/support-reply.yaml"
     support.edit(name, "models: [small]", "models: [small, large]")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 ALL = all_commands()
 EXAMPLES = [
     (words, example)

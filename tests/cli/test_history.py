@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 30
 LOW = [0.4 + 0.1 * (i % 3) for i in range(CASES)]
 HIGH = [0.8 + 0.1 * (i % 2) for i in range(CASES)]
@@ -247,6 +249,7 @@ def test_versions_under_other_names_can_be_compared(edison: Edison, renamed: Fol
     assert "hello: v1 is better +35.0 points" in done.out
 
 
+@pytest.mark.nightly
 def test_suggestions_are_part_of_the_history(edison: Edison, told: Folder) -> None:
     second, first = versions(edison, told)[1:]
     told.git("checkout", "--quiet", "prompts/hello.md")

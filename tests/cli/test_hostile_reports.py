@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 ANSWER = "MARKED-ANSWER ::error::fake @octocat ![x](https://evil.example/x.png)"
 FAULT = "no \x1b[31mreply ::add-mask::x ##[error]y <img src=x> sk-ant-" + "a1B2" * 8
 

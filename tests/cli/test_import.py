@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CONFIG = """\
 description: Greets people by their names
 prompts: ["Say hello to {{name}}, who is a guest of ours, in a sentence."]

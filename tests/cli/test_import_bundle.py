@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 
 def project(path: Path) -> Folder:
     path.mkdir()
@@ -97,6 +99,7 @@ def sql(text: str) -> Callable[[sqlite3.Connection], object]:
 # --- there and back -------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_run_arrives_with_everything(edison: Edison, there: Folder, here: Folder) -> None:
     done = edison(here, "import", "bundle", str(there.path / "run.zip"))
     assert done.code == 0

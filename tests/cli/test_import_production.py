@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 STEADY = (0.8, 0.81, 0.8, 0.79, 0.8, 0.8, 0.81, 0.79, 0.8, 0.8, 0.81, 0.8, 0.79, 0.8)
 FALLING = (*STEADY[:10], 0.6, 0.59, 0.6, 0.61)
 
@@ -187,6 +189,7 @@ def test_where_only_the_dataset_falls_production_holds(mini: Folder) -> None:
     assert "Production holds: what falls in the dataset is rare in the traffic." in found.sentence
 
 
+@pytest.mark.nightly
 def test_where_nothing_falls_nothing_is_said_of_a_change(edison: Edison, mini: Folder) -> None:
     found = trend_of(mini, STEADY, STEADY)
     assert (

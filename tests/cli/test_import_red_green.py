@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.importing.red_green import SUITE, recorded
 from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
+
+pytestmark = pytest.mark.daily
 
 
 def test_every_answer_passes_or_fails_as_in_promptfoo(edison: Edison, folder: Folder) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder
     from tests.forge.fake_github import FakeGitHub
 
+pytestmark = pytest.mark.daily
+
 DATASET = "datasets/names.jsonl"
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 def test_the_templates_are_the_examples() -> None:
     shipped = {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
@@ -166,6 +168,7 @@ def workflows_in(folder: Folder) -> list[str]:
     return sorted(path.name for path in (folder.path / ".github/workflows").iterdir())
 
 
+@pytest.mark.nightly
 def test_nothing_but_the_workflow_for_pull_requests_is_written_unasked(
     edison: Edison, folder: Folder
 ) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 WRITE, COMPOSE = "Write a reply to this customer.", "Compose a reply to this customer."
 GIVE = "Give a reply to this customer."
 GOOD = f"{WRITE} Quote the shop policy exactly, apologise, and use at most 80 words."
@@ -170,6 +172,7 @@ def test_after_three_looks_it_is_neutral(edison: Edison, repeats: Folder) -> Non
     ]
 
 
+@pytest.mark.nightly
 def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
     edison: Edison, looked: Looked
 ) -> None:
@@ -188,6 +191,7 @@ def test_a_run_killed_between_two_looks_goes_on_to_the_same_result(
     assert ask(repeats, "select sentence, decided_at from decision where round = 0") == before
 
 
+@pytest.mark.nightly
 def test_a_signal_between_two_looks_pauses_and_resume_goes_on(
     edison: Edison, repeats: Folder
 ) -> None:
@@ -202,6 +206,7 @@ def test_a_signal_between_two_looks_pauses_and_resume_goes_on(
     assert (code, run["verdict"], run["interim"]["number"]) == (0, "pass", 2)
 
 
+@pytest.mark.nightly
 def test_a_run_can_be_cancelled_between_two_looks(edison: Edison, repeats: Folder) -> None:
     process = held_run(repeats)
     holding.stopped(repeats, process, "cancel")
@@ -262,6 +267,7 @@ def test_a_run_killed_after_its_last_look_ends_as_it_was_decided(
     assert ask(repeats, "select max(round) from decision") == [(1,)]
 
 
+@pytest.mark.nightly
 def test_a_budget_that_ends_after_the_first_look_pauses_and_can_be_raised(
     edison: Edison, repeats: Folder
 ) -> None:
@@ -280,6 +286,7 @@ def test_a_budget_that_ends_after_the_first_look_pauses_and_can_be_raised(
     assert run["interim"]["number"] == ask(repeats, "select max(round) from decision")[0][0] + 1 > 1
 
 
+@pytest.mark.nightly
 def test_only_what_is_unclear_gets_more_repeats(edison: Edison, repeats: Folder) -> None:
     """The second prompt is the same on both sides, and clear at the first interim analysis."""
     repeats.git("stash", "push", "--quiet", "prompts")
@@ -367,6 +374,7 @@ def test_a_worse_prompt_fails_before_all_cases_are_asked(edison: Edison, sampled
     assert gate(run)["p_holm"] <= 0.05
 
 
+@pytest.mark.nightly
 def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> None:
     """The fixed rule would pass these cases; it is not applied to them."""
     sampled.edit("experiments/support-reply.yaml", "margin: 6pp}", "margin: 7pp}")
@@ -386,6 +394,7 @@ def test_an_undecided_end_stays_undecided(edison: Edison, sampled: Folder) -> No
     assert row["verdict"] == "pass", row["sentence"]
 
 
+@pytest.mark.nightly
 def test_a_sampled_run_goes_on_where_it_was_killed(edison: Edison, sampled: Folder) -> None:
     _, whole = told(edison, sampled)
     assert whole["interim"]["number"] > 2
@@ -424,6 +433,7 @@ def test_identical_prompts_need_no_sampling(edison: Edison, sampled: Folder) -> 
     assert gate(run)["sentence"].startswith("Nothing to compare: identical outputs")
 
 
+@pytest.mark.nightly
 def test_a_budget_pauses_sampling_and_resume_goes_on(edison: Edison, sampled: Folder) -> None:
     price = "model: small, price: {in: 1, out: 1}, params: {max_tokens: 500}"
     sampled.edit("models.yaml", "model: small", price)
@@ -463,6 +473,7 @@ def test_the_plan_of_sampling_starts_at_one_batch(edison: Edison, sampled: Folde
 # --- several prompts ------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_prompt_that_falls_behind_is_told_and_nothing_else(edison: Edison, shop: Folder) -> None:
     text = shop.read("prompts/support-reply.md")
     for name, said in (("good", GOOD), ("plain", COMPOSE)):
@@ -501,6 +512,7 @@ def worse(edison: Edison, shop: Folder, kept: Kept) -> Folder:
     return kept.begin("a worse prompt", shop, make)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("rule", "verdict", "method"),
     [

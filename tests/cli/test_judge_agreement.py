@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 HELLO = "experiments/hello.yaml"
 CASES = 12
 
@@ -96,6 +98,7 @@ def test_a_run_tells_how_far_its_judges_agree(edison: Edison, panel: Folder) -> 
     assert found["severity"]["strict"] == pytest.approx(-gap / 2)
 
 
+@pytest.mark.nightly
 def test_cases_on_which_judges_are_far_apart_are_listed(edison: Edison, panel: Folder) -> None:
     found = agreement_of(edison, panel)
     (apart,) = found["apart"]
@@ -151,6 +154,7 @@ def test_a_judgment_that_is_missing_is_kept_with_its_reason(edison: Edison, pane
     ]
 
 
+@pytest.mark.nightly
 def test_two_names_for_one_call_are_no_two_judges(edison: Edison, panel: Folder) -> None:
     panel.edit("models.yaml", "params: {temperature: 0.2}", "params: {temperature: 0.1}")
     panel.edit("models.yaml", "file: mild.jsonl", "file: strict.jsonl")
@@ -177,6 +181,7 @@ def told(found: Any) -> Any:
     return found
 
 
+@pytest.mark.nightly
 def test_the_order_of_cases_and_judges_changes_no_number(edison: Edison, panel: Folder) -> None:
     panel.write(
         "third.jsonl", panel.read("strict.jsonl").replace('\\"score\\": 2', '\\"score\\": 3')

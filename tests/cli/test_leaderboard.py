@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 40
 GOOD = [0.8 + 0.1 * (i % 2) for i in range(CASES)]
 CLOSE = [0.8 + 0.1 * ((i + i // 5) % 2) for i in range(CASES)]

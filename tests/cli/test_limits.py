@@ -12,6 +12,8 @@ from edison_ci.config import tokens
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 GPT_4 = "{provider: openai, model: gpt-4}"
 JUDGE = "judge: {provider: sim, model: judge}\n"
 ALONE = "is longer than the context of small (8,192 tokens) and will be refused"

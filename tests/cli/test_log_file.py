@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz123456"
 
 

@@ -11,6 +11,8 @@ from tests import large_project
 from tests.cli.screen import OnTty
 from tests.conftest import MINIMAL, Folder
 
+pytestmark = pytest.mark.daily
+
 EXPERIMENTS, OTHERS = 70, 60
 MORE = "and {} more; see all with --json, or in a pipe: | less"
 
@@ -51,6 +53,7 @@ def test_a_terminal_is_shown_the_first_rows(
         assert MORE.format(count) in lines
 
 
+@pytest.mark.nightly
 def test_pipes_and_documents_have_every_row(large: Folder) -> None:
     """The plan of many experiments has a line for each, and what they cost together."""
     planned = large.edison("plan")

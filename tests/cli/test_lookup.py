@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 FROM_RESULTS = [["leaderboard"], ["costs"], ["leaderboard", "--recommend"], ["trends"]]
 ALL = [
     *FROM_RESULTS,
@@ -123,6 +125,7 @@ def test_small_prices_keep_their_digits() -> None:
     assert [milliseconds(None), milliseconds(1234, 5678.4)] == ["-", "1,234 ms, p95 5,678 ms"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [["costs"], ["dataset", "stats"]], ids=" ".join)
 def test_sums_need_no_statistics(mini: Folder, words: list[str]) -> None:
     plant(mini, Planted("r1", "2026-11-14T09:00:00Z", SCORES))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 NAME = "support-reply"
 
 
@@ -216,6 +218,7 @@ def two(edison: Edison, shop: Folder, kept: Kept) -> Waiting:
     return first_loop(edison, shop, kept, "two waiting")
 
 
+@pytest.mark.nightly
 def test_several_prompts_wait_for_all_their_decisions(two: Waiting, edison: Edison) -> None:
     shop, first = two
     waiting = {one["prompt"]: one["id"] for one in first["suggestions"]}
@@ -247,6 +250,7 @@ def test_several_prompts_wait_for_all_their_decisions(two: Waiting, edison: Edis
     assert kept["warm"]["holdout"] is None
 
 
+@pytest.mark.nightly
 def test_several_rejections_ask_the_refiner_again(two: Waiting, edison: Edison) -> None:
     shop, first = two
     before = {one["id"] for one in first["suggestions"]}

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 CASES = 12
 COUNT = 3
 HELLO = "experiments/hello.yaml"
@@ -196,6 +198,7 @@ def test_merged_shards_say_what_one_run_says(
         assert a[table] == expected, table
 
 
+@pytest.mark.nightly
 def test_changed_material_makes_two_merged_runs_and_the_worse_verdict_counts(
     edison: Edison, project: Folder
 ) -> None:
@@ -673,6 +676,7 @@ run(["runs", "merge", "shards/1.db", "shards/2.db"])
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("place", "there"),
     [

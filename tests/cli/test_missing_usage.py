@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 ANSWER = "Hello dear Ada and Bo, how are you today?"
 COUNTED = 11
 """Tokens of that answer in o200k_base."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 KEY = "k-123456789012"
 COMMENTED = "# models of ours\nversion: 1 # stays\n\nsmall: {provider: sim, model: small} # first\n"
 WORKFLOW = (

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture
 def project(mini: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Folder, str]]:

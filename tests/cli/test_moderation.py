@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
@@ -12,6 +14,8 @@ from tests.opened import opened
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
+
+pytestmark = pytest.mark.daily
 
 EXPERIMENT = """experiment: hello
 objective: Greet people by their name in a friendly way.

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.conftest import Edison, Folder, Result
     from tests.loopback.server import LoopbackServer
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["loopback"]
 
 METRICS, EMBEDDINGS, LITELLM = (
@@ -109,6 +111,7 @@ LACKING = [
 ]
 
 
+@pytest.mark.nightly
 def test_every_check_that_could_not_be_evaluated_is_named_with_its_place(
     edison: Edison, project: Folder, loopback: LoopbackServer
 ) -> None:
@@ -355,6 +358,7 @@ def test_a_refiner_is_needed_by_what_refines_alone(edison: Edison, project: Fold
         assert (done.code, "'refiner' cannot be called" in done.all) == (2, True), command
 
 
+@pytest.mark.nightly
 def test_only_models_that_would_be_called_are_needed(
     edison: Edison, project: Folder, loopback: LoopbackServer
 ) -> None:
@@ -515,6 +519,7 @@ def test_a_pdf_without_a_browser_is_refused_before_anything_is_called_or_written
 # --- present but broken ---------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_run_that_a_broken_library_keeps_from_grading_is_not_measured(
     project: Folder, loopback: LoopbackServer
 ) -> None:
@@ -570,6 +575,7 @@ def test_a_pipeline_for_names_is_loaded_before_any_text_is_screened(
     assert said in " ".join(broken.err.split())
 
 
+@pytest.mark.nightly
 def test_a_pipeline_for_names_that_is_not_installed_is_refused(project: Folder) -> None:
     text = project.read("experiments/hello.yaml")
     project.write("experiments/hello.yaml", text + "safety: {pii: {names_by: xx_none}}\n")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["proposal", "shop"]
 
 ALL = "alert, budget, run_failed, run_completed, suggestion, review_needed, schedule_missed"
@@ -147,6 +149,7 @@ def test_a_suggestion_is_told_with_texts_where_they_are_asked_for(
     assert message["texts"] == ([one["note"], one["diff"]] if texts else [])
 
 
+@pytest.mark.nightly
 def test_a_loop_that_waits_for_a_person_says_so(
     edison: Edison, shop: Folder, server: Receiver
 ) -> None:

@@ -9,6 +9,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 pytest.importorskip("distributed")
 
 

@@ -8,6 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests import forked
 from tests.cli.conftest import every
 from tests.conftest import Folder
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 SMALL = ("--population", "3", "--generations", "2")
 
 
@@ -45,6 +49,7 @@ def commit(folder: Folder) -> None:
     folder.git("commit", "-qm", "start")
 
 
+@pytest.mark.nightly
 def test_a_search_ends_in_a_suggestion_that_can_be_proposed(
     edison: Edison, support: Folder
 ) -> None:
@@ -83,6 +88,7 @@ def test_a_search_ends_in_a_suggestion_that_can_be_proposed(
             assert line[1:] in text
 
 
+@pytest.mark.nightly
 def test_nothing_of_a_case_that_is_held_out_reaches_the_refiner(
     edison: Edison, folder: Folder
 ) -> None:
@@ -134,6 +140,7 @@ def stopped(folder: Folder, calls: int, how: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.nightly
 def test_a_search_that_was_stopped_and_killed_ends_as_if_it_was_not(
     edison: Edison, folder: Folder, tmp_path: Path
 ) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder, Result
 
+pytestmark = pytest.mark.daily
+
 
 def test_these_are_the_shared_options() -> None:
     assert sorted(str(name) for name in SHARED_NAMES) == [

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 SAID = "other is not a model of hello: it is shown, and gates do not count it"
 ROW = "Does not count: other is not a model of the experiment."
 
@@ -95,6 +97,7 @@ def test_its_answers_are_graded_again_and_requested_again(edison: Edison, strict
     assert edison(strict, "rerun", "--cell", "ada@other").code == 0
 
 
+@pytest.mark.nightly
 def test_a_run_with_it_is_resumed(edison: Edison, strict: Folder) -> None:
     models = (strict.path / "models.yaml").read_text(encoding="utf-8")
     dead = "{provider: openai_compatible, model: x, base_url: 'http://127.0.0.1:9/v1', price: free}"

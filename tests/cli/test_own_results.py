@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from edison_ci.documents.signatures import KeyPair
     from tests.cli.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["job"]
 
 
@@ -72,6 +74,7 @@ def restore(job: Job, copy: Path, place: str, scratch: Path) -> Path:
     return target
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("signed", "place"),
     [

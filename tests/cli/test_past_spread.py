@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 HELLO = "experiments/hello.yaml"
 PROMPT = "prompts/hello.md"
 GATE = "{metric: composite, no_worse_than: base, margin: 5pp}"

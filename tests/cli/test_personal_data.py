@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder, Result
 
+pytestmark = pytest.mark.daily
+
 MAIL, SSN = "jane.canary@example.org", "536-22-1234"
 CARD, PHONE = "4111111111111111", "+1 212 736 5000"
 PERSONAL = (MAIL, SSN, CARD, PHONE)
@@ -81,6 +83,7 @@ def assert_clean(what: str, data: bytes) -> None:
         assert at < 0, f"{what} has {piece}: {data[max(at - 150, 0) : at + 60]!r}"
 
 
+@pytest.mark.nightly
 def test_no_personal_data_is_stored_or_shown(
     edison: Edison, project: Folder, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 LITELLM = {
     "sample_spec": {"mode": "chat"},
     "gpt-4o-mini": {

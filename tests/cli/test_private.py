@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 MARKER = "Quillfeather"
 """Part of a name in an input, an expected output and an answer."""
 PRIVATE = "version: 1\nproject: mini\nsettings: {private: true}\n"
@@ -115,6 +117,7 @@ def test_nothing_that_leaves_a_private_project_has_a_text(edison: Edison, projec
         assert not (project.path / command[-1]).exists()
 
 
+@pytest.mark.nightly
 def test_the_same_outputs_of_another_project_have_texts(edison: Edison, project: Folder) -> None:
     found = outputs(edison, project) | {"OpenTelemetry": exported(project)}
     told = {name for name, text in found.items() if MARKER in text}
@@ -139,6 +142,7 @@ def test_texts_are_shown_on_a_terminal_here_and_not_in_the_log_of_a_job(
         assert MARKER in edison(project, *command).all, command
 
 
+@pytest.mark.nightly
 def test_pages_on_this_machine_show_texts_and_send_no_tables(
     edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["proposal"]
 
 MODELS = """\
@@ -112,6 +114,7 @@ def test_a_program_is_measured_and_costs_what_it_says(edison: Edison, home: Fold
     assert ran(edison, home)["calls"]["reused"] == 0, "another program is"
 
 
+@pytest.mark.nightly
 def test_old_and_new_program_are_measured_on_the_same_cases_in_one_run(
     edison: Edison, home: Folder
 ) -> None:
@@ -122,6 +125,7 @@ def test_old_and_new_program_are_measured_on_the_same_cases_in_one_run(
     assert {"Hello you! Yours", "Hello P7! Yours"} < texts(home)
 
 
+@pytest.mark.nightly
 def test_a_run_of_a_changed_program_is_no_run_of_the_commit(edison: Edison, home: Folder) -> None:
     home.write("app/words.py", "def greet(name): return 'Hello you!'\n")
     ran(edison, home, code=1)
@@ -139,6 +143,7 @@ def test_a_program_needs_leave(edison: Edison, home: Folder) -> None:
     assert edison(home, "run", "--yes", "--allow-code").code == 0
 
 
+@pytest.mark.nightly
 def test_a_program_gets_the_variables_that_trust_names(
     edison: Edison, home: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +257,7 @@ def test_a_program_that_the_base_does_not_name_is_skipped(
     assert run["cells"]["skipped"] == 20
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not has_sandbox(), reason="the kernel has no sandbox")
 def test_a_changed_program_that_needs_nothing_runs_without_keys_and_network(
     edison: Edison, proposed: Folder, tmp_path: Path

@@ -23,6 +23,8 @@ from tests.cli.screen import Tty
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.daily
+
 
 def progress() -> Progress:
     found = Progress(

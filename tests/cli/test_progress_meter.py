@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from edison_ci.execute.clients import PhaseCalls
 from edison_ci.execute.progress import Progress
 from edison_ci.execute.progress_meter import ProgressMeter
+
+pytestmark = pytest.mark.daily
 
 
 def fresh(**planned: int) -> Progress:

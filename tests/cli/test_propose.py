@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from edison_ci.forge.host import RepositoryAddress
     from tests.cli.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 BRANCH = "edison/refine/hello-1"
 
 
@@ -545,6 +547,7 @@ def test_a_branch_is_pushed_over_http(edison: Edison, repo: Folder, tmp_path: Pa
         assert proposed(edison, repo)["outcome"] == "unchanged"
 
 
+@pytest.mark.nightly
 def test_a_server_that_somebody_else_wrote_understands_it_all(
     edison: Edison, repo: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder
     from tests.loopback.server import LoopbackServer
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["improve", "loopback", "proposal", "shop"]
 
 EXPERIMENT = "experiments/support-reply.yaml"
@@ -316,6 +318,7 @@ def test_files_have_no_say_in_how_a_host_is_reached(
     assert f"unknown key '{entry.partition(':')[0]}'" in done.all
 
 
+@pytest.mark.nightly
 def test_modules_of_the_repository_are_not_imported(mini: Folder) -> None:
     trap = "import pathlib\npathlib.Path(__file__).with_name('PWNED').write_text('x')\n"
     for name in ("sitecustomize", "usercustomize", "yaml", "json", "click", "typing"):

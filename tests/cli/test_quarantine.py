@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 TODAY = dt.datetime.now(dt.UTC).date()
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 MANY, FEW = 300, 12
 TIME = "2026-11-14T09:00:00Z"
 

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests import forked, holding
 from tests.cli.conftest import every
 from tests.loopback.script import rule
@@ -28,6 +30,8 @@ from tests.timing import poll
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 KEYS = {
     "id", "experiment", "prompt", "status", "diff", "note", "targets", "guardrails", "evidence",
     "branch", "pull_request", "decided_by", "decided_at", "reason",
@@ -39,6 +43,7 @@ def ask(folder: Folder, sql: str) -> list[tuple[Any, ...]]:
         return connection.execute(sql).fetchall()
 
 
+@pytest.mark.nightly
 def test_the_template_gets_better_on_cases_that_nobody_has_seen(
     edison: Edison, support: Folder
 ) -> None:
@@ -72,6 +77,7 @@ def test_the_template_gets_better_on_cases_that_nobody_has_seen(
     assert rows == [("refine", "support-reply/support-reply")] * 2
 
 
+@pytest.mark.nightly
 def test_nothing_of_a_case_that_is_held_out_reaches_the_refiner(folder: Folder) -> None:
     """Each case carries a word of its own; the refiner answers over HTTP and sees none of them."""
     project(folder)
@@ -127,6 +133,7 @@ def test_a_budget_ends_it_with_exit_code_4(folder: Folder) -> None:
     assert "repeat with: edison refine hello --budget " in told["error"]["hint"]
 
 
+@pytest.mark.nightly
 def test_ctrl_c_stops_it_and_the_same_command_goes_on(folder: Folder) -> None:
     project(folder)
     folder.write(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 12
 DOWN = (
     "small: {provider: sim, model: small}\n"

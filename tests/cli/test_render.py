@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 TYPED = (
     "---\nid: typed\n"
     "inputs: {items: list, count: number, on: boolean, who: {type: string, default: you}}\n---\n"

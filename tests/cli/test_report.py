@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison, Kept
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["shop"]
 
 FLAGS = ("--junit", "junit.xml", "--markdown", "report.md", "--sarif", "edison.sarif")

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Folder:
@@ -31,6 +33,7 @@ def pages(folder: Folder) -> dict[str, str]:
     return {p.name: p.read_text(encoding="utf-8") for p in (folder.path / "public").glob("*.html")}
 
 
+@pytest.mark.nightly
 def test_every_link_leads_to_a_file(written: Folder) -> None:
     found = pages(written)
     names = {path.name for path in (written.path / "public").iterdir()}

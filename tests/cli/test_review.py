@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder, Result
     from tests.forge.fake_github import FakeGitHub
 
+pytestmark = pytest.mark.daily
+
 BRANCH = "edison/refine/hello-1"
 PERSON = "ghp_tokenOfBo0123456789abcdef"
 OTHER = "Smile while you write it.\n"

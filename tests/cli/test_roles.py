@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 PASSWORD = "correct horse battery staple"
 
 
@@ -81,6 +83,7 @@ def test_what_cannot_be_set_is_refused(
     assert reason in done.err
 
 
+@pytest.mark.nightly
 def test_a_password_is_asked_for_twice_without_showing_it(people: Folder) -> None:
     command = [sys.executable, "-P", "-m", "edison_ci", "roles", "passwd", "bob"]
     refused = forked.run(

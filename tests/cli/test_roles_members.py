@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder
     from tests.forge.fake_github import FakeGitHub
 
+pytestmark = pytest.mark.daily
+
 MEMBERS = """members:  # who may do what
   - {github: ada, email: ada@example.org, role: owner}  # founder
   # a reviewer since May

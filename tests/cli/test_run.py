@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 40
 PRICED = (
     "small: {provider: sim, model: small, limits: {concurrency: 4},"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
     from tests.loopback.server import LoopbackServer
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["loopback"]
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 FILE = "experiments/hello.yaml"
 MINE = """\
 
@@ -222,6 +224,7 @@ def test_an_odd_file_is_edited_rightly_or_not_at_all(
             assert mini.read(FILE) == before
 
 
+@pytest.mark.nightly
 def test_a_schedule_is_started_now_and_its_exit_code_is_that_of_the_run(
     edison: Edison, project: Folder
 ) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_schema_is_printed_byte_for_byte(edison: Edison, folder: Folder, kind: str) -> None:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 RUBRIC = (
     "rubric: manners\ncriteria:\n"
     "  - {name: Politeness, description: Is polite to the person., weight: 0.5}\n"

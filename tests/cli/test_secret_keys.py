@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder, Result
 
+pytestmark = pytest.mark.daily
+
 VALUE = "vendor-key-0123456789-wxyz"
 SECRETS = ".edison/secrets.yaml"
 
@@ -401,6 +403,7 @@ def endings(folder: Folder) -> list[str]:
     return [value[-4:] for value in values]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [("rotate",), ("seal", "VENDOR_KEY")])
 def test_a_killed_change_leaves_the_old_keys_or_the_new_ones(
     edison: Edison, project: Folder, seal: Any, words: tuple[str, ...]
@@ -423,6 +426,7 @@ def test_a_killed_change_leaves_the_old_keys_or_the_new_ones(
     assert edison(project, "admin", "audit", "--verify").code == 0
 
 
+@pytest.mark.nightly
 def test_a_full_disk_changes_no_key(edison: Edison, project: Folder, seal: Any) -> None:
     edison(project, "secrets", "keygen")
     seal(project)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CANARIES = {
     "openai": "sk-proj-" + "c4N4ry" * 6,
     "anthropic": "sk-ant-api03-" + "c4N4ry" * 6,

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tests.cache_server import Handler
     from tests.cli.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 __all__ = ["job"]
 
 WELCOME = "Welcome, dear friend."

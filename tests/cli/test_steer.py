@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 30
 EXPERIMENT = """\
 experiment: hello
@@ -421,6 +423,7 @@ def test_a_resumed_run_keeps_its_raised_budget(
 # --- cancel ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_cancel_shows_progress_and_spend_and_asks_on_a_terminal(
     project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
 ) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 ESCAPES = {
     "colour": "\x1b[31mred",
     "title": "\x1b]0;pwned\x07",

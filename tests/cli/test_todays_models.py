@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 SCORES = json.dumps(
     {
         "scores": {

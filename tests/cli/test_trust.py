@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder, Result
 
+pytestmark = pytest.mark.daily
+
 TRUST = ".edison/trust.yaml"
 HOST = "https://llm.example:8443"
 WRITTEN = """\

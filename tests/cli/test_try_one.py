@@ -6,11 +6,15 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.opened import opened
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
+
+pytestmark = pytest.mark.daily
 
 
 def test_one_case_is_sent_once_and_graded(edison: Edison, mini: Folder) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 HINTS = "what should the prompt do?"
 THREE = "1 to 3 accepts"
 ONE = "Enter accepts, e edits"

@@ -496,6 +496,7 @@ print(json.dumps([count, peak() - before, (time.process_time() - started) / coun
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "count", "head", "row"),
     [

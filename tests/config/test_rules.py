@@ -246,6 +246,7 @@ def test_a_schema_that_refers_to_its_own_parts_is_fine(schema: dict[str, object]
     assert list(schema_faults(schema, "it")) == []
 
 
+@pytest.mark.nightly
 def test_a_schema_full_of_references_is_read_in_time() -> None:
     names = [f"{'%61' * n}{'a' * (40 - n)}" for n in range(40)] * 40
     items = [{"$ref": f"#/shared/{name}"} for name in names]

@@ -61,6 +61,7 @@ def test_a_pass_rate_is_decided_by_exact_bounds(results: Results) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_floor_of_many_cases_does_not_hold_their_names(results: Results) -> None:
     cases = 5_000
     results.add(*(Graded(f"case-{number:08}", 1.0, passed=True) for number in range(cases)))

@@ -94,6 +94,7 @@ def test_people_s_grades_decide_whatever_the_automatic_ones_say(
     assert rows(edison, ran)[1][0]["verdict"] == "pass", "the last grade counts"
 
 
+@pytest.mark.nightly
 def test_cases_that_were_picked_do_not_count(edison: Edison, ran: Folder) -> None:
     grade(edison, ran, ORDER[20:32], "up")
     _, (row,) = rows(edison, ran)
@@ -105,6 +106,7 @@ def test_cases_that_were_picked_do_not_count(edison: Edison, ran: Folder) -> Non
     assert row["sentence"].endswith("a random sample; 12 that were picked do not count.")
 
 
+@pytest.mark.nightly
 def test_when_all_is_graded_there_is_nothing_left_to_sample(edison: Edison, ran: Folder) -> None:
     grade(edison, ran, list(reversed(ORDER)), "up")
     _, (row,) = rows(edison, ran)
@@ -183,6 +185,7 @@ def grade_both(edison: Edison, folder: Folder, cases: int, head: str, base: str)
         assert edison(folder, "grade", "--cell", cell["cell"], "--grade", value, "-q").code == 0
 
 
+@pytest.mark.nightly
 def test_labels_of_both_sides_correct_a_judge_that_misses_the_drop(
     edison: Edison, changed: Folder
 ) -> None:
@@ -213,6 +216,7 @@ def test_labels_of_both_sides_correct_a_judge_that_misses_the_drop(
     )
 
 
+@pytest.mark.nightly
 def test_labels_that_agree_let_the_gate_pass(edison: Edison, changed: Folder) -> None:
     """Few of them change nothing, and more are counted."""
     grade_both(edison, changed, 8, head="4", base="4")
@@ -226,6 +230,7 @@ def test_labels_that_agree_let_the_gate_pass(edison: Edison, changed: Folder) ->
     assert row["detail"]["human_labels"]["labels"] == 20
 
 
+@pytest.mark.nightly
 def test_thumbs_do_not_correct_a_score(edison: Edison, changed: Folder) -> None:
     grade_both(edison, changed, 20, head="down", base="up")
     assert rows(edison, changed)[1][0]["verdict"] == "pass"

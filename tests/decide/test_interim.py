@@ -29,6 +29,8 @@ from tests.stats.anytime import by_capital
 if TYPE_CHECKING:
     from edison_ci.results.decisions import GateRow
 
+pytestmark = pytest.mark.daily
+
 COMPOSITE = {"metric": "composite", "no_worse_than": "base"}
 MORE = {**COMPOSITE, "if_unclear": "more_repeats"}
 
@@ -298,6 +300,7 @@ def most_by_luck(share: float) -> int:
     return int(binom.ppf(0.995, RUNS, share))
 
 
+@pytest.mark.nightly
 def test_three_looks_together_fail_an_unchanged_prompt_at_most_as_often_as_one(
     results: Results,
 ) -> None:
@@ -307,6 +310,7 @@ def test_three_looks_together_fail_an_unchanged_prompt_at_most_as_often_as_one(
     assert 0 < planned < careless, "looking thrice at 5% costs"
 
 
+@pytest.mark.nightly
 def test_three_looks_together_pass_a_drop_of_the_margin_as_rarely_as_one(results: Results) -> None:
     """Clipping at 0 and 1 takes a little off a drop, so the drop is a little over the margin."""
     gate = {**MORE, "margin": "10pp", "worst_case_drop": 0.3}

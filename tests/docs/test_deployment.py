@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 DEPLOY = ROOT / "docs" / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks.scale import PAGE, RECORD, chart, page
+
+pytestmark = pytest.mark.daily
 
 
 def test_the_page_is_what_the_record_says() -> None:

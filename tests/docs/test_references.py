@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.agreement import measure_here
 from benchmarks.references import FACTS, PAGE, page, read
 from tests.importing.test_verdicts import ANSWERS, TESTS
+
+pytestmark = pytest.mark.daily
 
 
 def test_the_page_is_what_the_record_says() -> None:

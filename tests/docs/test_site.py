@@ -18,6 +18,8 @@ from tests.conftest import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 INDEX = """# Front page
 
 ## Reference
@@ -89,6 +91,7 @@ def small(tmp_path: Path) -> Pages:
     return found
 
 
+@pytest.mark.nightly
 def test_pages_are_built_with_navigation_titles_and_a_start(small: Pages) -> None:
     assert small.build() == (0, "")
     one = small.page("docs/one.html")
@@ -101,6 +104,7 @@ def test_pages_are_built_with_navigation_titles_and_a_start(small: Pages) -> Non
     assert "url=docs/index.html" in small.page("index.html")
 
 
+@pytest.mark.nightly
 def test_a_link_an_anchor_and_a_lost_page_are_refused(small: Pages) -> None:
     links = "[a](none.md) [b](../README.md#none) [c](#none) [d](no.txt)"
     small.write("docs/one.md", f"# One\n\n{links}\n")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 EVERYTHING = everything()
 SHELL = {"console", "sh", "before"}
 DATA = {"yaml", "json", "toml", "csv", "markdown"}
@@ -204,7 +206,18 @@ def starts_empty(page: Path) -> bool:
     return any(command.startswith("edison init ") for command in commands)
 
 
-@pytest.mark.parametrize("page", to_follow(), ids=lambda page: page.relative_to(ROOT).as_posix())
+LONG = {"loop", "optimizing", "reports", "tutorial", "first-workflow", "generated-data"}
+"""Pages whose commands take seconds."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.nightly) if page.stem in LONG else page
+        for page in to_follow()
+    ],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
 def test_a_page_works_from_top_to_bottom(page: Path, folder: Folder, edison: Edison) -> None:
     if not starts_empty(page):
         example = page.parent if page.parent.parent == EXAMPLES else EXAMPLES / "customer-support"

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from edison_ci.forge.sticky_comment import ReportMarker
 
+pytestmark = pytest.mark.daily
+
 ACTION = """\
 name: action
 on: [pull_request]
@@ -90,6 +92,7 @@ def stamp(bench: Bench) -> ReportMarker:
 # --- the action -----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) -> None:
     lay_out_action(bench.scratch / "action")
     bench.repository.write(".github/workflows/action.yml", ACTION)
@@ -121,6 +124,7 @@ def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) ->
 # --- the workflows --------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: Bench) -> None:
     pair = generate_keys()
     trust = bench.repository.read(".edison/trust.yaml")
@@ -157,6 +161,7 @@ notifications:
 """
 
 
+@pytest.mark.nightly
 def test_a_scheduled_run_tells_people_and_a_pull_request_tells_nobody(bench: Bench) -> None:
     repository, cron = bench.repository, "17 5 * * 1"
     repository.write("edison.yaml", repository.read("edison.yaml") + TELLING)
@@ -185,6 +190,7 @@ def test_a_scheduled_run_tells_people_and_a_pull_request_tells_nobody(bench: Ben
         bench.assert_no_secret(proposed)
 
 
+@pytest.mark.nightly
 def test_a_pull_request_waits_for_the_approvals_that_the_default_branch_asks_for(
     bench: Bench,
 ) -> None:
@@ -208,6 +214,7 @@ def test_a_pull_request_waits_for_the_approvals_that_the_default_branch_asks_for
     bench.assert_no_secret(done)
 
 
+@pytest.mark.nightly
 def test_a_merge_queue_is_measured_and_comments_nowhere(bench: Bench) -> None:
     bench.propose_prompt(BAD)
     group = {
@@ -237,6 +244,7 @@ def after(bench: Bench, owner: str) -> dict[str, Any]:
     return {"action": "completed", "workflow_run": run}
 
 
+@pytest.mark.nightly
 def test_a_fork_gets_no_keys_and_a_second_workflow_comments_for_it(bench: Bench) -> None:
     bench.propose_prompt(BAD)
     bench.secrets = {"GITHUB_TOKEN": TOKEN}  # GitHub gives a fork nothing else
@@ -259,6 +267,7 @@ def test_a_fork_gets_no_keys_and_a_second_workflow_comments_for_it(bench: Bench)
     bench.assert_no_secret(commented)
 
 
+@pytest.mark.nightly
 def test_dependabot_is_treated_like_a_fork(bench: Bench) -> None:
     bench.propose_prompt(BAD)
     bench.secrets = {"GITHUB_TOKEN": TOKEN}
@@ -271,6 +280,7 @@ def test_dependabot_is_treated_like_a_fork(bench: Bench) -> None:
     bench.assert_no_secret(done)
 
 
+@pytest.mark.nightly
 def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench: Bench) -> None:
     stranger = "http://127.0.0.1:9"
     trusted = bench.repository.read(".edison/trust.yaml")
@@ -301,6 +311,7 @@ def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench:
     bench.assert_no_secret(done)
 
 
+@pytest.mark.nightly
 def test_a_run_on_request_is_the_plan_that_was_shown_and_no_other(bench: Bench) -> None:
     shown = json.loads(bench.repository.edison("plan", "hello", "--json").out)["experiments"][0]
     asked = {"experiment": "hello", "budget": "1", "plan": shown["plan_hash"], "request": "r-1"}
@@ -326,6 +337,7 @@ def test_a_run_on_request_is_the_plan_that_was_shown_and_no_other(bench: Bench) 
     bench.assert_no_secret(again)
 
 
+@pytest.mark.nightly
 def test_a_pull_request_is_decided_by_the_job_that_collects_its_batches(bench: Bench) -> None:
     repository = bench.repository
     models = repository.read("models.yaml")
@@ -346,6 +358,7 @@ def test_a_pull_request_is_decided_by_the_job_that_collects_its_batches(bench: B
     bench.assert_no_secret(done)
 
 
+@pytest.mark.nightly
 def test_a_refinement_becomes_a_pull_request(bench: Bench) -> None:
     repository = bench.repository
     for name in ("edison.yaml", "models.yaml", "prompts", "experiments", "datasets"):
@@ -387,6 +400,7 @@ class Noticed(Rule):
         return found
 
 
+@pytest.mark.nightly
 def test_a_cancelled_job_stores_what_was_paid_and_says_so(bench: Bench) -> None:
     bench.propose_prompt(BAD)
     hanging = Noticed(number=5, do="hang")

@@ -9,6 +9,8 @@ import pytest
 
 from tests.conftest import EXAMPLES, ROOT, Folder
 
+pytestmark = pytest.mark.daily
+
 TEMPLATES = ("code-generation", "creative-writing", "customer-support", "data-extraction")
 
 

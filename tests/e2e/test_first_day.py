@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from tests.conftest import Folder
+
+pytestmark = pytest.mark.daily
 
 
 def test_a_project_from_its_first_file_to_its_first_pull_request(folder: Folder) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 BLOCKS = {each.title: each.text for each in snippets(ROOT / "docs/extending.md") if each.title}
 GROUPS = ("providers", "checks", "judges", "reporters")
 
@@ -120,6 +122,7 @@ def lay_out(tmp_path: Path, look_in: Callable[[Path], None]) -> LayOut:
 # --- what works -----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_package_brings_a_provider_a_check_a_judge_and_a_reporter(
     acme: Folder, site: Path
 ) -> None:

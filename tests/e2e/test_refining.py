@@ -6,10 +6,14 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.conftest import EXAMPLES, Folder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.daily
 
 PROMPT = "prompts/support-reply.md"
 

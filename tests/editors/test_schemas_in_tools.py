@@ -39,6 +39,7 @@ def check_jsonschema(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *words], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.nightly
 def test_check_jsonschema_takes_every_schema(tmp_path: Path) -> None:
     done = check_jsonschema("--check-metaschema", *sorted(PUBLISHED.glob("*.schema.json")))
     assert done.returncode == 0, done.stdout
@@ -118,6 +119,7 @@ def experiment(project: Path) -> str:
     return path.read_text()
 
 
+@pytest.mark.nightly
 def test_the_language_server_finds_nothing_wrong_in_a_new_project(
     project: Path, server: LanguageServer
 ) -> None:

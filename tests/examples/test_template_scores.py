@@ -25,6 +25,7 @@ def score(edison: Edison, folder: Folder) -> float:
     return 100 * float(run["composite"]["estimate"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_nonsense_scores_low_and_answers_do_not(
     edison: Edison, folder: Folder, template: str

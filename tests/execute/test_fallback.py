@@ -174,6 +174,7 @@ def test_no_number_and_no_decision_differs_from_those_without_the_fallback(outag
         assert with_it == without
 
 
+@pytest.mark.nightly
 def test_a_run_that_only_its_fallback_answers_is_not_measured(outage: Outage) -> None:
     outage.serve(DOWN, rule(model="backup-1", text="Welcome!"))
     url, more = closed_port(), {"spare": MODEL.format("s", closed_port(), "free", "")}
@@ -296,6 +297,7 @@ def test_no_later_run_takes_the_answer_of_a_fallback_for_that_of_the_model(outag
     assert outage.asked("main-1") == before + len(NAMES)
 
 
+@pytest.mark.nightly
 def test_a_killed_run_goes_on_with_its_fallback_and_buys_nothing_twice(outage: Outage) -> None:
     held = rule(model="backup-1", contains="to N5 ", held=True, text="Go away.")
     outage.serve(DOWN, held, STANDING_IN)
@@ -411,6 +413,7 @@ def test_a_cell_shows_the_answer_in_its_place(outage: Outage) -> None:
     assert outage.told("explain", "n1")["fallback"] is None
 
 
+@pytest.mark.nightly
 def test_pages_show_the_answer_in_its_place_as_text(outage: Outage) -> None:
     outage.serve(
         rule(model="main-1", contains="to N3 ", status=503),

@@ -118,6 +118,7 @@ def test_a_model_that_changed_since_the_base_is_planned_twice(project: Folder) -
     assert ended.progress.done_by_client == begun.planned_by_client
 
 
+@pytest.mark.nightly
 def test_more_repeats_are_planned_when_they_are_asked_for(support: Folder) -> None:
     experiment = "experiments/support-reply.yaml"
     support.edit(experiment, "margin: 10pp}", "margin: 6pp, if_unclear: more_repeats}")

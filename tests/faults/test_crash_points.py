@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
     from tests.faults.stage import Stage
 
+pytestmark = pytest.mark.daily
+
 LONG = os.environ.get("FAULTS") == "long"
 CONNECTIONS = 4
 """Two models, two calls at once each: so many answers may be paid for and lost."""
@@ -44,6 +46,7 @@ def resumed(stage: Stage, expected: list[tuple[Any, ...]], *, lost: int = CONNEC
 # --- by name --------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("point", ["reserve:queued", "reserve:done"])
 def test_fault_01_killed_before_the_first_call_is_booked(stage: Stage, point: str) -> None:
     expected = stage.undisturbed()
@@ -52,6 +55,7 @@ def test_fault_01_killed_before_the_first_call_is_booked(stage: Stage, point: st
     resumed(stage, expected, lost=0)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("model", "nth"), [("small", 4), ("judge", 1), *([("small", 1), ("judge", 5)] if LONG else [])]
 )
@@ -66,6 +70,7 @@ def test_fault_02_killed_after_booking_before_sending(stage: Stage, model: str, 
     assert run["calls"]["unknown"] == open_ones
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("model", ["small-1", "judge-1"])
 def test_fault_03_killed_after_sending_before_the_reply(stage: Stage, model: str) -> None:
     expected = stage.undisturbed()
@@ -85,6 +90,7 @@ def test_fault_03_killed_after_sending_before_the_reply(stage: Stage, model: str
     assert 2 <= len(stage.server.ledger_rows()) - stage.count("answer") <= CONNECTIONS
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("model", "nth"), [("small", 1), ("small", 6), ("judge", 3)])
 def test_fault_04_killed_with_the_reply_in_hand(stage: Stage, model: str, nth: int) -> None:
     expected = stage.undisturbed()
@@ -93,6 +99,7 @@ def test_fault_04_killed_with_the_reply_in_hand(stage: Stage, model: str, nth: i
     assert 1 <= len(stage.server.ledger_rows()) - stage.count("answer") <= CONNECTIONS
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("point", "nth"),
     [("settle:statement", n) for n in (range(1, 7) if LONG else (1, 6))]
@@ -121,6 +128,7 @@ def test_fault_06_killed_with_the_answer_stored_before_scoring(stage: Stage) -> 
     assert bought == len(expected) - kept, "a stored answer was bought again"
 
 
+@pytest.mark.nightly
 def test_fault_07_killed_with_every_grade_in_hand(make_stage: MakeStage) -> None:
     stage = make_stage(concurrency=6)
     expected = stage.undisturbed()
@@ -131,6 +139,7 @@ def test_fault_07_killed_with_every_grade_in_hand(make_stage: MakeStage) -> None
     assert stage.server.chats == calls, "scoring again costs nothing"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("point", "nth"),
     [("finish_cells:queued", 1), ("finish_cells:done", 1)]
@@ -143,6 +152,7 @@ def test_fault_07_killed_while_scores_are_written(stage: Stage, point: str, nth:
     resumed(stage, expected)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("point", ["move_run:done", *(["move_run:queued"] if LONG else [])])
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_fault_07_killed_while_the_run_begins_or_concludes(
@@ -159,6 +169,7 @@ def test_fault_07_killed_while_the_run_begins_or_concludes(
 # --- by number ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("point", ["commit:after", *(["commit:before"] if LONG else [])])
 def test_fault_05_killed_at_every_commit_in_turn(make_stage: MakeStage, point: str) -> None:
     """The n-th commit is the last, for every n until a run gets through."""
@@ -178,6 +189,7 @@ def test_fault_05_killed_at_every_commit_in_turn(make_stage: MakeStage, point: s
     assert number > cases
 
 
+@pytest.mark.nightly
 def test_fault_02_a_process_that_dies_again_and_again_gets_there(stage: Stage) -> None:
     expected = stage.undisturbed()
     # Two places and one call booked ahead: before a fifth answer comes, the first is on the disk.

@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
     from tests.faults.stage import Running
 
+pytestmark = pytest.mark.daily
+
 
 # --- 8: half a file -------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_fault_08_an_export_is_the_old_file_or_the_new_one(stage: Stage) -> None:
     target, fresh = (stage.folder.path / name for name in ("file.jsonl", "fresh.jsonl"))
     assert stage.edison("run", "--limit", "2").code == 0
@@ -56,6 +59,7 @@ def test_fault_08_an_export_is_the_old_file_or_the_new_one(stage: Stage) -> None
     assert left == {old, new}
 
 
+@pytest.mark.nightly
 def test_fault_08_a_backup_is_whole_or_not_there(stage: Stage) -> None:
     assert stage.edison("run").code == 0
     folder = stage.folder.path / ".edison/backups"
@@ -70,6 +74,7 @@ def test_fault_08_a_backup_is_whole_or_not_there(stage: Stage) -> None:
             connection.close()
 
 
+@pytest.mark.nightly
 def test_fault_08_a_document_that_was_not_finished_is_no_document(stage: Stage) -> None:
     """`run --json > file` is one write at the very end; a run killed before leaves nothing."""
     done = stage.edison("run", "--json", point="move_run:done", nth=4)
@@ -215,6 +220,7 @@ def with_answers_on_their_way(stage: Stage, **plan: Any) -> tuple[Running, threa
     return running, go
 
 
+@pytest.mark.nightly
 def test_fault_18_a_file_held_for_a_while_is_waited_for(stage: Stage) -> None:
     expected = stage.undisturbed()
     said = "another program has locked the results file"
@@ -229,6 +235,7 @@ def test_fault_18_a_file_held_for_a_while_is_waited_for(stage: Stage) -> None:
     assert stage.results() == expected
 
 
+@pytest.mark.nightly
 def test_fault_18_a_file_held_too_long_is_a_clean_error(stage: Stage) -> None:
     expected = stage.undisturbed()
     running, go = with_answers_on_their_way(stage, busy_s=0.5)

@@ -19,6 +19,8 @@ from tests.timing import PATIENCE_S, poll
 if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
 
+pytestmark = pytest.mark.daily
+
 LONG = os.environ.get("FAULTS") == "long"
 KILLS = 200 if LONG else 20
 """Of each process."""
@@ -133,6 +135,7 @@ class Driver(threading.Thread):
         return self._stage.count(f"run {where}") > 0
 
 
+@pytest.mark.nightly
 def test_fault_10_random_kills_of_four_processes_under_one_budget(make_stage: MakeStage) -> None:
     names = ("one", "two", "three", "four")
     stage = make_stage(cases=CASES, experiments=names)
@@ -174,6 +177,7 @@ def test_fault_10_random_kills_of_four_processes_under_one_budget(make_stage: Ma
     )
 
 
+@pytest.mark.nightly
 def test_fault_20_experiments_side_by_side_share_their_calls(make_stage: MakeStage) -> None:
     stage = make_stage(cases=16, experiments=("one", "two"))
     expected = {name: stage.undisturbed(name) for name in stage.shape.experiments}
@@ -189,6 +193,7 @@ def test_fault_20_experiments_side_by_side_share_their_calls(make_stage: MakeSta
         assert stage.results(name) == expected[name]
 
 
+@pytest.mark.nightly
 def test_fault_20_a_call_of_a_dead_process_is_made_by_the_other(make_stage: MakeStage) -> None:
     stage = make_stage(cases=8, experiments=("one", "two"))
     expected = {name: stage.undisturbed(name) for name in stage.shape.experiments}
@@ -227,6 +232,7 @@ def test_fault_20_a_second_run_of_an_experiment_is_refused_naming_the_first(stag
     stage.check_settled(lost=4)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("cents", [1, 2])
 def test_fault_21_two_runs_race_for_the_last_cent(make_stage: MakeStage, cents: int) -> None:
     stage = make_stage(
@@ -257,6 +263,7 @@ def test_fault_21_two_runs_race_for_the_last_cent(make_stage: MakeStage, cents: 
     assert stage.count("cell where status = 'ok'") == 60
 
 
+@pytest.mark.nightly
 def test_fault_21_ten_runs_at_once_share_one_file_and_one_budget(make_stage: MakeStage) -> None:
     names = tuple(f"run-{number}" for number in range(10))
     stage = make_stage(cases=6, experiments=names, judged=False, monthly_usd=0.02, dollars_in=30)
@@ -277,6 +284,7 @@ def test_fault_21_ten_runs_at_once_share_one_file_and_one_budget(make_stage: Mak
     assert stage.server.chats == stage.count("answer") == 60, "no call was made twice"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("trial", range(3))
 def test_fault_21_money_that_comes_free_is_waited_for(make_stage: MakeStage, trial: int) -> None:
     """Calls are booked at their worst case; as long as one is in flight nobody gives up."""

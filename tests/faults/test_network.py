@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.conftest import Result
     from tests.faults.conftest import MakeStage
 
+pytestmark = pytest.mark.daily
+
 ONE = "P001"
 """A case that faults befall."""
 
@@ -58,6 +60,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.nightly
 def test_fault_26_a_service_that_was_never_reached_ends_the_run_at_once(
     make_stage: MakeStage,
 ) -> None:
@@ -88,6 +91,7 @@ def test_fault_26_a_service_that_was_never_reached_ends_the_run_at_once(
     assert stage.rows("select distinct status from cell") == [("ok",)]
 
 
+@pytest.mark.nightly
 def test_fault_26_a_service_that_is_down_opens_the_breaker_and_books_nothing(
     make_stage: MakeStage,
 ) -> None:
@@ -126,6 +130,7 @@ def test_fault_26_an_unknown_host_is_told_by_its_name(make_stage: MakeStage) -> 
     assert (stage.booked(), set(stage.states())) == (0, {"released"})
 
 
+@pytest.mark.nightly
 def test_fault_26_a_service_that_comes_back_closes_the_breaker(make_stage: MakeStage) -> None:
     stage = make_stage(cases=8, attempts=10)
     expected = stage.undisturbed()
@@ -177,6 +182,7 @@ def test_fault_28_a_reply_always_cut_off_is_an_error_cell(stage: Stage, deed: st
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("deed", ["dribble", "hang"])
 def test_fault_29_30_a_reply_that_does_not_come_ends_in_a_time_out(
     make_stage: MakeStage, deed: str
@@ -196,6 +202,7 @@ def test_fault_29_30_a_reply_that_does_not_come_ends_in_a_time_out(
     poll("no connection is left behind", lambda: stage.server.in_flight == 0)
 
 
+@pytest.mark.nightly
 def test_fault_31_an_endless_reply_is_cut_at_the_cap(stage: Stage) -> None:
     expected = stage.undisturbed()
     calm = stage.start("run", "--limit", "1")
@@ -237,6 +244,7 @@ def busy(headers: dict[str, str], **others: Any) -> Rule:
     return rule(status=429, headers=headers, model="small-1", times=1, **others)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", ASKS_FOR_9_S)
 def test_fault_33_the_whole_lane_waits_as_long_as_it_is_asked_to(
     make_stage: MakeStage, form: str
@@ -274,6 +282,7 @@ def test_fault_33_a_senseless_wish_is_no_wish(make_stage: MakeStage, form: str) 
     assert stage.results() == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("form", ["3600", "date"])
 def test_fault_33_a_long_wish_ends_the_lane_at_once(make_stage: MakeStage, form: str) -> None:
     stage = make_stage(judged=False, cases=12)
@@ -290,6 +299,7 @@ def test_fault_33_a_long_wish_ends_the_lane_at_once(make_stage: MakeStage, form:
     completes_later(stage, expected)
 
 
+@pytest.mark.nightly
 def test_fault_34_a_storm_of_refusals_loses_no_cell(make_stage: MakeStage) -> None:
     stage = make_stage(cases=30, concurrency=8, judged=False)
     expected = stage.undisturbed()
@@ -314,6 +324,7 @@ def two_models(make_stage: MakeStage, **shape: Any) -> Stage:
     return stage
 
 
+@pytest.mark.nightly
 def test_fault_35_an_empty_account_stops_one_lane_and_no_other(make_stage: MakeStage) -> None:
     stage = two_models(make_stage, cases=10)
     expected = stage.undisturbed()
@@ -326,6 +337,7 @@ def test_fault_35_an_empty_account_stops_one_lane_and_no_other(make_stage: MakeS
     completes_later(stage, expected)
 
 
+@pytest.mark.nightly
 def test_fault_36_a_key_that_is_refused_stops_at_once(stage: Stage) -> None:
     expected = stage.undisturbed()
     stage.script(
@@ -343,6 +355,7 @@ def test_fault_36_a_key_that_is_refused_stops_at_once(stage: Stage) -> None:
 # --- 37 to 41: wrong answers ----------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_fault_37_a_case_that_always_fails_is_one_error_and_no_wrong_answer(
     make_stage: MakeStage,
 ) -> None:
@@ -360,6 +373,7 @@ def test_fault_37_a_case_that_always_fails_is_one_error_and_no_wrong_answer(
     assert [cell for cell in stage.results() if cell[3] != "c1"] == others
 
 
+@pytest.mark.nightly
 def test_fault_37_more_errors_than_allowed_are_no_measurement(make_stage: MakeStage) -> None:
     stage = make_stage(cases=10, extra="max_errors: 5%\n")
     expected = stage.undisturbed()
@@ -423,6 +437,7 @@ def test_fault_39_a_huge_usage_is_believed_and_stops_at_the_budget(make_stage: M
     assert stage.rows("select status, stopped_by from run") == [("PAUSED", "budget: --budget")]
 
 
+@pytest.mark.nightly
 def test_fault_40_another_model_than_asked_for_is_recorded_and_told(stage: Stage) -> None:
     stage.script(rule(model="small-1", contains=ONE, served_model="tiny-0"))
     done = ran(stage, code=0)

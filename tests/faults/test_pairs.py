@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
     from tests.faults.stage import Stage
 
+pytestmark = pytest.mark.daily
+
 CASES = 6
 CONNECTIONS = 6
 """Three models, two calls at once each."""
@@ -55,6 +57,7 @@ def compared(stage: Stage) -> list[tuple[object, ...]]:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("point", "model", "nth"),
     [
@@ -83,6 +86,7 @@ def test_killed_while_answers_are_compared(rivals: Stage, point: str, model: str
     assert by_phase == {"generate": 2 * CASES, "pairwise": 2 * CASES}
 
 
+@pytest.mark.nightly
 def test_a_run_that_lost_its_judge_compares_when_it_is_resumed(rivals: Stage) -> None:
     good = rivals.server.script
     rivals.server.script = [rule(model="pair-1", do="status", status=401), *good]
@@ -99,6 +103,7 @@ def test_a_run_that_lost_its_judge_compares_when_it_is_resumed(rivals: Stage) ->
     assert rivals.count("comparison where status = 'ok'") == CASES
 
 
+@pytest.mark.nightly
 def test_a_budget_that_ends_between_answers_and_comparisons_is_kept(rivals: Stage) -> None:
     whole = rivals.edison("run", "--json", "--budget", "0.0015")
     assert whole.code == 4, whole.all
@@ -109,6 +114,7 @@ def test_a_budget_that_ends_between_answers_and_comparisons_is_kept(rivals: Stag
     assert rivals.count("comparison where status = 'ok'") == CASES
 
 
+@pytest.mark.nightly
 def test_answers_are_compared_while_others_are_still_asked_for(rivals: Stage) -> None:
     good = rivals.server.script
     rivals.server.script = [rule(model="big-1", contains="P005", do="hang"), *good]

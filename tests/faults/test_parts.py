@@ -24,6 +24,8 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from edison_ci.records import Json
 
+pytestmark = pytest.mark.daily
+
 NUMBERS = {
     *range(1, 9), *range(10, 14), 15, 17, 18, 20, 21, 22, *range(26, 32), *range(33, 42),
     *range(47, 53), 60, 62, 63,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
     from tests.faults.stage import Stage
 
+pytestmark = pytest.mark.daily
+
 
 def killed(stage: Stage, nth: int = 3) -> None:
     done = stage.edison("run", point="answered", model="small", nth=nth)
@@ -37,6 +39,7 @@ def test_fault_47_a_clock_that_jumps_changes_no_result_and_no_duration(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
 def test_fault_47_a_clock_that_jumps_between_run_and_resume_buys_nothing_twice(
     stage: Stage, jump_s: float

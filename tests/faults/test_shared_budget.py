@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.faults.conftest import MakeStage
 
+pytestmark = pytest.mark.daily
+
 MEMBERS = "members: [{email: ed@example.org, role: owner}, {email: bo@example.org, role: editor}]\n"
 SHARED = "shared_budget: {url_env: SITE_URL, token_env: SITE_TOKEN%s}\n"
 
@@ -91,6 +93,7 @@ def machine(stage: Stage, place: Path, more: str = "") -> Stage:
     return made
 
 
+@pytest.mark.nightly
 def test_machines_never_spend_more_than_their_site_allows(
     make_stage: MakeStage, tmp_path: Path
 ) -> None:
@@ -128,6 +131,7 @@ def test_machines_never_spend_more_than_their_site_allows(
     assert lender.state()["used_microusd"] == booked >= stage.server.ledger_total()
 
 
+@pytest.mark.nightly
 def test_without_its_site_a_machine_spends_nothing_unless_its_project_says_so(
     make_stage: MakeStage, tmp_path: Path
 ) -> None:
@@ -185,6 +189,7 @@ def test_a_site_that_is_not_set_up_stops_a_run_and_says_why(
     assert "another-secret" not in done.all
 
 
+@pytest.mark.nightly
 def test_a_batch_keeps_its_lease_until_it_is_collected(
     make_stage: MakeStage, tmp_path: Path
 ) -> None:

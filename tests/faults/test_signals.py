@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
     from tests.faults.stage import Stage
 
+pytestmark = pytest.mark.daily
+
 
 def in_flight(stage: Stage, calls: int) -> None:
     poll(f"{calls} calls in flight", lambda: stage.server.in_flight >= calls)
@@ -30,6 +32,7 @@ def resumed(stage: Stage, expected: list[tuple[Any, ...]], *, lost: int) -> None
     assert stage.results() == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_fault_11_one_signal_finishes_what_is_in_flight(
     stage: Stage, number: signal.Signals
@@ -66,6 +69,7 @@ def test_fault_11_a_second_signal_ends_it_at_once(stage: Stage) -> None:
     resumed(stage, expected, lost=2)
 
 
+@pytest.mark.nightly
 def test_fault_11_a_second_signal_while_the_store_is_held_by_others(stage: Stage) -> None:
     """Whoever waits for the disk is cancelled; the writer must survive that."""
     expected = stage.undisturbed()
@@ -112,6 +116,7 @@ def test_fault_12_calls_longer_than_the_grace_are_given_up(
     resumed(stage, expected, lost=2)
 
 
+@pytest.mark.nightly
 def test_fault_13_put_to_sleep_longer_than_the_time_out(make_stage: MakeStage) -> None:
     stage = make_stage(timeout_s=5.0)
     expected = stage.undisturbed()

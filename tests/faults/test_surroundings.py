@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.faults.stage import figure
 from tests.peak import MEASURED
 from tests.timing import PATIENCE_S
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from tests.conftest import Folder
     from tests.faults.conftest import MakeStage
     from tests.faults.stage import Stage
+
+pytestmark = pytest.mark.daily
 
 LONG = os.environ.get("FAULTS") == "long"
 CELLS = 50_000 if LONG else 3_000
@@ -66,6 +70,7 @@ def test_fault_60_a_reader_that_is_gone_before_the_start(stage: Stage) -> None:
     whole(stage)
 
 
+@pytest.mark.nightly
 def test_fault_60_a_locale_that_is_not_utf_8(stage: Stage) -> None:
     stage.folder.edit("experiments/hello.yaml", "Greet people", "Grüße 你好 people")
     row = {"id": "größe", "input": {"name": "P000", "note": "Zoë 你好"}, "expected": "a"}
@@ -122,6 +127,7 @@ def test_fault_60_no_terminal_at_all_shows_lines_and_no_codes(stage: Stage) -> N
 # --- 62: memory -----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_fault_62_many_cells_in_little_memory(mini: Folder) -> None:
     """Peak memory of the real command, in the long form with ten times the cells."""
     with (mini.path / "datasets/names.jsonl").open("w") as stream:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tests.faults.conftest import MakeStage
     from tests.faults.stage import Stage
 
+pytestmark = pytest.mark.daily
+
 pytest.importorskip("distributed")
 
 KEY = "sk-0123456789abcdef-of-a-worker"
@@ -137,6 +139,7 @@ def keyed(stage: Stage) -> Path:
     return stage.folder.path
 
 
+@pytest.mark.nightly
 def test_a_worker_finishes_its_calls_at_sigterm(make_stage: MakeStage, cluster: Cluster) -> None:
     stage = make_stage(cases=40, concurrency=3)
     stage.script(rule(model="small-1", latency_s=0.5))
@@ -166,6 +169,7 @@ def test_a_worker_finishes_its_calls_at_sigterm(make_stage: MakeStage, cluster: 
     assert (stage.results(), len(stage.server.requests)) == (expected, calls)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_does_not_fit_says_why(
     make_stage: MakeStage, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -246,6 +250,7 @@ def job_of_a_fork(folder: Path) -> dict[str, str]:
     return {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_EVENT_PATH": str(path)}
 
 
+@pytest.mark.nightly
 def test_a_worker_runs_only_the_code_of_its_own_checkout(
     make_stage: MakeStage, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -291,6 +296,7 @@ def test_a_worker_runs_only_the_code_of_its_own_checkout(
         assert (", 0 checks run\n" in part.said) == (name != "allowed")
 
 
+@pytest.mark.nightly
 def test_a_scheduler_that_vanishes_stops_no_run(make_stage: MakeStage, cluster: Cluster) -> None:
     stage = make_stage(cases=10, concurrency=2)
     stage.script(rule(model="small-1", contains=name_of(9), held=True))

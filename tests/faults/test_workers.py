@@ -23,6 +23,8 @@ pytest.importorskip("distributed")
 
 from benchmarks.cluster import children, verdict, writers
 
+pytestmark = pytest.mark.daily
+
 
 def cluster_of(pid: int) -> list[int]:
     """Return the scheduler and the workers of a run; [] before all have started."""
@@ -62,6 +64,7 @@ def test_workers_find_what_one_process_finds(make_stage: MakeStage) -> None:
     assert ", at 2 workers" in stage.edison("runs", "watch", "latest").out
 
 
+@pytest.mark.nightly
 def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: MakeStage) -> None:
     stage = make_stage(cases=30, concurrency=2)
     last = rule(model="small-1", contains=name_of(29), held=True)
@@ -88,6 +91,7 @@ def test_killed_workers_and_a_killed_coordinator_change_nothing(make_stage: Make
     stage.check_settled(lost=2 * 3 * 2)
 
 
+@pytest.mark.nightly
 def test_code_is_run_at_workers_and_again_when_one_dies(make_stage: MakeStage) -> None:
     stage = make_stage(cases=6)
     expected = with_code(stage)
@@ -107,6 +111,7 @@ def test_code_is_run_at_workers_and_again_when_one_dies(make_stage: MakeStage) -
     assert left["name"] == "local-2" and left["checked"] > 2 and left["unable"] == ""
 
 
+@pytest.mark.nightly
 def test_a_budget_is_never_passed_by_all_workers_together(make_stage: MakeStage) -> None:
     stage = make_stage(cases=20, concurrency=3, judged=False)
     expected = stage.undisturbed()

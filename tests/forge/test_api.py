@@ -21,6 +21,8 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from tests.forge.conftest import Clock
 
+pytestmark = pytest.mark.daily
+
 HTML = b"<!DOCTYPE html><html><head><title>Unicorn! &middot; GitHub</title></head></html>"
 SECONDARY = b'{"message": "You have exceeded a secondary rate limit. Please wait."}'
 

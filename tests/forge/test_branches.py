@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from edison_ci.forge.models import Proposer
     from tests.forge.fake_github import FakeGitHub
 
+pytestmark = pytest.mark.daily
+
 KEY = "0123456789abcdef"
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from edison_ci.forge.host import RepositoryAddress
     from tests.forge.conftest import Clock
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RepositoryAddress]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 RUNNER = {
     "GITHUB_REPOSITORY": "Codertocat/Hello-World",
     "GITHUB_SHA": "e" * 40,

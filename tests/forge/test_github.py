@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from edison_ci.forge.models import Forge
     from tests.forge.conftest import Clock
 
+pytestmark = pytest.mark.daily
+
 
 def test_github_is_a_forge(github: GitHub) -> None:
     forge: Forge = github

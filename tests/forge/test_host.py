@@ -7,6 +7,8 @@ import pytest
 from edison_ci.errors import UsageError
 from edison_ci.forge.host import RepositoryAddress, repository_address
 
+pytestmark = pytest.mark.daily
+
 RUNNER = {
     "GITHUB_TOKEN": "ghs_abc",
     "GITHUB_REPOSITORY": "acme/prompts",

@@ -9,6 +9,8 @@ import pytest
 from tests.forge.openapi import ContractError, description
 from tests.forge.trim_openapi import NAMES, PATHS
 
+pytestmark = pytest.mark.daily
+
 REPO = "/repos/acme/prompts"
 
 

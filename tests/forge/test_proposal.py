@@ -17,6 +17,8 @@ from tests.forge.fake_state import Grant
 if TYPE_CHECKING:
     from tests.forge.conftest import Clock
 
+pytestmark = pytest.mark.daily
+
 BRANCH = "edison/refine/support-reply-1"
 
 

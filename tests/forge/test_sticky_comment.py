@@ -32,6 +32,8 @@ from tests.forge.fake_state import Grant
 if TYPE_CHECKING:
     from tests.forge.conftest import Clock
 
+pytestmark = pytest.mark.daily
+
 BOT = Grant()
 OLD, NEW = "a" * 40, "b" * 40
 

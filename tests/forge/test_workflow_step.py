@@ -11,6 +11,8 @@ from edison_ci.forge.workflow_step import WorkflowStep, step_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 FILE = ".github/workflows/ours.yml"
 TEXT = """\
 on: pull_request

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 SUPPORT = EXAMPLES / "customer-support"
 PROMPT = "prompts/support-reply.md"
 FILES = (

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 CORPUS = ROOT / "tests" / "corpus"
 KINDS = (
     "edison.yaml",
@@ -197,6 +199,7 @@ TAKEN = sorted(
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", sorted({kind for kind, _ in TAKEN}))
 def test_what_validate_accepts_is_not_refused_when_it_runs(kind: str, folder: Path) -> None:
     """Neither the run nor a grade fails because of a file that was found to be in order."""
@@ -232,6 +235,7 @@ def test_a_bomb_in_edison_yaml_is_defused(bomb: Bomb, folder: Path, warm: WarmEd
     assert {problem["file"] for problem in document["problems"]} == {"edison.yaml"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["billion laughs", "many misspelt quarantines"])
 def test_a_fresh_process_stays_small_too(name: str, folder: Path) -> None:
     (bomb,) = [bomb for bomb in BOMBS if bomb.name == name]
@@ -298,6 +302,7 @@ ODDITIES: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_file_is_refused_without_waiting(
     kind: str, folder: Path, warm: WarmEdison

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+pytestmark = pytest.mark.daily
+
 LENGTH = 20_000
 ALLOWED_S = 0.5
 """Readers take some hundredths of a second; one that starts again at each mark, seconds."""
@@ -297,6 +299,7 @@ def took_s(reader: Callable[[str], object], text: str, most_s: float) -> float:
     return time.process_time() - start
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ALL)
 def test_reading_takes_time_in_proportion_to_the_text(name: str) -> None:
     secrets.remember(["a-secret-value", "aaaaaaaaaaaaaaaaaaaaaaaa"])

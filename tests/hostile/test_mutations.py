@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 FUZZ = int(os.environ.get("EDISON_FUZZ_EXAMPLES", "0"))
 SUPPORT = EXAMPLES / "customer-support"
 READ = ("*.yaml", "*.md", "*.jsonl", "*.csv", "*.json")
@@ -67,6 +69,7 @@ def check(folder: Path) -> bool:
     return True
 
 
+@pytest.mark.nightly
 @settings(
     max_examples=FUZZ or 150,
     derandomize=not FUZZ,

@@ -7,6 +7,8 @@ import pytest
 from edison_ci.loop.report import LoopReport, next_steps
 from edison_ci.store.loops import Iteration, Loop, LoopState
 
+pytestmark = pytest.mark.daily
+
 
 def final(decision: str, n: int, estimate: float, low: float, high: float) -> LoopReport:
     holdout = {

@@ -19,6 +19,8 @@ from tests.conftest import Folder
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
+pytestmark = pytest.mark.daily
+
 POINTS = (
     "measuring", "measured", "deciding", "refining", "refined", "reviewing", "committing",
     "committed",
@@ -129,6 +131,7 @@ def counterpart(support: Folder, tmp_path: Path) -> Folder:
     return Folder(copy)
 
 
+@pytest.mark.nightly
 def test_killed_at_each_named_point_it_comes_to_the_same_end(
     support: Folder, counterpart: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +154,7 @@ def test_killed_at_each_named_point_it_comes_to_the_same_end(
     taken_elsewhere(support, counterpart)
 
 
+@pytest.mark.nightly
 def test_killed_half_way_through_several_prompts_it_comes_to_the_same_end(
     support: Folder, counterpart: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from edison_ci.records import Request
     from edison_ci.store.ledger import SpendingCap
 
+pytestmark = pytest.mark.daily
+
 CASES = 60
 BRANCH = "edison/loop/hello"
 
@@ -136,6 +138,7 @@ def report_of(runner: LoopRunner) -> LoopReport:
     return runner.final
 
 
+@pytest.mark.nightly
 def test_prompts_evolve_together_and_one_shown_worse_is_dropped(evolved: Past) -> None:
     (door,), (runner,) = evolved.doors, evolved.runners
     rows = runner.iterations()
@@ -159,6 +162,7 @@ def test_prompts_evolve_together_and_one_shown_worse_is_dropped(evolved: Past) -
     ]
 
 
+@pytest.mark.nightly
 def test_a_dropped_prompt_costs_nothing_any_more(museum: Folder, evolved: Past) -> None:
     kept, (pruned,) = Door(museum), evolved.doors
     asked = sum(SHOUT in request.messages[-1].content for request in pruned.greeter.asked)
@@ -190,6 +194,7 @@ def test_the_report_has_the_course_of_each_prompt(evolved: Past) -> None:
     assert "id: loud" in files["prompt-loud_md"].read_text()
 
 
+@pytest.mark.nightly
 def test_equal_prompts_are_both_kept_and_confirmed(museum: Folder) -> None:
     museum.write("prompts/loud.md", PROMPT.replace("id: hello", "id: loud") + "Be there.\n")
     museum.git("commit", "-qam", "as good")
@@ -203,6 +208,7 @@ def test_equal_prompts_are_both_kept_and_confirmed(museum: Folder) -> None:
     }
 
 
+@pytest.mark.nightly
 def test_a_prompt_that_nothing_helps_is_not_asked_about_again(museum: Folder) -> None:
     """The refiner has nothing for one prompt, and improves the other again and again."""
     museum.write("prompts/loud.md", PROMPT.replace("id: hello", "id: loud") + "Be there.\n")
@@ -228,6 +234,7 @@ def test_a_prompt_that_nothing_helps_is_not_asked_about_again(museum: Folder) ->
     assert len({one.version for one in course_of(runner.iterations(), "hello")}) > 2
 
 
+@pytest.mark.nightly
 def test_one_of_several_prompts_can_be_refined_alone(museum: Folder) -> None:
     runner = Door(museum).run("loud", iterations=2)
     assert {one.prompt for one in runner.iterations()} == {"loud"}

@@ -30,6 +30,8 @@ from edison_ci.store.database import open_database
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 PASSWORD = "correct horse battery staple"
 CHEAP = (2, 8, 1)
 """What takes a quarter of a second is not what is looked at here."""
@@ -382,6 +384,7 @@ def test_weak_passwords_are_refused(password: str, reason: str) -> None:
         refuse_weak(password, ["ada@example.com", "ada.lovelace.1@example.com"])
 
 
+@pytest.mark.nightly
 def test_passwords_are_hashed_slowly_with_salt_and_their_cost() -> None:
     kept = hash_password("ada", "pässword of twelve", "now")
     assert kept.cost == (2**15, 8, 3)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from edison_ci.store.alerts import Alert
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 HOUR = dt.timedelta(hours=1)
 
 

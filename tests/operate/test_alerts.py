@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 DROP = Finding(Condition.DROP, Level.WARN, "Quality 72, was 81.", "hello", "r1", {"points": 9})
 DAY = dt.timedelta(days=1)
 

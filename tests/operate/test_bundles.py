@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 WANTED = {"a.txt": 1_000, "b.db": 50_000_000}
 
 

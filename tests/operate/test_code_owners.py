@@ -18,6 +18,8 @@ from edison_ci.operate.code_owners import (
 )
 from edison_ci.operate.site import Role
 
+pytestmark = pytest.mark.daily
+
 ADA = Member(github="ada", role="owner")
 BOB = Member(email="bob@example.org", role="reviewer")
 EVE = Member(github="eve", role="viewer")

@@ -19,6 +19,8 @@ from tests.forge.trim_openapi import NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.daily
+
 DISPATCHES = f"/actions/workflows/{WORKFLOW}/dispatches"
 INPUTS = {"experiment": "hello", "plan": "0" * 64, "request": "20261117T120000-abcdef"}
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 NOON = dt.datetime(2027, 6, 1, 12, tzinfo=dt.UTC)
 
 
@@ -230,6 +232,7 @@ def on(site: Site, now: dt.datetime) -> Site:
     return Site(site.root, site.file, lambda: now)
 
 
+@pytest.mark.nightly
 def test_a_backup_is_made_each_day_and_thirty_are_kept(site: Site) -> None:
     duties = [duty for duty in duties_of(site) if duty.name == "backup"]
     for day in range(32):
@@ -257,6 +260,7 @@ def test_a_project_can_go_without_backups(mini: Folder, site: Site) -> None:
     assert "backup" not in {duty.name for duty in duties_of(at(mini))}
 
 
+@pytest.mark.nightly
 def test_serving_does_the_duties_and_says_so(mini: Folder, site: Site) -> None:
     before = texts(site)
     for said in ("not yet", "last 20"):

@@ -6,6 +6,8 @@ import pytest
 
 from edison_ci.operate.file_edits import mark_production
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.mark.parametrize(
     ("before", "after"),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 RECIPIENT = """
 notifications:
   - {name: issues, on: [alert, budget, schedule_missed], github_issues: true}
@@ -94,6 +96,7 @@ def test_a_lost_reply_opens_no_second_issue(town: Town, github: FakeGitHub) -> N
     assert github.state.comments == {}
 
 
+@pytest.mark.nightly
 def test_a_lost_reply_makes_no_second_comment(town: Town, github: FakeGitHub) -> None:
     fall(town)
     github.faults.append(Fault(500, "PATCH", "/issues", after=False, times=9))

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 MESSAGE: dict[str, Any] = {
     "id": "0123456789abcdef",
     "project": "mini",

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 RECIPIENTS = """
 notifications:
   - name: ops
@@ -165,6 +167,7 @@ def test_the_url_and_the_secret_are_nowhere(town: Town, caplog: pytest.LogCaptur
 # --- servers that behave badly --------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_day_of_failures_is_survived(town: Town) -> None:
     town.server.status = 500
     town.tell()
@@ -181,6 +184,7 @@ def test_a_day_of_failures_is_survived(town: Town) -> None:
     assert (state, attempts, error) == ("sent", tried, "")
 
 
+@pytest.mark.nightly
 def test_after_three_days_it_is_given_up_and_audited(town: Town) -> None:
     town.server.status = 503
     town.tell()
@@ -323,6 +327,7 @@ def test_a_url_that_cannot_be_used_is_said_without_showing_it(
     assert town.deliver().problems == (("ops", said),)
 
 
+@pytest.mark.nightly
 def test_a_variable_that_another_process_has_is_waited_for_by_nobody(town: Town) -> None:
     here, town.environ = town.environ, {}
     town.tell()
@@ -347,6 +352,7 @@ def test_a_message_that_is_refused_does_not_hold_up_the_next(town: Town) -> None
     assert town.rows("state") == [("waiting",), ("sent",)]
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_down_is_asked_once_for_all_that_waits(town: Town) -> None:
     town.server.status = 500
     for number in range(5):
@@ -362,6 +368,7 @@ def test_a_server_that_is_down_is_asked_once_for_all_that_waits(town: Town) -> N
 # --- many at once ---------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_storm_ends_in_a_digest(town: Town) -> None:
     for number in range(100):
         town.tell(f"number {number}", level="warn")
@@ -380,6 +387,7 @@ def test_a_storm_ends_in_a_digest(town: Town) -> None:
     assert town.server.titles[-1] == "one more"
 
 
+@pytest.mark.nightly
 def test_a_digest_that_fails_is_sent_again_as_it_was(town: Town) -> None:
     for number in range(30):
         town.tell(f"number {number}")
@@ -399,6 +407,7 @@ def test_a_digest_that_fails_is_sent_again_as_it_was(town: Town) -> None:
     assert town.server.messages[-1] == town.server.messages[-2]
 
 
+@pytest.mark.nightly
 def test_what_was_sent_is_forgotten_after_a_month(town: Town) -> None:
     for number in range(30):
         town.tell(f"number {number}")
@@ -438,6 +447,7 @@ def _child(town: Town, how: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_a_process_killed_after_sending_doubles_a_message_with_the_same_id(town: Town) -> None:
     town.clock.time = dt.datetime.now(dt.UTC)
     town.tell()
@@ -449,6 +459,7 @@ def test_a_process_killed_after_sending_doubles_a_message_with_the_same_id(town:
     assert _child(town, "whole").stdout == "0\n"
 
 
+@pytest.mark.nightly
 def test_a_full_disk_loses_nothing_and_doubles_with_the_same_id(town: Town) -> None:
     town.clock.time = dt.datetime.now(dt.UTC)
     town.tell()

@@ -14,6 +14,8 @@ from edison_ci.operate.own_results import is_signed, sign, signature_path
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison
 
+pytestmark = pytest.mark.daily
+
 TRUST = "version: 1\nkeys:\n  - {env: SHOP_LLM, hosts: ['https://llm.example']}\n"
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 BACKUP = "results-20270601T120000Z.db"
 
 

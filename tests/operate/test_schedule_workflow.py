@@ -16,6 +16,8 @@ from tests.workflow_checks import lint_workflows
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 FILE = "experiments/hello.yaml"
 WORKFLOW = ".github/workflows/edison-schedule.yml"
 SCHEDULES = (
@@ -79,6 +81,7 @@ def test_the_workflow_has_every_time_once_and_the_time_decides(
     assert (project.path / ".github/edison/install.sh").exists()
 
 
+@pytest.mark.nightly
 def test_a_second_call_changes_nothing_and_says_so(edison: Edison, project: Folder) -> None:
     edison(project, "schedule", "sync")
     before = project.read(WORKFLOW)
@@ -91,6 +94,7 @@ def test_a_second_call_changes_nothing_and_says_so(edison: Edison, project: Fold
     assert rows == [("schedule sync", WORKFLOW)]
 
 
+@pytest.mark.nightly
 def test_the_workflow_goes_when_nothing_is_scheduled(edison: Edison, project: Folder) -> None:
     edison(project, "schedule", "sync")
     for name in ("early", "late", "same"):
@@ -102,6 +106,7 @@ def test_the_workflow_goes_when_nothing_is_scheduled(edison: Edison, project: Fo
     assert "nothing is scheduled" in edison(project, "schedule", "sync").err
 
 
+@pytest.mark.nightly
 def test_it_passes_the_checks_that_the_examples_pass(edison: Edison, project: Folder) -> None:
     assert edison(project, "schedule", "sync").code == 0
     plain = project.read(WORKFLOW)
@@ -123,6 +128,7 @@ notifications:
 SECRETS = ["CHAT_URL", "HOOK_URL", "HOOK_SECRET", "MAIL_HOST"]
 
 
+@pytest.mark.nightly
 def test_a_scheduled_run_can_tell_whom_the_notifications_name(
     edison: Edison, project: Folder
 ) -> None:
@@ -148,6 +154,7 @@ def test_a_scheduled_run_can_tell_whom_the_notifications_name(
     assert project.read(WORKFLOW) == before
 
 
+@pytest.mark.nightly
 def test_a_workflow_that_is_out_of_date_is_told_and_not_written(
     edison: Edison, project: Folder
 ) -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 FILE = "experiments/hello.yaml"
 NINE = dt.datetime(2026, 11, 17, 9, tzinfo=dt.UTC)
 HOURLY = 'schedule: [{name: hourly, cron: "0 * * * *"}]\n'
@@ -207,6 +209,7 @@ def test_times_missed_in_a_row_are_one_row_and_one_alert(bench: Bench, watching:
     again.close()
 
 
+@pytest.mark.nightly
 def test_a_clock_that_was_ahead_starts_nothing_twice_and_loses_nothing(
     bench: Bench, watching: Scheduler
 ) -> None:
@@ -557,6 +560,7 @@ while True:
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("also_the_run", [True, False])
 def test_a_killed_scheduler_leaves_a_run_that_ends_once(bench: Bench, also_the_run: bool) -> None:
     before = (NINE - dt.timedelta(minutes=1)).isoformat()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from edison_ci.operate.sealed_keys import PrivateKey
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 DAY = dt.date(2026, 11, 17)
 HERE = "github.com/acme/prompts"
 VALUE = "vendor-key-0123456789-wxyz"

@@ -45,6 +45,8 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 MEMBERS = "members:\n  - {github: ada, role: owner}\n  - {email: bo@example.com, role: reviewer}\n"
 
 

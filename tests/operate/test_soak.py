@@ -16,11 +16,14 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.daily
+
 
 PLANTED_HOURS = 39
 """After so many hours everything that is planted has happened: the last thing ends after 36."""
 
 
+@pytest.mark.nightly
 def test_a_day_of_kills_and_failing_servers_is_as_promised() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.soak", "--hours", str(PLANTED_HOURS), "--seed", "1"],

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 KEYS = generate_keys()
 HOME = """\
 version: 1
@@ -234,6 +236,7 @@ def test_a_signed_run_goes_to_the_site_and_to_another_machine(
     assert (foreign.code, "its signature is not trusted here" in foreign.err) == (2, True)
 
 
+@pytest.mark.nightly
 def test_who_may_not_push_or_pull_is_told_why(place: Place, here: Folder) -> None:
     name = slug(here)
     refused = here.edison("push", place.address, env=place.env("vic"))
@@ -360,6 +363,7 @@ def bundle_of(folder: Folder, target: Path) -> Path:
     return target
 
 
+@pytest.mark.nightly
 def test_a_push_that_is_cut_again_and_again_arrives_whole(place: Place, here: Folder) -> None:
     """Each connection ends after some bytes; the next goes on at the byte that is there."""
     with cutting(place.port, after=9_000) as proxy:
@@ -370,6 +374,7 @@ def test_a_push_that_is_cut_again_and_again_arrives_whole(place: Place, here: Fo
     assert proxy.passed.count(9_000) >= size // 9_000 > 1
 
 
+@pytest.mark.nightly
 def test_a_push_that_was_killed_goes_on_at_the_byte_that_is_there(
     place: Place, here: Folder, tmp_path: Path
 ) -> None:
@@ -403,6 +408,7 @@ def test_a_push_that_was_killed_goes_on_at_the_byte_that_is_there(
     assert sum(proxy.passed) < len(data) - here_now + 4_000  # the same run is the same bundle
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("after", [0, 400, 9_000, 15_000])
 def test_a_push_command_that_is_killed_is_finished_by_the_next(
     place: Place, here: Folder, after: int
@@ -481,6 +487,7 @@ def test_a_site_that_is_busy_is_asked_again_later_also_if_it_names_no_time(here:
         server.shutdown()
 
 
+@pytest.mark.nightly
 def test_the_team_that_pays_is_that_of_the_sites_file(tmp_path: Path) -> None:
     """What a machine says of its team counts only for a project that the site does not have."""
     place = make_site(tmp_path / "site")
@@ -507,6 +514,7 @@ def test_the_team_that_pays_is_that_of_the_sites_file(tmp_path: Path) -> None:
     place.kill()
 
 
+@pytest.mark.nightly
 def test_a_site_that_is_killed_has_a_run_whole_or_not(tmp_path: Path, measured: Folder) -> None:
     place = make_site(tmp_path / "site")
     place.start()
@@ -543,6 +551,7 @@ def kill_at_a_push(place: Place, here: Folder, delay_s: float) -> None:
     place.start()
 
 
+@pytest.mark.nightly
 def test_a_pull_that_is_cut_goes_on(place: Place, here: Folder, tmp_path: Path) -> None:
     """The bytes that came stay, also when the command is killed; the next one asks for the rest."""
     name, run = slug(here), run_of(here)
@@ -590,6 +599,7 @@ def two_at_once(place: Place, folder: Folder, word: str) -> list[forked.Popen]:
     ]
 
 
+@pytest.mark.nightly
 def test_two_pushes_at_once_are_one_run_while_pages_are_read(place: Place, here: Folder) -> None:
     name = slug(here)
     place.ask("POST", "/-/edison/api/transfer/projects", "eve", data={"project": name})
@@ -603,6 +613,7 @@ def test_two_pushes_at_once_are_one_run_while_pages_are_read(place: Place, here:
     assert place.runs(name) == [run_of(here)]
 
 
+@pytest.mark.nightly
 def test_two_pulls_at_once_are_one_run(place: Place, here: Folder, tmp_path: Path) -> None:
     assert here.edison("push", place.address, env=place.env("eve")).code == 0
     there = project(tmp_path / "other", slug(here))
@@ -718,6 +729,7 @@ def test_a_forged_bundle_is_refused_whole(
         assert why in row[2]
 
 
+@pytest.mark.nightly
 def test_a_signature_is_worth_what_the_key_is(
     monkeypatch: pytest.MonkeyPatch, here: Folder, tmp_path: Path
 ) -> None:
@@ -783,6 +795,7 @@ def test_a_full_disk_loses_nothing(here: Folder, uploads: Uploads, tmp_path: Pat
     assert len(uploads.finish(name, EVE).new) == 1
 
 
+@pytest.mark.nightly
 def test_a_site_refuses_what_it_does_not_accept(tmp_path: Path, here: Folder) -> None:
     place = make_site(tmp_path / "site")
     place.options = ()

@@ -38,6 +38,8 @@ from tests.workflow_checks import lint_workflows
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 ACTIONS = {
     "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1 # v7.0.1",
     "actions/cache/restore@27d5ce7f107fe9357f9df03efb73ab90386fccae # v5.0.5",
@@ -98,6 +100,7 @@ def test_every_step_that_calls_models_gets_the_keys_that_they_name_and_no_other(
             assert data.count(b"secrets.OPENAI_API_KEY") == len(calling) * bool(variables.secrets)
 
 
+@pytest.mark.nightly
 def test_what_is_written_passes_the_checks_that_the_examples_pass(tmp_path: Path) -> None:
     files = []
     told = tuple(Notification.model_validate(each) for each in NOTIFICATIONS)
@@ -113,6 +116,7 @@ def test_what_is_written_passes_the_checks_that_the_examples_pass(tmp_path: Path
     lint_workflows(files)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("good", "bad"),
     [
@@ -257,6 +261,7 @@ def test_a_job_that_may_write_for_a_stranger_has_nothing_of_his() -> None:
     assert not re.search(r"run:.*\$\{\{", text)
 
 
+@pytest.mark.nightly
 def test_the_same_installation_always_packs_the_same_bytes() -> None:
     assert build_wheel() == build_wheel()
     name, data = build_wheel()
@@ -279,6 +284,7 @@ def test_the_wheel_holds_what_its_record_says() -> None:
     assert "edison_ci/_shipped/examples/workflows/edison.yml" in names
 
 
+@pytest.mark.nightly
 def test_the_wheel_makes_projects_and_packs_itself_again(tmp_path: Path) -> None:
     name, data = build_wheel()
     (tmp_path / name).write_bytes(data)
@@ -326,6 +332,7 @@ def laid(tmp_path: Path) -> Path:
     return tmp_path / ".github" / "edison"
 
 
+@pytest.mark.nightly
 def test_packages_are_installed_by_hash_once_and_never_half(laid: Path, tmp_path: Path) -> None:
     right = tiny_wheel(tmp_path)
     environment = {

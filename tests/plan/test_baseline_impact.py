@@ -345,6 +345,7 @@ def loadable(folder: Folder) -> dict[str, str] | None:
         return None
 
 
+@pytest.mark.nightly
 def test_every_experiment_whose_plan_hash_differs_is_affected(kitchen: Folder) -> None:
     chance, compared, differing = random.Random(20261115), 0, 0
     old = hashes(kitchen.path)
@@ -371,6 +372,7 @@ def test_every_experiment_whose_plan_hash_differs_is_affected(kitchen: Folder) -
 TREES = st.lists(st.sampled_from(POOL), max_size=4, unique_by=lambda change: change.name)
 
 
+@pytest.mark.nightly
 @settings(
     max_examples=6,
     deadline=None,

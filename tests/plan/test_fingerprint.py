@@ -76,6 +76,7 @@ def test_where_the_data_lies_does_not_matter(folder: Folder, before: dict[str, s
     assert hashes(folder.path) == before
 
 
+@pytest.mark.nightly
 def test_the_hash_is_the_same_in_another_process(mini: Folder) -> None:
     seeds = ("0", "1")
     told = {mini.edison("plan", "--json", env={"PYTHONHASHSEED": seed}).out for seed in seeds}

@@ -32,6 +32,8 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 CANARIES = {
     "OPENAI_API_KEY": "sk-canary-openai-0123456789",
     "ANTHROPIC_API_KEY": "sk-ant-canary-anthropic-0123456789",
@@ -182,6 +184,7 @@ def made_calls(folder: Path) -> dict[str, Any]:
         }
 
 
+@pytest.mark.nightly
 def test_a_real_call_goes_through(told: dict[str, Any]) -> None:
     assert told["good"]["text"].startswith("The answer is ")
     assert told["good"]["tokens"] == [3, 4]

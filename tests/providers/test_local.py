@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from edison_ci.contracts import Provider
     from edison_ci.records import Json, Request
 
+pytestmark = pytest.mark.daily
+
 ENTRY = f"{{provider: local, model: {LOCAL_MODEL}}}"
 MINE = "{provider: local, model: mine, options: {file_env: MY_GGUF}}"
 ANSWER = "Answer."
@@ -60,6 +62,7 @@ async def text_of(provider: Provider, text: str, **params: Any) -> str:
 # --- answers --------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_a_question_has_a_real_answer_with_real_tokens(small: Provider) -> None:
     answer = await small.complete(asked(CAPITAL, max_tokens=16))
     assert "Tokyo" in answer.text
@@ -72,6 +75,7 @@ async def test_a_question_has_a_real_answer_with_real_tokens(small: Provider) ->
     assert price is not None and price.cost(answer) == 0
 
 
+@pytest.mark.nightly
 async def test_temperature_0_has_one_answer_whatever_else_is_asked(
     small: Provider, tmp_path: Path
 ) -> None:
@@ -91,6 +95,7 @@ async def test_temperature_0_has_one_answer_whatever_else_is_asked(
     assert in_process(code) == f"{first}\nrefused\n"
 
 
+@pytest.mark.nightly
 async def test_the_system_message_matters(small: Provider) -> None:
     params: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
     plain, dog = [
@@ -108,6 +113,7 @@ async def test_an_answer_ends_after_max_tokens(small: Provider) -> None:
     assert (answer.tokens_out, answer.finish_reason) == (3, FinishReason.LENGTH)
 
 
+@pytest.mark.nightly
 async def test_an_answer_ends_at_a_stop_text(small: Provider) -> None:
     whole = await text_of(small, STORY)
     word = whole.split()[3]
@@ -116,6 +122,7 @@ async def test_an_answer_ends_at_a_stop_text(small: Provider) -> None:
     assert answer.text == whole[: whole.index(word)]
 
 
+@pytest.mark.nightly
 async def test_a_seed_repeats_an_answer_and_others_differ(small: Provider) -> None:
     seeds = (5, 5, 2**40, -(2**63))
     answers = [await text_of(small, STORY, temperature=1.0, seed=seed) for seed in seeds]
@@ -123,6 +130,7 @@ async def test_a_seed_repeats_an_answer_and_others_differ(small: Provider) -> No
     assert len({*answers}) == 3
 
 
+@pytest.mark.nightly
 async def test_top_p_and_penalties_act(small: Provider) -> None:
     dogs = "Say dog dog dog."
     greedy = await text_of(small, dogs)
@@ -132,6 +140,7 @@ async def test_top_p_and_penalties_act(small: Provider) -> None:
         assert await text_of(small, dogs, **{name: 2.0}) != greedy
 
 
+@pytest.mark.nightly
 async def test_an_answer_is_held_to_a_schema(small: Provider) -> None:
     schema: Json = {
         "type": "object",
@@ -163,6 +172,7 @@ async def test_context_is_the_longest_prompt() -> None:
     assert (failed.value.kind, failed.value.retried) == (ErrorKind.CONTEXT_LENGTH, False)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="counts the threads of a process by /proc")
 def test_threads_are_started() -> None:
     code = (
@@ -177,6 +187,7 @@ def test_threads_are_started() -> None:
     assert (second - first) - (third - second) >= 4
 
 
+@pytest.mark.nightly
 async def test_a_file_of_the_machine_is_named_by_a_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +208,7 @@ def test_weights_are_loaded_once() -> None:
 # --- while it answers -----------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_a_call_does_not_hold_up_others(small: Provider) -> None:
     ticks, call = 0, asyncio.create_task(small.complete(asked(LONG, max_tokens=16)))
     while not call.done():
@@ -206,6 +218,7 @@ async def test_a_call_does_not_hold_up_others(small: Provider) -> None:
     assert (await call).tokens_out == 16
 
 
+@pytest.mark.nightly
 async def test_the_time_limit_stops_the_model_and_starts_with_it() -> None:
     hasty = provider_for(
         model(f"{{provider: local, model: {LOCAL_MODEL}, limits: {{timeout_s: 1}}}}")
@@ -220,6 +233,7 @@ async def test_the_time_limit_stops_the_model_and_starts_with_it() -> None:
     assert "Tokyo" in await text_of(patient, CAPITAL)
 
 
+@pytest.mark.nightly
 async def test_a_call_that_is_given_up_stops_the_model(small: Provider) -> None:
     call = asyncio.create_task(small.complete(asked(LONG, max_tokens=1_900)))
     await asyncio.sleep(0.2)

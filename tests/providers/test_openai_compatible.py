@@ -355,6 +355,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.nightly
 @given(st.fixed_dictionaries({"role": JSON, "content": JSON, "tool_calls": JSON}), JSON, JSON, JSON)
 def test_whatever_comes_back_is_an_answer_or_a_bad_response(
     message: dict[str, Any], usage: Any, served: Any, finish: Any

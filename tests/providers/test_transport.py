@@ -164,6 +164,7 @@ async def test_a_reply_that_does_not_come_times_out(
     assert (error.kind, error.charged, error.retried) == (ErrorKind.TIMEOUT, True, True)
 
 
+@pytest.mark.nightly
 async def test_a_connection_that_hangs_was_not_charged() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
@@ -190,6 +191,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing_open(loopback: LoopbackSe
     await until(lambda: loopback.in_flight == 0)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("deed", ["endless", "gzip_bomb"])
 async def test_a_reply_without_end_is_cut_at_the_cap(
     loopback: LoopbackServer, asking: Asking, deed: str
@@ -471,6 +473,7 @@ async def test_it_can_be_closed_twice_and_used_again(loopback: LoopbackServer) -
     await one.aclose()
 
 
+@pytest.mark.nightly
 def test_aiohttp_is_imported_by_the_first_call_only() -> None:
     code = (
         "import sys, edison_ci.providers.adapters;"

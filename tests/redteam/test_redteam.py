@@ -63,6 +63,7 @@ def test_a_key_that_arrives_is_noticed(site: Site) -> None:
     assert any(f"/chat/completions with {KEY}" in said for said in found.findings), found
 
 
+@pytest.mark.nightly
 def test_a_pass_where_a_failure_was_due_is_noticed(site: Site) -> None:
     good = Variant("x", lambda scene: scene.edit("prompts/hello.md", "kind", "short"))
     found = tried(site, replace(good, must="fail"))
@@ -71,6 +72,7 @@ def test_a_pass_where_a_failure_was_due_is_noticed(site: Site) -> None:
     assert tried(site, replace(good, may_pass=True)).findings == ()
 
 
+@pytest.mark.nightly
 def test_money_time_and_files_are_noticed(site: Site) -> None:
     def left(scene: Scene) -> None:
         scene.write("PWNED", "")
@@ -152,6 +154,7 @@ def test_the_page_says_what_is_broken() -> None:
 # --- sealed keys ----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_pull_request_neither_replaces_nor_redirects_a_sealed_key(site: Site) -> None:
     private = generate_key()
     host = site.github.url.removeprefix("http://").partition(":")[0]

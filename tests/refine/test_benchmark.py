@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+
+import pytest
 
 from benchmarks import refining
 from benchmarks.refining import (
@@ -24,10 +25,10 @@ from edison_ci.refine.refiner import RefinePrompt, refiner_of
 from edison_ci.refine.search import SearchLimits
 from edison_ci.refine.weaknesses import WeakComponent, Weakness
 
-if TYPE_CHECKING:
-    import pytest
+pytestmark = pytest.mark.daily
 
 
+@pytest.mark.nightly
 def test_a_template_is_refined_and_its_true_gain_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_seed_changes_models_and_holdout() -> None:
             assert {model.options["seed"] for model in models} == {7}
 
 
+@pytest.mark.nightly
 def test_a_search_gains_on_answers_that_it_did_not_choose_by(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -16,6 +16,8 @@ from edison_ci.simulator.refiner import unified_diff
 if TYPE_CHECKING:
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 PATH = "prompts/hello.md"
 PROMPT = """---
 id: hello

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from edison_ci.refine.optimize import OptimizeResult
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 def museum(
     folder: Folder, refiner: Callable[[Request], str] = mended, budget: int | None = None
@@ -109,6 +111,7 @@ def held_out(folder: Folder) -> frozenset[str]:
     return split_cases(Museum(folder).bench().target)[1]
 
 
+@pytest.mark.nightly
 def test_a_search_finds_more_than_one_refinement_does(door: Folder) -> None:
     (one,) = museum(door).refine().suggestions
     found = museum(door).optimize()
@@ -130,6 +133,7 @@ def test_a_search_finds_more_than_one_refinement_does(door: Folder) -> None:
     assert best.simulation == "simulated"
 
 
+@pytest.mark.nightly
 def test_the_unseen_cases_are_looked_at_once_and_for_the_winner_alone(
     searched: Folder, past: Past
 ) -> None:
@@ -143,6 +147,7 @@ def test_the_unseen_cases_are_looked_at_once_and_for_the_winner_alone(
     assert versions == [("base", best.base_hash), ("head", best.new_hash)]
 
 
+@pytest.mark.nightly
 def test_two_parents_have_children_for_which_nobody_is_asked(door: Folder) -> None:
     found = museum(door)
     course = found.optimize(population=8, generations=2).search
@@ -183,6 +188,7 @@ def test_what_was_tried_in_vain_is_told_when_the_same_version_is_changed_again(
     assert all(f"on {SCREEN_CASES} training cases" in question for question in late)
 
 
+@pytest.mark.nightly
 def test_the_same_search_asks_nothing_again(searched: Folder, past: Past) -> None:
     first = past.results["usual"]
     again = museum(searched)
@@ -197,6 +203,7 @@ def test_the_same_search_asks_nothing_again(searched: Folder, past: Past) -> Non
     ]
 
 
+@pytest.mark.nightly
 def test_more_generations_go_on_with_the_search_that_was_made(door: Folder) -> None:
     short = museum(door).optimize(generations=1)
     on = museum(door)
@@ -207,6 +214,7 @@ def test_more_generations_go_on_with_the_search_that_was_made(door: Folder) -> N
     assert kept(longer.suggestions[0].diff) > kept(short.suggestions[0].diff)
 
 
+@pytest.mark.nightly
 def test_a_budget_is_never_passed_and_the_search_goes_on_with_more(folder: Folder) -> None:
     whole = museum(mannered(folder, cases=45)).optimize(generations=2)
     (folder.path / ".edison/results.db").unlink()
@@ -229,6 +237,7 @@ def test_a_budget_is_never_passed_and_the_search_goes_on_with_more(folder: Folde
     assert twice == 0
 
 
+@pytest.mark.nightly
 def test_a_target_ends_it(door: Folder) -> None:
     found = museum(door).optimize(target=0.4, generations=6)
     assert found.search.stopped_by == "target"
@@ -236,6 +245,7 @@ def test_a_target_ends_it(door: Folder) -> None:
     assert len(found.search.generations) < 6
 
 
+@pytest.mark.nightly
 def test_a_search_without_progress_ends_and_proposes_nothing(door: Folder) -> None:
     def idle(request: Request) -> str:
         lines = [f"Note {n}." for n in range(request.repeat % 3 + 1)]
@@ -250,6 +260,7 @@ def test_a_search_without_progress_ends_and_proposes_nothing(door: Folder) -> No
     assert (best.status, best.forced, best.proven) == (SuggestionStatus.PROPOSED, True, False)
 
 
+@pytest.mark.nightly
 def test_a_gain_that_unseen_cases_do_not_show_is_not_proposed(door: Folder) -> None:
     held = {case.replace("c", "Visitor") for case in held_out(door)}
     deaf = museum(door)
@@ -276,6 +287,7 @@ def test_a_prompt_without_a_fault_is_left_alone(door: Folder) -> None:
 # --- guardrails -----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_steps_keep_the_limits_of_refine_and_their_sum_wider_ones(
     limited: Folder, past: Past
 ) -> None:

@@ -14,6 +14,8 @@ from edison_ci.simulator.refiner import unified_diff
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 PATH = "prompts/reply.md"
 TEXT = (
     "---\nid: reply\n---\n# system\nYou answer e-mails.\n\n"

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from edison_ci.records import Case, Request
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.fixture
 def museum(folder: Folder) -> Folder:
@@ -95,6 +97,7 @@ def test_everything_is_stored_together_with_an_event(museum: Folder) -> None:
     assert json.loads(data) == {"suggestions": [{"id": one.id, "status": "proposed"}]}
 
 
+@pytest.mark.nightly
 def test_a_trial_is_neither_the_latest_run_nor_a_base(museum: Folder) -> None:
     museum.edison("run", "hello")
     ((own,),) = stored(museum, "select id from run")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from edison_ci.records import Request
     from tests.conftest import Folder
 
+pytestmark = pytest.mark.daily
+
 CASES = 120
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,8 @@ from edison_ci.refine.search import (
     shares,
     survivors,
 )
+
+pytestmark = pytest.mark.daily
 
 CASES = "abcdef"
 SCORES = st.dictionaries(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from edison_ci.report.annotations import Lines, annotation_commands, annotations_of
 from tests.report.runner import Runner
 
 if TYPE_CHECKING:
     from edison_ci.report.annotations import Changed
     from edison_ci.results.report import Report
+
+pytestmark = pytest.mark.daily
 
 PROMPT, EXPERIMENT = "prompts/support-reply.md", "experiments/support-reply.yaml"
 

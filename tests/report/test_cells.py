@@ -7,6 +7,8 @@ from contextlib import closing
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from docs.sample import Sample, build
 from edison_ci.records import CellStatus, Side
 from edison_ci.results.cells import Cells
@@ -16,6 +18,8 @@ from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.daily
 
 FIRST = "20261114T090000-aaaaaa"
 

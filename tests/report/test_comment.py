@@ -13,6 +13,8 @@ from edison_ci.errors import UsageError
 from edison_ci.report.comment import MOST_ROWS, read_foreign_report
 from tests.report.page import assert_harmless
 
+pytestmark = pytest.mark.daily
+
 RUN = {
     "experiment": "hello",
     "verdict": "pass",
@@ -89,6 +91,7 @@ def test_what_is_no_report_is_refused(data: bytes) -> None:
         read_foreign_report(data)
 
 
+@pytest.mark.nightly
 @given(st.text(), st.text())
 def test_no_text_in_it_is_obeyed(name: str, failure: str) -> None:
     found = {**REPORT, "failure": failure, "runs": [{**RUN, "experiment": name}]}

@@ -9,6 +9,8 @@ import pytest
 from docs.gallery import HEBREW, charts, page
 from edison_ci.report import components as ui
 
+pytestmark = pytest.mark.daily
+
 
 def words(markup: str) -> str:
     return "".join(ET.fromstring(markup).itertext())

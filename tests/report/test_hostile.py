@@ -35,6 +35,8 @@ from tests.report.test_sarif import SCHEMA
 if TYPE_CHECKING:
     from edison_ci.results.report import Report
 
+pytestmark = pytest.mark.daily
+
 TOKEN = "0123456789abcdef" * 2
 NASTY = [
     "<img src=https://evil.example/x.png>",
@@ -156,6 +158,7 @@ def test_any_name_is_only_shown(poison: Poison, usual_cells: int, text: str) -> 
     assert len(found.comments) == 2, "the marker and the data, and nothing hidden by others"
 
 
+@pytest.mark.nightly
 @SLOWLY
 @given(text=TEXTS)
 @examples
@@ -330,6 +333,7 @@ def test_junit_is_read_back_whatever_is_in_it(poison: Poison, text: str) -> None
     assert Runner().read(written) == []
 
 
+@pytest.mark.nightly
 @SLOWLY
 @given(text=TEXTS)
 @examples
@@ -339,6 +343,7 @@ def test_sarif_is_valid_whatever_is_in_it(poison: Poison, text: str) -> None:
     assert written.isascii()
 
 
+@pytest.mark.nightly
 @SLOWLY
 @given(text=TEXTS)
 @examples

@@ -22,6 +22,8 @@ from edison_ci.results.scores import ScoreSpread
 from tests.report.conftest import Half, Plot, Shelf, changed, everything, poisoned
 from tests.report.test_hostile import NASTY, TEXTS
 
+pytestmark = pytest.mark.daily
+
 
 class Reader(HTMLParser):
     """Collects what a browser would make of a page."""
@@ -210,6 +212,7 @@ def test_a_nasty_text_adds_no_element(failing: Report, plain: list[str], text: s
     assert all(address.startswith("#") for address in found.addresses)
 
 
+@pytest.mark.nightly
 @given(text=TEXTS)
 @settings(
     max_examples=15, deadline=None, derandomize=True,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from tests.report.conftest import Shelf
 
+pytestmark = pytest.mark.daily
+
 METRICS = ("composite", "pass_rate", "errors")
 XSD = etree.XMLSchema(etree.parse(SCHEMAS / "junit-10.xsd"))
 

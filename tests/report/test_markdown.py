@@ -29,6 +29,8 @@ from tests.report.page import page
 if TYPE_CHECKING:
     from edison_ci.report.comment import State
 
+pytestmark = pytest.mark.daily
+
 ORIGIN = CommentOrigin(
     "89abcdef" * 5,
     run_id=77,
@@ -321,6 +323,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Report:
         return shelf.add(Plot(cases=2_500, drop=0.5, names=names, models=("a", "b")))
 
 
+@pytest.mark.nightly
 def test_a_long_comment_is_cut_between_rows_and_says_so(large: Report) -> None:
     body = comment_body(large)
     assert MOST_CHARACTERS - 2_000 < len(body) <= MOST_CHARACTERS

@@ -13,6 +13,8 @@ from markupsafe import Markup
 
 from edison_ci.report.markup import code_spans, element, escape, join, number
 
+pytestmark = pytest.mark.daily
+
 
 @given(st.text())
 @example("]]><script>\x00\u202e\ud800\ufffe</p>")

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import Edison, Folder
 
+pytestmark = pytest.mark.daily
+
 NOW = dt.datetime(2026, 11, 15, 12, tzinfo=dt.UTC)
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -13,6 +13,8 @@ from edison_ci.report.pdf import BROWSERS, VARIABLE, find_browser, print_pdf
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 
 def browser(folder: Path, name: str, does: str) -> Path:
     """Make a program that stands in for a browser."""

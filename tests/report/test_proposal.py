@@ -18,6 +18,8 @@ from tests.report.page import HIDDEN, LINKED, OURS, page
 from tests.report.test_hostile import NASTY, SLOWLY, TEXTS, examples
 from tests.suggested import EVIDENCE, SEARCH
 
+pytestmark = pytest.mark.daily
+
 ONE = Suggestion(
     experiment="support-reply",
     prompt="support-reply",

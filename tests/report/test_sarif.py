@@ -18,6 +18,8 @@ from tests.report.test_markdown import kept
 if TYPE_CHECKING:
     from tests.report.conftest import Shelf
 
+pytestmark = pytest.mark.daily
+
 SCHEMA = Draft7Validator(
     json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")),
     format_checker=FormatChecker(),
@@ -73,6 +75,7 @@ def test_a_finding_keeps_its_fingerprint_from_run_to_run(failing: Report, shelf:
     assert len(set(prints(failing))) == len(prints(failing))
 
 
+@pytest.mark.nightly
 def test_more_than_others_take_is_cut_and_said(failing: Report) -> None:
     view = failing.runs[0]
     many = tuple(

@@ -19,6 +19,8 @@ from tests.report.conftest import Plot, Shelf, everything
 if TYPE_CHECKING:
     from edison_ci.results.report import Report
 
+pytestmark = pytest.mark.daily
+
 
 def read(lines: list[str]) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO("".join(lines), newline="")))

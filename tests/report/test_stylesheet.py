@@ -8,6 +8,8 @@ import pytest
 
 from docs.gallery import STYLE, page
 
+pytestmark = pytest.mark.daily
+
 CSS = STYLE.read_text(encoding="utf-8")
 TOKEN = re.compile(r"--([\w-]+):\s*(light-dark\((#\w{6}), (#\w{6})\)|var\(--([\w-]+)\))\s*;")
 

@@ -17,6 +17,8 @@ from tests.report.conftest import HEAD, Half, Plot, everything
 if TYPE_CHECKING:
     from tests.report.conftest import Shelf
 
+pytestmark = pytest.mark.daily
+
 LATER = "2026-11-16T10:00:00.000Z"
 
 
@@ -57,6 +59,7 @@ def test_reading_leaves_the_connection_as_it_was(shelf: Shelf) -> None:
     assert shelf.connection.execute("pragma query_only").fetchone() == (1,)
 
 
+@pytest.mark.nightly
 def test_the_work_of_a_report_grows_with_the_run_and_not_with_its_square(shelf: Shelf) -> None:
     plots = [Plot(id=f"20261116T0900{n:02}-aaaaaa", cases=40 * 4**n) for n in range(3)]
     shelf.add(*plots)

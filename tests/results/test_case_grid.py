@@ -90,6 +90,7 @@ def runs_and_sides(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     return connection.execute("select run_id, side from rollup_run").fetchall()
 
 
+@pytest.mark.nightly
 def test_filters_find_what_every_cell_says(connection: sqlite3.Connection) -> None:
     names = ("tag", "failed", "status", "text")
     every = (("", "hostile", "returns"), (False, True), ("", "ok", "error", "malformed"),

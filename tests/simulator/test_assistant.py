@@ -13,6 +13,8 @@ from edison_ci.records import Message, Request
 from edison_ci.simulator.assistant import assist
 from tests.simulator.conftest import example
 
+pytestmark = pytest.mark.daily
+
 
 def drafted(said: str, schema: Any = None, told: str = "") -> Any:
     first = (Message("system", told),) if told else ()

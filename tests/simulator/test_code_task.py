@@ -3,8 +3,12 @@ from __future__ import annotations
 import ast
 from itertools import combinations
 
+import pytest
+
 from edison_ci.simulator.assignment import Task, known_cases
 from edison_ci.simulator.code_task import mutate, stub
+
+pytestmark = pytest.mark.daily
 
 FAULTS = ("edge", "correct", "hints", "docstring", "quiet")
 

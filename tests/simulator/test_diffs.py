@@ -24,6 +24,8 @@ from tests.simulator.conftest import example, variables_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.daily
+
 PATH = "prompts/it.md"
 SEEDS = range(20)
 APPLIES = set(DiffFault) - {

@@ -23,6 +23,8 @@ from tests.simulator.conftest import (
     written,
 )
 
+pytestmark = pytest.mark.daily
+
 EVERY = [(task, feature.name) for task in TASKS.values() for feature in PLAYBOOKS[task].features]
 LEAST = {"guard": 0.2, "language": 0.2}
 ANSWERS = 60

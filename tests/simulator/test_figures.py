@@ -22,6 +22,8 @@ from benchmarks.sim import (
 from edison_ci.simulator.refiner import random_edit
 from tests.simulator.conftest import example, variables_of
 
+pytestmark = pytest.mark.daily
+
 EDITS = 8
 
 
@@ -59,6 +61,7 @@ def test_large_beats_small_by_a_few_points(name: str) -> None:
     assert 1 < large - small < 12
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES[:1])  # the benchmark has the others, in a minute
 def test_random_edits_gain_nothing(name: str) -> None:
     project = example(name)

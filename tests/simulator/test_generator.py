@@ -14,6 +14,8 @@ from edison_ci.simulator.generator import generate
 from edison_ci.simulator.options import SimOptions
 from tests.simulator.conftest import PARAMS, answer, asked, example, request
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rerun_is_identical(name: str) -> None:

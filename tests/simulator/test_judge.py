@@ -29,6 +29,8 @@ from tests.judges.bench import CASE, criterion, model, pointwise, rubric
 from tests.simulator.conftest import TASKS, example, written
 from tests.simulator.test_generator import HOSTILE
 
+pytestmark = pytest.mark.daily
+
 RUBRICS = {name: [criterion for criterion, _ in example(name).criteria] for name in NAMES}
 
 
@@ -182,6 +184,7 @@ def test_equal_answers_are_even_without_bias() -> None:
     assert wins(equal) == pytest.approx(0.5, abs=0.07)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("bias", [-0.3, 0.3])
 def test_the_place_counts_as_configured(bias: float) -> None:
     equal = [(good, good) for good, _ in pairs()] * 5
@@ -198,6 +201,7 @@ def test_two_equal_answers_are_sometimes_a_tie() -> None:
 # --- hostile texts -------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_answers_and_inputs_are_judged(text: str) -> None:
     rubric = [Criterion("Empathy"), Criterion("Odd thing", "a description")]

@@ -19,6 +19,8 @@ from edison_ci.simulator.options import (
 )
 from tests.simulator.conftest import request
 
+pytestmark = pytest.mark.daily
+
 
 def test_options_come_from_a_mapping() -> None:
     options = SimOptions.from_mapping({"noise": 0.2, "seed": 7, "file": None})

@@ -15,6 +15,8 @@ from tests.simulator.conftest import request
 if TYPE_CHECKING:
     from edison_ci.records import Json
 
+pytestmark = pytest.mark.daily
+
 
 def test_echo_returns_the_last_user_message() -> None:
     messages = (Message("user", "first"), Message("assistant", "no"), Message("user", "second"))
@@ -71,6 +73,7 @@ def test_a_wrong_row_is_named(row: dict[str, Json]) -> None:
         parse_script([{"match": "fine", "text": "ok"}, row])
 
 
+@pytest.mark.nightly
 async def test_a_prompt_that_takes_for_ever_to_read_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,6 +10,8 @@ from edison_ci.simulator.judge import Criterion
 from edison_ci.simulator.refiner import improve, parse_prompt
 from tests.simulator.conftest import TASKS, asked_for, example, variables_of, with_line
 
+pytestmark = pytest.mark.daily
+
 SEEDS = range(200)
 
 

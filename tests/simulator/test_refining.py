@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from edison_ci.records import Json
 
+pytestmark = pytest.mark.daily
+
 
 def request(said: str, told: str = "", **others: Json) -> Request:
     first = (Message("system", told),) if told else ()

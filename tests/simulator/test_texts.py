@@ -8,6 +8,8 @@ from edison_ci.simulator import support_task as support
 from edison_ci.simulator.assignment import Task, known_cases, load_texts
 from tests.simulator.conftest import TASKS, seen, written
 
+pytestmark = pytest.mark.daily
+
 
 @pytest.mark.parametrize("task", TASKS.values())
 def test_an_answer_with_every_quality_is_seen_as_good(task: Task) -> None:

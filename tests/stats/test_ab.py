@@ -101,6 +101,7 @@ def test_clusters_need_more_cases() -> None:
     assert together.n_needed > 2 * alone.n_needed
 
 
+@pytest.mark.nightly
 def test_equal_prompts_have_a_winner_at_most_one_time_in_twenty() -> None:
     repeat, runs = np.random.default_rng(4), 500
     wrong = 0

@@ -44,6 +44,7 @@ def test_a_candidate_must_gain_and_not_by_luck() -> None:
     assert accept([], rng=rng()).gain is None
 
 
+@pytest.mark.nightly
 def test_a_useless_candidate_is_accepted_at_most_one_time_in_ten() -> None:
     repeat, runs = np.random.default_rng(5), 300
     hits = sum(accept(repeat.normal(0, 0.2, 25).clip(-1, 1), rng=repeat).value for _ in range(runs))

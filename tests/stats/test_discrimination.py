@@ -100,6 +100,7 @@ def test_a_perfect_order_of_few_answers_is_not_certain() -> None:
     assert back.interval is not None and back.interval.low == -1 and back.interval.high > -0.7
 
 
+@pytest.mark.nightly
 def test_the_interval_covers_what_it_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulate_items, "_TRUTH", 4_000)  # to 0.016, which few intervals notice
     figures = coverage(Setting(300, np.random.default_rng(1)))
@@ -109,6 +110,7 @@ def test_the_interval_covers_what_it_promises(monkeypatch: pytest.MonkeyPatch) -
         assert np.mean(shares) >= 91, (name, shares)
 
 
+@pytest.mark.nightly
 def test_known_cases_are_found_and_useless_ones_seldom_praised() -> None:
     figures = verdicts(Setting(600, np.random.default_rng(1)))
     found = {name: [float(cell) for cell in cells] for name, *cells in figures.rows}

@@ -224,6 +224,7 @@ def test_quiet_years_raise_no_more_alarms_than_promised(schedule: str, runs: int
     assert alerted <= years / 20 + 2 * math.sqrt(years / 20) + 1
 
 
+@pytest.mark.nightly
 def test_a_real_fall_or_rate_is_found_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     # Those of another method, for which the next test is.
     monkeypatch.setattr(alerts, "kendall_limits", lambda between: np.arange(1.0, 1 + len(between)))
@@ -270,6 +271,7 @@ def test_sampled_trials(gain: float) -> None:
             assert accepted == (row[:look].mean() > 0 and p <= 0.1)
 
 
+@pytest.mark.nightly
 def test_the_tables_of_trials_keep_their_promises_roughly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -59,6 +59,7 @@ def test_a_family_has_a_member() -> None:
         decide_family([])
 
 
+@pytest.mark.nightly
 def test_ten_related_metrics_without_change_fail_one_time_in_twenty() -> None:
     repeat, runs, n = np.random.default_rng(6), 60, 12
     fails = {"alone": 0, "together": 0}

@@ -474,6 +474,7 @@ def descriptors() -> int:
     return len(list(listed.iterdir())) if listed.exists() else 0
 
 
+@pytest.mark.nightly
 def test_many_files_are_looked_into_with_few_descriptors(tmp_path: Path) -> None:
     before = descriptors()
     for number in range(60):

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from edison_ci.store.writer import Operation
 
+pytestmark = pytest.mark.daily
+
 LONG = 3600.0
 DAYS = ("2026-10-16", "2026-10-17", "2026-11-14", "2026-11-15")
 CAPS = (
@@ -227,6 +229,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.nightly
 @settings(max_examples=75)
 @given(batches=st.lists(st.lists(STEPS, min_size=1, max_size=12), min_size=1, max_size=4))
 def test_calls_of_one_commit_are_booked_like_calls_of_many(

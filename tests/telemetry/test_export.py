@@ -267,6 +267,7 @@ def closed_port() -> str:
         return f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["hangs", "500", "400", "closed"])
 def test_a_collector_that_fails_costs_a_run_nothing_but_a_warning(mini: Folder, fault: str) -> None:
     settings: dict[str, Any] = {"hangs": fault == "hangs"}

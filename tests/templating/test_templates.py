@@ -537,6 +537,7 @@ FILTERED = " ".join(
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 @settings(deadline=None)
 @given(x=JSON, y=JSON, s=JSON, n=JSON, name=st.sampled_from(sorted(FILTERS)))
 def test_no_value_makes_a_filter_or_a_comparison_crash(
@@ -816,6 +817,7 @@ print(json.dumps([grown, outcomes]))
 """
 
 
+@pytest.mark.nightly
 def test_no_bomb_takes_long_or_much_memory() -> None:
     """All of them in one process, so that its high-water mark covers each."""
     done = subprocess.run(
@@ -860,6 +862,7 @@ SOURCES = st.text(max_size=200) | st.lists(FRAGMENTS, max_size=30).map("".join) 
 ).map("".join)  # fmt: skip
 
 
+@pytest.mark.nightly
 @settings(max_examples=EXAMPLES)
 @given(source=SOURCES)
 def test_any_source_compiles_or_is_refused_with_places_inside_it(source: str) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
 
 LINES = ("0.65", "1.0")
+IN_TURN = (LINES[0], pytest.param(LINES[1], marks=pytest.mark.nightly))
+"""The lines as parameters: the next one of Datasette is tested at night."""
 NEXT_LINE = ROOT / ".tools" / "datasette-1"
 
 
@@ -214,13 +216,13 @@ def asked(
         process.stdout.close()
 
 
-@pytest.fixture(scope="session", params=LINES)
+@pytest.fixture(scope="session", params=IN_TURN)
 def server(request: pytest.FixtureRequest, project: Path) -> Iterator[Server]:
     """A server of each line."""
     yield from started(project, request.param)
 
 
-@pytest.fixture(scope="module", params=LINES)
+@pytest.fixture(scope="module", params=IN_TURN)
 def one_desk(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReviewSite]:

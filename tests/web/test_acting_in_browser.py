@@ -67,6 +67,7 @@ async def check(look: Watched) -> None:
     assert look.wrong == []
 
 
+@pytest.mark.nightly
 async def test_a_prompt_is_edited_tried_and_saved(desk: ReviewSite, looks: list[Watched]) -> None:
     before = desk.folder.git("rev-parse", "main")
     for number, look in enumerate(looks):
@@ -102,6 +103,7 @@ async def test_a_prompt_is_edited_tried_and_saved(desk: ReviewSite, looks: list[
     desk.folder.git("branch", "-D", branch)
 
 
+@pytest.mark.nightly
 async def test_text_is_not_lost_and_a_wrong_one_is_told(
     desk: ReviewSite, looks: list[Watched]
 ) -> None:
@@ -117,6 +119,7 @@ async def test_text_is_not_lost_and_a_wrong_one_is_told(
     assert (await page.locator("#text").input_value()).endswith("{{ nope( }}")
 
 
+@pytest.mark.nightly
 async def test_answers_are_graded_unfolded_and_requested_again(
     desk: ReviewSite, looks: list[Watched]
 ) -> None:

@@ -46,6 +46,7 @@ def alerted(desk: ReviewSite) -> Iterator[Alerted]:
     found.close()
 
 
+@pytest.mark.nightly
 def test_an_open_alert_is_on_its_page_at_home_and_on_its_experiment(alerted: Alerted) -> None:
     desk = alerted.desk
     assert SAID not in Read(desk.get("/experiment/hello").text).text

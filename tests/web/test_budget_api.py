@@ -44,6 +44,7 @@ def refusal(site: Site, status: int, who: str, path: str, **change: Any) -> dict
     return error
 
 
+@pytest.mark.nightly
 def test_machines_lease_within_limits_and_forged_requests_get_nothing(site: Site) -> None:
     first = site.send("ed", "POST", LEASE, ASKED)
     assert (first.status_code, first.json()["granted_microusd"]) == (200, 100_000)

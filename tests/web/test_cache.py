@@ -64,6 +64,7 @@ def test_work_that_fails_is_told_to_whoever_asks(context: PageContext) -> None:
             cached_in_background(context, key, work, patience_s=PATIENCE_S)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("module", "page", "named"),
     [

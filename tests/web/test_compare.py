@@ -9,6 +9,8 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+import pytest
+
 from edison_ci.records import Move
 from tests import forked
 from tests.timing import PATIENCE_S
@@ -34,6 +36,7 @@ def page(server: Server, **args: str) -> str:
     return answer.text
 
 
+@pytest.mark.nightly
 def test_runs_refs_and_versions_are_compared_as_by_the_command(
     server: Server, stored: Stored
 ) -> None:

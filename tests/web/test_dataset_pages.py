@@ -44,6 +44,7 @@ def text_of(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
+@pytest.mark.nightly
 def test_a_sentence_is_a_row_and_a_column_and_never_markup(server: Server) -> None:
     page = page_of(server)
     assert "<b>about</b>" not in page
@@ -70,6 +71,7 @@ def first_cases(page: str) -> list[str]:
     return re.findall(r">([a-z]+-\d+)</a>", table.partition("</table>")[0])
 
 
+@pytest.mark.nightly
 def test_cases_are_counted_by_what_they_tell(bank: Server) -> None:
     page = page_of(bank)
     text = text_of(page)
@@ -144,6 +146,7 @@ def history_of(server: Server, case: str) -> str:
     return response.text
 
 
+@pytest.mark.nightly
 def test_a_case_shows_its_texts_commits_and_results(changed: Server) -> None:
     page = history_of(changed, "ada")
     assert "<script>alert" not in page

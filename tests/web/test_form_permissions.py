@@ -16,7 +16,7 @@ from edison_ci.operate.site import Role
 from edison_ci.store.database import open_database
 from edison_ci.web.identity import current_actor, require
 from tests.conftest import ROOT
-from tests.web.conftest import LINES, asked
+from tests.web.conftest import IN_TURN, LINES, asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Board:
             ).fetchall()
 
 
-@pytest.fixture(scope="module", params=LINES)
+@pytest.fixture(scope="module", params=IN_TURN)
 def one_board(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Board]:

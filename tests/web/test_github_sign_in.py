@@ -110,6 +110,7 @@ async def test_a_member_signs_in_with_github_and_no_token_is_kept(
     assert SECRET.encode() not in kept
 
 
+@pytest.mark.nightly
 @in_browser
 async def test_a_person_signs_in_with_github_in_a_browser(
     folder: Path, fake: FakeOAuth, browser: Browser

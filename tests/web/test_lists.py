@@ -114,6 +114,7 @@ async def walk(site: Any, of: ListPage) -> list[list[str]]:
     return pages
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("of", LISTS, ids=lambda of: f"{of.path or 'home'} {of.turns}")
 def test_a_list_of_many_rows_has_pages(site: Any, of: ListPage) -> None:
     pages = asyncio.run(walk(site, of))

@@ -102,6 +102,7 @@ def pause(project: Path, run: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.nightly
 @in_browser
 async def test_a_run_is_followed_also_after_the_connection_was_lost(
     slow_project: Path, browser: Browser

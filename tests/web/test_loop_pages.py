@@ -37,6 +37,7 @@ def text_of(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
+@pytest.mark.nightly
 def test_each_prompt_has_its_course(museum: Folder, server: Server) -> None:
     stored = Stored(museum.path)
     done = stored.one("select id from loop where point = 'done'")

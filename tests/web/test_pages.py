@@ -107,6 +107,7 @@ def test_every_page_is_whole_titled_and_guarded(server: Server, stored: Stored) 
     assert len({title for title, _ in titles}) == len(set(titles)), "two pages have one title"
 
 
+@pytest.mark.nightly
 def test_every_link_leads_somewhere(server: Server, stored: Stored) -> None:
     links = {
         urljoin(path, link).partition("#")[0]

@@ -17,7 +17,7 @@ from edison_ci.operate.projects import Projects, is_project_name
 from edison_ci.operate.site import open_site
 from edison_ci.store.database import open_database
 from tests.timing import PATIENCE_S
-from tests.web.conftest import started
+from tests.web.conftest import IN_TURN, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ class Place:
             return client.get(path, headers=headers, follow_redirects=follow)
 
 
-@pytest.fixture(scope="module", params=["0.65", "1.0"])
+@pytest.fixture(scope="module", params=IN_TURN)
 def place(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, project: Path
 ) -> Iterator[Place]:
@@ -86,6 +86,7 @@ def place(
         yield Place(root, server.address, tokens)
 
 
+@pytest.mark.nightly
 def test_each_project_has_its_pages_below_its_name(place: Place) -> None:
     found = place.get("/projects/shop-support/", "vic", accept="text/html")
     assert (found.status_code, found.headers["location"]) == (
@@ -104,6 +105,7 @@ def test_each_project_has_its_pages_below_its_name(place: Place) -> None:
     assert place.get("/results/run.json?_shape=array", "vic").json() == []
 
 
+@pytest.mark.nightly
 def test_a_project_is_for_its_members_and_for_owners_of_the_site(place: Place) -> None:
     ends = ("-/edison", "results/run.json", "-/edison/health", "-/edison/api/v1/runs/x")
     pages = [f"/projects/secret/{end}" for end in ends]

@@ -95,6 +95,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(case_grid, "MOST_ANSWERS", 10)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("large")
 def test_no_page_goes_through_a_large_table(stored: Stored) -> None:
     runs = [run for (run,) in stored.rows("select id from run")]

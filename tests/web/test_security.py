@@ -107,6 +107,7 @@ def test_behind_https_cookies_and_links_are_for_https(proxied: House) -> None:
         assert str(link.get("next_url") or "https://edison.example").startswith("https://")
 
 
+@pytest.mark.nightly
 def test_a_proxy_says_who_asks_in_the_last_place(proxied: House) -> None:
     proxied.calm()
     with proxied.browser(headers=HOST) as client:
@@ -119,6 +120,7 @@ def test_a_proxy_says_who_asks_in_the_last_place(proxied: House) -> None:
     assert json.loads(proxied.audit()[-1][4])["from"] == "192.0.2.10"
 
 
+@pytest.mark.nightly
 def test_a_second_line_of_the_header_does_not_hide_who_asks(proxied: House) -> None:
     """A proxy may add a line of its own below the one that came, instead of to its end."""
     proxied.calm()
@@ -170,6 +172,7 @@ def test_only_the_names_of_the_server_are_answered(proxied: House) -> None:
         assert proxied.server.get("/-/edison/health", headers={"host": host}).status_code == 200
 
 
+@pytest.mark.nightly
 def test_secrets_of_people_are_in_nothing_that_leaves(ready: Folder, proxied: House) -> None:
     _, token = proxied.accounts.new_token("vi", label="ci", days=1)
     proxied.calm()

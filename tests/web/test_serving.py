@@ -43,6 +43,7 @@ def test_other_machines_are_known(host: str) -> None:
     assert not is_this_machine(host)
 
 
+@pytest.mark.nightly
 async def test_databases_of_others_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as connection:
@@ -74,6 +75,7 @@ async def test_datasette_alone_serves_the_pages_too(project: Path) -> None:
     assert (await denied.client.get("/-/edison")).status_code == 403
 
 
+@pytest.mark.nightly
 async def test_datasette_alone_knows_nobody_and_names_the_commands(
     project: Path, stored: Stored
 ) -> None:
@@ -92,6 +94,7 @@ async def test_datasette_alone_knows_nobody_and_names_the_commands(
         assert sent.status_code == 403
 
 
+@pytest.mark.nightly
 async def test_a_copy_is_shown_without_its_project(project: Path, tmp_path: Path) -> None:
     copy = tmp_path / "public.db"
     with closing(sqlite3.connect(project / ".edison" / "results.db")) as connection:

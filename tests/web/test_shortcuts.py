@@ -48,6 +48,7 @@ async def accessible(watched: Watched) -> None:
     assert not await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
 
 
+@pytest.mark.nightly
 async def test_answers_are_graded_by_keys_one_after_the_other(
     watched: Watched, desk: ReviewSite
 ) -> None:
@@ -84,6 +85,7 @@ async def test_answers_are_graded_by_keys_one_after_the_other(
     assert watched.wrong == []
 
 
+@pytest.mark.nightly
 async def test_a_suggestion_is_edited_approved_and_another_rejected_by_keys(
     watched: Watched, desk: ReviewSite
 ) -> None:

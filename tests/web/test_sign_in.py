@@ -18,7 +18,7 @@ from edison_ci.web.databases import ServerAccess
 from edison_ci.web.serving import Serving, application
 from edison_ci.web.sign_in import safe_next
 from tests.timing import PATIENCE_S
-from tests.web.conftest import LINES, in_browser, started
+from tests.web.conftest import IN_TURN, LINES, in_browser, started
 from tests.web.test_browser import axe
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def prepared(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=LINES)
+@pytest.fixture(scope="module", params=IN_TURN)
 def one_house(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
@@ -326,6 +326,7 @@ ABOUT_ITSELF = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_only_owners_ask_datasette_about_itself(house: House) -> None:
     with house.as_("ada@example.com") as owner, house.as_("vi") as viewer, house.as_("ed") as ed:
         for path in ABOUT_ITSELF:
@@ -360,6 +361,7 @@ def test_an_address_that_asks_for_too_much_is_refused(house: House) -> None:
         assert len(most.content) < 5_000_000
 
 
+@pytest.mark.nightly
 def test_a_value_that_fills_the_memory_is_not_made(house: House) -> None:
     with house.as_("ed") as editor:
         for sql in ("select hex(zeroblob(90000000))", "select printf('%.*c', 90000000, 'x')"):

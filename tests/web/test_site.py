@@ -218,6 +218,7 @@ def test_a_run_with_some_answers_has_no_such_panel(server: Server, stored: Store
 # --- downloads ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_run_is_downloaded_as_csv_json_lines_and_html(server: Server, stored: Stored) -> None:
     address = f"{EDISON}/run/{stored.against}/export"
     cells = stored.one("select count(*) from cell where run_id = ?", stored.against)

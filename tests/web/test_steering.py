@@ -276,6 +276,7 @@ def test_every_schema_of_the_document_is_valid_and_every_reference_leads_somewhe
 # --- who may do what ------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_token_is_needed_and_its_role_counts(site: Site) -> None:
     refused = site.send("", "GET", "/experiments/hello/plan")
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "token")
@@ -317,6 +318,7 @@ def test_a_wrong_start_is_refused_and_starts_nothing(site: Site) -> None:
         assert site.models.chats == 0
 
 
+@pytest.mark.nightly
 def test_an_unknown_address_method_or_key_is_told(site: Site) -> None:
     assert site.send("ed", "GET", "/nothing").status_code == 404
     assert site.send("ed", "GET", "/runs/20260101T000000-abcdef").status_code == 404
@@ -331,6 +333,7 @@ def test_an_unknown_address_method_or_key_is_told(site: Site) -> None:
 # --- a run over HTTP ------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_run_is_started_once_steered_paused_resumed_and_ends(site: Site) -> None:
     held = threading.Event()
     site.models.script = [rule(until=held)]
@@ -377,6 +380,7 @@ def test_a_run_is_started_once_steered_paused_resumed_and_ends(site: Site) -> No
     assert {known for _, actor, known, _ in audited if actor == "ed@example.org"} == {"token"}
 
 
+@pytest.mark.nightly
 def test_many_starts_with_one_key_at_once_start_one_run(site: Site) -> None:
     body = {"plan_hash": site.plan_hash()}
     replies: list[httpx.Response] = []
@@ -394,6 +398,7 @@ def test_many_starts_with_one_key_at_once_start_one_run(site: Site) -> None:
     assert [reply.json().get("run_id") for reply in replies] == [run_id] * 3
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_when_the_server_is_killed(site: Site) -> None:
     held = threading.Event()
     site.models.script = [rule(until=held)]
@@ -450,6 +455,7 @@ def workflow_page(github: FakeGitHub) -> str:
     return f"{github.url}/{REPOSITORY}/actions/workflows/{WORKFLOW}"
 
 
+@pytest.mark.nightly
 def test_a_server_without_the_keys_lets_github_run_it_once(
     project: Folder, models: LoopbackServer, github: FakeGitHub
 ) -> None:
@@ -516,6 +522,7 @@ def test_many_starts_with_one_key_at_once_ask_github_once(
         assert len(github.state.dispatched) == 1
 
 
+@pytest.mark.nightly
 def test_a_refusal_of_github_is_told_and_can_be_repeated(
     project: Folder, models: LoopbackServer, github: FakeGitHub
 ) -> None:
@@ -536,6 +543,7 @@ def test_a_refusal_of_github_is_told_and_can_be_repeated(
         ]
 
 
+@pytest.mark.nightly
 def test_what_is_not_known_is_said_to_be_so_and_never_sent_again(
     project: Folder, models: LoopbackServer, github: FakeGitHub
 ) -> None:
@@ -568,6 +576,7 @@ def test_an_offline_server_asks_nobody(
     assert github.requests == []
 
 
+@pytest.mark.nightly
 @in_browser
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_an_editor_lets_github_run_it_on_the_pages(
@@ -612,6 +621,7 @@ async def test_an_editor_lets_github_run_it_on_the_pages(
 # --- the pages ------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @in_browser
 @pytest.mark.parametrize("scripts", [True, False])
 async def test_an_editor_starts_steers_and_cancels_a_run_on_the_pages(

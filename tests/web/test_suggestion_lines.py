@@ -6,6 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, started
 from tests.web.review_site import ADA, ReviewSite, place
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from tests.conftest import Folder
 
 
+@pytest.mark.nightly
 def test_each_line_is_shown_with_the_cases_that_change_because_of_it(support: Folder) -> None:
     support.git("init", "-q", "--initial-branch=main")
     support.git("config", "user.email", ADA)

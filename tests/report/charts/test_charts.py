@@ -26,6 +26,8 @@ from edison_ci.report.charts.trend import (
 from edison_ci.report.components import figure
 from tests.report.conftest import GOLDEN
 
+pytestmark = pytest.mark.daily
+
 DRAWN = charts()
 SVG = "{http://www.w3.org/2000/svg}"
 LARGE = {"trend-many"}

@@ -18,6 +18,8 @@ from edison_ci.report.charts.drawing import (
     tick_text,
 )
 
+pytestmark = pytest.mark.daily
+
 NUMBERS = st.lists(st.none() | st.floats(-1e12, 1e12) | st.sampled_from([math.nan, math.inf]))
 
 

