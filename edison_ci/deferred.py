@@ -49,6 +49,10 @@ class DeferredModule(ModuleType):
         delattr(_loaded(self), name)
 
     @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return _loaded(self).__doc__
+
+    @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # what a module has is read-only
         return _loaded(self).__dict__
 

@@ -422,6 +422,7 @@ def test_version_does_not_even_load_click() -> None:
     assert not loaded_by("--version") & (HEAVY | {"click", "pydantic"})
 
 
+@pytest.mark.nightly
 def test_validate_loads_nothing_heavy() -> None:
     loaded = loaded_by("validate", cwd=ROOT / "examples" / "customer-support")
     assert "pydantic" in loaded

@@ -45,6 +45,7 @@ ENDS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ENDS.values(), ids=ENDS)
 def test_it_says_what_a_process_says(how: list[str], tmp_path: Path) -> None:
     told: dict[str, Any] = {

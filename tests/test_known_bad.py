@@ -56,6 +56,7 @@ def test_ranges_and_single_versions_are_told_apart(version: str, bad: bool) -> N
     assert advisory.covers(version) is bad
 
 
+@pytest.mark.nightly
 def test_doctor_names_what_is_installed_and_bad(edison: Edison, mini: Folder) -> None:
     done = mini.edison("doctor", "--json")
     (row,) = [row for row in json.loads(done.out)["findings"] if row["what"] == "releases"]

@@ -89,6 +89,23 @@ def ci_jobs() -> dict[str, Any]:
     return jobs
 
 
+def test_long_targets_are_run_by_their_workflows() -> None:
+    commands = {
+        name: re.findall(r"run: (make .*)", (ROOT / f".github/workflows/{name}.yml").read_text())
+        for name in ("nightly", "weekly")
+    }
+    assert commands == {
+        "nightly": ["make nightly"],
+        "weekly": [
+            "make coverage",
+            "make simulate",
+            "make soak",
+            "make bench",
+            "make redteam COUNT=10",
+        ],
+    }
+
+
 def test_the_machines_and_pythons_that_are_promised_are_those_of_ci() -> None:
     jobs = ci_jobs()
     machines = {name: jobs[name]["strategy"]["matrix"] for name in ("test", "check")}
@@ -96,7 +113,6 @@ def test_the_machines_and_pythons_that_are_promised_are_those_of_ci() -> None:
     assert {name: next(r for r in runs[name] if r.startswith("make ")) for name in jobs} == {
         "test": "make test",
         "check": "make check",
-        "coverage": "make coverage",
     }
     assert machines["test"]["machine"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
     assert machines["check"]["machine"] == ["macos-15", "macos-15-intel"]

@@ -218,32 +218,40 @@ TABLES = {
             "Commands",
             "dataset_edit:add",
             "Add a case to a dataset, from values or from an answer.",
+            "experiments",
         ),
         "adversarial": Entry(
             "Commands",
             "dataset_adversarial:adversarial",
             "Have models write cases that the prompt is likely to fail on.",
+            "experiments",
         ),
         "coverage": Entry(
             "Commands",
             "dataset_coverage:coverage",
             "Show which tags, lengths, languages and difficulties the cases cover.",
+            "experiments",
         ),
-        "edit": Entry("Commands", "dataset_edit:edit", "Edit a case, by options or in $EDITOR."),
+        "edit": Entry(
+            "Commands", "dataset_edit:edit", "Edit a case, by options or in $EDITOR.", "cases"
+        ),
         "fill": Entry(
             "Commands",
             "dataset_coverage:fill",
             "Have models write cases for what the dataset does not cover.",
+            "experiments",
         ),
         "generate": Entry(
             "Commands",
             "dataset_generate:generate",
             "Have models write cases for an experiment, for you to accept.",
+            "experiments",
         ),
         "health": Entry(
             "Commands",
             "dataset:health",
             "Find duplicate, contradictory, flaky, weak and useless cases.",
+            "experiments",
         ),
         "import": Entry(
             "Commands",
@@ -251,20 +259,34 @@ TABLES = {
             "Import rows of a CSV, JSON, JSONL or YAML file as cases.",
         ),
         "judge": Entry(
-            "Commands", "dataset_judge:judge", "Rate the quality of the questions with judges."
+            "Commands",
+            "dataset_judge:judge",
+            "Rate the quality of the questions with judges.",
+            "experiments",
         ),
-        "remove": Entry("Commands", "dataset_edit:remove", "Remove cases from their dataset."),
-        "show": Entry("Commands", "dataset:show", "Show the first cases of an experiment."),
+        "remove": Entry(
+            "Commands", "dataset_edit:remove", "Remove cases from their dataset.", "cases"
+        ),
+        "show": Entry(
+            "Commands", "dataset:show", "Show the first cases of an experiment.", "experiments"
+        ),
         "stats": Entry(
-            "Commands", "dataset:stats", "Count the cases by tag, difficulty, kind and length."
+            "Commands",
+            "dataset:stats",
+            "Count the cases by tag, difficulty, kind and length.",
+            "experiments",
         ),
         "tag": Entry(
-            "Commands", "dataset_edit:tag", "Tag the cases of an experiment, all or some of them."
+            "Commands",
+            "dataset_edit:tag",
+            "Tag the cases of an experiment, all or some of them.",
+            "experiments",
         ),
         "verify": Entry(
             "Commands",
             "dataset_verify:verify_cases",
             "Agree with expected answers that models wrote.",
+            "experiments",
         ),
     },
     "github": {
@@ -272,6 +294,7 @@ TABLES = {
             "Commands",
             "github:show_annotations",
             "Print annotations on the lines that a change touched.",
+            "runs",
         ),
         "approvals": Entry(
             "Commands",
@@ -282,6 +305,7 @@ TABLES = {
             "Commands",
             "github_comment:comment",
             "Post a report as a comment on a pull request, or update it.",
+            "runs",
         ),
         "event": Entry(
             "Commands", "github:event", "Show the event of this job, its mode, and what changed."
@@ -290,9 +314,13 @@ TABLES = {
             "Commands",
             "github_run:run_job",
             "Evaluate the experiments that a change affects, and report on them.",
+            "experiments",
         ),
         "summary": Entry(
-            "Commands", "github:show_summary", "Write the job summary and the outputs of the step."
+            "Commands",
+            "github:show_summary",
+            "Write the job summary and the outputs of the step.",
+            "runs",
         ),
     },
 }

@@ -157,6 +157,7 @@ def test_reports_are_those_of_the_command(support: Folder, project: Project, fou
     assert render_report(project, found.run.id, format="junit") == junit
 
 
+@pytest.mark.nightly
 def test_a_prompt_is_refined_and_proposed_as_a_branch(
     support: Folder, project: Project, found: Result
 ) -> None:

@@ -151,6 +151,7 @@ def change_objective(folder: Folder) -> None:
     folder.edit("experiments/hello.yaml", "objective: ", "objective: In verse. ")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("change", "what"),
     [

@@ -79,6 +79,7 @@ def test_no_code_runs_without_a_sandbox(project: Folder) -> None:
     assert not (project.path / "PWNED").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["flag", "variable"])
 def test_a_person_may_do_without_a_sandbox(project: Folder, how: str) -> None:
     words, more = ["run", "--allow-code"], dict[str, str]()
@@ -113,6 +114,7 @@ def test_code_ends_with_a_run_that_is_killed(mini: Folder, *, sandbox: bool) -> 
     poll("it is gone", lambda: not processes_with(mark))
 
 
+@pytest.mark.nightly
 def test_the_doctor_tells(project: Folder) -> None:
     said = "warn  sandbox   none: code checks need --allow-code-without-sandbox"
     assert said in edison(project, "doctor").stdout

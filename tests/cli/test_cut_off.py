@@ -116,6 +116,7 @@ def test_a_run_without_such_answers_says_nothing_of_them(
     assert told(project, edison)["cut_off"] == 0
 
 
+@pytest.mark.nightly
 def test_answers_cut_off_are_on_the_page_of_the_run(project: Folder, edison: Edison) -> None:
     edison(project, "run")
     run_id = told(project, edison)["run_id"]

@@ -177,12 +177,14 @@ def test_a_fall_of_production_is_a_warn_until_a_complete_run_without_it(
     assert "the traffic changed, not the model" in found[0]["sentence"]
 
 
+@pytest.mark.nightly
 def test_where_both_fall_the_model_changed(mini: Folder) -> None:
     found = trend_of(mini, FALLING, FALLING)
     assert "The dataset falls too: the model or the prompt answers worse." in found.sentence
     assert "Lengths and languages of the questions are as before." in found.sentence
 
 
+@pytest.mark.nightly
 def test_where_only_the_dataset_falls_production_holds(mini: Folder) -> None:
     found = trend_of(mini, STEADY, FALLING)
     assert found.alarm == "none"

@@ -153,6 +153,7 @@ def test_workflows_go_to_the_root_of_the_repository(edison: Edison, folder: Fold
     ]
 
 
+@pytest.mark.nightly
 def test_a_project_that_is_there_gets_its_workflow_and_nothing_else(
     edison: Edison, mini: Folder
 ) -> None:

@@ -145,6 +145,7 @@ def test_gates_without_more_repeats_are_decided_once_at_the_first_look(looked: L
     assert len(rounds) == 1
 
 
+@pytest.mark.nightly
 def test_what_is_clear_at_once_takes_no_more_repeats(edison: Edison, repeats: Folder) -> None:
     repeats.edit("experiments/support-reply.yaml", "margin: 10pp", "margin: 25pp")
     repeats.git("commit", "--quiet", "--message", "wider", "experiments")
@@ -333,6 +334,7 @@ def test_explain_says_at_which_look_a_cell_was_asked_for(edison: Edison, looked:
         )
 
 
+@pytest.mark.nightly
 def test_regrading_looks_as_often_as_was_looked(edison: Edison, looked: Looked) -> None:
     repeats, run = looked
     _, graded = told(edison, repeats, "regrade", "latest")

@@ -138,6 +138,7 @@ def test_a_rejection_is_told_to_the_refiner_who_is_asked_again(
     assert runs == (1,), "the same iteration is refined again"
 
 
+@pytest.mark.nightly
 def test_a_loop_can_be_left_behind(waiting: Waiting, edison: Edison) -> None:
     shop, first = waiting
     wrong = edison(shop, "loop", NAME, "--auto-approve")

@@ -217,6 +217,7 @@ def test_a_limit_is_of_the_whole_run(edison: Edison, project: Folder) -> None:
     assert merged["partial"] is True
 
 
+@pytest.mark.nightly
 def test_a_shard_with_too_many_errors_counts_with_the_others(
     edison: Edison, project: Folder
 ) -> None:

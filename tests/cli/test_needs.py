@@ -554,6 +554,7 @@ PIPELINES = {
 """Pipelines of spaCy are packages with a function `load`, which takes seconds."""
 
 
+@pytest.mark.nightly
 def test_a_pipeline_for_names_is_loaded_before_any_text_is_screened(
     edison: Edison, mini: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -252,6 +252,7 @@ def test_a_plan_knows_what_is_stored_and_why(edison: Edison, mini: Folder) -> No
     assert reasons[-1].startswith("no stored answer of the last 30 days fits")
 
 
+@pytest.mark.nightly
 def test_after_a_run_nothing_is_left_to_do_and_nothing_untrue_is_said(
     edison: Edison, support: Folder
 ) -> None:

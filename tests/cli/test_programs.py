@@ -209,6 +209,7 @@ def proposed(proposal: Folder, tmp_path: Path) -> Folder:
     return proposal
 
 
+@pytest.mark.nightly
 def test_the_program_of_the_base_runs_with_its_key_and_its_own_files(
     edison: Edison, proposed: Folder
 ) -> None:

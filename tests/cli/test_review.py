@@ -686,6 +686,7 @@ def test_lines_that_were_rejected_and_accepted_all_the_same_count_when_merged(
     assert stored(repo, lines).status is SuggestionStatus.APPLIED
 
 
+@pytest.mark.nightly
 def test_whatever_was_decided_where_syncing_ends_well(
     edison: Edison, repo: Folder, github: FakeGitHub
 ) -> None:

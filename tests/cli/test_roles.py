@@ -48,6 +48,7 @@ def accounts(folder: Folder) -> Accounts:
     return Accounts(open_site(folder.path))
 
 
+@pytest.mark.nightly
 def test_a_password_is_read_from_standard_input(
     edison: Edison, people: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +162,7 @@ def test_others_are_refused_and_it_is_audited(
     assert [row["action"] for row in rows] == ["roles token", "refused: roles passwd"]
 
 
+@pytest.mark.nightly
 def test_the_last_owner_who_can_sign_in_is_not_locked_out(
     edison: Edison, people: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

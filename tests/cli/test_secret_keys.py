@@ -223,6 +223,7 @@ def test_a_key_that_a_model_names_is_not_removed(
     assert "OLD_KEY" not in project.read(SECRETS) and "VENDOR_KEY" in project.read(SECRETS)
 
 
+@pytest.mark.nightly
 def test_the_address_of_a_webhook_is_sealed_too(edison: Edison, project: Folder, seal: Any) -> None:
     with receiving() as receiver:
         project.write("edison.yaml", project.read("edison.yaml") + "notifications:\n"

@@ -190,6 +190,7 @@ def test_a_paused_model_gets_no_calls_while_another_goes_on(
     )
 
 
+@pytest.mark.nightly
 def test_a_paused_run_can_be_paused_and_resumed_without_paused_models(
     project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
 ) -> None:
@@ -382,6 +383,7 @@ def test_a_raised_budget_lets_the_run_finish(
     assert f"edison resume {run_id} --budget USD" in refused.stderr
 
 
+@pytest.mark.nightly
 def test_a_budget_stays_within_the_other_limits_which_are_named(
     project: Folder, server: LoopbackServer, started: list[subprocess.Popen[str]]
 ) -> None:

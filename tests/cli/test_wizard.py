@@ -394,6 +394,7 @@ def test_with_a_key_a_real_model_may_draft_and_is_proposed(edison: Edison, folde
         assert drafter not in tty.written
 
 
+@pytest.mark.nightly
 def test_a_model_that_cannot_be_reached_leaves_ones_own_words_or_the_simulator(
     edison: Edison, folder: Folder
 ) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 import tracemalloc
 
+import pytest
+
 from edison_ci.config.hash_index import HashIndex
 
 
+@pytest.mark.nightly
 def test_it_numbers_hashes_as_a_dict_would() -> None:
     rng, index, known = random.Random(3), HashIndex(), dict[int, int]()
     last: list[int] = []

@@ -158,6 +158,7 @@ def test_a_package_brings_a_provider_a_check_a_judge_and_a_reporter(
     assert acme.read("runs.tsv") == printed
 
 
+@pytest.mark.nightly
 def test_answers_of_a_plugin_are_cached_by_its_options_and_held_by_budgets(
     edison: Edison, acme: Folder, site: Path, look_in: Callable[[Path], None]
 ) -> None:

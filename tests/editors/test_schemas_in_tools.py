@@ -49,6 +49,7 @@ def test_check_jsonschema_takes_every_schema(tmp_path: Path) -> None:
     assert "is not a 'regex'" in check_jsonschema("--check-metaschema", broken).stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["edison", "models", "experiment", "rubric"])
 def test_check_jsonschema_takes_every_example(kind: str) -> None:
     files = sorted(EXAMPLES.glob(f"*/{PLACES[kind].replace('hello', '*').replace('tone', '*')}"))
@@ -66,6 +67,7 @@ def test_ajv_takes_every_schema_and_warns_of_nothing() -> None:
     assert ajv(SCHEMAS, []).said == []
 
 
+@pytest.mark.nightly
 def test_ajv_agrees_on_every_good_and_every_bad_file() -> None:
     good = [(kind, read_yaml(FULL[kind], "full.yaml").value) for kind in KINDS]
     bad = [(file.kind, file.value) for file in bad_files("both")]

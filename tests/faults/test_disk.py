@@ -113,6 +113,7 @@ def fill(place: Path, *, leave: int) -> Path:
     return ballast
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kilobytes", "on"),
     [(0, ""), (40, ""), (120, ""), (200, "local:2"), (280, ""), (360, ""), (440, ""), (600, "")],
@@ -141,6 +142,7 @@ def finished(stage: Stage, expected: list[tuple[Any, ...]]) -> None:
     assert stage.results() == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kilobytes", [50, 150, 250, 390])
 def test_fault_15_a_limit_on_file_sizes_is_a_clean_error_and_resumable(
     stage: Stage, kilobytes: int

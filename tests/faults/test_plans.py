@@ -104,6 +104,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("file", CHANGES)
 def test_fault_50_files_that_changed_are_named_and_the_run_not_resumed(
     stage: Stage, file: str
@@ -155,6 +156,7 @@ def test_fault_51_a_killed_run_on_a_changed_dataset_says_so(stage: Stage) -> Non
     assert "has changed: cases" in done.err
 
 
+@pytest.mark.nightly
 def test_fault_52_an_answer_that_was_tampered_with_is_bought_again(make_stage: MakeStage) -> None:
     stage = make_stage()
     expected = stage.undisturbed()

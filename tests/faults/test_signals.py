@@ -97,6 +97,7 @@ def test_fault_11_a_second_signal_while_the_store_is_held_by_others(stage: Stage
     resumed(stage, expected, lost=0)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_fault_12_calls_longer_than_the_grace_are_given_up(
     make_stage: MakeStage, number: signal.Signals

@@ -51,6 +51,7 @@ def whole(stage: Stage) -> None:
     assert stage.one("select status from run order by rowid desc limit 1") == "COMPLETED"
 
 
+@pytest.mark.nightly
 def test_fault_60_a_reader_that_leaves_after_one_line(stage: Stage) -> None:
     done = shell(stage, "$EDISON run | head -1")
     assert done.stdout == "hello  COMPLETED\n"
@@ -59,6 +60,7 @@ def test_fault_60_a_reader_that_leaves_after_one_line(stage: Stage) -> None:
     whole(stage)
 
 
+@pytest.mark.nightly
 def test_fault_60_a_reader_that_is_gone_before_the_start(stage: Stage) -> None:
     for arguments in (("run",), ("run", "--json")):
         done = stage.edison(*arguments, closed_stdout=True)
@@ -87,6 +89,7 @@ def test_fault_60_a_locale_that_is_not_utf_8(stage: Stage) -> None:
         whole(stage)
 
 
+@pytest.mark.nightly
 def test_fault_60_a_terminal_one_column_wide(stage: Stage) -> None:
     leader, follower = pty.openpty()
     try:
@@ -116,6 +119,7 @@ def test_fault_60_a_terminal_one_column_wide(stage: Stage) -> None:
     whole(stage)
 
 
+@pytest.mark.nightly
 def test_fault_60_no_terminal_at_all_shows_lines_and_no_codes(stage: Stage) -> None:
     done = shell(stage, "$EDISON run </dev/null 2>&1", TERM="dumb")
     assert done.returncode == 0

@@ -126,6 +126,7 @@ def test_the_project_itself_is_valid(kitchen: Path) -> None:
     assert problems_in(kitchen) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hostile_file_gives_problems_and_nothing_else(name: str, kitchen: Path) -> None:
     own = OWN.get(name.partition("/")[0])

@@ -70,6 +70,7 @@ def test_the_project_is_valid(path: Path, tmp_path: Path) -> None:
     assert project.experiments
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("path", PROMPTFOO, ids=called)
 def test_what_is_offline_runs(path: Path, folder: Folder, edison: Edison) -> None:
     came = come(path, folder.path)

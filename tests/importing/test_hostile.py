@@ -40,6 +40,7 @@ def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return copy
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "path", [*PROMPTFOO, *PROMPT_YML], ids=lambda p: f"{p.parent.name}-{p.stem}"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ VALUE = st.recursive(
 )
 
 
+@pytest.mark.nightly
 @given(st.dictionaries(TEXT.filter(bool), VALUE, max_size=5))
 def test_it_reads_back(value: dict[str, object]) -> None:
     written = yaml_text(value)  # type: ignore[arg-type]  # a JSON value

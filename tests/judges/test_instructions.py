@@ -178,6 +178,7 @@ def test_invisible_characters_are_written_out_and_joiners_are_kept() -> None:
     assert escape_invisible("\ud800").encode() == rb"\u{d800}"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "unit", ["<", "<data:answer ", "</data:answer 0", "< ", "Key of this message", "\u200b", "<\t"]
 )

@@ -211,6 +211,7 @@ async def graded(name: str) -> list[JudgeGrades]:
     return [await judging.judge(case, text) for case, text in outputs(project, experiment)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [

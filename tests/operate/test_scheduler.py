@@ -644,6 +644,7 @@ def test_a_real_scheduler_pauses_its_run_on_sigterm_and_resumes_it_at_its_next_s
     assert bench.rows("select count(*) from run where status = 'COMPLETED'")[0][0] >= 1
 
 
+@pytest.mark.nightly
 def test_the_process_of_a_run_is_the_program_itself(bench: Bench, watching: Scheduler) -> None:
     bench.clock.at("09:00")
     scheduler = bench.scheduler(start_process)

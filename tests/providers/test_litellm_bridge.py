@@ -32,7 +32,7 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.daily
+pytestmark = pytest.mark.nightly
 
 CANARIES = {
     "OPENAI_API_KEY": "sk-canary-openai-0123456789",
@@ -204,6 +204,7 @@ def test_a_real_call_goes_through(told: dict[str, Any]) -> None:
     assert told["anthropic"]["text"].startswith("The answer is ")
 
 
+@pytest.mark.nightly
 def test_it_finds_no_key_by_itself(told: dict[str, Any]) -> None:
     assert told["requests"][0][1]["authorization"] == "Bearer no-key"
     assert told["hidden"]

@@ -108,6 +108,7 @@ async def test_the_system_message_matters(small: Provider) -> None:
 # --- parameters -----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 async def test_an_answer_ends_after_max_tokens(small: Provider) -> None:
     answer = await small.complete(asked(STORY, max_tokens=3))
     assert (answer.tokens_out, answer.finish_reason) == (3, FinishReason.LENGTH)

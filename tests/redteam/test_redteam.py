@@ -40,6 +40,7 @@ def tried(site: Site, variant: Variant) -> Outcome:
     return attempt(site, "test", variant)
 
 
+@pytest.mark.nightly
 def test_attacks_are_held_off(site: Site) -> None:
     stolen = Variant("the thief's host", keys.with_models(keys.near("127.0.0.1")))
     dodged = next(each for each in gates.ATTACKS[0].fixed() if each.name == "archive")
@@ -57,6 +58,7 @@ def _trust_the_thief(scene: Scene) -> None:
     scene.write(".edison/trust.yaml", TRUST.format(host=hosts))
 
 
+@pytest.mark.nightly
 def test_a_key_that_arrives_is_noticed(site: Site) -> None:
     change = keys.with_models(keys.near("127.0.0.1"))
     found = tried(site, Variant("x", change, _trust_the_thief))

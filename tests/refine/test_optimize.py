@@ -331,6 +331,7 @@ def test_locked_parts_stay_locked_in_a_search(door: Folder) -> None:
     assert done.search.generations[0].tried == 0
 
 
+@pytest.mark.nightly
 def test_a_suggestion_is_held_to_the_limits_that_it_was_made_under(
     limited: Folder, past: Past
 ) -> None:
@@ -349,6 +350,7 @@ def test_a_suggestion_is_held_to_the_limits_that_it_was_made_under(
         apply_suggestion(loaded, small, PROMPT.encode())
 
 
+@pytest.mark.nightly
 def test_nobody_can_store_another_kind_of_limits(searched: Folder) -> None:
     with (
         opened(searched.path / ".edison/results.db") as connection,

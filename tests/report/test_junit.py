@@ -164,6 +164,7 @@ def test_a_failing_case_is_no_failure_while_no_gate_that_concerns_it_fails(shelf
     assert all("check polite failed with " in line["why"] for line in failed.values())
 
 
+@pytest.mark.nightly
 def test_only_cases_that_became_worse_fail_with_a_gate_on_the_change(shelf: Shelf) -> None:
     plot = Plot(drop=0.15, cases=400, gates=GATES[:1])
     tests = results_by_case(shelf, plot)

@@ -337,6 +337,7 @@ def test_a_long_comment_is_cut_between_rows_and_says_so(large: Report) -> None:
     assert "table" in page(body).elements
 
 
+@pytest.mark.nightly
 def test_a_long_summary_is_cut_by_bytes(large: Report) -> None:
     assert len(markdown(large).encode()) > 500_000
     text = job_summary(large, used=600_000)
@@ -345,6 +346,7 @@ def test_a_long_summary_is_cut_by_bytes(large: Report) -> None:
     assert len(job_summary(large, used=MOST_BYTES)) < 200
 
 
+@pytest.mark.nightly
 def test_what_does_not_fit_at_all_is_counted(failing: Report) -> None:
     many = Report(failing.runs * 400)
     body = comment_body(many)

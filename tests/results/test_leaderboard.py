@@ -50,6 +50,7 @@ def test_a_difference_of_nothing_is_not_shown() -> None:
     assert found.interval.low < 0 < found.interval.high
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("n", "times", "most"), [(100, 200, 20), (1_000, 60, 9)])
 def test_chance_finds_a_difference_at_the_rate_that_is_promised(
     n: int, times: int, most: int

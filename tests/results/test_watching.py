@@ -55,6 +55,7 @@ def test_steady_runs_show_nothing(history: History) -> None:
     assert found(filled(history, [0.8] * 20), predicted_below=0.7) == {}
 
 
+@pytest.mark.nightly
 def test_one_large_run_is_not_held_in_memory(history: History) -> None:
     cases = 5_000
     history.add({f"case-{number:08}": 0.5 for number in range(cases)})

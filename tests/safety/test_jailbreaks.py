@@ -109,6 +109,7 @@ def test_the_data_of_the_templates_raises_no_false_alarm() -> None:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "unit",
     [

@@ -143,6 +143,7 @@ UNITS = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_time_grows_with_the_text_only(unit: str) -> None:
     size = 250_000

@@ -65,6 +65,7 @@ def quality(prompt: str, task: Task, name: str) -> float:
     return statistics.fmean(values)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("task", "name"), EVERY)
 def test_asking_for_a_quality_raises_it_clearly(task: Task, name: str) -> None:
     prompt = example_of(task).prompt
@@ -75,6 +76,7 @@ def test_asking_for_a_quality_raises_it_clearly(task: Task, name: str) -> None:
     assert gain > LEAST.get(name, 0.03)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_gibberish_lowers_the_points(name: str) -> None:
     project = example(name)
@@ -121,6 +123,7 @@ def test_removing_the_assignment_lowers_the_points(name: str) -> None:
     assert found.points < shipped_points(name) - 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_longer_text_without_instructions_changes_nothing(name: str) -> None:
     project = example(name)

@@ -32,6 +32,7 @@ def rounds(name: str) -> list[tuple[str, Figures]]:
     return refined_prompts(example(name), range(2))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_the_refiner_gains_at_least_15_points_with_its_first_diff(name: str) -> None:
     shipped, first = rounds(name)[0][1], rounds(name)[1][1]
@@ -53,6 +54,7 @@ def test_nothing_reaches_more_than_97_points(name: str) -> None:
     assert best.points <= TOP
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_large_beats_small_by_a_few_points(name: str) -> None:
     project = example(name)

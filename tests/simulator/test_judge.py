@@ -66,6 +66,7 @@ def test_noise_does_not_raise_the_ceiling(noise: float) -> None:
     assert statistics.fmean(means) <= CEILING + 0.01
 
 
+@pytest.mark.nightly
 def test_noise_scatters_the_scores() -> None:
     case, output = faultless("customer-support")[0]
     exhibit = AnswerSample(Task.SUPPORT, case.inputs, output)

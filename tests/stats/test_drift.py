@@ -363,6 +363,7 @@ def false_alarms(draw: Callable[[int], Array], per_year: int, years: int) -> tup
     return len(starts), alarms.count(Alarm.ALERT)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("share", "size"), [(0.9, 50), (0.98, 20), (0.6, 20)])
 def test_quiet_samples_are_called_a_fall_at_most_once_a_quarter(share: float, size: int) -> None:
     rng = np.random.default_rng(8)

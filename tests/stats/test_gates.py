@@ -304,6 +304,7 @@ def test_a_decision_is_plain_json() -> None:
     assert json.loads(text)["verdict"] == "inconclusive"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("large", "share"), [(13, 0.2), (60, 0.05)])
 def test_clusters_of_unequal_size_do_not_pass_a_drop_more_often(large: int, share: float) -> None:
     """One cluster in 20 breaks. With an unseen cluster of average size, 1 in 4 would pass."""

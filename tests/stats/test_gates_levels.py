@@ -119,6 +119,7 @@ def test_the_p_of_a_floor_is_the_level_at_which_it_would_just_fail(
     assert (below.verdict, above.verdict) == (INCONCLUSIVE, FAIL)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [10, 30, 100])
 def test_a_floor_that_is_just_kept_fails_at_most_one_time_in_twenty(n: int) -> None:
     rng, runs = np.random.default_rng(n), 1000

@@ -196,6 +196,7 @@ def test_an_unseen_cluster_has_the_size_of_that_of_a_random_case() -> None:
     assert clustered_mean(sums, sizes, Unseen(1, -1.0)) == pytest.approx(whole)  # 18 / 6
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("groups", "most"), [(8, 11), (12, 5), (30, 11)])
 def test_intervals_of_few_unequal_clusters_cover(groups: int, most: int) -> None:
     rng, runs, hits = np.random.default_rng(groups), 500, 0

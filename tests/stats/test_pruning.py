@@ -62,6 +62,7 @@ def test_clusters_count_once() -> None:
     assert not any(one.weak for one in few)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("count", [2, 4, 8])
 def test_of_prompts_that_are_alike_one_in_twenty_runs_drops_any(count: int) -> None:
     random, runs = rng(count), 150

@@ -253,6 +253,7 @@ def test_limits_of_other_methods_have_the_stated_time_between_false_alarms() -> 
     assert alerts.kendall_path(fall)[-1] > 5 > 0 > alerts.kendall_path(fall[::-1])[-1]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("gain", [-0.2, 0.0, 0.05, 0.15])
 def test_sampled_trials(gain: float) -> None:
     d = rng().normal(gain, 0.2, (25, 50)).clip(-1, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from scipy.stats import binom
 
 from edison_ci.stats.traffic import mix_shift
@@ -17,6 +18,7 @@ def drawn(rng: np.random.Generator, n: int, shares: list[float]) -> Counter[str]
     return Counter(str(name) for name in rng.choice(NAMES, size=n, p=shares))
 
 
+@pytest.mark.nightly
 def test_the_same_mix_is_called_another_one_as_often_as_stated() -> None:
     rng = np.random.default_rng(3)
     found = [mix_shift(drawn(rng, 250, SHARES), drawn(rng, 50, SHARES)) for _ in range(200)]

@@ -173,6 +173,7 @@ async def test_a_table_that_does_not_fit_names_the_cells_of_each_row(
     assert await table.get_by_role("columnheader", name="Score").count() == 1
 
 
+@pytest.mark.nightly
 @one_line
 async def test_a_chart_fills_its_panel_and_its_texts_keep_their_size(
     watched: Watched, stored: Stored
@@ -224,6 +225,7 @@ async def test_a_run_can_be_read_by_keyboard(watched: Watched, stored: Stored) -
     assert watched.wrong == []
 
 
+@pytest.mark.nightly
 async def test_ctrl_k_searches_everything_from_every_page(watched: Watched, stored: Stored) -> None:
     page = watched.page
     await page.goto("/-/edison/costs")

@@ -123,6 +123,7 @@ def test_a_project_is_for_its_members_and_for_owners_of_the_site(place: Place) -
     assert place.get(sql.format("shop-support"), "eve", follow=True).status_code == 200
 
 
+@pytest.mark.nightly
 def test_the_home_of_a_site_lists_the_projects_that_a_visitor_may_see(place: Place) -> None:
     assert place.get("/", "vic").headers["location"] == "/-/edison/projects"
     first = place.get("/-/edison/projects", "vic").text

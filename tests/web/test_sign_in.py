@@ -429,6 +429,7 @@ def test_every_answer_carries_the_headers(house: House) -> None:
     assert refused.headers["cache-control"] == "private, no-store"
 
 
+@pytest.mark.nightly
 @in_browser
 async def test_people_sign_in_with_a_browser(house: House, browser: Browser) -> None:
     scripts = house.server.line == LINES[0]  # and without them

@@ -188,6 +188,7 @@ def test_the_win_rate_of_the_pairwise_judge_is_a_card(server: Server) -> None:
 # --- everything failed ----------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_run_without_answers_says_what_went_wrong_and_what_to_check(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -226,6 +226,7 @@ def test_the_published_document_is_openapi() -> None:
             assert method == "parameters" or any(s.startswith("2") for s in operation["responses"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("where", "value"),
     [
@@ -309,6 +310,7 @@ WRONG_STARTS: list[tuple[Any, int, str]] = [
 ]
 
 
+@pytest.mark.nightly
 def test_a_wrong_start_is_refused_and_starts_nothing(site: Site) -> None:
     for body, status, said in WRONG_STARTS:
         reply = site.send("ed", "POST", "/experiments/hello/runs", body, idempotency_key="k")
