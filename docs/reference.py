@@ -23,7 +23,7 @@ from docs.codes import CODES
 from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.app import all_commands, edison
 from edison_ci.cli.groups import COMMANDS, EVERYDAY
-from edison_ci.config.model_entry import OPTIONS
+from edison_ci.config.provider_options import OPTIONS
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
 from edison_ci.extras import EXTRAS, LIBRARIES

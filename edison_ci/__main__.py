@@ -20,7 +20,7 @@ def main() -> None:
         sys.stdout.write(f"edison {__version__}\n")
         return
     # Start-up creates many objects and almost no garbage; collecting it takes 3% of the time.
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(100_000, 20, 20)
     # Third-party pydantic plugins would run inside the validation of untrusted files, and finding
     # them takes a scan of all installed packages.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"

@@ -10,6 +10,7 @@ import datetime as dt
 import re
 from dataclasses import field
 from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
@@ -34,7 +35,7 @@ from edison_ci.spelling import did_you_mean, odd_character
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationInfo
 
 
 def wrong(
@@ -184,6 +185,58 @@ class Or:
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         return {"anyOf": [self.other, handler(schema)]}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping that few files have: its model is loaded when a file has it.
+
+    if TYPE_CHECKING:
+        from edison_ci.config.upkeep import Schedule
+    else:
+        Schedule = section("edison_ci.config.upkeep", "Schedule")
+    """
+
+    module: str
+    name: str
+
+    @property
+    def shape(self) -> type[Shape]:
+        """The model."""
+        shape: type[Shape] = getattr(import_module(self.module), self.name)
+        return shape
+
+    def _validate(self, value: Any) -> Any:
+        return self.shape.model_validate(value)
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(_dump, info_arg=True),
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return a place that `config.schema` fills."""
+        return {"x-section": f"{self.module}:{self.name}"}
+
+
+def _dump(shape: Shape, info: SerializationInfo) -> dict[str, Any]:
+    return shape.model_dump(
+        mode=info.mode,
+        by_alias=info.by_alias,
+        exclude_unset=info.exclude_unset,
+        exclude_defaults=info.exclude_defaults,
+        exclude_none=info.exclude_none,
+    )
+
+
+def section(module: str, name: str) -> Any:
+    """Return the type of a section, for the annotation of a field."""
+    return Annotated[Any, Section(module, name)]
 
 
 class _OneOrMany:

@@ -11,9 +11,10 @@ from jsonschema import Draft7Validator
 from pydantic import ValidationError
 from pydantic_core import PydanticUndefined
 
-from edison_ci.config.model_entry import LOCAL_MODEL, OPTIONS, PROVIDERS
+from edison_ci.config.model_entry import LOCAL_MODEL, PROVIDERS
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.prompt import Input
+from edison_ci.config.provider_options import OPTIONS
 from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 from pydantic import Field
 
 from edison_ci.checks.evaluation import EvaluationError, Grade, library_errors, quote
-from edison_ci.checks.limits import Range, flesch
-from edison_ci.checks.options import Check, text_of_form
+from edison_ci.checks.limits import flesch
+from edison_ci.checks.options import Check, Range, text_of_form
 from edison_ci.extras import PY3LANGID, Library
 from edison_ci.numeric import fixed
 from edison_ci.records import FinishReason

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field
 
 from edison_ci.checks.evaluation import Grade, quote, refuse_long
-from edison_ci.checks.options import Check, TrimmedCheck
+from edison_ci.checks.options import Check, Count, Range, TrimmedCheck
 from edison_ci.numeric import fixed
-from edison_ci.shape import some_of_keys, wrong
 
 if TYPE_CHECKING:
     from edison_ci.checks.evaluation import ParsedAnswer
@@ -129,36 +128,6 @@ def _syllables(word: str) -> int:
 
 
 _BYTES_PER_TOKEN = 4
-
-Count = Annotated[int, Field(ge=0, le=10_000_000)]
-
-
-class Range(Check):
-    """A check with a lowest or a highest value, or both."""
-
-    model_config = ConfigDict(json_schema_extra=some_of_keys("min", "max"))
-    main: ClassVar[str | None] = None
-
-    @model_validator(mode="after")
-    def _check_range(self) -> Self:
-        low: Any = getattr(self, "min", None)
-        high: Any = getattr(self, "max", None)
-        if low is None and high is None:
-            raise wrong("range", f"{self.check} needs min or max", f"write {self.example}")
-        if low is not None and high is not None and low > high:
-            message = f"min {low:g} is above max {high:g}"
-            raise wrong("range", message, "swap them, or leave one out", at=("min",))
-        return self
-
-    def _within(self, number: float, what: str) -> Grade:
-        """Return 1 if a number is in the range; `what` describes the number."""
-        low: Any = getattr(self, "min", None)
-        high: Any = getattr(self, "max", None)
-        if low is not None and number < low:
-            return Grade(0.0, f"{what}; at least {low:,} wanted")
-        if high is not None and number > high:
-            return Grade(0.0, f"{what}; at most {high:,} allowed")
-        return Grade(1.0, what)
 
 
 class _Counted(Range):

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
-from edison_ci.checks.evaluation import single_line
+from edison_ci.checks.evaluation import Grade, single_line
 from edison_ci.errors import UsageError
 from edison_ci.extras import Library
 from edison_ci.plugins import Registry
-from edison_ci.shape import Name, Shape, TextPattern, details, report, short, wrong
+from edison_ci.shape import (
+    Name,
+    Shape,
+    TextPattern,
+    details,
+    report,
+    short,
+    some_of_keys,
+    wrong,
+)
 from edison_ci.spelling import did_you_mean
 from edison_ci.templating.templates import Template, TemplateFaults, as_text, compile_template
 
@@ -21,7 +38,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import InitErrorDetails
 
-    from edison_ci.checks.evaluation import Grade, ParsedAnswer
+    from edison_ci.checks.evaluation import ParsedAnswer
 
 
 _FAMILIES = {
@@ -169,6 +186,37 @@ class Check(Shape):
         exception if the check cannot grade the answer.
         """
         raise NotImplementedError(f"the check {self.check!r} has no evaluate()")
+
+
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class Range(Check):
+    """A check with a lowest or a highest value, or both."""
+
+    model_config = ConfigDict(json_schema_extra=some_of_keys("min", "max"))
+    main: ClassVar[str | None] = None
+
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        low: Any = getattr(self, "min", None)
+        high: Any = getattr(self, "max", None)
+        if low is None and high is None:
+            raise wrong("range", f"{self.check} needs min or max", f"write {self.example}")
+        if low is not None and high is not None and low > high:
+            message = f"min {low:g} is above max {high:g}"
+            raise wrong("range", message, "swap them, or leave one out", at=("min",))
+        return self
+
+    def _within(self, number: float, what: str) -> Grade:
+        """Return 1 if a number is in the range; `what` describes the number."""
+        low: Any = getattr(self, "min", None)
+        high: Any = getattr(self, "max", None)
+        if low is not None and number < low:
+            return Grade(0.0, f"{what}; at least {low:,} wanted")
+        if high is not None and number > high:
+            return Grade(0.0, f"{what}; at most {high:,} allowed")
+        return Grade(1.0, what)
 
 
 class TrimmedCheck(Check):

@@ -45,6 +45,8 @@ class Output:
 
 def parse_output(raw: str, expect: str, schema: Json = None) -> Output:
     """Remove `<thinking>` or `<think>`, and extract the response or JSON, as expected."""
+    if expect == "none" and "<" not in raw:
+        return Output(raw, raw, schema=schema)
     try:
         found = run_limited("reading the answer", lambda: _parse(raw, expect))
     except EvaluationError as error:

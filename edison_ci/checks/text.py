@@ -9,16 +9,16 @@ from pydantic import AfterValidator, Field
 
 from edison_ci.checks import patterns
 from edison_ci.checks.evaluation import Grade, quote
-from edison_ci.checks.limits import Count as Times
-from edison_ci.checks.limits import Range
 from edison_ci.checks.options import (
     Check,
+    Range,
     SomeText,
     TemplateText,
     TemplateTexts,
     TrimmedCheck,
     expected_output,
 )
+from edison_ci.checks.options import Count as Times
 from edison_ci.shape import wrong
 
 if TYPE_CHECKING:

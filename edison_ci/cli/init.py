@@ -30,7 +30,7 @@ from edison_ci.operate.workflows import (
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
-    from edison_ci.config.project import Notification
+    from edison_ci.config.recipients import Notification
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
 _SCHEMAS = ".edison/schemas/"

@@ -20,7 +20,7 @@ from edison_ci.store import database, outbox
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.config.project import Notification
+    from edison_ci.config.recipients import Notification
 
 _RUN_SECONDS = 5.0
 

@@ -16,8 +16,7 @@ from edison_ci.cli import summary
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import cron as config_cron
-from edison_ci.config import experiment as config_experiment
-from edison_ci.config import load
+from edison_ci.config import load, upkeep
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
 from edison_ci.operate import duties, schedule_workflow
@@ -193,12 +192,12 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
         terminal.note("it is due more often than every 5 minutes, which GitHub does not offer")
 
 
-def _entry(wanted: dict[str, Any], budget: float | None) -> config_experiment.Schedule:
+def _entry(wanted: dict[str, Any], budget: float | None) -> upkeep.Schedule:
     more = (
         {} if budget is None else {"budget_usd": int(budget) if budget == int(budget) else budget}
     )
     try:
-        return config_experiment.Schedule.model_validate({**wanted, **more})
+        return upkeep.Schedule.model_validate({**wanted, **more})
     except ValueError:
         raise UsageError(
             f"{wanted['name']!r} is not a name",

@@ -87,7 +87,8 @@ def _show_others(terminal: Terminal, file: TrustFile) -> None:
         terminal.result(f"{host}: CI may call it without a key")
     if file.code.allow:
         terminal.result(f"code in pull requests: {', '.join(file.code.paths) or 'none'}")
-    for provider, identity in file.identities.model_dump(exclude_none=True).items():
+    identities = {} if file.identities is None else file.identities.model_dump(exclude_none=True)
+    for provider, identity in identities.items():
         said = ", ".join(f"{name} {value}" for name, value in identity.items() if name != "hosts")
         terminal.result(f"{provider} in jobs of GitHub without a key: {said}")
     for key in file.results.public_keys:

@@ -18,7 +18,6 @@ from pydantic import (
 )
 
 from edison_ci.checks.options import SCALAR, Check, CheckEntry
-from edison_ci.config import cron as config_cron
 from edison_ci.config.model_entry import GridParams
 from edison_ci.config.project import Version
 from edison_ci.config.screens import SAFETY_KINDS, Safety
@@ -35,12 +34,12 @@ from edison_ci.shape import (
     Shape,
     Share,
     Shorthand,
-    TextPattern,
     VariableName,
     items,
     need_one_of,
     one_of_keys,
     report,
+    section,
     short,
     wrong,
 )
@@ -48,6 +47,12 @@ from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from edison_ci.config.upkeep import CoverageTargets, Production, Schedule
+else:
+    CoverageTargets = section("edison_ci.config.upkeep", "CoverageTargets")
+    Production = section("edison_ci.config.upkeep", "Production")
+    Schedule = section("edison_ci.config.upkeep", "Schedule")
 
 
 SCORE_METRICS = ("composite", "pass_rate", "flips", "win_rate", "errors")
@@ -435,51 +440,6 @@ class Refine(Shape):
     ] = Field((), description="Locked parts that may change.")
 
 
-def _cron(value: str) -> str:
-    if (said := config_cron.wrong_cron(value)) is not None:
-        raise wrong("cron", f"{short(value)} {said}", config_cron.HINT)
-    return value
-
-
-class Schedule(Shape):
-    """A schedule of runs."""
-
-    name: Name = Field(description="Name.")
-    cron: Annotated[str, Field(max_length=200), AfterValidator(_cron)] = Field(
-        description="Five fields, UTC: minute hour day month weekday.",
-        json_schema_extra={"pattern": r"^\s*\S+(?:\s+\S+){4}\s*$", "examples": ["0 9 * * 1-5"]},
-    )
-    enabled: bool = Field(True, description="Whether the schedule is active.")
-    budget_usd: Annotated[float, Field(ge=0.01, le=10_000)] | None = Field(
-        None, description="Budget of each run it starts, in dollars; default: stop.budget_usd."
-    )
-
-
-def _files_of_production(value: str) -> str:
-    folder, _, name = value.rpartition("/")
-    if any(sign in folder for sign in "*?["):
-        raise wrong("path", "only the name of a file may have wildcards", 'write "logs/*.jsonl"')
-    if not name.endswith((".jsonl", ".json")):
-        raise wrong("path", f"{short(value)} is not a .jsonl or .json file", "name such files")
-    return value
-
-
-class Production(Shape):
-    """Answers of production, of which a sample is graded beside the dataset."""
-
-    files: Annotated[FilePath, AfterValidator(_files_of_production)] = Field(
-        description="Traces (OTLP JSON) or rows with input and text; wildcards in the name.",
-        json_schema_extra={"examples": ["logs/*.jsonl"]},
-    )
-    sample: int = Field(50, ge=1, le=10_000, description="Answers that are graded at a time.")
-    input: VariableName = Field(
-        "message", description="Variable that gets the message of the user of a trace."
-    )
-    prompt: FilePath | None = Field(
-        None, description="The prompt that production uses; default: the first."
-    )
-
-
 class Alerts(Shape):
     """Conditions for alerts."""
 
@@ -658,37 +618,6 @@ class Split(Shape):
 
     holdout: float = Field(0.4, ge=0, lt=1, description="Share of cases held out.")
     seed: int = Field(0, ge=0, le=2**53, description="Seed of the selection.")
-
-
-LanguageCode = Annotated[
-    str,
-    TextPattern("[a-z]{2,3}", "the code of a language", "write an ISO 639 code such as en or de"),
-]
-
-
-class CoverageTargets(Shape):
-    """Values that the cases are to cover; a dimension that is left out has its usual values."""
-
-    at_least: int = Field(3, ge=1, le=1_000, description="Cases that each value needs.")
-    tags: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=100)], ...],
-                    items(0, 200), UNIQUE] = Field((), description="Tags.")  # fmt: skip
-    entities: Annotated[
-        tuple[Literal["number", "date", "amount", "percent", "time", "email", "url"], ...],
-        items(0, 7),
-        UNIQUE,
-    ] = Field((), description="Kinds of things that inputs mention.")
-    lengths: Annotated[tuple[Literal["XS", "S", "M", "L", "XL"], ...], items(0, 5), UNIQUE] = Field(
-        (), description="Lengths of the inputs."
-    )
-    ambiguity: Annotated[tuple[Literal["clear", "ambiguous"], ...], items(0, 2), UNIQUE] = Field(
-        (), description="Whether inputs can be understood in two ways."
-    )
-    languages: Annotated[tuple[LanguageCode, ...], items(0, 50), UNIQUE] = Field(
-        (), description="Languages of the inputs, by their ISO 639 codes."
-    )
-    difficulty: Annotated[tuple[Annotated[int, Field(ge=1, le=5)], ...], items(0, 5), UNIQUE] = (
-        Field((), description="Difficulties.")
-    )
 
 
 DatasetEntries = Annotated[

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import vendors
+from edison_ci.config import provider_options, vendors
 from edison_ci.config.capabilities import UNKNOWN, Capabilities
-from edison_ci.config.model_entry import LocalOptions
 from edison_ci.config.model_price import BatchPrice, Price
 from edison_ci.config.models import OFFLINE, Model
 from edison_ci.documents.decoding import decode, place
@@ -80,7 +79,7 @@ class PriceTable:
     def capabilities(self, model: Model) -> Capabilities:
         """Return what the model accepts, as far as the table knows it."""
         if model.provider == "local":
-            room = LocalOptions.model_validate(model.options).context
+            room = provider_options.LocalOptions.model_validate(model.options).context
             return replace(UNKNOWN, context=room, schema=True)  # by a grammar, whatever the model
         keys = list(_keys_of(model))
         bundled_rows = _bundled_table().models

@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from edison_ci.shape import (
-    UNIQUE,
     Email,
-    EnvName,
     FilePath,
     Name,
     Shape,
     TextPattern,
     items,
-    need_one_of,
-    one_of_keys,
+    section,
     short,
     some_of_keys,
     wrong,
 )
 from edison_ci.spelling import odd_character
+
+if TYPE_CHECKING:
+    from edison_ci.config.recipients import Notification
+    from edison_ci.config.sharing import SharedBudget, SharedCacheEntry, SiteLimits
+else:
+    Notification = section("edison_ci.config.recipients", "Notification")
+    SharedBudget = section("edison_ci.config.sharing", "SharedBudget")
+    SharedCacheEntry = section("edison_ci.config.sharing", "SharedCacheEntry")
+    SiteLimits = section("edison_ci.config.sharing", "SiteLimits")
 
 
 def _version(value: object) -> object:
@@ -111,30 +117,6 @@ class Settings(Shape):
     )
 
 
-class SharedBudget(Shape):
-    """A monthly budget that several machines share: each leases money from a site."""
-
-    url_env: EnvName = Field(description="Variable with the address of the site.")
-    token_env: EnvName = Field(description="Variable with the token of an editor of the site.")
-    if_unreachable: Literal["stop", "continue"] = Field(
-        "stop", description="What runs do when what they leased is spent and the site is down."
-    )
-
-
-class SiteLimits(Shape):
-    """Limits of a site on all machines that lease from it, for a calendar month in UTC."""
-
-    monthly_usd: MonthlyDollars | None = Field(
-        None, description="Limit of all projects together in dollars."
-    )
-    teams: Annotated[dict[Name, MonthlyDollars], items(0, 1_000)] = Field(
-        {}, description="Limits of teams in dollars: name to limit."
-    )
-    projects: Annotated[dict[Name, MonthlyDollars], items(0, 1_000)] = Field(
-        {}, description="Limits of projects in dollars: name in kebab-case to limit."
-    )
-
-
 Role = Literal["viewer", "reviewer", "editor", "admin", "owner"]
 
 
@@ -191,119 +173,6 @@ def _same_person(first: Member, place: int, key: str, name: str) -> tuple[str, s
             hint = "people are told apart by it: give each their own, or only github"
             return f"{short(name)} is the address of two members, first of {entry}", hint
     return f"{short(name)} is listed twice, first in {entry}", hint
-
-
-class Smtp(Shape):
-    """A mail server."""
-
-    host_env: EnvName = Field(
-        description="Variable with host:port; port 587 or 25 with STARTTLS, 465 with TLS."
-    )
-    sender: Email = Field(alias="from", description="Sender address.")
-    to: Annotated[tuple[Email, ...], items(1, 50), UNIQUE] = Field(description="Recipients.")
-    user_env: EnvName | None = Field(None, description="Variable with the user name.")
-    password_env: EnvName | None = Field(None, description="Variable with the password.")
-    starttls: bool = Field(
-        True, description="Whether to refuse a server without TLS; loopback needs none."
-    )
-
-    @model_validator(mode="after")
-    def _signs_in_with_both(self) -> Self:
-        if (self.user_env is None) != (self.password_env is None):
-            given, other = (
-                ("user_env", "password_env")
-                if self.password_env is None
-                else ("password_env", "user_env")
-            )
-            said = f"smtp has {given} and no {other}"
-            raise wrong("notification", said, f"add {other}, or remove {given}", at=(given,))
-        if self.password_env is not None and not self.starttls:
-            said = "a password is never sent without TLS"
-            raise wrong("notification", said, "remove starttls: false", at=("starttls",))
-        return self
-
-
-Occasion = Literal[
-    "alert",
-    "budget",
-    "run_failed",
-    "run_completed",
-    "suggestion",
-    "review_needed",
-    "schedule_missed",
-]
-WITH_CONDITION = frozenset({"alert", "budget", "schedule_missed"})
-"""Occasions that begin and end, so that an issue can be opened and closed for them."""
-
-
-class Notification(Shape):
-    """A recipient of notifications."""
-
-    model_config = ConfigDict(json_schema_extra=one_of_keys("webhook_env", "smtp", "github_issues"))
-
-    name: Name = Field(description="Name of the recipient, for commands and lists.")
-    on: Annotated[tuple[Occasion, ...], items(1, 7), UNIQUE] = Field(description="Occasions.")
-    webhook_env: EnvName | None = Field(None, description="Variable with the URL to post to.")
-    smtp: Smtp | None = Field(None, description="Mail server.")
-    github_issues: Literal[True] | None = Field(
-        None, description="Open an issue for each alert, and close it when the alert ends."
-    )
-    format: Literal["json", "slack", "teams"] = Field(
-        "json", description="Format of the webhook body."
-    )
-    secret_env: EnvName | None = Field(
-        None, description="Variable with the secret that signs the webhook; format json only."
-    )
-    texts: bool = Field(
-        False, description="Whether texts of prompts, cases and answers may be sent."
-    )
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """The variables that hold a secret."""
-        password = self.smtp.password_env if self.smtp is not None else None
-        return tuple(name for name in (self.webhook_env, self.secret_env, password) if name)
-
-    @model_validator(mode="after")
-    def _has_one_way(self) -> Self:
-        need_one_of(
-            self,
-            "webhook_env",
-            "smtp",
-            "github_issues",
-            of="a notification",
-            add="webhook_env: NAME_OF_VARIABLE, smtp: {...} or github_issues: true",
-        )
-        webhook = self.webhook_env is not None
-        if self.secret_env is not None and not (webhook and self.format == "json"):
-            said = "only a webhook with format json is signed"
-            raise wrong("notification", said, "remove secret_env", at=("secret_env",))
-        if self.format != "json" and not webhook:
-            said = f"format {self.format} is for webhooks"
-            raise wrong("notification", said, "remove format", at=("format",))
-        if self.github_issues:
-            for index, occasion in enumerate(self.on):
-                if occasion not in WITH_CONDITION:
-                    said = f"{occasion} has no end, so an issue for it would stay open"
-                    hint = f"use {', '.join(sorted(WITH_CONDITION))}"
-                    raise wrong("notification", said, hint, at=("on", index))
-        return self
-
-
-class SharedCacheEntry(Shape):
-    """A server on which checkouts share their answers."""
-
-    url_env: EnvName = Field(
-        description="Variable with the URL below which answers are kept; unset, there is no cache."
-    )
-    token_env: EnvName | None = Field(
-        None, description="Variable with a bearer token, or with a whole header (`Name: value`)."
-    )
-    unsigned: Literal["replay", "ignore"] = Field(
-        "replay",
-        description="Answers without a trusted signature: `replay` uses them, and the run is "
-        "inconclusive at best; `ignore` asks the model.",
-    )
 
 
 class ProjectFile(Shape):

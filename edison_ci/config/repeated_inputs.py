@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from edison_ci.errors import Problem
     from edison_ci.records import Case
 
+    Texts: TypeAlias = tuple[str, ...]
+    """The messages of a prompt for a case."""
     Node: TypeAlias = str | tuple[str]
     """The id of a case, or the name of a declared cluster in a tuple."""
 
@@ -46,11 +48,23 @@ class RepeatedInputs:
         self._parents: dict[Node, Node] = {}
         """A forest: nodes of one tree are one cluster."""
 
-    def add(self, case: Case) -> None:
-        """Add a case, which may join it with earlier ones."""
+    def add(self, case: Case) -> list[Texts | None]:
+        """Add a case, which may join it with earlier ones.
+
+        Returns the texts of each prompt for it; None where it cannot be rendered.
+        """
         self.cases += 1
+        rendered = [_rendered(prompt, case) for prompt in self._prompts]
+        # 64 bits: in a million cases two inputs are mistaken for one with a chance of 1 in 10^7.
+        # A case that is skipped is like no other.
+        skipped = ("", canonical_json(dict(case.inputs))) if None in rendered else ()
+        self._join(case, hash(tuple(skipped if texts is None else texts for texts in rendered)))
+        return rendered
+
+    def _join(self, case: Case, input_hash: int) -> None:
+        """Join a case with the earlier ones of the same input or declared cluster."""
         node: Node = case.id if case.cluster is None else (case.cluster,)
-        number = self._inputs.add(self._input_hash(case))
+        number = self._inputs.add(input_hash)
         if number == len(self._ends):
             self._remember(node)
             first = node
@@ -76,16 +90,6 @@ class RepeatedInputs:
         start = self._ends[number - 1] if number else 0
         text = self._names[start : self._ends[number]].decode("utf-8", "surrogatepass")
         return text[1:] if text.startswith("-") else (text[1:],)
-
-    def _input_hash(self, case: Case) -> int:
-        # 64 bits: in a million cases two inputs are mistaken for one with a chance of 1 in 10^7.
-        return hash(tuple(self._rendered(prompt, case) for prompt in self._prompts))
-
-    def _rendered(self, prompt: Prompt, case: Case) -> tuple[str, ...]:
-        try:
-            return tuple(message.content for message in prompt.render(case.inputs))
-        except (MissingValueError, RenderError):  # it is skipped, and like no other case
-            return ("", canonical_json(dict(case.inputs)))
 
     def _root(self, node: Node) -> Node:
         while (parent := self._parents.get(node)) is not None:
@@ -131,6 +135,13 @@ class RepeatedInputs:
             hint = "use a variable of the dataset in the prompt"
         place = "dataset" if experiment.file.dataset is not None else "datasets"
         return [experiment.document.warning((place,), "repeated-input", said, hint)]
+
+
+def _rendered(prompt: Prompt, case: Case) -> Texts | None:
+    try:
+        return tuple(message.content for message in prompt.render(case.inputs))
+    except (MissingValueError, RenderError):
+        return None
 
 
 def _name(declared: Iterable[str]) -> str:

@@ -24,23 +24,24 @@ from edison_ci.config.model_entry import (
     LOCAL_MODEL,
     NAMELESS,
     NEEDS_ADDRESS,
-    OPTIONS,
     PROVIDERS,
     SIM_MODELS,
     TAKES_ADDRESS,
     ModelEntry,
 )
-from edison_ci.config.project import Occasion, ProjectFile
+from edison_ci.config.project import ProjectFile
 from edison_ci.config.prompt import PromptHeader
+from edison_ci.config.provider_options import OPTIONS
 from edison_ci.config.quarantine import QuarantineFile
+from edison_ci.config.recipients import Occasion
 from edison_ci.config.rubric import RubricFile
 from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
 from edison_ci.resources import KINDS, MESSAGES
-from edison_ci.shape import NAME_PATTERN, Shape
+from edison_ci.shape import NAME_PATTERN, Section, Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 # An entry may inherit missing keys from the model in `use`, so a schema can require a key only in
 # entries without `use`; the reader of the registry decides.
@@ -192,9 +193,23 @@ def bare(shape: type[Shape], definitions: dict[str, Any]) -> dict[str, Any]:
     raw = TypeAdapter(shape).json_schema(
         by_alias=True, ref_template="#/definitions/{model}", schema_generator=_Draft7
     )
+    for place in dict.fromkeys(_sections_in(raw)):
+        section = Section(*place.split(":"))
+        definitions.setdefault(section.name, bare(section.shape, definitions))
     for name, inner in raw.pop("$defs", {}).items():
         definitions.setdefault(name, _tidy(inner))
     return dict(_tidy(raw))
+
+
+def _sections_in(value: Any) -> Iterator[str]:
+    """Yield the sections in a schema, whose models are loaded when a file has them."""
+    if isinstance(value, dict):
+        if "x-section" in value:
+            yield value["x-section"]
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _sections_in(item)
 
 
 def _mentions_checks(value: Any) -> bool:
@@ -287,6 +302,8 @@ def _tidy(value: Any) -> Any:
     if value.get("x-shape") == "Check":  # pydantic does not know the checks
         return {**_CHECK, **{k: v for k, v in value.items() if k == "description"}}
     tidy = {k: _tidy(v) for k, v in value.items() if k != "title" or not isinstance(v, str)}
+    if place := tidy.pop("x-section", ""):
+        tidy = {"$ref": f"#/definitions/{place.rpartition(':')[2]}", **tidy}
     if "patternProperties" in tidy:  # a map with key patterns has no other keys
         tidy.setdefault("additionalProperties", False)
     forms = tidy.get("anyOf")

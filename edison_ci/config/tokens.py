@@ -44,7 +44,7 @@ class TokenCounter:
     count: Callable[[str], int]
     per_reply: int = 0
 
-    def of_messages(self, texts: list[str]) -> int:
+    def of_messages(self, texts: Sequence[str]) -> int:
         """Return the tokens of a chat, with what each message adds around its text."""
         return sum(self.count(text) + _PER_MESSAGE for text in texts) + self.per_reply
 

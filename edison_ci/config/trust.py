@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -17,9 +17,20 @@ from edison_ci.shape import (
     Shape,
     TextPattern,
     items,
+    section,
     short,
     wrong,
 )
+
+if TYPE_CHECKING:
+    from edison_ci.config.identities import (
+        AwsIdentity,
+        AzureIdentity,
+        GoogleIdentity,
+        TrustedIdentities,
+    )
+else:
+    TrustedIdentities = section("edison_ci.config.identities", "TrustedIdentities")
 
 _PORTS = {"http": 80, "https": 443}
 _BEARER = frozenset({"openai", "openai_compatible", "litellm"})
@@ -172,76 +183,6 @@ class TrustedResults(Shape):
     )
 
 
-_Uuid = Annotated[
-    str,
-    TextPattern(
-        r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-        "an id of Microsoft Entra",
-        "write it as 00000000-0000-0000-0000-000000000000",
-        "identity",
-    ),
-]
-
-
-class AwsIdentity(Shape):
-    """A role of AWS that jobs of GitHub assume."""
-
-    role: Annotated[
-        str,
-        TextPattern(
-            r"arn:aws:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}",
-            "the ARN of a role",
-            "write arn:aws:iam::ACCOUNT:role/NAME",
-            "identity",
-        ),
-    ] = Field(description="ARN of the role.")
-
-
-class GoogleIdentity(Shape):
-    """A pool of workload identities of Google that jobs of GitHub belong to."""
-
-    pool: Annotated[
-        str,
-        TextPattern(
-            r"projects/[0-9]{1,20}/locations/global/workloadIdentityPools/[a-z0-9-]{4,32}"
-            r"/providers/[a-z0-9-]{4,32}",
-            "a provider of a pool",
-            "write projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER",
-            "identity",
-        ),
-    ] = Field(description="Provider of the pool, as Google Cloud names it.")
-    service_account: (
-        Annotated[
-            str,
-            TextPattern(
-                r"[a-z0-9-]{1,63}@[a-z0-9.-]{1,100}\.gserviceaccount\.com",
-                "a service account",
-                "write NAME@PROJECT.iam.gserviceaccount.com",
-                "identity",
-            ),
-        ]
-        | None
-    ) = Field(None, description="Service account to act as; default: the identity itself.")
-
-
-class AzureIdentity(Shape):
-    """An application of Microsoft Entra that jobs of GitHub act as."""
-
-    tenant: _Uuid = Field(description="Id of the directory.")
-    client: _Uuid = Field(description="Id of the application.")
-    hosts: Annotated[tuple[Host, ...], items(1, 50), UNIQUE] = Field(
-        description="Hosts of Azure that get its token."
-    )
-
-
-class TrustedIdentities(Shape):
-    """What models are called with in jobs of GitHub, where no key is set."""
-
-    bedrock: AwsIdentity | None = Field(None, description="Role for models of Bedrock.")
-    vertex: GoogleIdentity | None = Field(None, description="Identity for models of Vertex.")
-    azure: AzureIdentity | None = Field(None, description="Identity for models of Azure.")
-
-
 class TrustFile(Shape):
     """.edison/trust.yaml: which key may go to which host."""
 
@@ -267,8 +208,8 @@ class TrustFile(Shape):
         default_factory=TrustedResults.model_construct,
         description="Results of other jobs that are accepted.",
     )
-    identities: TrustedIdentities = Field(
-        default_factory=TrustedIdentities.model_construct,
+    identities: TrustedIdentities | None = Field(
+        None,
         description="Identities of GitHub's jobs at AWS, Google and Azure, in place of keys.",
     )
 
@@ -276,18 +217,17 @@ class TrustFile(Shape):
         self, provider: str, address: str
     ) -> AwsIdentity | GoogleIdentity | AzureIdentity | None:
         """Return the identity that models of a provider at this address are called with."""
-        if provider not in TrustedIdentities.model_fields:
-            return None
-        found: AwsIdentity | GoogleIdentity | AzureIdentity | None
-        found = getattr(self.identities, provider)
+        identity: AwsIdentity | GoogleIdentity | AzureIdentity | None
+        identity = getattr(self.identities, provider, None)
         target = _target(address)
-        if found is None or target is None:
+        if identity is None or target is None:
             return None
-        if isinstance(found, AzureIdentity):
-            return found if target in {origin(host) for host in found.hosts} else None
+        if provider == "azure":
+            hosts = cast("AzureIdentity", identity).hosts
+            return identity if target in {origin(host) for host in hosts} else None
         pairs = {pair.host for pair in BUILT_IN.values() if pair.providers == {provider}}
         near = any(re.fullmatch(rf"https://{host}:443", target) for host in pairs)
-        return found if near else None
+        return identity if near else None
 
     def allows(self, env: str, address: str, provider: str) -> bool:
         """Whether a provider may send the key of a variable to this address."""

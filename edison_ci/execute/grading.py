@@ -24,9 +24,10 @@ from edison_ci.checks.evaluation import (
     cut_off_note,
 )
 from edison_ci.checks.time_limit import run_limited
-from edison_ci.config.program_files import check_digest
+from edison_ci.config import program_files
+from edison_ci.config.screens import TextScreens
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.documents.files import WorkingTree
+from edison_ci.documents import files
 from edison_ci.errors import UsageError
 from edison_ci.judges import judge
 from edison_ci.judges.panel import ExperimentJudges, moderators
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from edison_ci.checks.output import Output
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
-    from edison_ci.config.screens import TextScreens
     from edison_ci.contracts import Executor
     from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.judge import Ask
@@ -202,9 +202,9 @@ def check_programs(project: Project, experiment: Experiment) -> dict[str, str]:
     root = code_folder(project)
     if root is None:
         return {}
-    tree = WorkingTree(root)
+    tree = files.WorkingTree(root)
     checks = [check for check in experiment.all_checks() if check.program]
-    found = {check.program: check_digest(check, tree) for check in checks}
+    found = {check.program: program_files.check_digest(check, tree) for check in checks}
     return {program: digest for program, digest in found.items() if digest}
 
 
@@ -311,6 +311,8 @@ class CellGrader:
     moderators: tuple[Moderator, ...]
     ask: Ask
     inputs: InputScreen
+    screened: bool
+    """Whether anything is looked for in the texts of answers."""
     redacted: bool
     """Whether an answer may have been redacted: experiments share answers to equal requests."""
 
@@ -329,6 +331,7 @@ class CellGrader:
             moderators(project, experiment),
             ask,
             InputScreen.of(experiment),
+            bool(TextScreens.active(experiment.file.safety)),
             project.file.settings.redact_pii_before_storage
             or any(redacts(each.file.safety) for each in project.experiments.values()),
         )
@@ -386,13 +389,15 @@ class CellGrader:
 
     async def _screen(self, output: Output) -> tuple[list[Component], list[str]]:
         """Return the findings of the screens, and the kinds for which the answer is blocked."""
-        safety = self.experiment.file.safety
-        screened = run_limited(
-            "screening the answer", lambda: screen(output.raw, safety, redacted=self.redacted)
-        )
-        found = _safety_components(screened)
-        if screened.status == "block":  # not even judges see a blocked answer
-            return found, _blocking(screened)
+        found: list[Component] = []
+        if self.screened:
+            safety = self.experiment.file.safety
+            screened = run_limited(
+                "screening the answer", lambda: screen(output.raw, safety, redacted=self.redacted)
+            )
+            found = _safety_components(screened)
+            if screened.status == "block":  # not even judges see a blocked answer
+                return found, _blocking(screened)
         blocked: list[str] = []
         for moderator in self.moderators:
             result = await moderator.screen(output.raw, self.ask)

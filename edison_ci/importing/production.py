@@ -38,7 +38,7 @@ from edison_ci.store.answers import Settlement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from edison_ci.config.experiment import Production
+    from edison_ci.config.upkeep import Production
     from edison_ci.documents.files import Tree
     from edison_ci.records import Json
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from edison_ci.config.project import Occasion
+    from edison_ci.config.recipients import Occasion
     from edison_ci.operate.site import Actor, Site
     from edison_ci.store.alerts import Alert, Finding
 

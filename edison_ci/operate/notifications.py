@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
 
-    from edison_ci.config.project import Notification, Occasion
+    from edison_ci.config.recipients import Notification, Occasion
     from edison_ci.operate.site import Site
 
 logger = logging.getLogger(__name__)

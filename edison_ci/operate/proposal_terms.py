@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.config.prices import PriceTable
-    from edison_ci.config.project import Notification, SharedCacheEntry
+    from edison_ci.config.recipients import Notification
+    from edison_ci.config.sharing import SharedCacheEntry
 
 
 # Only a run writes results, locks and copies: answers in a committed results file would count as

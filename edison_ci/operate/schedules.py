@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from edison_ci.config.experiment import ExperimentFile, Schedule
+    from edison_ci.config.experiment import ExperimentFile
+    from edison_ci.config.upkeep import Schedule
     from edison_ci.documents.marks import Json
     from edison_ci.errors import Problem
     from edison_ci.operate.site import Actor, Site

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.config.load import Project
-    from edison_ci.config.project import ProjectFile, SharedBudget, SiteLimits
+    from edison_ci.config.project import ProjectFile
+    from edison_ci.config.sharing import SharedBudget, SiteLimits
     from edison_ci.store.liveness import ProcessLock
 
 logger = logging.getLogger(__name__)

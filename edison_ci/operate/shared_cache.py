@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.config.load import Project
-    from edison_ci.config.project import SharedCacheEntry
+    from edison_ci.config.sharing import SharedCacheEntry
     from edison_ci.config.trust import TrustFile
 
 _HEADER = re.compile(r"([A-Za-z0-9-]{1,100}): ([\x21-\x7e][\x20-\x7e]*)")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.config.models import Model
-    from edison_ci.config.project import Notification
+    from edison_ci.config.recipients import Notification
     from edison_ci.config.sealed import SecretsFile
 
 FOLDER = ".github/edison"

@@ -160,7 +160,7 @@ class CaseSurvey:
     def add(self, case: Case, *, here: bool = True) -> None:
         """Count a case; one of another shard only goes into the fingerprint."""
         self.fingerprint.feed(case)
-        self.repeated.add(case)
+        rendered = self.repeated.add(case)
         if not here:
             self.other_shards += 1
             return
@@ -173,13 +173,14 @@ class CaseSurvey:
         counting = self.cases <= COUNT_EVERY or self.cases % 100 == 0
         if counting:
             self._count_references(case)
-        for prompt in self._experiment.prompts:
-            if not case.inputs.keys() >= prompt.required:
+        for prompt, texts in zip(self._experiment.prompts, rendered, strict=True):
+            if texts is None:  # counted as skipped by the data check
                 continue
-            if not counting and prompt.plain:
-                self.usable[prompt.id] += 1
-                continue
-            self._render(prompt, case, counting=counting)
+            self.usable[prompt.id] += 1
+            if counting:
+                self._counted[prompt.id] += 1
+                for counter in self._counters:
+                    self._tokens[prompt.id, counter.method] += counter.of_messages(texts)
 
     def _count_references(self, case: Case) -> None:
         self._surveyed += 1
@@ -195,18 +196,6 @@ class CaseSurvey:
         tokens = [count for (name, _), count in self._references.items() if name == embedder]
         share = self.cases / max(self._surveyed, 1)
         return round(len(tokens) * share), sum(tokens) * share
-
-    def _render(self, prompt: Prompt, case: Case, *, counting: bool) -> None:
-        try:
-            texts = [message.content for message in prompt.render(case.inputs)]
-        except (MissingValueError, RenderError):
-            return  # counted as skipped by the data check
-        self.usable[prompt.id] += 1
-        if not counting:
-            return
-        self._counted[prompt.id] += 1
-        for counter in self._counters:
-            self._tokens[prompt.id, counter.method] += counter.of_messages(texts)
 
     def input_tokens(self, prompt: Prompt, counter: TokenCounter) -> float:
         """Return the input tokens of one answer to each usable case, tools and schema included."""

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import requirements
+from edison_ci.config import provider_options, requirements
 from edison_ci.config.model_entry import (
     OFFLINE,
     PROVIDERS,
-    HttpOptions,
-    LocalOptions,
     plugin_of,
 )
 from edison_ci.config.rules import service_of
@@ -347,7 +345,7 @@ def anthropic(access: _ModelAccess) -> Provider:
 
 def http(access: _ModelAccess) -> Provider:
     """Return an endpoint of the user."""
-    options = HttpOptions.model_validate(access.model.options)
+    options = provider_options.HttpOptions.model_validate(access.model.options)
     headers = {
         name: text.replace("{{ key }}", access.key or "") for name, text in options.headers.items()
     }
@@ -411,7 +409,7 @@ def simulated(access: _ModelAccess) -> Provider:
 def local(access: _ModelAccess) -> Provider:
     """Return a model that runs in this process, loaded."""
     model = access.model
-    options = LocalOptions.model_validate(model.options)
+    options = provider_options.LocalOptions.model_validate(model.options)
     weights = requirements.weights_of(model, access.environ)
     loaded = provider_local.load(weights, threads=options.threads, context=options.context)
     return provider_local.LocalModel(loaded, model.limits.timeout_s)

@@ -18,7 +18,7 @@ from edison_ci.providers.openai_compatible import parse_body, storable
 from edison_ci.templating.templates import MissingValueError, RenderError, compile_template
 
 if TYPE_CHECKING:
-    from edison_ci.config.model_entry import HttpOptions
+    from edison_ci.config.provider_options import HttpOptions
     from edison_ci.providers.transport import Transport
     from edison_ci.records import Completion, Request
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.trust import AwsIdentity, AzureIdentity, GoogleIdentity, origin
+from edison_ci.config.identities import AwsIdentity, AzureIdentity, GoogleIdentity
+from edison_ci.config.trust import origin
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.secrets import remember
 from edison_ci.providers.transport import Reach, Service, Transport, proxy_for

@@ -21,7 +21,7 @@ from edison_ci.records import plain_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from edison_ci.config.experiment import CoverageTargets
+    from edison_ci.config.upkeep import CoverageTargets
     from edison_ci.records import Case
 
 DIMENSIONS = ("tags", "entities", "lengths", "ambiguity", "languages", "difficulty")

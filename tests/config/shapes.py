@@ -22,7 +22,7 @@ import edison_ci.checks
 import edison_ci.config
 from edison_ci.config.schema import schema_of
 from edison_ci.resources import KINDS
-from edison_ci.shape import Shape
+from edison_ci.shape import Section, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,6 +195,9 @@ def sample(kind: Any, metadata: Metadata = (), index: int = 0) -> Any:
     if isinstance(kind, type) and issubclass(kind, Shape):
         return MINIMAL[kind.__name__]
     (_, bare, flat), *inner = _walk(kind, metadata, ())
+    for item in flat:
+        if isinstance(item, Section):
+            return MINIMAL[item.name]
     limits = {KEYWORDS[type(m)]: getattr(m, KEYWORDS[type(m)]) for m in flat if type(m) in KEYWORDS}
     if bare is int:
         return min(limits.get("ge", 0) + index, limits.get("le", index))

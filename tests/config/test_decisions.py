@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.experiment import Gate, Grader, Judges, Schedule
+from edison_ci.config.experiment import Gate, Grader, Judges
 from edison_ci.config.screens import Safety
+from edison_ci.config.upkeep import Schedule
 from edison_ci.shape import Margin
 from tests.config.said import said
 

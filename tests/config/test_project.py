@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.project import Member, Notification, ProjectFile, slug
+from edison_ci.config.project import Member, ProjectFile, slug
+from edison_ci.config.recipients import Notification
 from tests.config.said import said
 
 HEAD = "version: 1\nproject: mini\n"

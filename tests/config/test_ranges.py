@@ -19,17 +19,18 @@ from edison_ci.config.experiment import (
     Judges,
     Refine,
     RubricUse,
-    Schedule,
     Split,
     Stop,
 )
 from edison_ci.config.model_entry import GridParams, Limits, Params
 from edison_ci.config.models import DEFAULT_PARAMS, MAX_CONFIGURATIONS
-from edison_ci.config.project import Defaults, Notification, ProjectFile, Settings, Smtp, slug
+from edison_ci.config.project import Defaults, ProjectFile, Settings, slug
 from edison_ci.config.prompt import PromptHeader
+from edison_ci.config.recipients import Notification, Smtp
 from edison_ci.config.rubric import SCALES, WEIGHT_TOLERANCE, Calibration, Criterion, RubricFile
 from edison_ci.config.screens import Moderation, PersonalData, Safety
 from edison_ci.config.trust import TrustedCode, TrustFile
+from edison_ci.config.upkeep import Schedule
 from edison_ci.config.validation import MIN_HOLDOUT
 from edison_ci.shape import Margin
 from tests.config.shapes import (

@@ -156,7 +156,7 @@ def test_a_check_that_never_ends_is_an_error_of_its_cell() -> None:
 
 async def test_an_answer_that_nobody_can_read_is_an_error_and_not_bad() -> None:
     inputs = InputScreen(TextScreens(), active=False)
-    grader = CellGrader(None, CheckGrader((), {}, None), None, (), _unasked, inputs, False)  # type: ignore[arg-type]  # not looked at
+    grader = CellGrader(None, CheckGrader((), {}, None), None, (), _unasked, inputs, False, False)  # type: ignore[arg-type]  # not looked at
     output = Output("x", "x", failed="reading the answer takes longer than 5 s")
     grade = await grader.grade(
         Case(CaseId("a"), {}), output, StoredAnswer(Completion("x"), 0, True, 0)

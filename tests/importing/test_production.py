@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.experiment import Production
+from edison_ci.config.upkeep import Production
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
 from edison_ci.importing.production import sample_of

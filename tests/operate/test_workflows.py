@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 import edison_ci
-from edison_ci.config.project import Notification
+from edison_ci.config.recipients import Notification
 from edison_ci.operate.workflows import (
     FURTHER,
     Variables,

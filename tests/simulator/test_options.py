@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from edison_ci.config import model_entry
+from edison_ci.config import provider_options
 from edison_ci.errors import UsageError
 from edison_ci.simulator.options import (
     Breakage,
@@ -38,7 +38,7 @@ def test_an_unknown_option_is_refused_with_the_known_ones() -> None:
 
 
 def test_options_and_defaults_agree_with_what_config_accepts() -> None:
-    accepted = model_entry.OPTIONS["sim"]
+    accepted = provider_options.OPTIONS["sim"]
     mine = {field.name: field.default for field in dataclasses.fields(SimOptions)}
     assert mine == {name: field.default for name, field in accepted.model_fields.items()}
 

@@ -1,0 +1,79 @@
+"""Identities in .edison/trust.yaml: what jobs of GitHub call models with in place of a key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from edison_ci.config.trust import Host
+from edison_ci.shape import UNIQUE, Shape, TextPattern, items
+
+_Uuid = Annotated[
+    str,
+    TextPattern(
+        r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+        "an id of Microsoft Entra",
+        "write it as 00000000-0000-0000-0000-000000000000",
+        "identity",
+    ),
+]
+
+
+class AwsIdentity(Shape):
+    """A role of AWS that jobs of GitHub assume."""
+
+    role: Annotated[
+        str,
+        TextPattern(
+            r"arn:aws:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,512}",
+            "the ARN of a role",
+            "write arn:aws:iam::ACCOUNT:role/NAME",
+            "identity",
+        ),
+    ] = Field(description="ARN of the role.")
+
+
+class GoogleIdentity(Shape):
+    """A pool of workload identities of Google that jobs of GitHub belong to."""
+
+    pool: Annotated[
+        str,
+        TextPattern(
+            r"projects/[0-9]{1,20}/locations/global/workloadIdentityPools/[a-z0-9-]{4,32}"
+            r"/providers/[a-z0-9-]{4,32}",
+            "a provider of a pool",
+            "write projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER",
+            "identity",
+        ),
+    ] = Field(description="Provider of the pool, as Google Cloud names it.")
+    service_account: (
+        Annotated[
+            str,
+            TextPattern(
+                r"[a-z0-9-]{1,63}@[a-z0-9.-]{1,100}\.gserviceaccount\.com",
+                "a service account",
+                "write NAME@PROJECT.iam.gserviceaccount.com",
+                "identity",
+            ),
+        ]
+        | None
+    ) = Field(None, description="Service account to act as; default: the identity itself.")
+
+
+class AzureIdentity(Shape):
+    """An application of Microsoft Entra that jobs of GitHub act as."""
+
+    tenant: _Uuid = Field(description="Id of the directory.")
+    client: _Uuid = Field(description="Id of the application.")
+    hosts: Annotated[tuple[Host, ...], items(1, 50), UNIQUE] = Field(
+        description="Hosts of Azure that get its token."
+    )
+
+
+class TrustedIdentities(Shape):
+    """What models are called with in jobs of GitHub, where no key is set."""
+
+    bedrock: AwsIdentity | None = Field(None, description="Role for models of Bedrock.")
+    vertex: GoogleIdentity | None = Field(None, description="Identity for models of Vertex.")
+    azure: AzureIdentity | None = Field(None, description="Identity for models of Azure.")
