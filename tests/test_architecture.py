@@ -314,6 +314,31 @@ def test_nothing_is_there_for_tests_alone() -> None:
     assert unused - {"__getattr__"} == set()
 
 
+LENIENT_DECODERS = {
+    "b64decode", "urlsafe_b64decode", "standard_b64decode", "decodebytes", "a2b_base64",
+    "b32decode", "b32hexdecode", "b16decode", "a85decode", "b85decode", "z85decode",
+    "fromhex", "unhexlify", "a2b_hex",
+}  # fmt: skip
+"""Functions that take several texts for the same bytes."""
+DECODES = {
+    "documents/base64_text.py",  # and encodes again, to compare
+    "operate/bundles.py",  # a hash that was computed right before
+    "operate/webhooks.py",  # the user's own secret, which is compared with nothing
+}
+
+
+def test_keys_and_signatures_are_decoded_in_one_place() -> None:
+    """A text that was signed, sealed or trusted is read in no other spelling."""
+    calling = {
+        place(path)
+        for path in MODULES
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute | ast.Name)
+        and getattr(node, "attr", getattr(node, "id", "")) in LENIENT_DECODERS
+    }
+    assert calling == DECODES
+
+
 SQL_IN = {"store", "results"}
 """The folders that may ask the results file: what is kept, and what it says."""
 SQL_ELSEWHERE = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 import struct
 from typing import TYPE_CHECKING
 
 from edison_ci.checks.evaluation import EvaluationError
+from edison_ci.documents.base64_text import decode_base64, encode_base64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,7 @@ def pack_vector(numbers: Sequence[float]) -> str:
         packed = struct.pack(f"<{len(numbers)}f", *numbers)
     except (OverflowError, struct.error):
         raise ValueError("a vector with numbers that are too large") from None
-    return _FORM + base64.b64encode(packed).decode()
+    return _FORM + encode_base64(packed)
 
 
 def is_vector(text: str) -> bool:
@@ -41,9 +40,9 @@ def is_vector(text: str) -> bool:
 def unpack_vector(text: str) -> tuple[float, ...]:
     """Return the vector in a stored text; raises EvaluationError if it is none."""
     try:
-        raw = base64.b64decode(text.removeprefix(_FORM), validate=True) if is_vector(text) else b""
+        raw = decode_base64(text.removeprefix(_FORM)) if is_vector(text) else b""
         numbers = struct.unpack(f"<{len(raw) // _SIZE}f", raw)
-    except (binascii.Error, ValueError, struct.error):
+    except (ValueError, struct.error):
         numbers = ()
     if not 0 < len(numbers) <= MOST_NUMBERS or not all(map(math.isfinite, numbers)):
         raise EvaluationError("the stored embedding is not a vector")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from pydantic import Field, model_validator
 
 from edison_ci.config.project import Version
+from edison_ci.documents.base64_text import KEY_PATTERN, at_least_pattern
 from edison_ci.shape import Date, EnvName, Shape, TextPattern, items, report, wrong
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _HEAD = (
 PublicKey = Annotated[
     str,
     TextPattern(
-        r"[A-Za-z0-9+/]{43}=",
+        KEY_PATTERN,
         "a public key for sealed keys",
         "restore the line from Git; edison secrets keygen writes it",
         "key",
@@ -34,7 +35,7 @@ Box = Annotated[
     str,
     Field(max_length=200_000),
     TextPattern(
-        r"(?:[A-Za-z0-9+/]{4}){28,}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
+        at_least_pattern(28),
         "a sealed box",
         "it was cut or edited: restore it from Git, or seal the key again",
     ),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from edison_ci.config.project import Version
+from edison_ci.documents.base64_text import KEY_PATTERN
 from edison_ci.shape import (
     UNIQUE,
     EnvName,
@@ -167,7 +168,7 @@ class TrustedProgram(Shape):
 PublicKey = Annotated[
     str,
     TextPattern(
-        r"[A-Za-z0-9+/]{43}=",
+        KEY_PATTERN,
         "a public key for results",
         "write what edison admin db keygen prints",
         "key",

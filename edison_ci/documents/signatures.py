@@ -7,10 +7,9 @@ private key is in a variable of the environment and nowhere else; public keys ar
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci.documents.base64_text import decode_base64, encode_base64
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
 
@@ -39,7 +38,9 @@ class Signed(NamedTuple):
 def generate_keys() -> KeyPair:
     """Return a new pair of keys."""
     key = _ed25519().Ed25519PrivateKey.generate()
-    return KeyPair(_text(key.private_bytes_raw()), _text(key.public_key().public_bytes_raw()))
+    return KeyPair(
+        encode_base64(key.private_bytes_raw()), encode_base64(key.public_key().public_bytes_raw())
+    )
 
 
 class Signer:
@@ -55,11 +56,11 @@ class Signer:
                 "environment",
             )
         self._key = _ed25519().Ed25519PrivateKey.from_private_bytes(raw)
-        self.public = _text(self._key.public_key().public_bytes_raw())
+        self.public = encode_base64(self._key.public_key().public_bytes_raw())
 
     def sign(self, about: bytes, digest: bytes) -> Signed:
         """Return the signature of a digest; `about` is the prefix of its kind."""
-        return Signed(_text(self._key.sign(about + digest)), self.public)
+        return Signed(encode_base64(self._key.sign(about + digest)), self.public)
 
 
 def signer_of(about: bytes, digest: bytes, signature: str, keys: Iterable[str]) -> str | None:
@@ -95,14 +96,10 @@ def _key(text: str) -> bytes | None:
     return raw if raw is not None and len(raw) == _KEY_BYTES else None
 
 
-def _text(raw: bytes) -> str:
-    return base64.b64encode(raw).decode("ascii")
-
-
 def _bytes(text: str) -> bytes | None:
     try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+        return decode_base64(text)
+    except ValueError:
         return None
 
 

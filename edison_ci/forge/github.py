@@ -6,12 +6,11 @@ workflow, and the text of a comment does not prove its author.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents.base64_text import decode_base64, encode_base64
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge import api as forge_api
 from edison_ci.forge import models, proposal
@@ -361,7 +360,7 @@ class GitData:
 
     async def create_blob(self, data: bytes) -> str:
         """Store the content of a file; the same content has the same id."""
-        body = {"content": base64.b64encode(data).decode(), "encoding": "base64"}
+        body = {"content": encode_base64(data), "encoding": "base64"}
         made = await self._api.write("store a file", "POST", "git", "blobs", body=body)
         return read_field(made, str, "sha")
 
@@ -436,8 +435,8 @@ def decode_content(content: str, encoding: str) -> bytes:
         return content.encode()
     try:
         if encoding == "base64":
-            return base64.b64decode(content)
-    except binascii.Error:
+            return decode_base64(content.replace("\n", ""))  # GitHub breaks it into lines
+    except ValueError:
         pass
     raise forge_api.unreadable("read a file", "base64")
 

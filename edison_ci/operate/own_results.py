@@ -66,7 +66,7 @@ def _signature(path: Path) -> str | None:
             text = stream.read(_LONGEST).decode("ascii")
     except (OSError, UnicodeDecodeError):
         return None
-    return text.strip().removeprefix(_KIND) if text.startswith(_KIND) else None
+    return text.removeprefix(_KIND).removesuffix("\n") if text.startswith(_KIND) else None
 
 
 def _refuse_unfinished(path: Path) -> None:

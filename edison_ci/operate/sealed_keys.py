@@ -11,8 +11,6 @@ A sealed key is used as if its variable were set; a variable that is set counts 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import os
@@ -26,6 +24,12 @@ from urllib.parse import urlsplit
 from edison_ci._dataclass import dataclass
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
+from edison_ci.documents.base64_text import (
+    decode_base64,
+    decode_base64url,
+    encode_base64,
+    encode_base64url,
+)
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
@@ -77,17 +81,17 @@ def generate_key() -> PrivateKey:
 def _private(raw: bytes) -> PrivateKey:
     from nacl.public import PrivateKey as Secret
 
-    text = f"{_PREFIX}{base64.urlsafe_b64encode(raw).decode().rstrip('=')}"
+    text = f"{_PREFIX}{encode_base64url(raw)}"
     remember([text])
-    return PrivateKey(text, base64.b64encode(bytes(Secret(raw).public_key)).decode())
+    return PrivateKey(text, encode_base64(bytes(Secret(raw).public_key)))
 
 
 def read_private_key(text: str, where: str) -> PrivateKey:
     """Return a private key from its text; raises UsageError, which does not show it."""
     remember([text])
     try:
-        raw = base64.urlsafe_b64decode(f"{text.removeprefix(_PREFIX)}=")
-    except (binascii.Error, ValueError):
+        raw = decode_base64url(text.removeprefix(_PREFIX))
+    except ValueError:
         raw = b""
     if not text.startswith(_PREFIX) or len(raw) != _KEY_BYTES:
         raise UsageError(
@@ -227,8 +231,8 @@ class Sealed:
         told = {"about": _ABOUT, "name": self.name, "repository": self.repository}
         data = canonical_json({**told, "value": self.value}).encode()
         data += b" " * (-len(data) % _BLOCK)
-        sealed = SealedBox(PublicKey(base64.b64decode(public))).encrypt(data)
-        return base64.b64encode(sealed).decode()
+        sealed = SealedBox(PublicKey(decode_base64(public))).encrypt(data)
+        return encode_base64(sealed)
 
 
 def seal(
@@ -247,9 +251,9 @@ def open_box(key: SealedKey, private: PrivateKey, repository: str) -> str:
     from nacl.public import PrivateKey as Secret
     from nacl.public import SealedBox
 
-    raw = base64.urlsafe_b64decode(f"{private.text.removeprefix(_PREFIX)}=")
+    raw = decode_base64url(private.text.removeprefix(_PREFIX))
     try:
-        told = json.loads(SealedBox(Secret(raw)).decrypt(base64.b64decode(key.box)))
+        told = json.loads(SealedBox(Secret(raw)).decrypt(decode_base64(key.box)))
     except (CryptoError, ValueError):
         told = None
     if not _is_whole(told):

@@ -119,6 +119,7 @@ def signature(secret: str, signed: bytes) -> str:
     key = secret.encode()
     if secret.startswith(_PREFIX):
         try:
+            # In any spelling: the receiver chose it, and nothing is compared with this text.
             key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
         except binascii.Error:
             raise DeliveryError(

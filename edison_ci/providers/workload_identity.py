@@ -10,8 +10,6 @@ minutes before they expire, by a clock that no change of the time moves.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import json
 import re
 import time
@@ -23,6 +21,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.identities import AwsIdentity, AzureIdentity, GoogleIdentity
 from edison_ci.config.trust import origin
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.base64_text import decode_base64url
 from edison_ci.documents.secrets import remember
 from edison_ci.providers.transport import Reach, Service, Transport, proxy_for
 
@@ -292,7 +291,7 @@ def _claims(token: str) -> dict[str, Any]:
     """Return what a token says; its signature is for the cloud that gets it to verify."""
     parts = token.split(".")
     try:
-        value = json.loads(base64.urlsafe_b64decode(f"{parts[1]}{'=' * (-len(parts[1]) % 4)}"))
-    except (IndexError, ValueError, binascii.Error):
+        value = json.loads(decode_base64url(parts[1]))
+    except (IndexError, ValueError):
         value = None
     return value if isinstance(value, dict) else {}

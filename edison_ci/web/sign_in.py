@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hmac
 import re
 from http.cookies import SimpleCookie
@@ -12,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from datasette import Response
 
+from edison_ci.documents.base64_text import decode_base64url, encode_base64url
 from edison_ci.errors import EdisonError
 from edison_ci.forge.oauth import SignInAttempt
 from edison_ci.operate.accounts import Accounts, SignInFailure
@@ -121,7 +121,7 @@ async def start_github(datasette: Any, request: Any) -> Any:
     wanted = safe_next(request.args.get("next") or "", datasette.urls.path("/"))
     attempt = SignInAttempt.new()
     target = settings.access.github.authorize_url(attempt, _callback(datasette, request))
-    kept = "~".join((attempt.state, attempt.verifier, _encoded(wanted)))
+    kept = "~".join((attempt.state, attempt.verifier, encode_base64url(wanted.encode())))
     return _with_attempt(settings, _redirect(target), kept)
 
 
@@ -188,14 +188,9 @@ def _with_attempt(settings: ServerSettings, response: Any, kept: str = "") -> An
     return response
 
 
-def _encoded(text: str) -> str:
-    # Without the padding: a cookie with "=" in its value would be quoted.
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
 def _decoded(text: str) -> str:
     try:
-        return base64.urlsafe_b64decode(text.encode() + b"==").decode()
+        return decode_base64url(text).decode()
     except ValueError:
         return ""
 

@@ -212,7 +212,7 @@ def sample(kind: Any, metadata: Metadata = (), index: int = 0) -> Any:
     assert bare is str, f"no sample of {kind}: {inner}"
     valid = adapter(kind, metadata)
     length = max(limits.get("min_length", 1), 12)
-    key, language = f"{index!s:A>43}=", f"{chr(97 + index // 26)}{chr(97 + index % 26)}"
+    key, language = f"{index!s:A>42}A=", f"{chr(97 + index // 26)}{chr(97 + index % 26)}"
     candidates = (*texts(length, index), key, language)
     return next(text for text in candidates if accepts(valid, text))
 

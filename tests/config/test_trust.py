@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
+from pydantic import ValidationError
 
 from edison_ci.config.trust import BUILT_IN, TrustedKey, TrustFile, origin
 from tests.config.said import said
+from tests.respelled import respelled
 
 
 @pytest.mark.parametrize(
@@ -190,3 +194,16 @@ def test_a_host_is_exact(host: str) -> None:
 )
 def test_hosts_may_be_names_and_numbers(host: str) -> None:
     assert said(TrustedKey, f'env: KEY\nhosts: ["{host}"]\n') == []
+
+
+def test_a_public_key_is_listed_in_one_spelling() -> None:
+    """Whoever removes a key would otherwise leave it there, spelled another way."""
+    key = base64.b64encode(bytes(range(32))).decode()
+    trust = TrustFile.model_validate({"results": {"public_keys": [key]}})
+    assert trust.results.public_keys == (key,)
+    for text in respelled(key):
+        try:
+            TrustFile.model_validate({"results": {"public_keys": [text]}})
+        except ValidationError:
+            continue
+        assert base64.b64decode(text) != bytes(range(32)), text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.github import GitHub, suggestion_text
+from edison_ci.forge.github import GitHub, decode_content, suggestion_text
 from edison_ci.forge.models import Change, ChangedFile, ReviewDecision, SuggestedLines
 from edison_ci.operate.programs import approved_by_person
 from tests.forge.conftest import open_pull
@@ -181,6 +181,14 @@ async def test_a_file_is_read_at_a_commit(fake: FakeGitHub, github: GitHub) -> N
         assert await github.read_file("README.md", ref="main") == b"# prompts\n"
         fake.faults.append(Fault(200, body=b'[{"type": "file"}]'))
         assert await github.read_file("prompts", ref="main") is None  # a folder
+
+
+@pytest.mark.parametrize("content", ["eHl6enl=", "eHl6enk", "eHl6!enk=", "eHl6 enk=", "-_-_"])
+def test_content_that_github_did_not_encode_is_not_read(content: str) -> None:
+    assert decode_content("eHl6\nenk=\n", "base64") == b"xyzzy"
+    with pytest.raises(ForgeError) as unreadable:
+        decode_content(content, "base64")
+    assert unreadable.value.fault is ForgeFault.UNREADABLE
 
 
 # --- reviews --------------------------------------------------------------------------------------

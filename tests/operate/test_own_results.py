@@ -10,6 +10,7 @@ import pytest
 from edison_ci.documents.signatures import generate_keys
 from edison_ci.errors import UsageError
 from edison_ci.operate.own_results import is_signed, sign, signature_path
+from tests.respelled import respelled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,20 @@ def test_one_other_bit_is_another_file(results: Path, place: int) -> None:
 def test_what_is_no_signature_fits_nothing(results: Path, text: str) -> None:
     signature_path(results).write_text(text, encoding="utf-8")
     assert not is_signed(results, [generate_keys().public])
+
+
+def test_another_spelling_of_the_signature_fits_nothing(results: Path) -> None:
+    pair = generate_keys()
+    sign(results, pair.private)
+    path = signature_path(results)
+    kind, signature = path.read_text(encoding="ascii").removesuffix("\n").split(" ")
+    others = [text for text in respelled(signature) if text != f"{signature}\n"]
+    for text in (*others, f"{signature}\n\n", f"{signature}\n{signature}"):
+        path.write_text(f"{kind} {text}", encoding="utf-8", errors="surrogatepass")
+        assert not is_signed(results, [pair.public]), text
+    path.write_text(f"{kind} {signature}\n", encoding="ascii")
+    assert is_signed(results, [pair.public])
+    assert not is_signed(results, respelled(pair.public))
 
 
 @pytest.mark.parametrize("suffix", ["-wal", "-journal"])

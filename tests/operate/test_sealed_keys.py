@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,12 @@ from edison_ci.operate.sealed_keys import (
     generate_key,
     key_path,
     open_box,
+    read_private_key,
     repository_name,
     seal,
     store_private_key,
 )
+from tests.respelled import respelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +82,13 @@ def test_an_edited_box_does_not_open(private: PrivateKey, at: int) -> None:
     letters[at] = "A" if letters[at] != "A" else "B"
     with pytest.raises(UsageError, match="cannot be opened: it was damaged"):
         open_box(key.model_copy(update={"box": "".join(letters)}), private, HERE)
+
+
+def test_a_box_opens_in_one_spelling_only(private: PrivateKey) -> None:
+    key = sealed(private)
+    for text in respelled(key.box):
+        with pytest.raises(UsageError, match="cannot be opened: it was damaged"):
+            open_box(key.model_copy(update={"box": text}), private, HERE)
 
 
 def test_a_box_that_is_no_key_of_ours_does_not_open(private: PrivateKey) -> None:
@@ -148,6 +158,14 @@ def test_a_broken_or_swapped_file_of_the_private_key_is_refused(private: Private
     with pytest.raises(UsageError, match="is not a private key of edison"):
         find_private_key(private.public)
     assert key_path(private.public) == path
+
+
+def test_a_private_key_is_read_in_one_spelling_only(private: PrivateKey) -> None:
+    assert read_private_key(private.text, "it") == private
+    for text in respelled(private.text):
+        with contextlib.suppress(UsageError):
+            assert read_private_key(text, "it").text == text, "it is another key"
+        learn({})  # each would be looked for in all that is printed
 
 
 # --- the repository -------------------------------------------------------------------------------

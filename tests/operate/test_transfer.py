@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from edison_ci.documents.signatures import generate_keys
+from edison_ci.documents.signatures import Signer, generate_keys
 from edison_ci.errors import DeliveryError, UsageError
 from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.bundles import write_bundle
+from edison_ci.operate.bundles import Arrival, import_bundle, write_bundle
 from edison_ci.operate.shared_budget import _send
 from edison_ci.operate.site import Actor, Identity, Role, open_site
 from edison_ci.operate.site_client import SiteClient, site_address
@@ -36,6 +36,7 @@ from edison_ci.store.runs import find_run
 from tests import forked
 from tests.conftest import MINIMAL, Folder
 from tests.opened import opened
+from tests.respelled import same_bytes
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
@@ -655,10 +656,21 @@ def sent(uploads: Uploads, data: bytes, name: str = "") -> Any:
     return uploads.finish(name, EVE)
 
 
+def files_of(bundle: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(bundle) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write_files(bundle: Path, files: dict[str, bytes]) -> bytes:
+    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return bundle.read_bytes()
+
+
 def changed(bundle: Path, manifest: dict[str, Any], *, drop: str = "", runs: str = "") -> bytes:
     """Return a bundle with another manifest, without one of its files, or with other results."""
-    with zipfile.ZipFile(bundle) as archive:
-        files = {name: archive.read(name) for name in archive.namelist() if name != drop}
+    files = {name: data for name, data in files_of(bundle).items() if name != drop}
     told = {**json.loads(files["manifest.json"]), **manifest}
     if runs:
         inner = bundle.with_suffix(".db")
@@ -670,10 +682,7 @@ def changed(bundle: Path, manifest: dict[str, Any], *, drop: str = "", runs: str
         told["files"][0] |= {"size_bytes": len(files["results.db"]), "sha256": sha256}
     told = {key: value for key, value in told.items() if value is not None}
     files["manifest.json"] = json.dumps(told).encode()
-    with zipfile.ZipFile(bundle, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return bundle.read_bytes()
+    return write_files(bundle, files)
 
 
 @pytest.mark.parametrize(
@@ -727,6 +736,40 @@ def test_a_forged_bundle_is_refused_whole(
         (row,) = connection.execute("select actor, action, after from audit")
         assert row[:2] == ("eve", "refused: push runs")
         assert why in row[2]
+
+
+def test_a_signature_is_read_in_one_spelling_only(
+    monkeypatch: pytest.MonkeyPatch, here: Folder, uploads: Uploads, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EDISON_SIGNING_KEY", KEYS.private)
+    bundle = bundle_of(here, tmp_path / "b.zip")
+    files = files_of(bundle)
+    signature = files["manifest.json.sig"].decode()
+    arrival = Arrival("push", "a bundle", EVE, (KEYS.public,))
+    for text in (*same_bytes(signature), ""):
+        write_files(bundle, {**files, "manifest.json.sig": text.encode()})
+        with pytest.raises(UsageError, match="its signature does not fit"):
+            import_bundle(uploads.site, bundle, dry_run=True, arrival=arrival)
+    write_files(bundle, files)
+    assert import_bundle(uploads.site, bundle, dry_run=True, arrival=arrival).trusted
+
+
+def test_a_key_signs_a_bundle_in_one_spelling_only(
+    monkeypatch: pytest.MonkeyPatch, here: Folder, uploads: Uploads, tmp_path: Path
+) -> None:
+    """A run is trusted by the text of its key: another text would be another key."""
+    monkeypatch.setenv("EDISON_SIGNING_KEY", KEYS.private)
+    bundle = bundle_of(here, tmp_path / "b.zip")
+    files = files_of(bundle)
+    told = json.loads(files["manifest.json"])
+    for key in same_bytes(KEYS.public):
+        manifest = json.dumps({**told, "public_key": key}).encode()
+        digest = hashlib.sha256(manifest).digest()
+        signed = Signer(KEYS.private).sign(b"edison-ci bundle 1\n", digest)
+        signature = signed.signature.encode()
+        write_files(bundle, {**files, "manifest.json": manifest, "manifest.json.sig": signature})
+        with pytest.raises(UsageError, match="its signature does not fit"):
+            import_bundle(uploads.site, bundle, dry_run=True)
 
 
 @pytest.mark.nightly

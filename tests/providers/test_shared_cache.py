@@ -27,6 +27,7 @@ from edison_ci.records import Completion, FinishReason
 from edison_ci.store.answers import Settlement
 from edison_ci.store.writer import Writer
 from tests.cache_server import CacheServer
+from tests.respelled import respelled
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -74,6 +75,18 @@ def test_no_object_is_read_that_was_cut_off_or_changed(data: bytes) -> None:
         other[place] ^= 1
         with pytest.raises(RefusedObject):
             read_object(bytes(other), HASH, (PAIR.public,))
+
+
+def test_no_object_is_read_whose_signature_or_key_is_spelled_another_way() -> None:
+    head, _, body = WHOLE.partition(b"\n")
+    start, key, signature = head.decode().rsplit(" ", 2)
+    heads = [
+        *(f"{start} {key} {text}" for text in respelled(signature)),
+        *(f"{start} {text} {signature}" for text in respelled(key)),
+    ]
+    for text in heads:
+        with pytest.raises(RefusedObject):
+            read_object(b"%s\n%s" % (text.encode(errors="surrogatepass"), body), HASH, (key,))
 
 
 def test_a_renamed_object_is_refused() -> None:

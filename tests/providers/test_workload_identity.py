@@ -97,6 +97,8 @@ class Clouds:
     wrong: list[str] = field(default_factory=list)
     audience: str | None = None
     """What GitHub's token says instead of what was asked for."""
+    ignored: str = ""
+    """What is added to the claims of GitHub's token."""
     refuse: int = 0
 
     @property
@@ -116,7 +118,8 @@ class Clouds:
             query = {k: v[0] for k, v in parse_qs(urlsplit(target).query).items()}
             self._same("query", {**query, "audience": ""}, {"api-version": "2.0", "audience": ""})
             self._same("runner", headers["Authorization"], f"Bearer {REQUEST_TOKEN}")
-            return 200, {"value": jwt(self.audience or query["audience"], len(self.asked))}
+            head, claims, mac = jwt(self.audience or query["audience"], len(self.asked)).split(".")
+            return 200, {"value": f"{head}.{claims}{self.ignored}.{mac}"}
         if self.refuse:
             return self.refuse, {"error": "invalid_grant", "error_description": "no such subject"}
         if path.startswith("/v1/projects/"):
@@ -246,6 +249,16 @@ async def test_a_token_for_another_audience_is_not_passed_on(clouds: Clouds) -> 
     with pytest.raises(CallError, match="GitHub's token is not for sts") as failed:
         await source(clouds, AWS).keys()
     assert failed.value.kind is ErrorKind.INVALID_KEY
+    assert clouds.asked == ["/idtoken"]
+
+
+@pytest.mark.parametrize("ignored", ["=", "==", "!!!!", "    "])
+async def test_a_token_that_two_readers_may_read_differently_is_not_passed_on(
+    clouds: Clouds, ignored: str
+) -> None:
+    clouds.ignored = ignored
+    with pytest.raises(CallError, match="GitHub's token is not for sts"):
+        await source(clouds, AWS).keys()
     assert clouds.asked == ["/idtoken"]
 
 

@@ -139,6 +139,15 @@ async def test_a_person_signs_in_with_github_in_a_browser(
     assert (fake.given, fake.tokens) == (2, set())
 
 
+async def test_a_changed_place_to_return_to_is_ignored(folder: Path, fake: FakeOAuth) -> None:
+    async with await browser(folder, github=fake.app) as client:
+        back = await start(client, fake, f"{HOME}/costs?by=day")
+        (cookie,) = (each for each in client.cookies.jar if each.name == "edison_github")
+        cookie.value = f"{cookie.value}!!!!"
+        done = await client.get(back)
+        assert (done.status_code, done.headers["location"]) == (303, HOME)
+
+
 async def test_an_account_that_is_no_member_is_refused(folder: Path, fake: FakeOAuth) -> None:
     # Only the login counts: an e-mail address of an account need not be verified.
     fake.login = "mallory"
