@@ -87,7 +87,7 @@ def _quick_clock() -> resilience.Clock:
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds / FASTER)
 
-    return resilience.Clock(lambda: FASTER * time.monotonic(), sleep, random.Random())
+    return resilience.Clock(lambda: FASTER * time.monotonic(), sleep, random.Random(1))
 
 
 utc.now = now
@@ -214,9 +214,11 @@ class Endpoint:
 
     def __init__(self, handler: type[_Handler]) -> None:
         self._handler = handler
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = int(found.getsockname()[1])
+        # Bound, and without listening, so that no other process is given the port meanwhile.
+        self._holder = socket.socket()
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._holder.bind(("127.0.0.1", 0))
+        self.port = int(self._holder.getsockname()[1])
         self.pid = 0
 
     def start(self) -> None:

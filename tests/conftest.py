@@ -7,12 +7,15 @@ import gc
 import io
 import logging
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,10 +23,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 
+from edison_ci import utc
 from edison_ci.checks.child import WITHOUT_SANDBOX, has_sandbox
 from edison_ci.cli.app import run
 from tests import forked, tiers
-from tests.timing import PATIENCE_S
+from tests.ports import held_port
+from tests.timing import PATIENCE_S, rest_of_day_s
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +123,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     items.sort(key=lambda item: item.get_closest_marker("nightly") is None)
 
 
+def seed_of(nodeid: str) -> int:
+    """Return the seed of a test: another one for each, and the same one each time."""
+    return zlib.crc32(nodeid.encode())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed the generators that all of a process share, and let no day end during a test."""
+    time.sleep(rest_of_day_s(utc.now()))
+    random.seed(seed_of(item.nodeid))
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed_of(item.nodeid))
+
+
 def pytest_unconfigure() -> None:
     forked.close()
 
@@ -168,6 +187,13 @@ def heard_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that refuses connections until the test starts a server on it."""
+    with held_port() as port:
+        yield port
 
 
 @dataclass(frozen=True)

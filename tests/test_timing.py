@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.timing import PATIENCE_S, poll, slowness, within
+from tests.timing import PATIENCE_S, poll, rest_of_day_s, slowness, within
 
 HERE = Path(__file__).parent
 LIMITED = {"communicate", "join", "timeout", "wait", "wait_for"}
@@ -71,3 +72,16 @@ def test_processes_hear_ctrl_c_though_the_tests_ignore_it() -> None:
         ["bash", "-c", ignoring], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("now", "wait_s"),
+    [
+        ("2026-11-30T00:00:00", 0.0),
+        ("2026-11-30T23:57:59", 0.0),
+        ("2026-11-30T23:58:01", 119.0),
+        ("2026-12-31T23:59:59.75", 0.25),
+    ],
+)
+def test_no_test_starts_when_its_day_is_about_to_end(now: str, wait_s: float) -> None:
+    assert rest_of_day_s(dt.datetime.fromisoformat(f"{now}+00:00")) == wait_s

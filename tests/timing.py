@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import time
@@ -17,6 +18,21 @@ PATIENCE_S = 300.0
 """How long a test waits for what must come. Only a fault makes it wait so long."""
 _USUAL_S = 0.02
 """Processor time of `_work` on the machine for which the limits of `within` were written."""
+
+
+LAST_S = 120.0
+"""The end of a day, in which no test starts."""
+
+
+def rest_of_day_s(now: dt.datetime) -> float:
+    """Return how long to wait before a test starts: until midnight of UTC, if it is near.
+
+    Commands book by the day and month, and say which day it is. A test that plants something for
+    today would find it to be of yesterday if it passed midnight.
+    """
+    end = now.replace(hour=0, minute=0, second=0, microsecond=0) + dt.timedelta(days=1)
+    left_s = (end - now).total_seconds()
+    return left_s if left_s < LAST_S else 0.0
 
 
 def poll(what: str, condition: Callable[[], Any]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.checks import similarity
+from edison_ci.checks import language, similarity
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.extras import install_command
 from tests.checks.answers import graded, score
@@ -138,8 +138,8 @@ def test_a_missing_library_is_an_error_that_names_the_extra(
     for name in [name for name in sys.modules if name.split(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    similarity._sacrebleu.cache_clear()
-    similarity._model.cache_clear()
+    for loaded in (similarity._sacrebleu, similarity._model, language._identifier):
+        loaded.cache_clear()
     with pytest.raises(EvaluationError, match=re.escape(install_command(extra))):
         graded(line, "hello there", expected="hello")
 

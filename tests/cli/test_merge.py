@@ -536,8 +536,8 @@ def test_the_merge_keeps_the_heads_of_the_logs_of_its_shards(edison: Edison, pai
     assert told(edison, pair, "runs", "merge", *files)
     ((kept,),) = rows(pair.path / ".edison/results.db", "select after from audit")
     (heads,) = json.loads(kept).values()
-    newest = "select seq || ':' || sha256 from audit order by seq desc limit 1"
-    assert [*heads.values()] == [rows(pair.path / name, newest)[0][0] for name in files]
+    newest = "select run.id, seq || ':' || sha256 from run, audit order by seq desc limit 1"
+    assert heads == dict(rows(pair.path / name, newest)[0] for name in files)
     assert edison(pair, "runs", "merge", *files).code == 0
     ((stays,),) = rows(second, "select sql from sqlite_schema where name = 'audit_stays'")
     with opened(second) as connection:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.documents.signatures import generate_keys
 from edison_ci.operate.own_results import sign, signature_path
 from edison_ci.store.backup import copy_whole
 from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import BAD, CASES, PROMPT, TRUST
+from tests.fixed_keys import signing_keys
 from tests.loopback.script import rule
 from tests.opened import opened
 
@@ -29,7 +29,7 @@ __all__ = ["job"]
 
 @pytest.fixture
 def pair() -> KeyPair:
-    return generate_keys()
+    return signing_keys("ours")
 
 
 def with_key(job: Job, public: str) -> str:
@@ -88,7 +88,7 @@ def restore(job: Job, copy: Path, place: str, scratch: Path) -> Path:
 def test_restored_results_count_for_nothing_unless_a_key_of_the_base_signed_them(
     job: Job, forged: Path, pair: KeyPair, tmp_path: Path, signed: str, place: str
 ) -> None:
-    other = generate_keys()
+    other = signing_keys("theirs")
     if signed == "by a key of the change":
         changed = {".edison/trust.yaml": with_key(job, other.public)}
         job.bench.propose(**changed, **{"prompts/hello.md": PROMPT.format(text=BAD)})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci import utc
 from tests.opened import opened
 
 if TYPE_CHECKING:
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
-TODAY = dt.datetime.now(dt.UTC).date()
-
 
 def day(offset: int) -> str:
-    return (TODAY + dt.timedelta(days=offset)).isoformat()
+    return (utc.now() + dt.timedelta(days=offset)).date().isoformat()
 
 
 @pytest.fixture

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.documents.signatures import Signer, generate_keys
+from edison_ci.documents.signatures import Signer
 from edison_ci.providers import shared_cache
 from tests.cache_server import CacheServer, Server
 from tests.cli.test_github_run import Job, job
 from tests.conftest import Folder
 from tests.e2e.acting import CASES, EXPERIMENT, GOOD, IGNORE, PROMPT, TRUST
+from tests.fixed_keys import signing_keys
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
@@ -59,7 +60,7 @@ class Team:
 
     def __init__(self, scratch: Path, model: LoopbackServer, cache: CacheServer) -> None:
         self.model, self.cache, self._scratch = model, cache, scratch
-        self.pair = generate_keys()
+        self.pair = signing_keys("team")
         self.origin = Folder(scratch / "origin")
         self.origin.path.mkdir()
         write = self.origin.write
@@ -202,7 +203,7 @@ def test_objects_that_were_tampered_with_are_refused(team: Team, edison: Edison)
 def test_answers_of_others_decide_nothing(
     team: Team, edison: Edison, monkeypatch: pytest.MonkeyPatch, whose: str
 ) -> None:
-    other, mine = generate_keys(), team.pair
+    other, mine = signing_keys("theirs"), team.pair
     filled(team, edison)
     if whose == "no key":
         team.cache.objects = {n: unsigned(poisoned(d)) for n, d in team.cache.objects.items()}
@@ -438,7 +439,7 @@ def test_doctor_tries_the_cache(
     assert finding("--offline") == "ok answers are read and written", "it is on this machine"
     team.cache.behaviour = full
     assert finding().startswith("warn not used: ")
-    monkeypatch.setenv("EDISON_SIGNING_KEY", generate_keys().private)
+    monkeypatch.setenv("EDISON_SIGNING_KEY", signing_keys("theirs").private)
     read = "ok answers are read; without a trusted key in EDISON_SIGNING_KEY none is written"
     assert finding() == read
     team.origin.write(".edison/trust.yaml", "version: 1\n")
@@ -459,7 +460,7 @@ def test_private_answers_stay_here(team: Team, edison: Edison) -> None:
 def test_a_pull_request_reads_the_cache_of_the_base_and_writes_nothing(
     job: Job, edison: Edison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair, bench = generate_keys(), job.bench
+    pair, bench = signing_keys("team"), job.bench
     monkeypatch.setenv("EDISON_SIGNING_KEY", pair.private)
     with CacheServer() as cache, CacheServer() as other:
         monkeypatch.setenv("ANSWERS_URL", cache.url)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.documents.signatures import generate_keys
+from tests.fixed_keys import signing_keys
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
 
@@ -168,13 +168,13 @@ def test_a_run_from_a_bundle_never_serves(edison: Edison, project: Folder) -> No
 def test_a_signed_run_from_a_bundle_serves_where_its_key_is_trusted(
     edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
-    keys = generate_keys()
+    keys = signing_keys("ours")
     monkeypatch.setenv("EDISON_SIGNING_KEY", keys.private)
     edison(project, "run", "-q")
     assert edison(project, "report", "--out", "run.zip").code == 0
     for left in (project.path / ".edison").glob("results.db*"):
         left.unlink()
-    listed = keys.public if trusted else generate_keys().public
+    listed = keys.public if trusted else signing_keys("theirs").public
     text = project.read(".edison/trust.yaml")
     project.write(".edison/trust.yaml", f"{text}results: {{public_keys: ['{listed}']}}\n")
     assert edison(project, "import", "bundle", "run.zip").code == 0

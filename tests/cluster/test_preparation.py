@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,7 +55,11 @@ def sent(models: tuple[Model, ...], **given: Any) -> Hello:
     return read_hello(write_hello(hello._replace(**given)))
 
 
-def test_coordinators_of_other_versions_and_clocks_are_refused() -> None:
+def test_coordinators_of_other_versions_and_clocks_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = time.time()
+    monkeypatch.setattr("edison_ci.cluster.preparation.time", SimpleNamespace(time=lambda: now))
     assert refuse_hello(sent(()), "0.1.0") == ""
     assert refuse_hello(sent((), version="0.2"), "0.1.0") == (
         "it has edison 0.1.0, the coordinator 0.2"
@@ -62,10 +67,10 @@ def test_coordinators_of_other_versions_and_clocks_are_refused() -> None:
     assert refuse_hello(sent((), python="3.99"), "0.1.0") == (
         f"it has Python {PYTHON}, the coordinator 3.99"
     )
-    ahead = refuse_hello(sent((), now=time.time() + 3_600), "0.1.0")
+    ahead = refuse_hello(sent((), now=now + 3_600), "0.1.0")
     assert ahead.startswith("its clock is 3,600 seconds behind that of the coordinator; at most 60")
-    assert "ahead of" in refuse_hello(sent((), now=time.time() - 90), "0.1.0")
-    assert refuse_hello(sent((), now=time.time() - 30), "0.1.0") == ""
+    assert "ahead of" in refuse_hello(sent((), now=now - 90), "0.1.0")
+    assert refuse_hello(sent((), now=now - 30), "0.1.0") == ""
 
 
 def test_models_are_listed_with_their_variables_and_what_they_lack(

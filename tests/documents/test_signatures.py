@@ -9,15 +9,22 @@ import pytest
 from edison_ci.documents.secrets import learn
 from edison_ci.documents.signatures import Signer, generate_keys, signer_of
 from edison_ci.errors import UsageError
+from tests.fixed_keys import signing_keys
 from tests.respelled import respelled
 
-PAIR = generate_keys()
+PAIR = signing_keys("ours")
 ABOUT, DIGEST = b"a test\n", bytes(range(32))
 SIGNATURE = Signer(PAIR.private).sign(ABOUT, DIGEST).signature
 
 
+def test_each_pair_of_keys_is_a_new_one() -> None:
+    pairs = [generate_keys() for _ in range(3)]
+    assert len({text for pair in pairs for text in pair}) == 6
+    assert [Signer(pair.private).public for pair in pairs] == [pair.public for pair in pairs]
+
+
 def test_a_signature_fits_what_was_signed() -> None:
-    other = generate_keys().public
+    other = signing_keys("theirs").public
     assert signer_of(ABOUT, DIGEST, SIGNATURE, [other, PAIR.public]) == PAIR.public
     assert signer_of(ABOUT, DIGEST, SIGNATURE, [other]) is None
     assert signer_of(b"another test\n", DIGEST, SIGNATURE, [PAIR.public]) is None

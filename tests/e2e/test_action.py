@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.documents.signatures import generate_keys
 from edison_ci.forge.sticky_comment import ReportState, parse_marker
 from tests.conftest import Folder
 from tests.e2e.acting import (
@@ -26,6 +25,7 @@ from tests.e2e.acting import (
     lay_out_action,
     needs_environment,
 )
+from tests.fixed_keys import signing_keys
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.forge.fake_state import Grant
@@ -126,7 +126,7 @@ def test_the_action_measures_a_pull_request_and_tells_everybody(bench: Bench) ->
 
 @pytest.mark.nightly
 def test_a_push_keeps_the_answers_that_the_next_pull_request_starts_from(bench: Bench) -> None:
-    pair = generate_keys()
+    pair = signing_keys("ours")
     trust = bench.repository.read(".edison/trust.yaml")
     bench.repository.write(
         ".edison/trust.yaml", f"{trust}results: {{public_keys: [{pair.public}]}}\n"

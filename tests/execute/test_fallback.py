@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
 from tests.operate.test_scheduler import Ended
+from tests.ports import held_port
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
@@ -177,9 +177,10 @@ def test_no_number_and_no_decision_differs_from_those_without_the_fallback(outag
 @pytest.mark.nightly
 def test_a_run_that_only_its_fallback_answers_is_not_measured(outage: Outage) -> None:
     outage.serve(DOWN, rule(model="backup-1", text="Welcome!"))
-    url, more = closed_port(), {"spare": MODEL.format("s", closed_port(), "free", "")}
-    outage.models(url, "spare, backup", **more)
-    done = outage.scheduled()
+    with held_port() as port, held_port() as other:
+        spare = MODEL.format("s", f"http://127.0.0.1:{other}/v1", "free", "")
+        outage.models(f"http://127.0.0.1:{port}/v1", "spare, backup", spare=spare)
+        done = outage.scheduled()
     assert done.code == 3, done.all
     assert outage.rows("select status, verdict from run") == [("FAILED", "error")]
     assert outage.asked("backup-1") == len(NAMES), "every cell, after the model was given up"
@@ -188,12 +189,6 @@ def test_a_run_that_only_its_fallback_answers_is_not_measured(outage: Outage) ->
     ((condition, sentence),) = outage.rows("select condition, sentence from alert")
     assert condition == "error_rate"
     assert sentence.startswith("8 of 8 calls failed in the newest run, 100%"), "not of the spare"
-
-
-def closed_port() -> str:
-    """Return an address at which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
 
 
 def test_only_a_schedule_asks_fallback_models(outage: Outage) -> None:

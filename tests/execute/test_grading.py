@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -119,15 +120,18 @@ class Busy(Check):
     check = "busy"
     main = None
     blocking: ClassVar[bool] = True
+    lock: ClassVar[threading.Lock] = threading.Lock()
     now: ClassVar[int] = 0
     most: ClassVar[int] = 0
 
     def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Take a moment."""
-        Busy.now += 1
-        Busy.most = max(Busy.most, Busy.now)
+        with Busy.lock:
+            Busy.now += 1
+            Busy.most = max(Busy.most, Busy.now)
         time.sleep(0.05)
-        Busy.now -= 1
+        with Busy.lock:
+            Busy.now -= 1
         return Grade(1.0)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import socket
 import threading
 import time
 from email.utils import format_datetime, parsedate_to_datetime
@@ -53,19 +52,11 @@ def completes_later(stage: Stage, expected: list[tuple[Any, ...]], **plan: Any) 
 # --- 26: nobody there -----------------------------------------------------------------------------
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.mark.nightly
 def test_fault_26_a_service_that_was_never_reached_ends_the_run_at_once(
-    make_stage: MakeStage,
+    make_stage: MakeStage, port: int
 ) -> None:
     stage = make_stage(cases=20, concurrency=10, judged=False)
-    port = free_port()
     stage.models(url=f"http://127.0.0.1:{port}/v1")
     done = ran(stage, code=3)
     stopped = next(line for line in done.out.splitlines() if "small stopped: NETWORK" in line)

@@ -41,9 +41,10 @@ class Lender:
     token: str = ""
 
     @classmethod
-    def beside(cls, stage: Stage, place: Path, usd: float) -> Lender:
+    def beside(cls, stage: Stage, place: Path, usd: float, port: int = 0) -> Lender:
         place.mkdir()
-        made = cls(Stage(Folder(place), stage.server, stage.stable, stage.shape, place / "logs"))
+        beside = Stage(Folder(place), stage.server, stage.stable, stage.shape, place / "logs")
+        made = cls(beside, port)
         made.limit(usd)
         made.stage.folder.git("config", "--global", "user.email", "ed@example.org")
         accounts = Accounts(open_site(place), cost=(2**4, 8, 1))
@@ -95,11 +96,11 @@ def machine(stage: Stage, place: Path, more: str = "") -> Stage:
 
 @pytest.mark.nightly
 def test_machines_never_spend_more_than_their_site_allows(
-    make_stage: MakeStage, tmp_path: Path
+    make_stage: MakeStage, tmp_path: Path, port: int
 ) -> None:
     stage = make_stage(cases=24, judged=False, dollars_in=100, concurrency=1)
     stage.script(rule(held=True))
-    lender = Lender.beside(stage, tmp_path / "site", 0.07)
+    lender = Lender.beside(stage, tmp_path / "site", 0.07, port)
     lender.start()
     machines = [machine(stage, tmp_path / f"machine-{n}") for n in range(3)]
     runs = [each.start("run", env=lender.variables) for each in machines]
@@ -133,10 +134,10 @@ def test_machines_never_spend_more_than_their_site_allows(
 
 @pytest.mark.nightly
 def test_without_its_site_a_machine_spends_nothing_unless_its_project_says_so(
-    make_stage: MakeStage, tmp_path: Path
+    make_stage: MakeStage, tmp_path: Path, port: int
 ) -> None:
     stage = make_stage(cases=3, judged=False, dollars_in=100)
-    lender = Lender.beside(stage, tmp_path / "site", 5)
+    lender = Lender.beside(stage, tmp_path / "site", 5, port)
     lender.start()
     lender.kill()
     strict = machine(stage, tmp_path / "strict")

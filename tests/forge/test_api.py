@@ -16,6 +16,7 @@ from edison_ci.forge.host import RepositoryAddress
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
+from tests.ports import held_port
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -204,9 +205,8 @@ async def test_a_success_that_makes_no_sense_is_an_error(
 
 
 async def test_nobody_listening_is_told_after_some_tries(clock: Clock) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with held_port() as port:
+        url = f"http://127.0.0.1:{port}"
         github = GitHub(RepositoryAddress("acme/prompts", TOKEN, url, url), timing=clock.timing)
         async with github:
             with pytest.raises(ForgeError, match="cannot connect") as caught:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import socket
 import ssl
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +14,9 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.fixed_keys import certificate_key
+from tests.ports import held_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ class Certificate:
 
 def make_certificate(folder: Path, *, name: str = "localhost", days: int = 1) -> Certificate:
     """Write a certificate for a host, valid from yesterday for some days."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = certificate_key(name)
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     begin = dt.datetime.now(dt.UTC) - dt.timedelta(days=2)
     hosts: list[x509.GeneralName] = [x509.DNSName(name)]
@@ -86,7 +87,7 @@ def make_certificate(folder: Path, *, name: str = "localhost", days: int = 1) ->
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(1)
         .not_valid_before(begin)
         .not_valid_after(begin + dt.timedelta(days=2 + days))
         .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
@@ -111,9 +112,6 @@ def mailbox(
 ) -> Iterator[Mailbox]:
     """Yield a running mail server: with STARTTLS, with TLS from the start, or without."""
     found = Mailbox()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        found.port = free.getsockname()[1]
     options: dict[str, Any] = {}
     if certificate is not None:
         options["ssl_context" if implicit else "tls_context"] = certificate.context
@@ -121,9 +119,10 @@ def mailbox(
         secured = certificate is not None and not implicit
         options |= {"authenticator": found.authenticate, "auth_required": True}
         options["auth_require_tls"] = secured
-    controller = Controller(found, hostname="127.0.0.1", port=found.port, **options)
-    controller.start()
-    try:
-        yield found
-    finally:
-        controller.stop()
+    with held_port() as found.port:
+        controller = Controller(found, hostname="127.0.0.1", port=found.port, **options)
+        controller.start()
+        try:
+            yield found
+        finally:
+            controller.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from tests.conftest import EXAMPLES
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
 from tests.forge.trim_openapi import NAMES
+from tests.ports import held_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,9 +144,8 @@ def test_a_github_that_hangs_is_not_waited_for(github: FakeGitHub, method: str) 
 
 
 def test_a_github_that_cannot_be_reached_starts_nothing() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    address = RepositoryAddress(REPOSITORY, TOKEN, url, url)
-    with pytest.raises(CannotStart, match="cannot connect to GitHub"):
-        dispatch(address, INPUTS)
+    with held_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        address = RepositoryAddress(REPOSITORY, TOKEN, url, url)
+        with pytest.raises(CannotStart, match="cannot connect to GitHub"):
+            dispatch(address, INPUTS)

@@ -23,6 +23,7 @@ from edison_ci.operate.sealed_keys import (
     seal,
     store_private_key,
 )
+from tests.fixed_keys import sealing_key
 from tests.respelled import respelled
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def forget() -> Iterator[None]:
 
 @pytest.fixture
 def private() -> PrivateKey:
-    return generate_key()
+    return sealing_key("ours")
 
 
 def file_of(private: PrivateKey) -> SecretsFile:
@@ -63,7 +64,7 @@ def test_a_box_opens_with_its_private_key_only(private: PrivateKey) -> None:
     assert open_box(key, private, HERE) == VALUE
     assert VALUE not in key.box
     with pytest.raises(UsageError, match="damaged, or sealed for another private key"):
-        open_box(key, generate_key(), HERE)
+        open_box(key, sealing_key("theirs"), HERE)
 
 
 def test_a_box_is_of_no_use_elsewhere_or_under_another_name(private: PrivateKey) -> None:
@@ -121,6 +122,12 @@ def test_what_is_opened_is_masked_in_everything_that_is_printed(private: Private
 # --- the private key ------------------------------------------------------------------------------
 
 
+def test_each_private_key_is_a_new_one() -> None:
+    keys = [generate_key() for _ in range(3)]
+    assert len({text for key in keys for text in key}) == 6
+    assert [read_private_key(key.text, "it") for key in keys] == keys
+
+
 def test_the_private_key_lies_in_a_file_that_only_its_owner_reads(private: PrivateKey) -> None:
     path = store_private_key(private)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -136,7 +143,7 @@ def test_a_wrong_or_rotated_private_key_is_told_apart_from_none(
     with pytest.raises(UsageError, match="is not here") as none:
         find_private_key(private.public)
     assert PRIVATE_KEY in none.value.hint
-    other = generate_key()
+    other = sealing_key("theirs")
     monkeypatch.setenv(PRIVATE_KEY, other.text)
     with pytest.raises(UsageError, match="another private key than that of") as wrong:
         find_private_key(private.public)
@@ -151,7 +158,7 @@ def test_a_wrong_or_rotated_private_key_is_told_apart_from_none(
 
 def test_a_broken_or_swapped_file_of_the_private_key_is_refused(private: PrivateKey) -> None:
     path = store_private_key(private)
-    path.write_text(generate_key().text)
+    path.write_text(sealing_key("theirs").text)
     with pytest.raises(UsageError, match="belongs to another public key"):
         find_private_key(private.public)
     path.write_text(private.text[:-9])

@@ -16,12 +16,13 @@ import threading
 import zipfile
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
-from edison_ci.documents.signatures import Signer, generate_keys
+from edison_ci.documents.signatures import Signer
 from edison_ci.errors import DeliveryError, UsageError
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.bundles import Arrival, import_bundle, write_bundle
@@ -35,7 +36,9 @@ from edison_ci.store.liveness import try_lock
 from edison_ci.store.runs import find_run
 from tests import forked
 from tests.conftest import MINIMAL, Folder
+from tests.fixed_keys import signing_keys
 from tests.opened import opened
+from tests.ports import held_port
 from tests.respelled import same_bytes
 from tests.timing import PATIENCE_S, poll
 
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
-KEYS = generate_keys()
+KEYS, STRANGER = signing_keys("team"), signing_keys("stranger")
 HOME = """\
 version: 1
 project: Team place
@@ -143,9 +146,18 @@ def make_site(root: Path) -> Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     found = make_site(tmp_path_factory.mktemp("team") / "site")
-    found.start()
-    yield found
-    found.kill()
+    with held_port() as found.port:
+        found.start()
+        yield found
+        found.kill()
+
+
+@pytest.fixture
+def own_place(tmp_path: Path) -> Iterator[Place]:
+    """A site of one test, which starts and kills it."""
+    made = make_site(tmp_path / "site")
+    with held_port() as made.port:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -489,9 +501,9 @@ def test_a_site_that_is_busy_is_asked_again_later_also_if_it_names_no_time(here:
 
 
 @pytest.mark.nightly
-def test_the_team_that_pays_is_that_of_the_sites_file(tmp_path: Path) -> None:
+def test_the_team_that_pays_is_that_of_the_sites_file(own_place: Place) -> None:
     """What a machine says of its team counts only for a project that the site does not have."""
-    place = make_site(tmp_path / "site")
+    place = own_place
     with (place.root / "edison.yaml").open("a") as file:
         file.write("limits: {teams: {support: 0.5, sales: 9}}\n")
     (place.root / "projects" / "shop").mkdir()
@@ -516,8 +528,10 @@ def test_the_team_that_pays_is_that_of_the_sites_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_site_that_is_killed_has_a_run_whole_or_not(tmp_path: Path, measured: Folder) -> None:
-    place = make_site(tmp_path / "site")
+def test_a_site_that_is_killed_has_a_run_whole_or_not(
+    own_place: Place, tmp_path: Path, measured: Folder
+) -> None:
+    place = own_place
     place.start()
     for number, delay_s in enumerate((0.0, 0.05, 0.2)):
         here = with_run(measured, tmp_path / f"here-{number}", f"killed-{number}")
@@ -692,7 +706,7 @@ def changed(bundle: Path, manifest: dict[str, Any], *, drop: str = "", runs: str
         ({"manifest": {}, "drop": "manifest.json.sig"}, "its signature does not fit"),
         ({"manifest": {"public_key": None}}, "its signature does not fit"),
         ({"manifest": {"public_key": 7}}, "its signature does not fit"),
-        ({"manifest": {"public_key": generate_keys().public}}, "its signature does not fit"),
+        ({"manifest": {"public_key": STRANGER.public}}, "its signature does not fit"),
         ({"manifest": {}, "runs": "update cell set composite = 1.0"}, "its signature does not fit"),
         (
             {"manifest": {"project": "x", "public_key": None}, "drop": "manifest.json.sig"},
@@ -777,7 +791,7 @@ def test_a_signature_is_worth_what_the_key_is(
     monkeypatch: pytest.MonkeyPatch, here: Folder, tmp_path: Path
 ) -> None:
     plain = bundle_of(here, tmp_path / "plain.zip").read_bytes()
-    monkeypatch.setenv("EDISON_SIGNING_KEY", generate_keys().private)
+    monkeypatch.setenv("EDISON_SIGNING_KEY", STRANGER.private)
     foreign = bundle_of(here, tmp_path / "foreign.zip").read_bytes()
     monkeypatch.setenv("EDISON_SIGNING_KEY", KEYS.private)
     own = bundle_of(here, tmp_path / "own.zip").read_bytes()
@@ -839,8 +853,8 @@ def test_a_full_disk_loses_nothing(here: Folder, uploads: Uploads, tmp_path: Pat
 
 
 @pytest.mark.nightly
-def test_a_site_refuses_what_it_does_not_accept(tmp_path: Path, here: Folder) -> None:
-    place = make_site(tmp_path / "site")
+def test_a_site_refuses_what_it_does_not_accept(own_place: Place, here: Folder) -> None:
+    place = own_place
     place.options = ()
     place.start()
     refused = here.edison("push", place.address, env=place.env("eve"))
@@ -851,8 +865,8 @@ def test_a_site_refuses_what_it_does_not_accept(tmp_path: Path, here: Folder) ->
     with opened(here.path / ".edison/results.db") as connection:
         connection.execute("drop trigger if exists answer_text_is_kept")
         connection.execute(
-            "update answer_text set text = hex(randomblob(2000000)) where rowid = "
-            "(select min(rowid) from answer_text)"
+            "update answer_text set text = ? where rowid = (select min(rowid) from answer_text)",
+            (Random(1).randbytes(2_000_000).hex(),),
         )
     large = here.edison("push", place.address, env=place.env("eve"))
     assert (large.code, "accepts 1,000,000" in large.err) == (2, True), large.err

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci import utc
-from edison_ci.documents.signatures import Signer, generate_keys
+from edison_ci.documents.signatures import Signer
 from edison_ci.providers import shared_cache
 from edison_ci.providers.budget import RunBudget
 from edison_ci.providers.shared_cache import (
@@ -27,6 +27,7 @@ from edison_ci.records import Completion, FinishReason
 from edison_ci.store.answers import Settlement
 from edison_ci.store.writer import Writer
 from tests.cache_server import CacheServer
+from tests.fixed_keys import signing_keys
 from tests.respelled import respelled
 from tests.timing import PATIENCE_S
 
@@ -47,7 +48,7 @@ ANSWER = Completion(
     details={"context": ["a"]},
 )
 BOUGHT = Settlement(ANSWER, 7, "estimated", "2026-01-02T03:04:05.678Z")
-PAIR = generate_keys()
+PAIR = signing_keys("ours")
 WHOLE = write_object(HASH, BOUGHT, Signer(PAIR.private))
 
 
@@ -55,7 +56,7 @@ def test_an_answer_comes_back_as_it_was_bought() -> None:
     found = read_object(WHOLE, HASH, (PAIR.public,))
     assert (found.completion, found.cost_microusd, found.cost_kind) == (ANSWER, 7, "estimated")
     assert (found.created_at, found.trusted) == (BOUGHT.now, True)
-    assert not read_object(WHOLE, HASH, (generate_keys().public,)).trusted
+    assert not read_object(WHOLE, HASH, (signing_keys("theirs").public,)).trusted
     assert not read_object(unsigned(WHOLE), HASH, (PAIR.public,)).trusted
 
 

@@ -27,6 +27,7 @@ from tests.conftest import ROOT
 from tests.loopback.fixture import loopback
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
+from tests.ports import held_port
 from tests.providers.kitchen import KEY, ask, certificate
 from tests.timing import PATIENCE_S, poll
 
@@ -134,13 +135,11 @@ async def test_a_reply_cut_anywhere_is_garbled(
 
 
 async def test_a_connection_that_is_refused_was_not_charged(asking: Asking) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    one = provider(f"http://127.0.0.1:{port}")
-    with pytest.raises(CallError, match="cannot connect") as caught:
-        await one.complete(ask())
-    await one.aclose()
+    with held_port() as port:
+        one = provider(f"http://127.0.0.1:{port}")
+        with pytest.raises(CallError, match="cannot connect") as caught:
+            await one.complete(ask())
+        await one.aclose()
     assert (caught.value.kind, caught.value.charged) == (ErrorKind.NETWORK, False)
     assert caught.value.retried
 

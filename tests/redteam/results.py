@@ -8,8 +8,8 @@ import sqlite3
 import subprocess
 from typing import TYPE_CHECKING
 
-from edison_ci.documents.signatures import generate_keys
 from edison_ci.operate.own_results import sign
+from tests.fixed_keys import signing_keys
 from tests.loopback.script import rule
 from tests.redteam.attack import Attack, Variant
 from tests.redteam.bench import BAD, PROMPT, TRUST
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.redteam.attack import Change
     from tests.redteam.bench import Scene
 
-OURS, THEIRS = generate_keys(), generate_keys()
+OURS, THEIRS = signing_keys("the default branch"), signing_keys("the attacker")
 """Keys of the default branch, and of the attacker."""
 SETTINGS = "version: 1\nproject: greetings\nresults: {place}\n"
 NAMES = (

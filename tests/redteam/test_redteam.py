@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
-from edison_ci.operate.sealed_keys import generate_key, seal
+from edison_ci.operate.sealed_keys import seal
+from tests.fixed_keys import sealing_key
 from tests.forge.fake_state import REPOSITORY
 from tests.loopback.script import rule
 from tests.redteam import gates, keys
@@ -158,7 +159,7 @@ def test_the_page_says_what_is_broken() -> None:
 
 @pytest.mark.nightly
 def test_a_pull_request_neither_replaces_nor_redirects_a_sealed_key(site: Site) -> None:
-    private = generate_key()
+    private = sealing_key("the default branch")
     host = site.github.url.removeprefix("http://").partition(":")[0]
     value = site.canaries.values[KEY]
 

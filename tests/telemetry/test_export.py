@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sqlite3
 import sys
 import threading
@@ -17,6 +16,7 @@ from edison_ci.telemetry import conventions as names
 from edison_ci.telemetry.export import exporting, is_configured
 from edison_ci.telemetry.spans import CellSpan, call_span, cell_span, is_recording, run_span
 from tests import forked
+from tests.ports import held_port
 from tests.telemetry.collector import Collector, attributes, collecting
 from tests.timing import poll
 
@@ -261,20 +261,14 @@ def test_a_missing_library_is_named_and_the_run_goes_on(
 # --- collectors that fail -------------------------------------------------------------------------
 
 
-def closed_port() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["hangs", "500", "400", "closed"])
 def test_a_collector_that_fails_costs_a_run_nothing_but_a_warning(mini: Folder, fault: str) -> None:
     settings: dict[str, Any] = {"hangs": fault == "hangs"}
     if fault.isdigit():
         settings["status"] = int(fault)
-    with collecting(**settings) as collector:
-        address = closed_port() if fault == "closed" else collector.address
+    with collecting(**settings) as collector, held_port() as closed:
+        address = f"http://127.0.0.1:{closed}" if fault == "closed" else collector.address
         done = mini.edison("run", env={"OTEL_EXPORTER_OTLP_ENDPOINT": address})
     assert done.code == 0
     assert done.err.count("not all spans and metrics could be exported") == 1, done.err

@@ -13,7 +13,6 @@ import sys
 import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import expect
@@ -105,15 +104,14 @@ def pause(project: Path, run: str) -> None:
 @pytest.mark.nightly
 @in_browser
 async def test_a_run_is_followed_also_after_the_connection_was_lost(
-    slow_project: Path, browser: Browser
+    slow_project: Path, browser: Browser, port: int
 ) -> None:
     stored = Stored(slow_project)
     async with await browser.new_context(viewport={"width": 390, "height": 900}) as context:
         context.set_default_timeout(1000 * PATIENCE_S)
         page = await context.new_page()
         with running(slow_project) as run:
-            with serving(slow_project, LINES[0]) as server:
-                port = str(urlsplit(server.address).port)
+            with serving(slow_project, LINES[0], "--port", str(port)) as server:
                 await page.goto(f"{server.address}/-/edison/run/{run}")
                 # Numbers change without a reload.
                 await page.evaluate("window.same = true")
@@ -140,7 +138,7 @@ async def test_a_run_is_followed_also_after_the_connection_was_lost(
             await expect(connection).to_be_visible()
             before = stored.one("select max(seq) from event where run_id = ?", run)
             done = await page.locator("[data-live=done]").first.inner_text()
-            with serving(slow_project, LINES[0], "--port", port):
+            with serving(slow_project, LINES[0], "--port", str(port)):
                 await expect(connection).to_be_hidden()
                 await expect(page.locator("[data-live=done]").first).not_to_have_text(done)
                 assert await page.evaluate("window.same"), "the page was not loaded again"
