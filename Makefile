@@ -15,6 +15,7 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 	"$$name" -c '$(ENOUGH)' 2>/dev/null && echo "$$name" && break; done)
 # One more than the cores: tests wait for processes, locks and browsers.
 JOBS ?= $(shell expr 1 + "$$(getconf _NPROCESSORS_ONLN)")
+N ?= 5
 PYTEST_ARGS ?=
 SEED ?= 1
 COUNT ?= 10
@@ -156,6 +157,10 @@ nightly: venv node browser ## every test of every tier, long faults, and the att
 	$(PYTEST) --tier nightly $(PYTEST_ARGS)
 	@$(MAKE) faults
 	$(BIN)/python -m tests.redteam --edison .tools/smoke/bin/edison --seed $(SEED) --count 2
+
+.PHONY: repeat
+repeat: venv node browser ## run the daily tier N=5 times, and count which tests fail now and then
+	$(BIN)/python -m tests.repeat $(N) -n $(JOBS) --tier daily $(PYTEST_ARGS)
 
 .PHONY: coverage
 coverage: venv node browser .tools/smoke/requirements.txt ## measure what the tests run, by package
