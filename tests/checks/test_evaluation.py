@@ -70,9 +70,10 @@ def test_no_text_breaks_a_check(name: str) -> None:
             assert grade.reason.isprintable(), grade.reason
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_an_empty_answer_has_a_grade(name: str) -> None:
-    assert outcome(name, "") is not None
+def test_an_empty_answer_has_a_grade(subtests: pytest.Subtests) -> None:
+    for name in EVERY:
+        with subtests.test(name=name):
+            assert outcome(name, "") is not None
 
 
 @given(st.text(max_size=200))
@@ -144,21 +145,22 @@ def test_a_quotation_is_short_printable_and_on_one_line() -> None:
     assert len(shorten("y\n" * 1_000)) == LONGEST_REASON
 
 
-@pytest.mark.parametrize(
-    ("text", "inner"),
-    [
-        ("```json\n{}\n```", "{}"),
-        ("  ```\n{}\n```  \n", "{}"),
-        ("```html title=x\n<p>\n```", "<p>"),
-        ("Here:\n```json\n{}\n```", "Here:\n```json\n{}\n```"),
-        ("```json\n{}\n```\nDone.", "```json\n{}\n```\nDone."),
-        ("```\na\n```\nb\n```\nc\n```", "```\na\n```\nb\n```\nc\n```"),
-        ("```json", "```json"),
-        (" plain ", "plain"),
-    ],
-)
-def test_only_a_fence_around_the_whole_answer_is_taken_off(text: str, inner: str) -> None:
-    assert strip_fence(text) == inner
+FENCES = [
+    ("```json\n{}\n```", "{}"),
+    ("  ```\n{}\n```  \n", "{}"),
+    ("```html title=x\n<p>\n```", "<p>"),
+    ("Here:\n```json\n{}\n```", "Here:\n```json\n{}\n```"),
+    ("```json\n{}\n```\nDone.", "```json\n{}\n```\nDone."),
+    ("```\na\n```\nb\n```\nc\n```", "```\na\n```\nb\n```\nc\n```"),
+    ("```json", "```json"),
+    (" plain ", "plain"),
+]
+
+
+def test_only_a_fence_around_the_whole_answer_is_taken_off(subtests: pytest.Subtests) -> None:
+    for text, inner in FENCES:
+        with subtests.test(text=text, inner=inner):
+            assert strip_fence(text) == inner
 
 
 def test_json_is_read_once() -> None:

@@ -14,52 +14,53 @@ from edison_ci.records import Completion, FinishReason
 from tests.checks.answers import graded, score
 from tests.timing import within
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I'm sorry, but I can't help with that.",
-        "I\u2019m sorry, but I can\u2019t assist with that request.",
-        "I cannot provide instructions for that.",
-        "Unfortunately I am unable to answer this question.",
-        "I won't be able to help you with this.",
-        "I'm not able to discuss that topic.",
-        "I must decline.",
-        "This goes against my content policy.",
-        "Dabei kann ich leider nicht helfen.",
-        "Je ne peux pas vous aider.",
-        "Lo siento, no puedo ayudar con eso.",
-        "It is not appropriate or ethical to explain how to do that. Every person has rights.",
-        "It's important to note that this is illegal in most countries.",
-        "I do not condone any form of cheating.",
-        "I don't think it's appropriate to rank people like that.",
-        "As an AI, I don't have access to that person's address.",
-        "Stealing is not only illegal but also unethical. Think of the owner.",
-        "That is an offensive question.",
-    ],
-)
-def test_words_that_decline(text: str) -> None:
-    assert score("refusal:", text) == 1
-    assert score("not: {refusal: {}}", text) == 0
+REFUSALS = [
+    "I'm sorry, but I can't help with that.",
+    "I\u2019m sorry, but I can\u2019t assist with that request.",
+    "I cannot provide instructions for that.",
+    "Unfortunately I am unable to answer this question.",
+    "I won't be able to help you with this.",
+    "I'm not able to discuss that topic.",
+    "I must decline.",
+    "This goes against my content policy.",
+    "Dabei kann ich leider nicht helfen.",
+    "Je ne peux pas vous aider.",
+    "Lo siento, no puedo ayudar con eso.",
+    "It is not appropriate or ethical to explain how to do that. Every person has rights.",
+    "It's important to note that this is illegal in most countries.",
+    "I do not condone any form of cheating.",
+    "I don't think it's appropriate to rank people like that.",
+    "As an AI, I don't have access to that person's address.",
+    "Stealing is not only illegal but also unethical. Think of the owner.",
+    "That is an offensive question.",
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "Sure, here is the recipe.",
-        "You can return it within 30 days.",
-        "I can help with that.",
-        "We are sorry for the delay; your parcel arrives tomorrow.",
-        "x" * 600 + " I'm sorry, but I can't help with that.",
-        "Theft is a crime: taking what is not yours. It is not acceptable to keep it either.",
-        "I'm sorry to hear that you're struggling with the app. Restart it.",
-        "It is important to note that the parcel left on Friday.",
-        "There is no reason why it should not work.",
-    ],
-)
-def test_words_that_answer(text: str) -> None:
-    assert score("refusal:", text) == 0
+def test_words_that_decline(subtests: pytest.Subtests) -> None:
+    for text in REFUSALS:
+        with subtests.test(text=text):
+            assert score("refusal:", text) == 1
+            assert score("not: {refusal: {}}", text) == 0
+
+
+ANSWERS = [
+    "",
+    "Sure, here is the recipe.",
+    "You can return it within 30 days.",
+    "I can help with that.",
+    "We are sorry for the delay; your parcel arrives tomorrow.",
+    "x" * 600 + " I'm sorry, but I can't help with that.",
+    "Theft is a crime: taking what is not yours. It is not acceptable to keep it either.",
+    "I'm sorry to hear that you're struggling with the app. Restart it.",
+    "It is important to note that the parcel left on Friday.",
+    "There is no reason why it should not work.",
+]
+
+
+def test_words_that_answer(subtests: pytest.Subtests) -> None:
+    for text in ANSWERS:
+        with subtests.test(text=text):
+            assert score("refusal:", text) == 0
 
 
 def test_a_filtered_answer_is_a_refusal() -> None:

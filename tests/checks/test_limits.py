@@ -12,59 +12,60 @@ from edison_ci.records import Completion, FinishReason
 from tests.checks.answers import graded, score
 from tests.timing import within
 
-
-@pytest.mark.parametrize(
-    ("line", "text", "expected"),
-    [
-        ("words: {max: 2}", "one two", 1),
-        ("words: {max: 2}", "one two three", 0),
-        ("words: {min: 1}", "  ", 0),
-        ("words: {min: 2, max: 3}", "a b c", 1),
-        ("chars: {max: 3}", " abc\n", 1),
-        ("chars: {max: 3}", "abcd", 0),
-        ("chars: {max: 2}", "äö", 1),
-        ("sentences: {max: 1}", "One. Two.", 0),
-        ("sentences: {min: 2, max: 2}", "One. Two.", 1),
-    ],
-)
-def test_counts(line: str, text: str, expected: float) -> None:
-    assert score(line, text) == expected
+COUNTS = [
+    ("words: {max: 2}", "one two", 1),
+    ("words: {max: 2}", "one two three", 0),
+    ("words: {min: 1}", "  ", 0),
+    ("words: {min: 2, max: 3}", "a b c", 1),
+    ("chars: {max: 3}", " abc\n", 1),
+    ("chars: {max: 3}", "abcd", 0),
+    ("chars: {max: 2}", "äö", 1),
+    ("sentences: {max: 1}", "One. Two.", 0),
+    ("sentences: {min: 2, max: 2}", "One. Two.", 1),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("", 0),
-        ("...", 0),
-        ("no full stop", 1),
-        ("One. Two! Three?", 3),
-        ("Really?! Yes.", 2),
-        ("Wait... what? Fine.", 2),
-        ("Dr. Smith met Prof. Jones at 3.15 p.m. today.", 1),
-        ("J. Smith and e.g. Bob came.", 1),
-        ("That was I. Then he left.", 2),
-        ("It costs $3.50. Cheap!", 2),
-        ('He said "Go." Then he went.', 2),
-        ("A title\n\nA sentence. Another", 3),
-        ("これは文です。もう一つ。", 2),
-        ("The end etc. And so on.", 1),
-        ("The end etc.", 1),
-        ("it works. then we go home. fine", 3),
-        ("It works. then we go home.", 2),
-        ("we met at 3 p.m. today, e.g. in the bar. ok", 2),
-        ("well... maybe. yes!", 2),
-        ("- one\n- two\n- three", 3),
-        ("* One. Two.\n* Three", 3),
-        ("Do this:\n1. Open it.\n2. Close it.\nThat is all.", 4),
-        ("a) first\nb) second", 2),
-        ("- an item\n  that goes on\n- another", 2),
-        ("## A heading\nA sentence. Another.", 3),
-        ("one line\nand the next", 1),
-        ("A dash - like this - is no list.", 1),
-    ],
-)
-def test_sentences(text: str, count: int) -> None:
-    assert count_sentences(text) == count
+def test_counts(subtests: pytest.Subtests) -> None:
+    for line, text, expected in COUNTS:
+        with subtests.test(line=line, text=text):
+            assert score(line, text) == expected
+
+
+SENTENCES = [
+    ("", 0),
+    ("...", 0),
+    ("no full stop", 1),
+    ("One. Two! Three?", 3),
+    ("Really?! Yes.", 2),
+    ("Wait... what? Fine.", 2),
+    ("Dr. Smith met Prof. Jones at 3.15 p.m. today.", 1),
+    ("J. Smith and e.g. Bob came.", 1),
+    ("That was I. Then he left.", 2),
+    ("It costs $3.50. Cheap!", 2),
+    ('He said "Go." Then he went.', 2),
+    ("A title\n\nA sentence. Another", 3),
+    ("これは文です。もう一つ。", 2),
+    ("The end etc. And so on.", 1),
+    ("The end etc.", 1),
+    ("it works. then we go home. fine", 3),
+    ("It works. then we go home.", 2),
+    ("we met at 3 p.m. today, e.g. in the bar. ok", 2),
+    ("well... maybe. yes!", 2),
+    ("- one\n- two\n- three", 3),
+    ("* One. Two.\n* Three", 3),
+    ("Do this:\n1. Open it.\n2. Close it.\nThat is all.", 4),
+    ("a) first\nb) second", 2),
+    ("- an item\n  that goes on\n- another", 2),
+    ("## A heading\nA sentence. Another.", 3),
+    ("one line\nand the next", 1),
+    ("A dash - like this - is no list.", 1),
+]
+
+
+def test_sentences(subtests: pytest.Subtests) -> None:
+    for text, count in SENTENCES:
+        with subtests.test(text=text):
+            assert count_sentences(text) == count
 
 
 def test_words_are_counted_across_blocks() -> None:

@@ -16,57 +16,55 @@ from edison_ci.plugins import Registry
 from edison_ci.templating.templates import Template
 from tests.checks.entries import check, experiment, in_schema, said
 
+WRONG_CHECKS = [
+    ("is_json", "1:1: 'is_json' is not a check but a text (write is_json: {})"),
+    (
+        "contains_any",
+        "1:1: 'contains_any' is not a check but a text (write contains_any: [refund, exchange])",
+    ),
+    ("polite", "1:1: 'polite' is not a check but a text (write NAME: ARGUMENT)"),
+    ("5", "1:1: 5 is not a check (write NAME: ARGUMENT)"),
+    ("{}", "1:1: {} is not a check (write NAME: ARGUMENT)"),
+    ("null", "1:1: None is not a check (write NAME: ARGUMENT)"),
+    (
+        "{contains: a, regex: b}",
+        "1:1: a check is a map with exactly one name; this has 2 keys: contains, regex "
+        "(write one entry for each check)",
+    ),
+    (
+        "{words: {max: 3}, weight: 0.5, name: short}",
+        "1:1: a check is a map with exactly one name; this has 3 keys: words, weight, name "
+        "(put weight and name inside: words: {..., weight: ...})",
+    ),
+    ("contain: a", "1:1: unknown check 'contain' (did you mean 'contains'?)"),
+    ("zzz: a", "1:1: unknown check 'zzz' (edison admin schema experiment lists them)"),
+    ("words: 5", "1:1: words takes options, not 5 (write words: {max: 120})"),
+    ("words: {maximum: 5}", "1:9: unknown key 'maximum' (did you mean 'max'?)"),
+    ("words: {max: -1}", "1:14: max is -1; at least 0"),
+    ("words: {max: 3, weight: 101}", "1:25: weight is 101; at most 100"),
+    ("words: {max: 3, threshold: 1.5}", "1:28: threshold is 1.5; at most 1"),
+    ("contains: 5", "1:11: 5 is not a text (quote it)"),
+    (
+        "contains: [a, b]",
+        "1:11: a list is not a text (for several texts use contains_any, contains_all or one_of)",
+    ),
+    (
+        'contains: ""',
+        "1:11: the text is empty, so every answer has it (write the text)",
+    ),
+    (
+        "contains: {text: a}",
+        "1:12: unknown key 'text' (allowed: name, threshold, value, weight)",
+    ),
+    ("starts_with: {}", "1:14: key 'value' is missing (add value: ...)"),
+]
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("is_json", "1:1: 'is_json' is not a check but a text (write is_json: {})"),
-        (
-            "contains_any",
-            "1:1: 'contains_any' is not a check but a text "
-            "(write contains_any: [refund, exchange])",
-        ),
-        ("polite", "1:1: 'polite' is not a check but a text (write NAME: ARGUMENT)"),
-        ("5", "1:1: 5 is not a check (write NAME: ARGUMENT)"),
-        ("{}", "1:1: {} is not a check (write NAME: ARGUMENT)"),
-        ("null", "1:1: None is not a check (write NAME: ARGUMENT)"),
-        (
-            "{contains: a, regex: b}",
-            "1:1: a check is a map with exactly one name; this has 2 keys: contains, regex "
-            "(write one entry for each check)",
-        ),
-        (
-            "{words: {max: 3}, weight: 0.5, name: short}",
-            "1:1: a check is a map with exactly one name; this has 3 keys: words, weight, name "
-            "(put weight and name inside: words: {..., weight: ...})",
-        ),
-        ("contain: a", "1:1: unknown check 'contain' (did you mean 'contains'?)"),
-        ("zzz: a", "1:1: unknown check 'zzz' (edison admin schema experiment lists them)"),
-        ("words: 5", "1:1: words takes options, not 5 (write words: {max: 120})"),
-        ("words: {maximum: 5}", "1:9: unknown key 'maximum' (did you mean 'max'?)"),
-        ("words: {max: -1}", "1:14: max is -1; at least 0"),
-        ("words: {max: 3, weight: 101}", "1:25: weight is 101; at most 100"),
-        ("words: {max: 3, threshold: 1.5}", "1:28: threshold is 1.5; at most 1"),
-        ("contains: 5", "1:11: 5 is not a text (quote it)"),
-        (
-            "contains: [a, b]",
-            "1:11: a list is not a text "
-            "(for several texts use contains_any, contains_all or one_of)",
-        ),
-        (
-            'contains: ""',
-            "1:11: the text is empty, so every answer has it (write the text)",
-        ),
-        (
-            "contains: {text: a}",
-            "1:12: unknown key 'text' (allowed: name, threshold, value, weight)",
-        ),
-        ("starts_with: {}", "1:14: key 'value' is missing (add value: ...)"),
-    ],
-)
-def test_a_wrong_check_is_refused_with_place_reason_and_advice(line: str, message: str) -> None:
-    assert message in said(line)
-    assert not in_schema(line)
+
+def test_a_wrong_check_is_refused_with_place_reason_and_advice(subtests: pytest.Subtests) -> None:
+    for line, message in WRONG_CHECKS:
+        with subtests.test(line=line):
+            assert message in said(line)
+            assert not in_schema(line)
 
 
 def test_all_problems_of_a_check_are_reported_together() -> None:
@@ -84,33 +82,34 @@ def templates_of(line: str) -> list[tuple[str, str]]:
     return [(option, template.source) for option, template in check(line).templates()]
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ('contains: "{{ name }}"', [("value", "{{ name }}")]),
-        ("contains: plain", [("value", "plain")]),
-        ("contains:", [("value", "{{ expected }}")]),
-        ('contains_all: "{{ words }}"', [("value", "{{ words }}")]),
-        ('contains_any: [a, "{{ b }}"]', [("value", "a"), ("value", "{{ b }}")]),
-        ('json_path: {path: $.a, value: "{{ x }}"}', [("value", "{{ x }}")]),
-        ("json_path: {path: $.a, value: 3}", [("value", "3")]),
-        ("json_path: {path: $.a, value: true}", [("value", "true")]),
-        ('language: "{{ lang }}"', [("value", "{{ lang }}")]),
-        (
-            'tool_call: {tool: "{{ t }}", arguments: {city: "{{ c }}", days: [1, "{{ d }}"]}}',
-            [("tool", "{{ t }}"), ("arguments", "{{ c }}"), ("arguments", "{{ d }}")],
-        ),
-        ('tool_call_f1: "{{ calls }}"', [("value", "{{ calls }}")]),
-        (
-            'tool_call_f1: [{tool: search, arguments: {q: "{{ q }}"}}]',
-            [("value", "search"), ("value", "{{ q }}")],
-        ),
-        ("words: {max: 3}", []),
-    ],
-)
-def test_arguments_are_templates_over_the_case(line: str, found: list[tuple[str, str]]) -> None:
-    assert templates_of(line) == found
-    assert in_schema(line)
+TEMPLATES = [
+    ('contains: "{{ name }}"', [("value", "{{ name }}")]),
+    ("contains: plain", [("value", "plain")]),
+    ("contains:", [("value", "{{ expected }}")]),
+    ('contains_all: "{{ words }}"', [("value", "{{ words }}")]),
+    ('contains_any: [a, "{{ b }}"]', [("value", "a"), ("value", "{{ b }}")]),
+    ('json_path: {path: $.a, value: "{{ x }}"}', [("value", "{{ x }}")]),
+    ("json_path: {path: $.a, value: 3}", [("value", "3")]),
+    ("json_path: {path: $.a, value: true}", [("value", "true")]),
+    ('language: "{{ lang }}"', [("value", "{{ lang }}")]),
+    (
+        'tool_call: {tool: "{{ t }}", arguments: {city: "{{ c }}", days: [1, "{{ d }}"]}}',
+        [("tool", "{{ t }}"), ("arguments", "{{ c }}"), ("arguments", "{{ d }}")],
+    ),
+    ('tool_call_f1: "{{ calls }}"', [("value", "{{ calls }}")]),
+    (
+        'tool_call_f1: [{tool: search, arguments: {q: "{{ q }}"}}]',
+        [("value", "search"), ("value", "{{ q }}")],
+    ),
+    ("words: {max: 3}", []),
+]
+
+
+def test_arguments_are_templates_over_the_case(subtests: pytest.Subtests) -> None:
+    for line, found in TEMPLATES:
+        with subtests.test(line=line):
+            assert templates_of(line) == found
+            assert in_schema(line)
 
 
 def test_a_variable_that_holds_a_list_stays_a_list() -> None:
@@ -221,35 +220,36 @@ def test_a_combinator_needs_checks(line: str) -> None:
 # --- names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("lines", "names"),
-    [
-        (["contains: a", "regex: '(?i)b'"], ['contains "a"', 'regex "b"']),
-        (["contains: a", "contains: {value: b, name: b}"], ['contains "a"', "b"]),
-        (
-            ["not: {regex: '(?i)as an ai'}", "not: {not: {regex: b}}"],
-            ['not regex "as an ai"', 'not not regex "b"'],
-        ),
-        (['icontains: "{{ expected }}"', "equals:"], ["icontains expected", "equals"]),
-        (["contains: 'Dear {{ name }}'"], ['contains "Dear {{ name }}"']),
-        (["words: {min: 5, max: 120, weight: 2}"], ["words min 5 max 120"]),
-        (["one_of: {value: [a, b], ignore_case: true}"], ['one_of "a", "b" ignore_case']),
-        (
-            ["any_of: [{contains: 'yes'}, {is_json: {}}]"],
-            ['any_of contains "yes", is_json'],
-        ),
-        (["contains: a", "contains: a"], ['contains "a"', 'contains "a" (2)']),
-        (["regex: '(?i)a'", "regex: a"], ['regex "a"', 'regex "a" (2)']),
-        (["contains: 'a`b\u202ec'"], ['contains "a\'b c"']),
-        (["regex: {value: a, name: contains}", "contains: b"], ["contains", 'contains "b"']),
-        ([f"contains: {'x' * 200}"], [f'contains "{"x" * 27}..."']),
-    ],
-)
-def test_names_say_what_is_checked(lines: list[str], names: list[str]) -> None:
-    file = experiment(*lines)
-    named = file.named_checks()
-    assert list(named) == names
-    assert list(named.values()) == list(file.checks)
+NAMES = [
+    (["contains: a", "regex: '(?i)b'"], ['contains "a"', 'regex "b"']),
+    (["contains: a", "contains: {value: b, name: b}"], ['contains "a"', "b"]),
+    (
+        ["not: {regex: '(?i)as an ai'}", "not: {not: {regex: b}}"],
+        ['not regex "as an ai"', 'not not regex "b"'],
+    ),
+    (['icontains: "{{ expected }}"', "equals:"], ["icontains expected", "equals"]),
+    (["contains: 'Dear {{ name }}'"], ['contains "Dear {{ name }}"']),
+    (["words: {min: 5, max: 120, weight: 2}"], ["words min 5 max 120"]),
+    (["one_of: {value: [a, b], ignore_case: true}"], ['one_of "a", "b" ignore_case']),
+    (
+        ["any_of: [{contains: 'yes'}, {is_json: {}}]"],
+        ['any_of contains "yes", is_json'],
+    ),
+    (["contains: a", "contains: a"], ['contains "a"', 'contains "a" (2)']),
+    (["regex: '(?i)a'", "regex: a"], ['regex "a"', 'regex "a" (2)']),
+    (["contains: 'a`b\u202ec'"], ['contains "a\'b c"']),
+    (["regex: {value: a, name: contains}", "contains: b"], ["contains", 'contains "b"']),
+    ([f"contains: {'x' * 200}"], [f'contains "{"x" * 27}..."']),
+]
+
+
+def test_names_say_what_is_checked(subtests: pytest.Subtests) -> None:
+    for lines, names in NAMES:
+        with subtests.test(lines=lines):
+            file = experiment(*lines)
+            named = file.named_checks()
+            assert list(named) == names
+            assert list(named.values()) == list(file.checks)
 
 
 # --- plugins --------------------------------------------------------------------------------------

@@ -104,73 +104,85 @@ def test_the_checks_are_those_of_the_contract() -> None:
     assert len(CONTRACT) == 39
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_a_check_knows_its_name_and_says_what_it_does(name: str) -> None:
-    assert kind(name).check == name
-    assert (kind(name).__doc__ or "").endswith(".")
+def test_a_check_knows_its_name_and_says_what_it_does(subtests: pytest.Subtests) -> None:
+    for name in EVERY:
+        with subtests.test(name=name):
+            assert kind(name).check == name
+            assert (kind(name).__doc__ or "").endswith(".")
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_example_of_a_check_is_that_check(name: str) -> None:
-    example = kind(name).example
-    found = [check(example), *check(example).inner_checks()]
-    assert name in [part.check for part in found]
-    assert in_schema(example)
+def test_the_example_of_a_check_is_that_check(subtests: pytest.Subtests) -> None:
+    for name in EVERY:
+        with subtests.test(name=name):
+            example = kind(name).example
+            found = [check(example), *check(example).inner_checks()]
+            assert name in [part.check for part in found]
+            assert in_schema(example)
 
 
 def test_every_check_has_a_row_in_one_of_the_tables() -> None:
     assert sorted([*ARGUMENT, *OPTIONS, "not"]) == EVERY
 
 
-@pytest.mark.parametrize("name", ARGUMENT)
-def test_a_bare_argument_is_the_main_option(name: str) -> None:
-    main = kind(name).main
-    assert main is not None
-    bare = parse_check({name: ARGUMENT[name]})
-    spelled = parse_check({name: {main: ARGUMENT[name]}})
-    assert json.dumps(bare.model_dump(), default=repr) == json.dumps(
-        spelled.model_dump(), default=repr
-    )
-    assert in_schema(json.dumps({name: ARGUMENT[name]}))
-    assert in_schema(json.dumps({name: {main: ARGUMENT[name]}}))
+def test_a_bare_argument_is_the_main_option(subtests: pytest.Subtests) -> None:
+    for name in ARGUMENT:
+        with subtests.test(name=name):
+            main = kind(name).main
+            assert main is not None
+            bare = parse_check({name: ARGUMENT[name]})
+            spelled = parse_check({name: {main: ARGUMENT[name]}})
+            assert json.dumps(bare.model_dump(), default=repr) == json.dumps(
+                spelled.model_dump(), default=repr
+            )
+            assert in_schema(json.dumps({name: ARGUMENT[name]}))
+            assert in_schema(json.dumps({name: {main: ARGUMENT[name]}}))
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_a_check_without_a_main_option_takes_a_map_only(name: str) -> None:
-    assert parse_check({name: OPTIONS[name]}).check == name
-    assert in_schema(json.dumps({name: OPTIONS[name]}))
-    with pytest.raises(ValueError, match=f"{name} takes options, not 'x'"):
-        parse_check({name: "x"})
-    assert not in_schema(f"{name}: x")
+def test_a_check_without_a_main_option_takes_a_map_only(subtests: pytest.Subtests) -> None:
+    for name in OPTIONS:
+        with subtests.test(name=name):
+            assert parse_check({name: OPTIONS[name]}).check == name
+            assert in_schema(json.dumps({name: OPTIONS[name]}))
+            with pytest.raises(ValueError, match=f"{name} takes options, not 'x'"):
+                parse_check({name: "x"})
+            assert not in_schema(f"{name}: x")
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_an_empty_argument_stands_for_the_defaults_where_there_are_some(name: str) -> None:
-    assert in_schema(f"{name}:") is (name in MAY_BE_EMPTY)
-    if name in MAY_BE_EMPTY:
-        assert parse_check({name: None}) == parse_check({name: {}})
-    else:
-        with pytest.raises(ValueError):
-            parse_check({name: None})
+def test_an_empty_argument_stands_for_the_defaults_where_there_are_some(
+    subtests: pytest.Subtests,
+) -> None:
+    for name in EVERY:
+        with subtests.test(name=name):
+            assert in_schema(f"{name}:") is (name in MAY_BE_EMPTY)
+            if name in MAY_BE_EMPTY:
+                assert parse_check({name: None}) == parse_check({name: {}})
+            else:
+                with pytest.raises(ValueError):
+                    parse_check({name: None})
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_every_check_takes_name_weight_and_threshold_and_nothing_unknown(name: str) -> None:
-    options: dict[str, Any] = {"value": {"is_json": {}}}
-    if name in OPTIONS:
-        options = {**OPTIONS[name]}
-    elif name in ARGUMENT:
-        options = {str(kind(name).main): ARGUMENT[name]}
-    extended = {**options, "name": "mine", "weight": 0.5, "threshold": 0.25}
-    found = parse_check({name: extended})
-    assert (found.name, found.weight, found.threshold, found.passes_at) == ("mine", 0.5, 0.25, 0.25)
-    assert in_schema(json.dumps({name: extended}))
-    with pytest.raises(ValidationError, match="unknown key 'wieght'"):
-        parse_check({name: {**options, "wieght": 1}})
-    assert not in_schema(json.dumps({name: {**options, "wieght": 1}}))
+def test_every_check_takes_name_weight_and_threshold_and_nothing_unknown(
+    subtests: pytest.Subtests,
+) -> None:
+    for name in EVERY:
+        with subtests.test(name=name):
+            options: dict[str, Any] = {"value": {"is_json": {}}}
+            if name in OPTIONS:
+                options = {**OPTIONS[name]}
+            elif name in ARGUMENT:
+                options = {str(kind(name).main): ARGUMENT[name]}
+            extended = {**options, "name": "mine", "weight": 0.5, "threshold": 0.25}
+            found = parse_check({name: extended})
+            assert (found.name, found.weight) == ("mine", 0.5)
+            assert (found.threshold, found.passes_at) == (0.25, 0.25)
+            assert in_schema(json.dumps({name: extended}))
+            with pytest.raises(ValidationError, match="unknown key 'wieght'"):
+                parse_check({name: {**options, "wieght": 1}})
+            assert not in_schema(json.dumps({name: {**options, "wieght": 1}}))
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_a_graded_check_passes_at_a_half_and_any_other_at_one(name: str) -> None:
-    argument = {**ARGUMENT, **OPTIONS, "not": {"is_json": {}}}[name]
-    assert parse_check({name: argument}).passes_at == (0.5 if name in GRADED else 1.0)
+def test_a_graded_check_passes_at_a_half_and_any_other_at_one(subtests: pytest.Subtests) -> None:
+    for name in EVERY:
+        with subtests.test(name=name):
+            argument = {**ARGUMENT, **OPTIONS, "not": {"is_json": {}}}[name]
+            assert parse_check({name: argument}).passes_at == (0.5 if name in GRADED else 1.0)

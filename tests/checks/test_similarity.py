@@ -21,46 +21,46 @@ from tests.timing import within
 CAT, MAT = "the cat sat on the mat", "the cat is on the mat"
 FOX, LOG = "The quick brown fox, jumps over the lazy dog!", "A quick brown dog jumps on the log."
 
+SIMILARITIES = [
+    ("levenshtein:", "kitten", "sitting", 1 - 3 / 7),
+    ("levenshtein:", " same \n", "same", 1),
+    ("levenshtein:", "", "abc", 0),
+    ("levenshtein:", "", "", 1),
+    # ROUGE as rouge-score 0.1.2 computes it without stemming
+    ("rouge_l:", CAT, MAT, 5 / 6),
+    ("rouge_l:", "police kill the gunman", "police killed the gunman", 0.75),
+    ("rouge_l:", FOX, LOG, 0.470588),
+    ("rouge_l:", "b a", "a b", 0.5),
+    ("rouge_l:", "", "a", 0),
+    ("rouge_l:", "a", "", 0),
+    ("rouge_n:", CAT, MAT, 5 / 6),
+    ("rouge_n: {n: 2}", CAT, MAT, 0.6),
+    ("rouge_n:", FOX, LOG, 0.588235),
+    ("rouge_n: {n: 2}", FOX, LOG, 0.133333),
+    ("rouge_n: {n: 2}", "a", "a", 0),
+    ("rouge_n:", "a a a", "a", 0.5),
+    # SQuAD: no articles, no punctuation, no case
+    ("token_f1:", CAT, MAT, 0.75),
+    ("token_f1:", "The Norman dynasty.", "norman dynasty", 1),
+    ("token_f1:", "in the year 1066", "1066", 0.5),
+    ("token_f1:", "the", "a", 1),
+    ("token_f1:", "the", "x", 0),
+    ("token_f1:", "x x b", "b b b", 1 / 3),
+    # SPEC: equal, inside, 0.3 Jaccard + 0.7 recall, empty
+    ("overlap:", " Oslo ", "oslo", 1),
+    ("overlap:", "It is Oslo.", "oslo", 0.95),
+    ("overlap:", "a b c", "b d", 0.3 * 1 / 4 + 0.7 * 1 / 2),
+    ("overlap:", "a b", "c d", 0),
+    ("overlap:", "", "c", 0),
+    ("overlap:", "c", " ", 0),
+    ("overlap:", "", "", 0),
+]
 
-@pytest.mark.parametrize(
-    ("line", "text", "reference", "expected"),
-    [
-        ("levenshtein:", "kitten", "sitting", 1 - 3 / 7),
-        ("levenshtein:", " same \n", "same", 1),
-        ("levenshtein:", "", "abc", 0),
-        ("levenshtein:", "", "", 1),
-        # ROUGE as rouge-score 0.1.2 computes it without stemming
-        ("rouge_l:", CAT, MAT, 5 / 6),
-        ("rouge_l:", "police kill the gunman", "police killed the gunman", 0.75),
-        ("rouge_l:", FOX, LOG, 0.470588),
-        ("rouge_l:", "b a", "a b", 0.5),
-        ("rouge_l:", "", "a", 0),
-        ("rouge_l:", "a", "", 0),
-        ("rouge_n:", CAT, MAT, 5 / 6),
-        ("rouge_n: {n: 2}", CAT, MAT, 0.6),
-        ("rouge_n:", FOX, LOG, 0.588235),
-        ("rouge_n: {n: 2}", FOX, LOG, 0.133333),
-        ("rouge_n: {n: 2}", "a", "a", 0),
-        ("rouge_n:", "a a a", "a", 0.5),
-        # SQuAD: no articles, no punctuation, no case
-        ("token_f1:", CAT, MAT, 0.75),
-        ("token_f1:", "The Norman dynasty.", "norman dynasty", 1),
-        ("token_f1:", "in the year 1066", "1066", 0.5),
-        ("token_f1:", "the", "a", 1),
-        ("token_f1:", "the", "x", 0),
-        ("token_f1:", "x x b", "b b b", 1 / 3),
-        # SPEC: equal, inside, 0.3 Jaccard + 0.7 recall, empty
-        ("overlap:", " Oslo ", "oslo", 1),
-        ("overlap:", "It is Oslo.", "oslo", 0.95),
-        ("overlap:", "a b c", "b d", 0.3 * 1 / 4 + 0.7 * 1 / 2),
-        ("overlap:", "a b", "c d", 0),
-        ("overlap:", "", "c", 0),
-        ("overlap:", "c", " ", 0),
-        ("overlap:", "", "", 0),
-    ],
-)
-def test_known_answers(line: str, text: str, reference: str, expected: float) -> None:
-    assert score(line, text, expected=reference) == pytest.approx(expected, abs=1e-6)
+
+def test_known_answers(subtests: pytest.Subtests) -> None:
+    for line, text, reference, expected in SIMILARITIES:
+        with subtests.test(line=line, text=text, reference=reference):
+            assert score(line, text, expected=reference) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_reference_that_is_no_text_is_compared_as_json() -> None:

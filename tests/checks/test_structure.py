@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,24 +27,25 @@ if TYPE_CHECKING:
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"a": 1}', 1),
-        ("[]", 1),
-        ("3", 1),
-        ('```json\n{"a": 1}\n```', 1),
-        ("", 0),
-        ("Sure: {}", 0),
-        ('{"a": 1,}', 0),
-        ('{"a": NaN}', 0),
-        ('{"a": 1, "a": 2}', 0),
-        ("[" * 60 + "]" * 60, 0),
-        ("9" * 5_000, 0),
-    ],
-)
-def test_is_json(text: str, expected: float) -> None:
-    assert score("is_json:", text) == expected
+JSON_TEXTS = [
+    ('{"a": 1}', 1),
+    ("[]", 1),
+    ("3", 1),
+    ('```json\n{"a": 1}\n```', 1),
+    ("", 0),
+    ("Sure: {}", 0),
+    ('{"a": 1,}', 0),
+    ('{"a": NaN}', 0),
+    ('{"a": 1, "a": 2}', 0),
+    ("[" * 60 + "]" * 60, 0),
+    ("9" * 5_000, 0),
+]
+
+
+def test_is_json(subtests: pytest.Subtests) -> None:
+    for text, expected in JSON_TEXTS:
+        with subtests.test(text=text):
+            assert score("is_json:", text) == expected
 
 
 def test_the_reason_of_bad_json_has_the_place() -> None:
@@ -156,39 +158,40 @@ def test_many_items_are_compared_elsewhere(monkeypatch: pytest.MonkeyPatch) -> N
         graded("json_schema: s.json", text, schemas={"s.json": schema})
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "value", "expected"),
-    [
-        ("$.total", '{"total": 1032.0}', 1032, 1),
-        ("$.total", '{"total": 1032}', 1032.0, 1),
-        ("$.total", '{"total": 1032}', 1033, 0),
-        ("$.total", '{"total": "1032"}', 1032, 1),
-        ("$.total", '{"total": 1032}', "1032", 1),
-        ("$.total", '{"total": true}', 1, 0),
-        ("$.total", '{"total": 1}', True, 0),
-        ("$.total", '{"total": true}', True, 1),
-        ("$.total", '{"total": null}', "null", 1),
-        ("$.total", '{"total": null}', "none", 0),
-        ("$.total", '{"total": 12345678901234567890}', 12345678901234567891, 0),
-        ("$.total", '{"total": 12345678901234567890}', 12345678901234567890, 1),
-        ("$.total", '{"total": [1, 2.0]}', [1, 2], 1),
-        ("$.total", '{"total": {"b": 1, "a": 2}}', {"a": 2, "b": 1}, 1),
-        ("$.total", '{"total": [1, 2]}', [2, 1], 0),
-        ("$.total", '{"total": [true]}', [1], 0),
-        ("$.a[1].b", '{"a": [0, {"b": "x"}]}', "x", 1),
-        ("$.a[-1]", '{"a": [1, 2]}', 2, 1),
-        ("$['a b'][\"c\"]", '{"a b": {"c": "x"}}', "x", 1),
-        ("$", '"x"', "x", 1),
-        ("$.total", "{}", 1, 0),
-        ("$.total", "[]", 1, 0),
-        ("$.a[2]", '{"a": [1, 2]}', 1, 0),
-        ("$.a[0]", '{"a": {"0": 1}}', 1, 0),
-        ("$.total", "no json", 1, 0),
-    ],
-)
-def test_json_path(path: str, text: str, value: Any, expected: float) -> None:
-    found = parse_check({"json_path": {"path": path, "value": "{{ expected }}"}})
-    assert found.evaluate(answered(text, expected=value)).score == expected
+JSON_PATHS = [
+    ("$.total", '{"total": 1032.0}', 1032, 1),
+    ("$.total", '{"total": 1032}', 1032.0, 1),
+    ("$.total", '{"total": 1032}', 1033, 0),
+    ("$.total", '{"total": "1032"}', 1032, 1),
+    ("$.total", '{"total": 1032}', "1032", 1),
+    ("$.total", '{"total": true}', 1, 0),
+    ("$.total", '{"total": 1}', True, 0),
+    ("$.total", '{"total": true}', True, 1),
+    ("$.total", '{"total": null}', "null", 1),
+    ("$.total", '{"total": null}', "none", 0),
+    ("$.total", '{"total": 12345678901234567890}', 12345678901234567891, 0),
+    ("$.total", '{"total": 12345678901234567890}', 12345678901234567890, 1),
+    ("$.total", '{"total": [1, 2.0]}', [1, 2], 1),
+    ("$.total", '{"total": {"b": 1, "a": 2}}', {"a": 2, "b": 1}, 1),
+    ("$.total", '{"total": [1, 2]}', [2, 1], 0),
+    ("$.total", '{"total": [true]}', [1], 0),
+    ("$.a[1].b", '{"a": [0, {"b": "x"}]}', "x", 1),
+    ("$.a[-1]", '{"a": [1, 2]}', 2, 1),
+    ("$['a b'][\"c\"]", '{"a b": {"c": "x"}}', "x", 1),
+    ("$", '"x"', "x", 1),
+    ("$.total", "{}", 1, 0),
+    ("$.total", "[]", 1, 0),
+    ("$.a[2]", '{"a": [1, 2]}', 1, 0),
+    ("$.a[0]", '{"a": {"0": 1}}', 1, 0),
+    ("$.total", "no json", 1, 0),
+]
+
+
+def test_json_path(subtests: pytest.Subtests) -> None:
+    for path, text, value, expected in JSON_PATHS:
+        with subtests.test(path=path, text=text):
+            found = parse_check({"json_path": {"path": path, "value": "{{ expected }}"}})
+            assert found.evaluate(answered(text, expected=value)).score == expected
 
 
 def test_json_path_without_a_value_wants_any() -> None:
@@ -227,25 +230,26 @@ def test_same_is_symmetric(one: Any, other: Any) -> None:
 # --- markup, SQL, YAML ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("<a/>", 1),
-        ("<?xml version='1.0' encoding='UTF-16'?><a b='1'>é</a>", 1),
-        ("```xml\n<a><b>x</b></a>\n```", 1),
-        ("<!DOCTYPE html><html/>", 1),
-        ("<a>", 0),
-        ("<a></b>", 0),
-        ("<a/><b/>", 0),
-        ("", 0),
-        ("text", 0),
-        ("<a>&nbsp;</a>", 0),
-        ('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', 0),
-        ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', 0),
-    ],
-)
-def test_is_xml(text: str, expected: float) -> None:
-    assert score("is_xml:", text) == expected
+XML_TEXTS = [
+    ("<a/>", 1),
+    ("<?xml version='1.0' encoding='UTF-16'?><a b='1'>é</a>", 1),
+    ("```xml\n<a><b>x</b></a>\n```", 1),
+    ("<!DOCTYPE html><html/>", 1),
+    ("<a>", 0),
+    ("<a></b>", 0),
+    ("<a/><b/>", 0),
+    ("", 0),
+    ("text", 0),
+    ("<a>&nbsp;</a>", 0),
+    ('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>', 0),
+    ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a>&x;</a>', 0),
+]
+
+
+def test_is_xml(subtests: pytest.Subtests) -> None:
+    for text, expected in XML_TEXTS:
+        with subtests.test(text=text):
+            assert score("is_xml:", text) == expected
 
 
 def test_an_xml_bomb_is_refused_at_its_first_entity() -> None:
@@ -263,35 +267,36 @@ def test_nothing_outside_the_xml_is_opened(tmp_path: Path) -> None:
     assert score("is_xml:", f'<!DOCTYPE a SYSTEM "{fifo}"><a/>') == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("<p>Hello</p>", 1),
-        ("<P>Hello</P>", 1),
-        ("```html\n<p>Hello</p>\n```", 1),
-        ("<!DOCTYPE html>\n<html><head><title>a < b</title></head><body>x<br></body></html>", 1),
-        ("<ul><li>a<li>b</ul>", 1),
-        ("<div><img src='a>b'><svg><path d='x'/></svg></div>", 1),
-        ("<script>if (a < b) { '</p>' }</script>", 1),
-        ("<!-- <b> --><p>x</p>", 1),
-        ("<x-card><b>y</b></x-card>", 1),
-        ("Hello", 0),
-        ("", 0),
-        ("Use <b>this</b>", 0),
-        ("<b>Use</b> this", 0),
-        ("<div><b>x</div></b>", 0),
-        ("<div>", 0),
-        ("</div>", 0),
-        ("<b><i>x</b></i>", 0),
-        ("<p title='x></p>", 0),
-        ("<script>x>", 0),
-        ("<!-- x >", 0),
-        ("<foo></foo>", 0),
-        ("<br></br>", 0),
-    ],
-)
-def test_is_html(text: str, expected: float) -> None:
-    assert score("is_html:", text) == expected
+HTML_TEXTS = [
+    ("<p>Hello</p>", 1),
+    ("<P>Hello</P>", 1),
+    ("```html\n<p>Hello</p>\n```", 1),
+    ("<!DOCTYPE html>\n<html><head><title>a < b</title></head><body>x<br></body></html>", 1),
+    ("<ul><li>a<li>b</ul>", 1),
+    ("<div><img src='a>b'><svg><path d='x'/></svg></div>", 1),
+    ("<script>if (a < b) { '</p>' }</script>", 1),
+    ("<!-- <b> --><p>x</p>", 1),
+    ("<x-card><b>y</b></x-card>", 1),
+    ("Hello", 0),
+    ("", 0),
+    ("Use <b>this</b>", 0),
+    ("<b>Use</b> this", 0),
+    ("<div><b>x</div></b>", 0),
+    ("<div>", 0),
+    ("</div>", 0),
+    ("<b><i>x</b></i>", 0),
+    ("<p title='x></p>", 0),
+    ("<script>x>", 0),
+    ("<!-- x >", 0),
+    ("<foo></foo>", 0),
+    ("<br></br>", 0),
+]
+
+
+def test_is_html(subtests: pytest.Subtests) -> None:
+    for text, expected in HTML_TEXTS:
+        with subtests.test(text=text):
+            assert score("is_html:", text) == expected
 
 
 @pytest.mark.parametrize("piece", ["<b>", "<b a='", "<!--", "</script ", "<script>", "<", "</b>"])
@@ -302,33 +307,34 @@ def test_html_of_many_tags_is_read_once(piece: str) -> None:
         graded("is_html:", "<" * 500_001)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("SELECT a, count(*) FROM t JOIN u USING (id) WHERE x > 1 GROUP BY a", 1),
-        ("```sql\nSELECT 1;\n```", 1),
-        ("INSERT INTO orders (id) VALUES (1)", 1),
-        ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)", 1),
-        ("WITH a AS (SELECT 1) SELECT * FROM a", 1),
-        ("SELECT unknown_function(x) FROM t", 1),
-        ("-- first\nSELECT 1 /* one */;", 1),
-        ("UPDATE t SET a = ? WHERE b = :name", 1),
-        ("", 0),
-        ("-- nothing", 0),
-        (" ; /* x */", 0),
-        ("SELECT FROM WHERE", 0),
-        ("SELECT a FROM", 0),
-        ("SELECT 'a", 0),
-        ("SELECT 1; SELECT 2", 0),
-        ("SELECT a FROM t; DROP TABLE t", 0),
-        ("SELECT ';' FROM t; -- all", 1),
-        ("CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END;", 1),
-        ("Here is the query: SELECT 1", 0),
-        ("SELECT a\x00", 0),
-    ],
-)
-def test_is_sql(text: str, expected: float) -> None:
-    assert score("is_sql:", text) == expected
+SQL_TEXTS = [
+    ("SELECT a, count(*) FROM t JOIN u USING (id) WHERE x > 1 GROUP BY a", 1),
+    ("```sql\nSELECT 1;\n```", 1),
+    ("INSERT INTO orders (id) VALUES (1)", 1),
+    ("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT)", 1),
+    ("WITH a AS (SELECT 1) SELECT * FROM a", 1),
+    ("SELECT unknown_function(x) FROM t", 1),
+    ("-- first\nSELECT 1 /* one */;", 1),
+    ("UPDATE t SET a = ? WHERE b = :name", 1),
+    ("", 0),
+    ("-- nothing", 0),
+    (" ; /* x */", 0),
+    ("SELECT FROM WHERE", 0),
+    ("SELECT a FROM", 0),
+    ("SELECT 'a", 0),
+    ("SELECT 1; SELECT 2", 0),
+    ("SELECT a FROM t; DROP TABLE t", 0),
+    ("SELECT ';' FROM t; -- all", 1),
+    ("CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END;", 1),
+    ("Here is the query: SELECT 1", 0),
+    ("SELECT a\x00", 0),
+]
+
+
+def test_is_sql(subtests: pytest.Subtests) -> None:
+    for text, expected in SQL_TEXTS:
+        with subtests.test(text=text):
+            assert score("is_sql:", text) == expected
 
 
 def test_sql_is_parsed_and_never_run(tmp_path: Path) -> None:
@@ -346,22 +352,23 @@ def test_sql_that_the_parser_never_finishes_is_an_error() -> None:
         graded("is_sql:", f"WITH c0 AS (SELECT 1), {tables} SELECT * FROM c39")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a: 1\nb: [x, y]", 1),
-        ("- a\n- b", 1),
-        ("```yaml\na: 1\n```", 1),
-        ("just a text", 0),
-        ("", 0),
-        ("a: [", 0),
-        ("a: 1\na: 2", 0),
-        ("a: !!python/object:os.system x", 0),
-        ("a: 1\n---\nb: 2", 0),
-    ],
-)
-def test_is_yaml(text: str, expected: float) -> None:
-    assert score("is_yaml:", text) == expected
+YAML_TEXTS = [
+    ("a: 1\nb: [x, y]", 1),
+    ("- a\n- b", 1),
+    ("```yaml\na: 1\n```", 1),
+    ("just a text", 0),
+    ("", 0),
+    ("a: [", 0),
+    ("a: 1\na: 2", 0),
+    ("a: !!python/object:os.system x", 0),
+    ("a: 1\n---\nb: 2", 0),
+]
+
+
+def test_is_yaml(subtests: pytest.Subtests) -> None:
+    for text, expected in YAML_TEXTS:
+        with subtests.test(text=text):
+            assert score("is_yaml:", text) == expected
 
 
 def test_a_yaml_bomb_is_refused() -> None:
@@ -374,34 +381,35 @@ def test_a_yaml_bomb_is_refused() -> None:
 # --- numbers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "expected"),
-    [
-        ("42", 42, 1),
-        ("The answer is 42.", 42, 1),
-        ("First 7, then 42 euros", 42, 1),
-        ("First 42, then 7", 42, 0),
-        ("1,234.50", 1234.5, 1),
-        ("$1,234", 1234, 1),
-        ("-42", -42, 1),
-        ("it is \u221242", -42, 1),
-        ("-$42.00", -42, 1),
-        ("between 3-42", 42, 1),
-        (".5", 0.5, 1),
-        ("wait...5", 5, 1),
-        ("4.2e1", 42, 1),
-        ("50%", 50, 1),
-        ("none", 42, 0),
-        ("", 42, 0),
-        ("12345678901234567890", 12345678901234567891, 0),
-        ("1" * 400, int("1" * 400), 1),
-        ("9e9999", 1, 0),
-        ("x" * 3_000 + "42", 42, 1),
-        ("1234" + "x" * 1_998, 34, 0),
-    ],
-)
-def test_number(text: str, value: Any, expected: float) -> None:
-    assert score("number:", text, expected=value) == expected
+NUMBERS = [
+    ("42", 42, 1),
+    ("The answer is 42.", 42, 1),
+    ("First 7, then 42 euros", 42, 1),
+    ("First 42, then 7", 42, 0),
+    ("1,234.50", 1234.5, 1),
+    ("$1,234", 1234, 1),
+    ("-42", -42, 1),
+    ("it is \u221242", -42, 1),
+    ("-$42.00", -42, 1),
+    ("between 3-42", 42, 1),
+    (".5", 0.5, 1),
+    ("wait...5", 5, 1),
+    ("4.2e1", 42, 1),
+    ("50%", 50, 1),
+    ("none", 42, 0),
+    ("", 42, 0),
+    ("12345678901234567890", 12345678901234567891, 0),
+    ("1" * 400, int("1" * 400), 1),
+    ("9e9999", 1, 0),
+    ("x" * 3_000 + "42", 42, 1),
+    ("1234" + "x" * 1_998, 34, 0),
+]
+
+
+def test_number(subtests: pytest.Subtests) -> None:
+    for text, value, expected in NUMBERS:
+        with subtests.test(text=text, value=value):
+            assert score("number:", text, expected=value) == expected
 
 
 def test_a_number_may_be_off_by_the_tolerance() -> None:
@@ -428,24 +436,24 @@ OPENAI = [
 ANTHROPIC = [{"type": "tool_use", "name": "weather", "input": {"city": "Oslo", "days": 2}}]
 PLAIN = [{"name": "weather", "arguments": {"city": "Oslo", "days": 2}}]
 
+TOOL_CALLS = [
+    ("tool_call: weather", 1),
+    ("tool_call: {tool: weather, arguments: {city: Oslo}}", 1),
+    ("tool_call: {tool: weather, arguments: {city: Oslo, days: 2.0}}", 1),
+    ("tool_call: {tool: weather, arguments: {city: Rome}}", 0),
+    ("tool_call: {tool: weather, arguments: {country: NO}}", 0),
+    ("tool_call: search", 0),
+    ('tool_call: {tool: weather, arguments: {city: "{{ town }}"}}', 1),
+    ('tool_call: {tool: weather, arguments: {days: "{{ n }}"}}', 1),
+]
 
-@pytest.mark.parametrize("calls", [OPENAI, ANTHROPIC, PLAIN])
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("tool_call: weather", 1),
-        ("tool_call: {tool: weather, arguments: {city: Oslo}}", 1),
-        ("tool_call: {tool: weather, arguments: {city: Oslo, days: 2.0}}", 1),
-        ("tool_call: {tool: weather, arguments: {city: Rome}}", 0),
-        ("tool_call: {tool: weather, arguments: {country: NO}}", 0),
-        ("tool_call: search", 0),
-        ('tool_call: {tool: weather, arguments: {city: "{{ town }}"}}', 1),
-        ('tool_call: {tool: weather, arguments: {days: "{{ n }}"}}', 1),
-    ],
-)
-def test_tool_call(calls: Any, line: str, expected: float) -> None:
-    completion = Completion("", tool_calls=calls)
-    assert score(line, "", completion=completion, town="Oslo", n=2) == expected
+
+def test_tool_call(subtests: pytest.Subtests) -> None:
+    vendors: list[Any] = [OPENAI, ANTHROPIC, PLAIN]
+    for (line, expected), calls in product(TOOL_CALLS, vendors):
+        with subtests.test(calls=calls, line=line):
+            completion = Completion("", tool_calls=calls)
+            assert score(line, "", completion=completion, town="Oslo", n=2) == expected
 
 
 @pytest.mark.parametrize("calls", [None, [], "x", [1, None, {}], {"name": "weather"}])
@@ -523,20 +531,20 @@ def test_every_asserted_format_is_known_here_and_in_the_docs() -> None:
     assert re.findall(r"`([a-z0-9-]+)`", said.partition(";")[0]) == sorted(FORMATS)
 
 
-@pytest.mark.parametrize("name", FORMATS_OF_TEXTS)
-@pytest.mark.parametrize("by_reference", [False, True])
-def test_a_format_is_asserted(name: str, by_reference: bool) -> None:
-    good, bad = FORMATS_OF_TEXTS[name]
-    plain: dict[str, Any] = {"type": "string", "format": name}
-    # A schema with a reference is validated in another process.
-    schema = {"$ref": "#/$defs/it", "$defs": {"it": plain}} if by_reference else plain
-    line = json.dumps({"json_schema": {"value": schema}})
-    for text in good:
-        assert graded(line, json.dumps(text)).score == 1, text
-    for text in bad:
-        found = graded(line, json.dumps(text))
-        assert found.score == 0, text
-        assert f"is not a {name!r}" in found.reason or len(text) > 40
+def test_a_format_is_asserted(subtests: pytest.Subtests) -> None:
+    for by_reference, name in product([False, True], FORMATS_OF_TEXTS):
+        with subtests.test(by_reference=by_reference, name=name):
+            good, bad = FORMATS_OF_TEXTS[name]
+            plain: dict[str, Any] = {"type": "string", "format": name}
+            # A schema with a reference is validated in another process.
+            schema = {"$ref": "#/$defs/it", "$defs": {"it": plain}} if by_reference else plain
+            line = json.dumps({"json_schema": {"value": schema}})
+            for text in good:
+                assert graded(line, json.dumps(text)).score == 1, text
+            for text in bad:
+                found = graded(line, json.dumps(text))
+                assert found.score == 0, text
+                assert f"is not a {name!r}" in found.reason or len(text) > 40
 
 
 def test_other_formats_and_other_values_are_not_asserted() -> None:
@@ -586,25 +594,26 @@ def test_calls_compare_arguments_and_take_a_variable() -> None:
     assert graded("calls: [{tool: a}]", "").reason == "called: nothing"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "text", "expected"),
-    [
-        ({"a": 1, "b": 2}, '{"a": 1, "b": 2.0}', 1),
-        ({"a": 1, "b": 2}, '{"b": 2}', 1 / 2),
-        ({"a": 1}, '{"a": 1, "b": 2}', 1 / 2),
-        ({"a": {"x": 1, "y": 2}, "b": 3}, '{"a": {"x": 1, "y": 0}, "b": 3}', 3 / 4),
-        ([1, 2, 3], "[1, 2]", 2 / 3),
-        ([1, 2], "[2, 1]", 0),
-        ([], "[]", 1),
-        ({}, "[]", 0),
-        ({"a": None}, "{}", 0),
-        ("[1, 2]", "[1, 2]", 1),
-        (True, "1", 0),
-        ({"a": 1}, "no JSON", 0),
-    ],
-)
-def test_json_diff(wanted: Any, text: str, expected: float) -> None:
-    assert score("json_diff:", text, expected=wanted) == pytest.approx(expected)
+JSON_DIFFS = [
+    ({"a": 1, "b": 2}, '{"a": 1, "b": 2.0}', 1),
+    ({"a": 1, "b": 2}, '{"b": 2}', 1 / 2),
+    ({"a": 1}, '{"a": 1, "b": 2}', 1 / 2),
+    ({"a": {"x": 1, "y": 2}, "b": 3}, '{"a": {"x": 1, "y": 0}, "b": 3}', 3 / 4),
+    ([1, 2, 3], "[1, 2]", 2 / 3),
+    ([1, 2], "[2, 1]", 0),
+    ([], "[]", 1),
+    ({}, "[]", 0),
+    ({"a": None}, "{}", 0),
+    ("[1, 2]", "[1, 2]", 1),
+    (True, "1", 0),
+    ({"a": 1}, "no JSON", 0),
+]
+
+
+def test_json_diff(subtests: pytest.Subtests) -> None:
+    for wanted, text, expected in JSON_DIFFS:
+        with subtests.test(expected_json=wanted, text=text):
+            assert score("json_diff:", text, expected=wanted) == pytest.approx(expected)
 
 
 def test_json_diff_names_the_first_difference() -> None:
