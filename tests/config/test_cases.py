@@ -154,45 +154,58 @@ def test_other_content_has_another_id(data: Data, row: dict[str, Any]) -> None:
     assert found != "9954be92732120b3" and len(found) == 16
 
 
-@pytest.mark.parametrize(
-    "good",
-    ["a", "A-1_b.c", "with space", "x" * 200, "日本", "größe", "привет", "a/b#c@d", "~", "😀"],
-)
-def test_readable_ids_are_taken_as_they_are(data: Data, good: str) -> None:
-    data.write("d.jsonl", {"id": good, "q": 1})
-    assert data.ids() == [good]
-    assert data.said == []
+READABLE_IDS = [
+    "a",
+    "A-1_b.c",
+    "with space",
+    "x" * 200,
+    "日本",
+    "größe",
+    "привет",
+    "a/b#c@d",
+    "~",
+    "😀",
+]
 
 
-@pytest.mark.parametrize(
-    ("odd", "message"),
-    [
-        ("", "is empty, padded or over 200 characters"),
-        (" a", "is empty, padded or over 200 characters"),
-        ("a ", "is empty, padded or over 200 characters"),
-        ("a\n", "is empty, padded or over 200 characters"),
-        ("x" * 201, "is empty, padded or over 200 characters"),
-        ("a\tb", "contains U+0009"),
-        ("a\u200bb", "contains U+200B (zero width space)"),
-        ("a\u2060b", "contains U+2060 (word joiner)"),
-        ("\ufeffa", "contains U+FEFF (zero width no-break space)"),
-        ("a\u202eb", "contains U+202E (right-to-left override)"),
-        ("a\u00adb", "contains U+00AD (soft hyphen)"),
-        ("p\u0430ypal", "contains U+0430 (cyrillic small letter a)"),
-        ("\u0391lpha", "contains U+0391 (greek capital letter alpha)"),
-        ("a\u00a0b", "contains U+00A0 (no-break space)"),
-        ("\uff41bc", "contains U+FF41 (fullwidth latin small letter a)"),
-        ("\U0001d41abc", "contains U+1D41A (mathematical bold small a)"),
-        ("\ufb01x", "contains U+FB01 (latin small ligature fi)"),
-        ("cafe\u0301", "contains a combining character"),
-        ("a\x00b".replace("\x00", "\x01"), "contains U+0001"),
-    ],
-)
-def test_ids_that_could_be_mistaken_are_refused(data: Data, odd: str, message: str) -> None:
-    data.write("d.jsonl", {"q": 1, "id": odd})
-    assert data.cases() == []
-    assert len(data.said) == 1
-    assert data.said[0].startswith("d.jsonl:1:16: row 1: id ") and message in data.said[0]
+def test_readable_ids_are_taken_as_they_are(subtests: pytest.Subtests, data: Data) -> None:
+    for good in READABLE_IDS:
+        with subtests.test(case_id=good):
+            data.write("d.jsonl", {"id": good, "q": 1})
+            assert data.ids() == [good]
+            assert data.said == []
+
+
+ODD_IDS = [
+    ("", "is empty, padded or over 200 characters"),
+    (" a", "is empty, padded or over 200 characters"),
+    ("a ", "is empty, padded or over 200 characters"),
+    ("a\n", "is empty, padded or over 200 characters"),
+    ("x" * 201, "is empty, padded or over 200 characters"),
+    ("a\tb", "contains U+0009"),
+    ("a\u200bb", "contains U+200B (zero width space)"),
+    ("a\u2060b", "contains U+2060 (word joiner)"),
+    ("\ufeffa", "contains U+FEFF (zero width no-break space)"),
+    ("a\u202eb", "contains U+202E (right-to-left override)"),
+    ("a\u00adb", "contains U+00AD (soft hyphen)"),
+    ("p\u0430ypal", "contains U+0430 (cyrillic small letter a)"),
+    ("\u0391lpha", "contains U+0391 (greek capital letter alpha)"),
+    ("a\u00a0b", "contains U+00A0 (no-break space)"),
+    ("\uff41bc", "contains U+FF41 (fullwidth latin small letter a)"),
+    ("\U0001d41abc", "contains U+1D41A (mathematical bold small a)"),
+    ("\ufb01x", "contains U+FB01 (latin small ligature fi)"),
+    ("cafe\u0301", "contains a combining character"),
+    ("a\x00b".replace("\x00", "\x01"), "contains U+0001"),
+]
+
+
+def test_ids_that_could_be_mistaken_are_refused(subtests: pytest.Subtests, data: Data) -> None:
+    for odd, message in ODD_IDS:
+        with subtests.test(odd=odd):
+            data.write("d.jsonl", {"q": 1, "id": odd})
+            assert data.cases() == []
+            assert len(data.said) == 1
+            assert data.said[0].startswith("d.jsonl:1:16: row 1: id ") and message in data.said[0]
 
 
 def test_a_repeated_id_names_both_rows(data: Data) -> None:
@@ -251,36 +264,37 @@ def test_two_ids_of_the_same_hash_are_never_dropped_in_silence(
 # --- what is wrong with a row ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "message"),
-    [
-        ('{"input": {"q": 1}, "expcted": "x"}', 21, "unknown key 'expcted' (did you mean 'exp"),
-        ('{"input": {"q": 1}, "zzz": 1}', 21, "unknown key 'zzz' (allowed: cluster, difficulty"),
-        ('{"q": 1, "id": 5}', 16, "id is 5, not a text (quote it)"),
-        ('{"q": 1, "id": ["a"]}', 16, 'id is ["a"], not a text'),
-        ('{"q": 1, "tags": "a"}', 18, "tags is not a list of texts"),
-        ('{"q": 1, "tags": ["a", 1]}', 18, "tags is not a list of texts"),
-        ('{"q": 1, "tags": [""]}', 18, "tags is not a list of texts"),
-        ('{"q": 1, "difficulty": 0}', 24, "difficulty is 0; allowed: 1 to 5"),
-        ('{"q": 1, "difficulty": 6}', 24, "difficulty is 6; allowed: 1 to 5"),
-        ('{"q": 1, "difficulty": 2.0}', 24, "difficulty is 2.0; allowed: 1 to 5"),
-        ('{"q": 1, "difficulty": true}', 24, "difficulty is true; allowed: 1 to 5"),
-        ('{"q": 1, "difficulty": "3"}', 24, 'difficulty is "3"; allowed: 1 to 5'),
-        ('{"q": 1, "cluster": 3}', 21, "cluster is not a text"),
-        ('{"q": 1, "cluster": ""}', 21, "cluster is not a text"),
-        ('{"q": 1, "metadata": [1]}', 22, "metadata is not an object"),
-        ('{"q": 1, "typed": "7"}', 19, 'typed is "7", not a number (its type is declared'),
-        ('{"input": {"typed": null}}', 21, "typed is null, not a number"),
-        ('{"input": {"typed": true}}', 21, "typed is true, not a number"),
-    ],
-)
+BAD_ROWS = [
+    ('{"input": {"q": 1}, "expcted": "x"}', 21, "unknown key 'expcted' (did you mean 'exp"),
+    ('{"input": {"q": 1}, "zzz": 1}', 21, "unknown key 'zzz' (allowed: cluster, difficulty"),
+    ('{"q": 1, "id": 5}', 16, "id is 5, not a text (quote it)"),
+    ('{"q": 1, "id": ["a"]}', 16, 'id is ["a"], not a text'),
+    ('{"q": 1, "tags": "a"}', 18, "tags is not a list of texts"),
+    ('{"q": 1, "tags": ["a", 1]}', 18, "tags is not a list of texts"),
+    ('{"q": 1, "tags": [""]}', 18, "tags is not a list of texts"),
+    ('{"q": 1, "difficulty": 0}', 24, "difficulty is 0; allowed: 1 to 5"),
+    ('{"q": 1, "difficulty": 6}', 24, "difficulty is 6; allowed: 1 to 5"),
+    ('{"q": 1, "difficulty": 2.0}', 24, "difficulty is 2.0; allowed: 1 to 5"),
+    ('{"q": 1, "difficulty": true}', 24, "difficulty is true; allowed: 1 to 5"),
+    ('{"q": 1, "difficulty": "3"}', 24, 'difficulty is "3"; allowed: 1 to 5'),
+    ('{"q": 1, "cluster": 3}', 21, "cluster is not a text"),
+    ('{"q": 1, "cluster": ""}', 21, "cluster is not a text"),
+    ('{"q": 1, "metadata": [1]}', 22, "metadata is not an object"),
+    ('{"q": 1, "typed": "7"}', 19, 'typed is "7", not a number (its type is declared'),
+    ('{"input": {"typed": null}}', 21, "typed is null, not a number"),
+    ('{"input": {"typed": true}}', 21, "typed is true, not a number"),
+]
+
+
 def test_a_bad_row_is_placed_and_the_next_one_is_read(
-    data: Data, row: str, column: int, message: str
+    subtests: pytest.Subtests, data: Data
 ) -> None:
-    data.write("d.jsonl", "", row, {"id": "good", "typed": 7})
-    assert [case.id for case in data.cases(types={"typed": "number"})] == ["good"]
-    assert len(data.said) == 1
-    assert data.said[0].startswith(f"d.jsonl:2:{column}: row 1: {message}"), data.said
+    for row, column, message in BAD_ROWS:
+        with subtests.test(row=row):
+            data.write("d.jsonl", "", row, {"id": "good", "typed": 7})
+            assert [case.id for case in data.cases(types={"typed": "number"})] == ["good"]
+            assert len(data.said) == 1
+            assert data.said[0].startswith(f"d.jsonl:2:{column}: row 1: {message}"), data.said
 
 
 def test_a_bad_yaml_row_is_placed_too(data: Data) -> None:
@@ -320,39 +334,39 @@ CHOICE = [
     {"id": "d", "q": 4},
 ]
 
+CONDITIONS = [
+    ({}, "abcd"),
+    ({"tags": "x"}, "ab"),
+    ({"tags": ["y", "z"]}, "bc"),
+    ({"tags": ["none"]}, ""),
+    ({"kind": "golden"}, "abcd"),
+    ({"kind": ["synthetic"]}, ""),
+    ({"difficulty": 3}, "b"),
+    ({"difficulty": "3"}, "b"),
+    ({"difficulty": "=3"}, "b"),
+    ({"difficulty": "==3"}, "b"),
+    ({"difficulty": ">=3"}, "bc"),
+    ({"difficulty": "> 3"}, "c"),
+    ({"difficulty": "<=3"}, "ab"),
+    ({"difficulty": "<3"}, "a"),
+    ({"id": "c"}, "c"),
+    ({"id": ["d", "a"]}, "ad"),
+    ({"metadata.lang": "de"}, "ac"),
+    ({"metadata.lang": ["de", "en"]}, "abc"),
+    ({"metadata.n": 1}, "a"),
+    ({"metadata.n": True}, "b"),
+    ({"metadata.n": "1"}, "c"),
+    ({"metadata.gone": "x"}, ""),
+    ({"tags": "x", "difficulty": ">=2"}, "b"),
+    ({"tags": "x", "metadata.lang": "de", "id": ["a", "b", "c"]}, "a"),
+]
 
-@pytest.mark.parametrize(
-    ("where", "expected"),
-    [
-        ({}, "abcd"),
-        ({"tags": "x"}, "ab"),
-        ({"tags": ["y", "z"]}, "bc"),
-        ({"tags": ["none"]}, ""),
-        ({"kind": "golden"}, "abcd"),
-        ({"kind": ["synthetic"]}, ""),
-        ({"difficulty": 3}, "b"),
-        ({"difficulty": "3"}, "b"),
-        ({"difficulty": "=3"}, "b"),
-        ({"difficulty": "==3"}, "b"),
-        ({"difficulty": ">=3"}, "bc"),
-        ({"difficulty": "> 3"}, "c"),
-        ({"difficulty": "<=3"}, "ab"),
-        ({"difficulty": "<3"}, "a"),
-        ({"id": "c"}, "c"),
-        ({"id": ["d", "a"]}, "ad"),
-        ({"metadata.lang": "de"}, "ac"),
-        ({"metadata.lang": ["de", "en"]}, "abc"),
-        ({"metadata.n": 1}, "a"),
-        ({"metadata.n": True}, "b"),
-        ({"metadata.n": "1"}, "c"),
-        ({"metadata.gone": "x"}, ""),
-        ({"tags": "x", "difficulty": ">=2"}, "b"),
-        ({"tags": "x", "metadata.lang": "de", "id": ["a", "b", "c"]}, "a"),
-    ],
-)
-def test_where_chooses(data: Data, where: dict[str, Any], expected: str) -> None:
-    data.write("d.jsonl", *CHOICE)
-    assert "".join(data.ids({"path": "d.jsonl", "where": where})) == expected
+
+def test_where_chooses(subtests: pytest.Subtests, data: Data) -> None:
+    for where, expected in CONDITIONS:
+        with subtests.test(where=where):
+            data.write("d.jsonl", *CHOICE)
+            assert "".join(data.ids({"path": "d.jsonl", "where": where})) == expected
 
 
 def test_each_dataset_has_its_own_conditions(data: Data) -> None:
@@ -411,25 +425,26 @@ def test_take_comes_after_where(data: Data) -> None:
 # --- split ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("seed", "case_id", "place"),
-    [
-        (0, "a", 0.6170009362330673),
-        (0, "b", 0.875512301340902),
-        (0, "ada", 0.46853613154572327),
-        (0, "return-green-blanket", 0.11005219250025988),
-        (0, "case-1", 0.3230425593794945),
-        (0, "é", 0.8991230170588607),
-        (1, "a", 0.2554167428112489),
-        (1, "case-1", 0.9219840485528104),
-    ],
-)
-def test_the_split_is_a_formula_that_never_drifts(seed: int, case_id: str, place: float) -> None:
+PLACES_IN_SPLIT = [
+    (0, "a", 0.6170009362330673),
+    (0, "b", 0.875512301340902),
+    (0, "ada", 0.46853613154572327),
+    (0, "return-green-blanket", 0.11005219250025988),
+    (0, "case-1", 0.3230425593794945),
+    (0, "é", 0.8991230170588607),
+    (1, "a", 0.2554167428112489),
+    (1, "case-1", 0.9219840485528104),
+]
+
+
+def test_the_split_is_a_formula_that_never_drifts(subtests: pytest.Subtests) -> None:
     """Evidence is only evidence while no case changes sides."""
-    assert fraction(f"{seed}:{case_id}") == place
-    for holdout in (0.0, 0.2, 0.4, 0.6, 0.9):
-        split = Split(holdout=holdout, seed=seed)
-        assert is_holdout(a_case(case_id), split) is (place < holdout)
+    for seed, case_id, place in PLACES_IN_SPLIT:
+        with subtests.test(seed=seed, case_id=case_id):
+            assert fraction(f"{seed}:{case_id}") == place
+            for holdout in (0.0, 0.2, 0.4, 0.6, 0.9):
+                split = Split(holdout=holdout, seed=seed)
+                assert is_holdout(a_case(case_id), split) is (place < holdout)
 
 
 def test_the_default_split_holds_out_two_fifths_with_seed_zero() -> None:

@@ -38,14 +38,17 @@ COSTLY = (
 ONLINE = [name for name in PROVIDERS.built_in if name not in ("sim", "local", "replay")]
 
 
-@pytest.mark.parametrize("name", [*WHERE_TO, *COSTLY])
-def test_a_name_that_is_not_on_the_list_is_refused_with_its_place(name: str) -> None:
-    entry = f"{{provider: litellm, model: openai/m, params: {{extra: {{{name}: 1}}}}}}"
-    (problem,) = refused(entry)
-    assert problem.startswith("models.yaml:1:"), problem
-    assert name in problem
-    for taken in map(extra_taken, ONLINE):
-        assert name not in taken
+def test_a_name_that_is_not_on_the_list_is_refused_with_its_place(
+    subtests: pytest.Subtests,
+) -> None:
+    for name in [*WHERE_TO, *COSTLY]:
+        with subtests.test(name=name):
+            entry = f"{{provider: litellm, model: openai/m, params: {{extra: {{{name}: 1}}}}}}"
+            (problem,) = refused(entry)
+            assert problem.startswith("models.yaml:1:"), problem
+            assert name in problem
+            for taken in map(extra_taken, ONLINE):
+                assert name not in taken
 
 
 @pytest.mark.parametrize("tier", ["priority", "scale", "fast", ""])
@@ -60,38 +63,42 @@ def test_litellm_takes_one_option_and_no_other(options: str) -> None:
     assert f"unknown key '{options.partition(':')[0]}'" in problem
 
 
-@pytest.mark.parametrize(
-    "name", ["sagemaker/x", "sagemaker_chat/x", "huggingface/x", "gpt-4o", "azure/x", "bedrock/x",
-             "vertex_ai/x", "ollama/x", "custom/x", "oobabooga/x", "OpenAI/x",
-             "text-completion-openai/x", "aiohttp_openai/x", "litellm_proxy/x", "github/x",
-             "/openai/x"]
-)  # fmt: skip
-def test_a_vendor_whose_place_is_not_known_is_refused(name: str) -> None:
-    (problem,) = refused(f"{{provider: litellm, model: {name}}}")
-    assert "may not call" in problem
+UNKNOWN_VENDORS = [
+    "sagemaker/x", "sagemaker_chat/x", "huggingface/x", "gpt-4o", "azure/x", "bedrock/x",
+    "vertex_ai/x", "ollama/x", "custom/x", "oobabooga/x", "OpenAI/x", "text-completion-openai/x",
+    "aiohttp_openai/x", "litellm_proxy/x", "github/x", "/openai/x",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("provider", ONLINE)
-def test_each_provider_has_its_own_names(provider: str) -> None:
-    more = {
-        "azure": ", base_url: 'https://x.example', "
-        "options: {deployment: d, api_version: '2024-10-21'}",
-        "openai_compatible": ", base_url: 'https://x.example'",
-        "vertex": ", options: {project: p, location: global}",
-        "bedrock": ", options: {region: eu-west-1}",
-        "command": ", options: {run: [a], files: [a]}",
-        "http": ", base_url: 'https://x.example', options: {body: {}}",
-    }.get(provider, "")
-    name = "openai/m" if provider == "litellm" else "m"
-    entry = f"provider: {provider}, model: {name}{more}"
-    taken = extra_taken(provider)
-    for field in Extra.model_fields:
-        value = _value(field)
-        written = f"{{{entry}, params: {{extra: {{{field}: {value}}}}}}}"
-        if field in taken:
-            assert model(written).params["extra"].keys() == {field}
-        else:
-            assert refused(written), (provider, field)
+def test_a_vendor_whose_place_is_not_known_is_refused(subtests: pytest.Subtests) -> None:
+    for name in UNKNOWN_VENDORS:
+        with subtests.test(name=name):
+            (problem,) = refused(f"{{provider: litellm, model: {name}}}")
+            assert "may not call" in problem
+
+
+def test_each_provider_has_its_own_names(subtests: pytest.Subtests) -> None:
+    for provider in ONLINE:
+        with subtests.test(provider=provider):
+            more = {
+                "azure": ", base_url: 'https://x.example', "
+                "options: {deployment: d, api_version: '2024-10-21'}",
+                "openai_compatible": ", base_url: 'https://x.example'",
+                "vertex": ", options: {project: p, location: global}",
+                "bedrock": ", options: {region: eu-west-1}",
+                "command": ", options: {run: [a], files: [a]}",
+                "http": ", base_url: 'https://x.example', options: {body: {}}",
+            }.get(provider, "")
+            name = "openai/m" if provider == "litellm" else "m"
+            entry = f"provider: {provider}, model: {name}{more}"
+            taken = extra_taken(provider)
+            for field in Extra.model_fields:
+                value = _value(field)
+                written = f"{{{entry}, params: {{extra: {{{field}: {value}}}}}}}"
+                if field in taken:
+                    assert model(written).params["extra"].keys() == {field}
+                else:
+                    assert refused(written), (provider, field)
 
 
 def _value(field: str) -> str:
@@ -109,23 +116,24 @@ def _parsed(value: str) -> Any:
     return known.get(value, value)
 
 
-@pytest.mark.parametrize(
-    ("extra", "out"),
-    [
-        ({"top_k": 40}, 0),
-        ({"reasoning_effort": "high"}, 0),
-        ({"thinking": {"type": "enabled", "budget_tokens": 30_000}}, 30_000),
-        ({"reasoning": {"max_tokens": 500, "effort": "low"}}, 500),
-        ({"thinking_budget": 70}, 70),
-        ({"chat_template_kwargs": {"deep": [{"thinking_budget": 70}, {"x": 9}]}}, 70),
-        ({"thinking": {"budget_tokens": -5}}, 0),
-        ({"thinking": {"budget_tokens": True}}, 0),
-    ],
-)
-def test_what_extra_can_cost_is_booked(extra: dict[str, Any], out: int) -> None:
-    tokens_in, tokens_out = tokens_booked({"max_tokens": 5, "extra": extra})
-    assert tokens_out == out
-    assert tokens_in >= len(str(extra)) - str(extra).count(" ")
+COSTS = [
+    ({"top_k": 40}, 0),
+    ({"reasoning_effort": "high"}, 0),
+    ({"thinking": {"type": "enabled", "budget_tokens": 30_000}}, 30_000),
+    ({"reasoning": {"max_tokens": 500, "effort": "low"}}, 500),
+    ({"thinking_budget": 70}, 70),
+    ({"chat_template_kwargs": {"deep": [{"thinking_budget": 70}, {"x": 9}]}}, 70),
+    ({"thinking": {"budget_tokens": -5}}, 0),
+    ({"thinking": {"budget_tokens": True}}, 0),
+]
+
+
+def test_what_extra_can_cost_is_booked(subtests: pytest.Subtests) -> None:
+    for extra, out in COSTS:
+        with subtests.test(extra=extra):
+            tokens_in, tokens_out = tokens_booked({"max_tokens": 5, "extra": extra})
+            assert tokens_out == out
+            assert tokens_in >= len(str(extra)) - str(extra).count(" ")
 
 
 def test_nothing_is_booked_for_nothing() -> None:

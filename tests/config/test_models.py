@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -187,25 +188,26 @@ def test_a_chain_may_be_twenty_models_long() -> None:
     assert found.startswith("models.yaml:21:12: 'm20' inherits from more than 19 models")
 
 
-@pytest.mark.parametrize(
-    ("parent", "problem"),
-    [
-        ("provider: opnai, model: m", "provider is 'opnai'"),
-        ("provider: openai", "model 'a' has no model name"),
-        ("model: m", "model 'a' has no provider"),
-        (f"{BEDROCK}, params: {{seed: 1}}", "bedrock takes no seed"),
-        ("provider: azure, base_url: 'https://x.example'", "key 'options' is missing"),
-        (f"{SIM}, key_env: K", "sim takes no key"),
-        ("provider: replay", "a replay model needs a recording"),
-        (f"{OPENAI}, fallback: [zzz]", "no other model 'zzz'"),
-    ],
-)
-def test_what_is_wrong_with_a_parent_is_said_once(parent: str, problem: str) -> None:
-    text = f"c: {{use: b}}\na: {{{parent}}}\nb: {{use: a, params: {{max_tokens: 5}}}}\n"
-    models, found = registry(text)
-    assert sum(problem in line for line in found) == 1, found
-    assert all(line.startswith("models.yaml:2:") for line in found), found
-    assert models == {}
+WRONG_PARENTS = [
+    ("provider: opnai, model: m", "provider is 'opnai'"),
+    ("provider: openai", "model 'a' has no model name"),
+    ("model: m", "model 'a' has no provider"),
+    (f"{BEDROCK}, params: {{seed: 1}}", "bedrock takes no seed"),
+    ("provider: azure, base_url: 'https://x.example'", "key 'options' is missing"),
+    (f"{SIM}, key_env: K", "sim takes no key"),
+    ("provider: replay", "a replay model needs a recording"),
+    (f"{OPENAI}, fallback: [zzz]", "no other model 'zzz'"),
+]
+
+
+def test_what_is_wrong_with_a_parent_is_said_once(subtests: pytest.Subtests) -> None:
+    for parent, problem in WRONG_PARENTS:
+        with subtests.test(parent=parent):
+            text = f"c: {{use: b}}\na: {{{parent}}}\nb: {{use: a, params: {{max_tokens: 5}}}}\n"
+            models, found = registry(text)
+            assert sum(problem in line for line in found) == 1, found
+            assert all(line.startswith("models.yaml:2:") for line in found), found
+            assert models == {}
 
 
 def test_what_a_child_adds_is_said_beside_what_its_parent_was_told() -> None:
@@ -242,23 +244,24 @@ def test_these_are_names_of_models(name: str) -> None:
     assert list(good(f"'{name}': {{{SIM}}}\n")) == [name]
 
 
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("a b", "is not a name"),
-        ("-a", "is not a name"),
-        ("", "is not a name"),
-        ("a/b", "is not a name"),
-        ("a[temperature=1]", "is not a name"),
-        ("A" * 101, "has 101 characters; at most 100"),
-        ("m\u0430x", "contains U+0430 (cyrillic small letter a)"),
-        ("a\u200bb", "contains U+200B (zero width space)"),
-        ("größe", "contains U+00F6"),
-    ],
-)
-def test_these_are_not(name: str, what: str) -> None:
-    (found,) = bad(f'ok: {{{SIM}}}\n"{name}": {{{SIM}}}\n')
-    assert found.startswith("models.yaml:2:1: model name ") and what in found
+WRONG_NAMES = [
+    ("a b", "is not a name"),
+    ("-a", "is not a name"),
+    ("", "is not a name"),
+    ("a/b", "is not a name"),
+    ("a[temperature=1]", "is not a name"),
+    ("A" * 101, "has 101 characters; at most 100"),
+    ("m\u0430x", "contains U+0430 (cyrillic small letter a)"),
+    ("a\u200bb", "contains U+200B (zero width space)"),
+    ("größe", "contains U+00F6"),
+]
+
+
+def test_these_are_not(subtests: pytest.Subtests) -> None:
+    for name, what in WRONG_NAMES:
+        with subtests.test(name=name):
+            (found,) = bad(f'ok: {{{SIM}}}\n"{name}": {{{SIM}}}\n')
+            assert found.startswith("models.yaml:2:1: model name ") and what in found
 
 
 def test_a_name_does_not_end_in_a_newline() -> None:
@@ -294,35 +297,34 @@ def test_every_provider_has_a_smallest_whole_entry() -> None:
         assert good(f"m: {{{entry}}}\n")["m"].provider == provider
 
 
-@pytest.mark.parametrize(
-    ("provider", "keys", "address"),
-    [
-        ("openai", {"api_key": "OPENAI_API_KEY"}, "https://api.openai.com/v1"),
-        ("anthropic", {"api_key": "ANTHROPIC_API_KEY"}, "https://api.anthropic.com"),
-        ("azure", {"api_key": "AZURE_OPENAI_API_KEY"}, "https://x.example"),
-        ("ollama", {}, "http://localhost:11434/v1"),
-        ("vertex", {"api_key": "GOOGLE_APPLICATION_CREDENTIALS"}, ""),
-        (
-            "bedrock",
-            {
-                "access_key_id": "AWS_ACCESS_KEY_ID",
-                "secret_access_key": "AWS_SECRET_ACCESS_KEY",
-            },
-            "",
-        ),
-        ("openai_compatible", {}, "http://127.0.0.1:1/v1"),
-        ("litellm", {}, ""),
-        ("sim", {}, ""),
-        ("local", {}, ""),
-        ("replay", {}, ""),
-    ],
-)
-def test_keys_and_addresses_have_the_vendors_defaults(
-    provider: str, keys: dict[str, str], address: str
-) -> None:
-    model = good(f"m: {{{WHOLE[provider]}}}\n")["m"]
-    assert (model.keys, model.address) == (keys, address)
-    assert model.simulated is (provider == "sim")
+VENDOR_DEFAULTS = [
+    ("openai", {"api_key": "OPENAI_API_KEY"}, "https://api.openai.com/v1"),
+    ("anthropic", {"api_key": "ANTHROPIC_API_KEY"}, "https://api.anthropic.com"),
+    ("azure", {"api_key": "AZURE_OPENAI_API_KEY"}, "https://x.example"),
+    ("ollama", {}, "http://localhost:11434/v1"),
+    ("vertex", {"api_key": "GOOGLE_APPLICATION_CREDENTIALS"}, ""),
+    (
+        "bedrock",
+        {
+            "access_key_id": "AWS_ACCESS_KEY_ID",
+            "secret_access_key": "AWS_SECRET_ACCESS_KEY",
+        },
+        "",
+    ),
+    ("openai_compatible", {}, "http://127.0.0.1:1/v1"),
+    ("litellm", {}, ""),
+    ("sim", {}, ""),
+    ("local", {}, ""),
+    ("replay", {}, ""),
+]
+
+
+def test_keys_and_addresses_have_the_vendors_defaults(subtests: pytest.Subtests) -> None:
+    for provider, keys, address in VENDOR_DEFAULTS:
+        with subtests.test(provider=provider):
+            model = good(f"m: {{{WHOLE[provider]}}}\n")["m"]
+            assert (model.keys, model.address) == (keys, address)
+            assert model.simulated is (provider == "sim")
 
 
 def test_azure_is_called_by_its_deployment_unless_it_names_a_model() -> None:
@@ -330,53 +332,56 @@ def test_azure_is_called_by_its_deployment_unless_it_names_a_model() -> None:
     assert good(f"m: {{{AZURE}, model: gpt-4o}}\n")["m"].model == "gpt-4o"
 
 
-@pytest.mark.parametrize(
-    ("entry", "at", "problem"),
-    [
-        ("{}", "", "model 'm' has no provider"),
-        ("{provider: openai}", "", "model 'm' has no model name"),
-        ("{provider: openai_compatible, model: m}", "", "openai_compatible needs an address"),
-        (f"{{{AZURE.replace('base_url', 'key_env').replace('https://x.example', 'K')}}}", "",
-         "azure needs an address"),
-        ("{provider: azure, base_url: 'https://x'}", "{", "key 'options' is missing"),
-        (f"{{{AZURE.replace('deployment: d, ', '')}}}", "{api", "key 'deployment' is missing"),
-        (f"{{{AZURE.replace('2024-10-21', 'new')}}}", '"new', "'new' is not an API version"),
-        (f"{{{VERTEX.replace('project: p, ', '')}}}", "{loc", "key 'project' is missing"),
-        (f"{{{BEDROCK.replace('eu-central-1', 'EU west')}}}", "EU", "'EU west' is not a region"),
-        (f"{{{OPENAI}, options: {{organisation: o}}}}", "organisation", "unknown key 'organisati"),
-        ("{provider: anthropic, model: m, options: {a: 1}}", "{a", "anthropic takes no options"),
-        (f"{{{SIM}, options: {{noise: 2}}}}", "2", "noise is 2; at most 1"),
-        ("{provider: sim, model: smal}", "smal", "sim has no model 'smal' (did you mean 'small'?)"),
-        ("{provider: sim, model: script}", "", "sim's script needs a file"),
-        (f"{{{SIM}, key_env: K}}", "K", "sim takes no key"),
-        ("{provider: local, model: smollm2-135m-instruct, key_env: K}", "K", "local takes no key"),
-        ("{provider: replay, store: a, key_env: K}", "K", "replay takes no key"),
-        ("{provider: replay}", "", "a replay model needs a recording"),
-        (f"{{{OPENAI}, store: a.jsonl}}", "a.jsonl", "store is for provider: replay"),
-        (f"{{{SIM}, base_url: 'https://x'}}", "'https", "sim takes no address"),
-        (f"{{{VERTEX}, base_url_env: X}}", "X", "vertex takes no address"),
-        (f"{{{OPENAI}, base_url: 'https://x', base_url_env: X}}", "X",
-         "base_url and base_url_env are both given"),
-        (f"{{{BEDROCK}, key_env: K}}", "K", "bedrock needs two keys"),
-        (f"{{{BEDROCK}, key_env: {{access_key_id: K}}}}", "{acc", "bedrock needs two keys"),
-        (f"{{{OPENAI}, key_env: {{Bad-Field: K}}}}", "K", "'Bad-Field' is not a field of a key"),
-        (f"{{{OPENAI}, key_env: 'sk-123'}}", "'sk", "'sk-1"),
-        (f"{{{OPENAI}, api_key: x}}", "api_key", "unknown key 'api_key' (never write a key"),
-        (f"{{{OPENAI}, fallback: [m]}}", "m]", "no other model 'm'"),
-        (f"{{{OPENAI}, fallback: [gone]}}", "gone", "no other model 'gone'"),
-        ("[openai]", "[", ""),
-        ("openai", "openai", ""),
-        (f"{{{OPENAI}, price: cheap}}", "cheap", "'cheap' is not a price"),
-        (f"{{{OPENAI}, price: {{in: 1}}}}", "{in", "key 'out' is missing"),
-        (f"{{{OPENAI}, params: {{temperature: 2.1}}}}", "2.1", "temperature is 2.1; at most 2"),
-    ],
-)  # fmt: skip
+WRONG_ENTRIES = [
+    ("{}", "", "model 'm' has no provider"),
+    ("{provider: openai}", "", "model 'm' has no model name"),
+    ("{provider: openai_compatible, model: m}", "", "openai_compatible needs an address"),
+    (f"{{{AZURE.replace('base_url', 'key_env').replace('https://x.example', 'K')}}}", "",
+     "azure needs an address"),
+    ("{provider: azure, base_url: 'https://x'}", "{", "key 'options' is missing"),
+    (f"{{{AZURE.replace('deployment: d, ', '')}}}", "{api", "key 'deployment' is missing"),
+    (f"{{{AZURE.replace('2024-10-21', 'new')}}}", '"new', "'new' is not an API version"),
+    (f"{{{VERTEX.replace('project: p, ', '')}}}", "{loc", "key 'project' is missing"),
+    (f"{{{BEDROCK.replace('eu-central-1', 'EU west')}}}", "EU", "'EU west' is not a region"),
+    (f"{{{OPENAI}, options: {{organisation: o}}}}", "organisation", "unknown key 'organisati"),
+    ("{provider: anthropic, model: m, options: {a: 1}}", "{a", "anthropic takes no options"),
+    (f"{{{SIM}, options: {{noise: 2}}}}", "2", "noise is 2; at most 1"),
+    ("{provider: sim, model: smal}", "smal", "sim has no model 'smal' (did you mean 'small'?)"),
+    ("{provider: sim, model: script}", "", "sim's script needs a file"),
+    (f"{{{SIM}, key_env: K}}", "K", "sim takes no key"),
+    ("{provider: local, model: smollm2-135m-instruct, key_env: K}", "K", "local takes no key"),
+    ("{provider: replay, store: a, key_env: K}", "K", "replay takes no key"),
+    ("{provider: replay}", "", "a replay model needs a recording"),
+    (f"{{{OPENAI}, store: a.jsonl}}", "a.jsonl", "store is for provider: replay"),
+    (f"{{{SIM}, base_url: 'https://x'}}", "'https", "sim takes no address"),
+    (f"{{{VERTEX}, base_url_env: X}}", "X", "vertex takes no address"),
+    (f"{{{OPENAI}, base_url: 'https://x', base_url_env: X}}", "X",
+     "base_url and base_url_env are both given"),
+    (f"{{{BEDROCK}, key_env: K}}", "K", "bedrock needs two keys"),
+    (f"{{{BEDROCK}, key_env: {{access_key_id: K}}}}", "{acc", "bedrock needs two keys"),
+    (f"{{{OPENAI}, key_env: {{Bad-Field: K}}}}", "K", "'Bad-Field' is not a field of a key"),
+    (f"{{{OPENAI}, key_env: 'sk-123'}}", "'sk", "'sk-1"),
+    (f"{{{OPENAI}, api_key: x}}", "api_key", "unknown key 'api_key' (never write a key"),
+    (f"{{{OPENAI}, fallback: [m]}}", "m]", "no other model 'm'"),
+    (f"{{{OPENAI}, fallback: [gone]}}", "gone", "no other model 'gone'"),
+    ("[openai]", "[", ""),
+    ("openai", "openai", ""),
+    (f"{{{OPENAI}, price: cheap}}", "cheap", "'cheap' is not a price"),
+    (f"{{{OPENAI}, price: {{in: 1}}}}", "{in", "key 'out' is missing"),
+    (f"{{{OPENAI}, params: {{temperature: 2.1}}}}", "2.1", "temperature is 2.1; at most 2"),
+]  # fmt: skip
+
+
 def test_what_a_model_lacks_or_may_not_have_is_said_with_its_place(
-    entry: str, at: str, problem: str
+    subtests: pytest.Subtests,
 ) -> None:
-    found = bad(f"m: {entry}\n")
-    column = f"m: {entry}".rindex(at) + 1 if at else 1
-    assert any(line.startswith(f"models.yaml:1:{column}: {problem}") for line in found), found
+    for entry, at, problem in WRONG_ENTRIES:
+        with subtests.test(entry=entry):
+            found = bad(f"m: {entry}\n")
+            column = f"m: {entry}".rindex(at) + 1 if at else 1
+            assert any(line.startswith(f"models.yaml:1:{column}: {problem}") for line in found), (
+                found
+            )
 
 
 @pytest.mark.parametrize(
@@ -388,16 +393,17 @@ def test_these_are_addresses(address: str) -> None:
     assert model.endpoint == address, "as written: it is part of a call's identity"
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "ftp://x", "x.example", "//x", "https://", "https:///path", "https://x:0", "https://x:99999",
-        "https://a b", "https://u:p@x", "https://u@x", "https://x?k=v", "https://x#f", "file:///x",
-        "https://[::1", "javascript:alert(1)", "HTTPS//x", "https://x\\ny", "",
-    ],
-)  # fmt: skip
-def test_these_are_not_addresses(address: str) -> None:
-    bad(f'm: {{provider: openai_compatible, model: m, base_url: "{address}"}}\n')
+WRONG_ADDRESSES = [
+    "ftp://x", "x.example", "//x", "https://", "https:///path", "https://x:0", "https://x:99999",
+    "https://a b", "https://u:p@x", "https://u@x", "https://x?k=v", "https://x#f", "file:///x",
+    "https://[::1", "javascript:alert(1)", "HTTPS//x", "https://x\\ny", "",
+]  # fmt: skip
+
+
+def test_these_are_not_addresses(subtests: pytest.Subtests) -> None:
+    for address in WRONG_ADDRESSES:
+        with subtests.test(address=address):
+            bad(f'm: {{provider: openai_compatible, model: m, base_url: "{address}"}}\n')
 
 
 def test_several_keys_are_a_map_of_fields_to_variables() -> None:
@@ -431,14 +437,18 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("provider", WHOLE)
-@pytest.mark.parametrize("param", ALL_PARAMS)
-def test_only_what_the_provider_takes_may_be_written(provider: str, param: str) -> None:
-    models, found = registry(f"m: {{{WHOLE[provider]}, params: {{{param}: {ALL_PARAMS[param]}}}}}")
-    if param in REFUSED.get(provider, ()):
-        assert len(found) == 1 and f"{provider} takes no {param} (remove {param})" in found[0]
-    else:
-        assert found == [] and param in models["m"].params
+def test_only_what_the_provider_takes_may_be_written(subtests: pytest.Subtests) -> None:
+    for param, provider in product(ALL_PARAMS, WHOLE):
+        with subtests.test(param=param, provider=provider):
+            models, found = registry(
+                f"m: {{{WHOLE[provider]}, params: {{{param}: {ALL_PARAMS[param]}}}}}"
+            )
+            if param in REFUSED.get(provider, ()):
+                assert (
+                    len(found) == 1 and f"{provider} takes no {param} (remove {param})" in found[0]
+                )
+            else:
+                assert found == [] and param in models["m"].params
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "bedrock"])
@@ -449,11 +459,12 @@ def test_some_providers_are_not_heated_above_one(provider: str) -> None:
     good(f"m: {{{OPENAI}, params: {{temperature: 2}}}}\n")
 
 
-@pytest.mark.parametrize("provider", sorted(WHOLE))
-def test_every_provider_says_how_hot_it_takes(provider: str) -> None:
-    most = 1 if provider in ("anthropic", "bedrock") else 2
-    told = f"temperature is 2.5; {provider} takes at most {most}"
-    assert [*params_refused({"temperature": 2.5}, provider)] == [("temperature", told)]
+def test_every_provider_says_how_hot_it_takes(subtests: pytest.Subtests) -> None:
+    for provider in sorted(WHOLE):
+        with subtests.test(provider=provider):
+            most = 1 if provider in ("anthropic", "bedrock") else 2
+            told = f"temperature is 2.5; {provider} takes at most {most}"
+            assert [*params_refused({"temperature": 2.5}, provider)] == [("temperature", told)]
 
 
 def sent(entry: str, prompt: str = "{}", **experiment: Any) -> dict[str, Any]:
@@ -461,9 +472,12 @@ def sent(entry: str, prompt: str = "{}", **experiment: Any) -> dict[str, Any]:
     return dict(configure("m", model, a_prompt(prompt), experiment).params)
 
 
-@pytest.mark.parametrize("provider", sorted(WHOLE.keys() - APPLICATIONS))
-def test_defaults_are_sent_where_nothing_is_written(provider: str) -> None:
-    assert sent(WHOLE[provider]) == DEFAULT_PARAMS == {"temperature": 1.0, "max_tokens": 4096}
+def test_defaults_are_sent_where_nothing_is_written(subtests: pytest.Subtests) -> None:
+    for provider in sorted(WHOLE.keys() - APPLICATIONS):
+        with subtests.test(provider=provider):
+            assert (
+                sent(WHOLE[provider]) == DEFAULT_PARAMS == {"temperature": 1.0, "max_tokens": 4096}
+            )
 
 
 def test_experiment_comes_before_prompt_before_registry_before_default() -> None:

@@ -163,7 +163,6 @@ KEYS = {
     "retires", "sampling", "system", "schema", "tools", "reasoning", "thinking",
 }  # fmt: skip
 
-
 WELL_KNOWN = {
     "openai/gpt-4o": (2.5, 10.0, 1.25),
     "openai/gpt-4o-mini": (0.15, 0.6, 0.075),
@@ -184,10 +183,11 @@ WELL_KNOWN = {
 """Published list prices, in dollars per million tokens: in, out, cached in."""
 
 
-@pytest.mark.parametrize("name", WELL_KNOWN)
-def test_well_known_prices_are_right(name: str) -> None:
-    row = load_prices().models[name]
-    assert (row["in"], row["out"], row.get("cached_in")) == WELL_KNOWN[name]
+def test_well_known_prices_are_right(subtests: pytest.Subtests) -> None:
+    for name in WELL_KNOWN:
+        with subtests.test(name=name):
+            row = load_prices().models[name]
+            assert (row["in"], row["out"], row.get("cached_in")) == WELL_KNOWN[name]
 
 
 # --- litellm's file -------------------------------------------------------------------------------
@@ -216,38 +216,37 @@ def test_prices_per_token_become_prices_per_million_without_noise() -> None:
     assert row == {"in": 0.15, "out": 0.6, "cached_in": 0.075}
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "key"),
-    [
-        ("gpt", {}, "openai/gpt"),
-        ("openai/gpt", {}, "openai/gpt"),
-        ("claude", {"litellm_provider": "anthropic"}, "anthropic/claude"),
-        ("azure/gpt", {"litellm_provider": "azure"}, "azure/gpt"),
-        ("azure/eu/gpt", {"litellm_provider": "azure"}, None),
-        ("x.y-v1:0", {"litellm_provider": "bedrock_converse"}, "bedrock/x.y-v1:0"),
-        ("bedrock/us-east-1/x", {"litellm_provider": "bedrock"}, None),
-        ("vertex_ai/gemini", {"litellm_provider": "vertex_ai-language-models"}, "vertex/gemini"),
-        ("groq/x", {"litellm_provider": "groq"}, "litellm/groq/x"),
-        ("unknown/x", {"litellm_provider": "unknown"}, None),
-        ("ft:gpt", {}, None),
-        ("gpt-audio", {}, None),
-        ("gpt", {"mode": "image_generation"}, None),
-        ("gpt", {"mode": ["chat"]}, None),
-        ("gpt", {"input_cost_per_token": 0}, None),
-        ("gpt", {"input_cost_per_token": -1e-6}, None),
-        ("gpt", {"input_cost_per_token": 0.5}, None),
-        ("gpt", {"input_cost_per_token": "free"}, None),
-        ("gpt", {"input_cost_per_token": True}, None),
-        ("gpt", {"output_cost_per_token": None}, None),
-        ("gpt", {"supported_output_modalities": ["text", "audio"]}, None),
-        ("gpt", {"output_cost_per_audio_token": 1e-6}, None),
-        ("gpt", {"litellm_provider": None}, None),
-    ],
-)
-def test_only_text_models_of_known_providers_are_taken(
-    name: str, changes: dict[str, Any], key: str | None
-) -> None:
-    assert list(from_litellm({name: entry(**changes)})) == ([key] if key else [])
+LITELLM_MODELS: list[tuple[str, dict[str, Any], str | None]] = [
+    ("gpt", {}, "openai/gpt"),
+    ("openai/gpt", {}, "openai/gpt"),
+    ("claude", {"litellm_provider": "anthropic"}, "anthropic/claude"),
+    ("azure/gpt", {"litellm_provider": "azure"}, "azure/gpt"),
+    ("azure/eu/gpt", {"litellm_provider": "azure"}, None),
+    ("x.y-v1:0", {"litellm_provider": "bedrock_converse"}, "bedrock/x.y-v1:0"),
+    ("bedrock/us-east-1/x", {"litellm_provider": "bedrock"}, None),
+    ("vertex_ai/gemini", {"litellm_provider": "vertex_ai-language-models"}, "vertex/gemini"),
+    ("groq/x", {"litellm_provider": "groq"}, "litellm/groq/x"),
+    ("unknown/x", {"litellm_provider": "unknown"}, None),
+    ("ft:gpt", {}, None),
+    ("gpt-audio", {}, None),
+    ("gpt", {"mode": "image_generation"}, None),
+    ("gpt", {"mode": ["chat"]}, None),
+    ("gpt", {"input_cost_per_token": 0}, None),
+    ("gpt", {"input_cost_per_token": -1e-6}, None),
+    ("gpt", {"input_cost_per_token": 0.5}, None),
+    ("gpt", {"input_cost_per_token": "free"}, None),
+    ("gpt", {"input_cost_per_token": True}, None),
+    ("gpt", {"output_cost_per_token": None}, None),
+    ("gpt", {"supported_output_modalities": ["text", "audio"]}, None),
+    ("gpt", {"output_cost_per_audio_token": 1e-6}, None),
+    ("gpt", {"litellm_provider": None}, None),
+]
+
+
+def test_only_text_models_of_known_providers_are_taken(subtests: pytest.Subtests) -> None:
+    for name, changes, key in LITELLM_MODELS:
+        with subtests.test(name=name, changes=changes):
+            assert list(from_litellm({name: entry(**changes)})) == ([key] if key else [])
 
 
 def test_what_litellm_says_beside_the_price_is_checked() -> None:
@@ -302,55 +301,56 @@ def test_an_update_from_the_installed_litellm_round_trips() -> None:
     assert len(changes.kept_retired) < 100
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"[]",
-        b"null",
-        b"{}",
-        b'{"models": []}',
-        b"{",
-        b"\xff",
-        b'{"a": NaN}',
-        b'{"a": 1, "a": 2}',
-    ],
-)
-def test_a_file_that_is_no_price_file_is_refused(data: bytes) -> None:
-    with pytest.raises(Fault):
-        update_table(table(), data, name="x.json", today=TODAY)
+NO_PRICE_FILES = [
+    b"",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"models": []}',
+    b"{",
+    b"\xff",
+    b'{"a": NaN}',
+    b'{"a": 1, "a": 2}',
+]
+
+
+def test_a_file_that_is_no_price_file_is_refused(subtests: pytest.Subtests) -> None:
+    for data in NO_PRICE_FILES:
+        with subtests.test(data=data), pytest.raises(Fault):
+            update_table(table(), data, name="x.json", today=TODAY)
 
 
 # --- the project's own table ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ("5", "is not a map"),
-        ("{}", "has no valid price "),
-        ('{"in": 1}', "has no valid price "),
-        ('{"in": "1", "out": 1}', "has no valid price "),
-        ('{"in": true, "out": 1}', "has no valid price "),
-        ('{"in": -1, "out": 1}', "has no valid price "),
-        ('{"in": 1, "out": 100001}', "has no valid price "),
-        ('{"in": 1, "out": 1, "cached_in": "x"}', "has no valid price cached_in"),
-        ('{"in": 1, "out": 1, "retires": "soon"}', "retires 'soon', which is not a date"),
-        ('{"in": 1, "out": 1, "retires": "2026-02-30"}', "which is not a date"),
-        ('{"in": 1, "out": 1, "retires": 5}', "which is not a date"),
-        ('{"in": 1, "out": 1, "context": "big"}', "has context 'big', not a number of tokens"),
-        ('{"in": 1, "out": 1, "context": 0}', "has context 0, not a number of tokens"),
-        ('{"in": 1, "out": 1, "max_out": 1.5}', "has max_out 1.5, not a number of tokens"),
-    ],
-)
-def test_a_bad_row_of_a_table_is_named_and_placed(row: str, reason: str) -> None:
-    models = f'{{\n  "a/b": {{"in": 1, "out": 1}},\n  "c/d": {row}}}'
-    text = f'{{"date": "2026-01-01",\n "models": {models}}}'
-    with pytest.raises(Fault) as caught:
-        parse_table(text.encode(), origin=".edison/prices.json")
-    assert caught.value.message.startswith(".edison/prices.json: 'c/d' ")
-    assert reason in caught.value.message
-    assert caught.value.at == (3, 2)
+BAD_ROWS = [
+    ("5", "is not a map"),
+    ("{}", "has no valid price "),
+    ('{"in": 1}', "has no valid price "),
+    ('{"in": "1", "out": 1}', "has no valid price "),
+    ('{"in": true, "out": 1}', "has no valid price "),
+    ('{"in": -1, "out": 1}', "has no valid price "),
+    ('{"in": 1, "out": 100001}', "has no valid price "),
+    ('{"in": 1, "out": 1, "cached_in": "x"}', "has no valid price cached_in"),
+    ('{"in": 1, "out": 1, "retires": "soon"}', "retires 'soon', which is not a date"),
+    ('{"in": 1, "out": 1, "retires": "2026-02-30"}', "which is not a date"),
+    ('{"in": 1, "out": 1, "retires": 5}', "which is not a date"),
+    ('{"in": 1, "out": 1, "context": "big"}', "has context 'big', not a number of tokens"),
+    ('{"in": 1, "out": 1, "context": 0}', "has context 0, not a number of tokens"),
+    ('{"in": 1, "out": 1, "max_out": 1.5}', "has max_out 1.5, not a number of tokens"),
+]
+
+
+def test_a_bad_row_of_a_table_is_named_and_placed(subtests: pytest.Subtests) -> None:
+    for row, reason in BAD_ROWS:
+        with subtests.test(row=row):
+            models = f'{{\n  "a/b": {{"in": 1, "out": 1}},\n  "c/d": {row}}}'
+            text = f'{{"date": "2026-01-01",\n "models": {models}}}'
+            with pytest.raises(Fault) as caught:
+                parse_table(text.encode(), origin=".edison/prices.json")
+            assert caught.value.message.startswith(".edison/prices.json: 'c/d' ")
+            assert reason in caught.value.message
+            assert caught.value.at == (3, 2)
 
 
 @pytest.mark.parametrize("date", ['""', "null", '"today"', '"2026-13-01"', "20260101"])

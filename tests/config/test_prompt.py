@@ -100,40 +100,41 @@ def test_line_ends_byte_order_mark_and_blanks_do_not_matter(change: object) -> N
     assert changed.sections[1].line == 10
 
 
-@pytest.mark.parametrize(
-    ("text", "problems"),
-    [
-        ("---\nid: hello\n" + BODY, ["1:1: the front matter is not closed"]),
-        ("---\nid: other\n---\n" + BODY, ["2:5: id is 'other', but the file is named 'hello'"]),
-        ("---\nid: hello\ntyp: grader\n---\n" + BODY, ["3:1: unknown key 'typ'"]),
-        ("---\n\n\ntype: graders\n---\n" + BODY, ["4:7: type is 'graders'"]),
-        ("---\nparams:\n  temperature: 3\n---\n" + BODY, ["3:16: temperature is 3"]),
-        ("---\nid: [\n---\n" + BODY, ["2:5: not valid YAML: this [ is not closed by line 3"]),
-        ("---\nid: a\nid: b\n---\n" + BODY, ["2:5: ", "3:1: key 'id' is given twice"]),
-        ("---\n- a\n---\n" + BODY, ["2:1: "]),
-        ("---\nscale: 0-5\n---\n" + BODY, ["2:8: "]),
-        ("---\ntools: {}\n---\n" + BODY, ["2:8: "]),
-        ("---\ntools: []\n---\n" + BODY, ["2:8: "]),
-        ("---\ntools: [{nam: x}]\n---\n" + BODY, ["2:9: tool 1 has no name"]),
-        ("---\noutput: {type: objekt}\n---\n" + BODY, ["2:16: output is not a JSON Schema"]),
-        ("---\noutput: 5\n---\n" + BODY, ["2:9: output is not a JSON Schema"]),
-        ("---\noutput: ../x.json\n---\n" + BODY, ["2:9: '../x.json' leaves the project"]),
-        ("---\noutput: no.json\n---\n" + BODY, ["2:9: no.json does not exist"]),
-        (
-            "---\noutput: {$ref: 'http://x'}\n---\n" + BODY,
-            ["2:16: output refers to 'http://x'"],
-        ),
-        ("---\nmodel: gpt\n---\n" + BODY, ["2:1: unknown key 'model' (models belong in"]),
-        (b"---\nid: hello\n---\n\xff" + BODY.encode(), ["4:1: byte 0xff is not UTF-8"]),
-        (BODY.encode() + b"a\0b", ["2:2: NUL byte in a text file"]),
-        (BODY + "sk-ant-" + "a1B2" * 8, ["2:1: this looks like an Anthropic key"]),
-    ],
-)
-def test_what_is_wrong_has_its_line_and_column(text: str | bytes, problems: list[str]) -> None:
-    found = bad(text)
-    assert len(found) == len(problems), found
-    for shown, start in zip(found, problems, strict=True):
-        assert shown.startswith(f"prompts/hello.md:{start}"), found
+WRONG_PROMPTS: list[tuple[str | bytes, list[str]]] = [
+    ("---\nid: hello\n" + BODY, ["1:1: the front matter is not closed"]),
+    ("---\nid: other\n---\n" + BODY, ["2:5: id is 'other', but the file is named 'hello'"]),
+    ("---\nid: hello\ntyp: grader\n---\n" + BODY, ["3:1: unknown key 'typ'"]),
+    ("---\n\n\ntype: graders\n---\n" + BODY, ["4:7: type is 'graders'"]),
+    ("---\nparams:\n  temperature: 3\n---\n" + BODY, ["3:16: temperature is 3"]),
+    ("---\nid: [\n---\n" + BODY, ["2:5: not valid YAML: this [ is not closed by line 3"]),
+    ("---\nid: a\nid: b\n---\n" + BODY, ["2:5: ", "3:1: key 'id' is given twice"]),
+    ("---\n- a\n---\n" + BODY, ["2:1: "]),
+    ("---\nscale: 0-5\n---\n" + BODY, ["2:8: "]),
+    ("---\ntools: {}\n---\n" + BODY, ["2:8: "]),
+    ("---\ntools: []\n---\n" + BODY, ["2:8: "]),
+    ("---\ntools: [{nam: x}]\n---\n" + BODY, ["2:9: tool 1 has no name"]),
+    ("---\noutput: {type: objekt}\n---\n" + BODY, ["2:16: output is not a JSON Schema"]),
+    ("---\noutput: 5\n---\n" + BODY, ["2:9: output is not a JSON Schema"]),
+    ("---\noutput: ../x.json\n---\n" + BODY, ["2:9: '../x.json' leaves the project"]),
+    ("---\noutput: no.json\n---\n" + BODY, ["2:9: no.json does not exist"]),
+    (
+        "---\noutput: {$ref: 'http://x'}\n---\n" + BODY,
+        ["2:16: output refers to 'http://x'"],
+    ),
+    ("---\nmodel: gpt\n---\n" + BODY, ["2:1: unknown key 'model' (models belong in"]),
+    (b"---\nid: hello\n---\n\xff" + BODY.encode(), ["4:1: byte 0xff is not UTF-8"]),
+    (BODY.encode() + b"a\0b", ["2:2: NUL byte in a text file"]),
+    (BODY + "sk-ant-" + "a1B2" * 8, ["2:1: this looks like an Anthropic key"]),
+]
+
+
+def test_what_is_wrong_has_its_line_and_column(subtests: pytest.Subtests) -> None:
+    for text, problems in WRONG_PROMPTS:
+        with subtests.test(text=text):
+            found = bad(text)
+            assert len(found) == len(problems), found
+            for shown, start in zip(found, problems, strict=True):
+                assert shown.startswith(f"prompts/hello.md:{start}"), found
 
 
 def test_everything_wrong_with_a_prompt_is_reported_at_once() -> None:
@@ -198,29 +199,30 @@ def test_sections_in_order_are_read(body: str, expected: str) -> None:
     assert " ".join(role for role, _ in roles(good(body))) == expected.strip()
 
 
-@pytest.mark.parametrize(
-    ("body", "line", "message"),
-    [
-        (S, 1, "the last section is not # user"),
-        (A + U, 1, "# assistant where # user is expected"),
-        (U + S, 3, "# system where # assistant is expected"),
-        (S + S + U, 3, "# system where # user is expected"),
-        (U + U, 3, "# user where # assistant is expected"),
-        (U + A, 3, "the last section is not # user"),
-        (S + U + A, 5, "the last section is not # user"),
-        ((U + A) * 11 + U, 41, "11 few-shot pairs; at most 10"),
-        (S + (U + A) * 12 + U, 43, "12 few-shot pairs; at most 10"),
-        ("text\n" + U, 1, "text before the first section"),
-        ("\n  \n text\n" + U, 3, "text before the first section"),
-        ("# user\n\n \n", 1, "the user section is empty"),
-        (S + "# user\n" + A, 3, "the user section is empty"),
-        ("", 1, "the prompt is empty"),
-        (" \n\t\n", 1, "the prompt is empty"),
-        ("---\nid: hello\n---\n\n", 3, "the prompt is empty"),
-    ],
-)
-def test_sections_out_of_order_are_refused(body: str, line: int, message: str) -> None:
-    assert f"prompts/hello.md:{line}:1: {message}" in "\n".join(bad(body))
+OUT_OF_ORDER = [
+    (S, 1, "the last section is not # user"),
+    (A + U, 1, "# assistant where # user is expected"),
+    (U + S, 3, "# system where # assistant is expected"),
+    (S + S + U, 3, "# system where # user is expected"),
+    (U + U, 3, "# user where # assistant is expected"),
+    (U + A, 3, "the last section is not # user"),
+    (S + U + A, 5, "the last section is not # user"),
+    ((U + A) * 11 + U, 41, "11 few-shot pairs; at most 10"),
+    (S + (U + A) * 12 + U, 43, "12 few-shot pairs; at most 10"),
+    ("text\n" + U, 1, "text before the first section"),
+    ("\n  \n text\n" + U, 3, "text before the first section"),
+    ("# user\n\n \n", 1, "the user section is empty"),
+    (S + "# user\n" + A, 3, "the user section is empty"),
+    ("", 1, "the prompt is empty"),
+    (" \n\t\n", 1, "the prompt is empty"),
+    ("---\nid: hello\n---\n\n", 3, "the prompt is empty"),
+]
+
+
+def test_sections_out_of_order_are_refused(subtests: pytest.Subtests) -> None:
+    for body, line, message in OUT_OF_ORDER:
+        with subtests.test(body=body):
+            assert f"prompts/hello.md:{line}:1: {message}" in "\n".join(bad(body))
 
 
 @pytest.mark.parametrize("heading", ["# user", "# user ", "# user\t", "# user   \t"])
@@ -228,28 +230,30 @@ def test_blanks_after_a_heading_do_not_matter(heading: str) -> None:
     assert roles(good(f"{S}{heading}\nq")) == [("system", "s"), ("user", "q")]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "## user", "#user", " # user", "# User", "# USER", "# user:", "# users", "text # user",
-        "# tool", "#  user", "> # user", "- # user",
-    ],
-)  # fmt: skip
-def test_other_lines_open_no_section(line: str) -> None:
-    assert roles(good(f"# user\none\n{line}\ntwo")) == [("user", f"one\n{line}\ntwo")]
+NO_HEADINGS = [
+    "## user", "#user", " # user", "# User", "# USER", "# user:", "# users", "text # user",
+    "# tool", "#  user", "> # user", "- # user",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("opening", "closing"),
-    [
-        ("```", "```"), ("```python", "```"), ("~~~", "~~~"), ("~~~ text", "~~~"), ("````", "````"),
-        ("```", "`````"), ("~~~", "~~~~"), ("   ```", "  ```"), ("```", "```  "), ("~~~ `", "~~~"),
-    ],
-)  # fmt: skip
-def test_headings_in_fenced_code_are_text(opening: str, closing: str) -> None:
-    code = f"{opening}\n# assistant\n\\# user\n{closing}"
-    prompt = good(f"# user\n{code}\n# assistant\na\n# user\nq")
-    assert roles(prompt) == [("user", code.rstrip()), ("assistant", "a"), ("user", "q")]
+def test_other_lines_open_no_section(subtests: pytest.Subtests) -> None:
+    for line in NO_HEADINGS:
+        with subtests.test(line=line):
+            assert roles(good(f"# user\none\n{line}\ntwo")) == [("user", f"one\n{line}\ntwo")]
+
+
+FENCES = [
+    ("```", "```"), ("```python", "```"), ("~~~", "~~~"), ("~~~ text", "~~~"), ("````", "````"),
+    ("```", "`````"), ("~~~", "~~~~"), ("   ```", "  ```"), ("```", "```  "), ("~~~ `", "~~~"),
+]  # fmt: skip
+
+
+def test_headings_in_fenced_code_are_text(subtests: pytest.Subtests) -> None:
+    for opening, closing in FENCES:
+        with subtests.test(opening=opening, closing=closing):
+            code = f"{opening}\n# assistant\n\\# user\n{closing}"
+            prompt = good(f"# user\n{code}\n# assistant\na\n# user\nq")
+            assert roles(prompt) == [("user", code.rstrip()), ("assistant", "a"), ("user", "q")]
 
 
 @pytest.mark.parametrize(
@@ -444,29 +448,30 @@ def test_braces_find_and_render_their_variables() -> None:
 # --- what the output must be ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "expect"),
-    [
-        ("Answer in one sentence.", "none"),
-        ("Answer as JSON.", "json"),
-        ("Answer as json!", "json"),
-        ("Answer as (Json)", "json"),
-        ("Answer as JSONL or jsonify or json_text or Jsons.", "none"),
-        ("Write <response>answer</response>.", "response"),
-        ("Write <response> only.", "none"),
-        ("Write </response> only.", "none"),
-        ("Write <Response>x</Response>.", "none"),
-        ("Write <response>the JSON</response>.", "response+json"),
-        ("# system\nUse JSON.\n# user\nWrite <response></response>.", "response+json"),
-        ("# user\nq\n# assistant\n{}\n# user\nNow as json, {{ q }}", "json"),
-        ("---\nexpect: none\n---\nAnswer as JSON.", "none"),
-        ("---\nexpect: json\n---\nAnswer.", "json"),
-        ("---\nexpect: response+json\n---\nAnswer.", "response+json"),
-        ("---\nexpect: auto\ndescription: about json\n---\nAnswer.", "none"),
-    ],
-)
-def test_what_is_expected_of_the_output_is_detected(text: str, expect: str) -> None:
-    assert good(text).expect == expect
+EXPECTATIONS = [
+    ("Answer in one sentence.", "none"),
+    ("Answer as JSON.", "json"),
+    ("Answer as json!", "json"),
+    ("Answer as (Json)", "json"),
+    ("Answer as JSONL or jsonify or json_text or Jsons.", "none"),
+    ("Write <response>answer</response>.", "response"),
+    ("Write <response> only.", "none"),
+    ("Write </response> only.", "none"),
+    ("Write <Response>x</Response>.", "none"),
+    ("Write <response>the JSON</response>.", "response+json"),
+    ("# system\nUse JSON.\n# user\nWrite <response></response>.", "response+json"),
+    ("# user\nq\n# assistant\n{}\n# user\nNow as json, {{ q }}", "json"),
+    ("---\nexpect: none\n---\nAnswer as JSON.", "none"),
+    ("---\nexpect: json\n---\nAnswer.", "json"),
+    ("---\nexpect: response+json\n---\nAnswer.", "response+json"),
+    ("---\nexpect: auto\ndescription: about json\n---\nAnswer.", "none"),
+]
+
+
+def test_what_is_expected_of_the_output_is_detected(subtests: pytest.Subtests) -> None:
+    for text, expect in EXPECTATIONS:
+        with subtests.test(text=text):
+            assert good(text).expect == expect
 
 
 def test_output_and_tools_are_inline_or_a_path() -> None:
@@ -490,53 +495,57 @@ def changed(old: str, new: str) -> str:
     return good(TEXT.replace(old, new, 1)).version
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("Be brief.", "Be brief!"),
-        ("Be brief.", "be brief."),
-        ("Be brief.", "Be  brief."),
-        ("one sentence", "one\nsentence"),
-        ("{{ q }}", "{{ q|upper }}"),
-        ("# system\nBe brief.\n\n", ""),
-        ("# system\nBe brief.\n\n# user\n", "# user\nBe brief.\n\n# assistant\nok\n# user\n"),
-        ("default: x", "default: y"),
-        ("default: x", "default: X"),
-        (", default: x", ""),
-        ("syntax: jinja\n", "params: {temperature: 0.5}\n"),
-        ("syntax: jinja\n", "params: {max_tokens: 100}\n"),
-        ("syntax: jinja\n", "params: {stop: [x]}\n"),
-        ("syntax: jinja\n", "params: {extra: {top_k: 1}}\n"),
-        ("syntax: jinja\n", "output: {type: object}\n"),
-        ("syntax: jinja\n", "tools: [{name: find}]\n"),
-    ],
-)
-def test_the_version_changes_with_everything_that_reaches_the_model(old: str, new: str) -> None:
-    assert changed(old, new) != good(TEXT).version
+OTHER_VERSION = [
+    ("Be brief.", "Be brief!"),
+    ("Be brief.", "be brief."),
+    ("Be brief.", "Be  brief."),
+    ("one sentence", "one\nsentence"),
+    ("{{ q }}", "{{ q|upper }}"),
+    ("# system\nBe brief.\n\n", ""),
+    ("# system\nBe brief.\n\n# user\n", "# user\nBe brief.\n\n# assistant\nok\n# user\n"),
+    ("default: x", "default: y"),
+    ("default: x", "default: X"),
+    (", default: x", ""),
+    ("syntax: jinja\n", "params: {temperature: 0.5}\n"),
+    ("syntax: jinja\n", "params: {max_tokens: 100}\n"),
+    ("syntax: jinja\n", "params: {stop: [x]}\n"),
+    ("syntax: jinja\n", "params: {extra: {top_k: 1}}\n"),
+    ("syntax: jinja\n", "output: {type: object}\n"),
+    ("syntax: jinja\n", "tools: [{name: find}]\n"),
+]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("id: hello\n", ""),
-        ("id: hello\n", "id: hello\ndescription: Says hello.\n"),
-        ("id: hello\n", "id: hello\nproduction: v7\n"),
-        ("id: hello\n", "version: 1\nid: hello\n"),
-        ("id: hello\n", "id: hello # a comment\n\n"),
-        ("id: hello\n", "id: 'hello'\n"),
-        ("id: hello\n", "id: hello\nexpect: json\n"),
-        ("id: hello\n", "id: hello\nparams: {}\n"),
-        ("type: generator\n", ""),
-        ("syntax: jinja\n", ""),
-        (HEAD, "".join(sorted(HEAD.splitlines(keepends=True), reverse=True))),
-        ("{q: {type: string, default: x}}", "\n  q:\n    default: x\n    type: string"),
-        ("Be brief.\n\n", "\nBe brief.\n\n\n\n"),
-        ("# user\n", "# user  \n"),
-        ("one sentence.\n", "one sentence.   \n\n\n"),
-    ],
-)
-def test_the_version_changes_with_nothing_else(old: str, new: str) -> None:
-    assert changed(old, new) == good(TEXT).version
+def test_the_version_changes_with_everything_that_reaches_the_model(
+    subtests: pytest.Subtests,
+) -> None:
+    for old, new in OTHER_VERSION:
+        with subtests.test(old=old, new=new):
+            assert changed(old, new) != good(TEXT).version
+
+
+SAME_VERSION = [
+    ("id: hello\n", ""),
+    ("id: hello\n", "id: hello\ndescription: Says hello.\n"),
+    ("id: hello\n", "id: hello\nproduction: v7\n"),
+    ("id: hello\n", "version: 1\nid: hello\n"),
+    ("id: hello\n", "id: hello # a comment\n\n"),
+    ("id: hello\n", "id: 'hello'\n"),
+    ("id: hello\n", "id: hello\nexpect: json\n"),
+    ("id: hello\n", "id: hello\nparams: {}\n"),
+    ("type: generator\n", ""),
+    ("syntax: jinja\n", ""),
+    (HEAD, "".join(sorted(HEAD.splitlines(keepends=True), reverse=True))),
+    ("{q: {type: string, default: x}}", "\n  q:\n    default: x\n    type: string"),
+    ("Be brief.\n\n", "\nBe brief.\n\n\n\n"),
+    ("# user\n", "# user  \n"),
+    ("one sentence.\n", "one sentence.   \n\n\n"),
+]
+
+
+def test_the_version_changes_with_nothing_else(subtests: pytest.Subtests) -> None:
+    for old, new in SAME_VERSION:
+        with subtests.test(old=old, new=new):
+            assert changed(old, new) == good(TEXT).version
 
 
 def test_the_version_knows_braces_from_jinja() -> None:

@@ -153,20 +153,26 @@ def refusals(bound: Bound, value: Any) -> set[str]:
     return set()
 
 
-@pytest.mark.parametrize("bound", BOUNDS, ids=str)
-def test_every_range_holds_at_its_end_in_the_model_and_in_the_schema(bound: Bound) -> None:
-    inside = [placed(bound, value) for value in at_the_end(bound)]
-    outside = [placed(bound, value) for value in past_the_end(bound)]
-    accepted = [value for value in inside if not refusals(bound, value)]
-    assert bool(accepted) is (str(bound) not in OUT_OF_REACH)
-    for value in outside:
-        assert any(ERRORS[bound.keyword] in kind for kind in refusals(bound, value)), value
-    schema = property_schema(bound.shape, bound.key)
-    assert (schema is None) is (bound.shape.__name__ in WITHOUT_SCHEMA)
-    if schema is not None:
-        validator = validator_for(schema)
-        assert all(validator.is_valid(value) for value in accepted)
-        assert not any(validator.is_valid(value) for value in outside)
+@pytest.mark.parametrize("keyword", ERRORS)
+def test_every_range_holds_at_its_end_in_the_model_and_in_the_schema(
+    subtests: pytest.Subtests, keyword: str
+) -> None:
+    bounds = [bound for bound in BOUNDS if bound.keyword == keyword]
+    assert bounds
+    for bound in bounds:
+        with subtests.test(str(bound)):
+            inside = [placed(bound, value) for value in at_the_end(bound)]
+            outside = [placed(bound, value) for value in past_the_end(bound)]
+            accepted = [value for value in inside if not refusals(bound, value)]
+            assert bool(accepted) is (str(bound) not in OUT_OF_REACH)
+            for value in outside:
+                assert any(ERRORS[keyword] in kind for kind in refusals(bound, value)), value
+            schema = property_schema(bound.shape, bound.key)
+            assert (schema is None) is (bound.shape.__name__ in WITHOUT_SCHEMA)
+            if schema is not None:
+                validator = validator_for(schema)
+                assert all(validator.is_valid(value) for value in accepted)
+                assert not any(validator.is_valid(value) for value in outside)
 
 
 def test_the_ranges_are_those_of_all_shapes() -> None:
@@ -178,6 +184,7 @@ def test_the_ranges_are_those_of_all_shapes() -> None:
         *("ExpectedCall", "Input", "Safety"),
         *("AwsIdentity", "GoogleIdentity", "TrustedIdentities"),
     }
+    assert {bound.keyword for bound in BOUNDS} == ERRORS.keys()
     assert len(BOUNDS) > 400
 
 
@@ -317,14 +324,15 @@ CONTRACT = [
 """Stop's own limits default to those of the project, which have the contract's numbers."""
 
 
-@pytest.mark.parametrize("promise", CONTRACT, ids=str)
-def test_the_contract_s_numbers_are_the_models_numbers(promise: Promise) -> None:
-    found = limits_of(promise.shape, promise.field, *promise.steps)
-    assert {key: found.get(key) for key in promise.limits} == promise.limits
-    if promise.default is not ...:
-        field = promise.shape.model_fields[promise.field]
-        default = field.get_default(call_default_factory=True)
-        assert (type(default), default) == (type(promise.default), promise.default)
+def test_the_contract_s_numbers_are_the_models_numbers(subtests: pytest.Subtests) -> None:
+    for promise in CONTRACT:
+        with subtests.test(str(promise)):
+            found = limits_of(promise.shape, promise.field, *promise.steps)
+            assert {key: found.get(key) for key in promise.limits} == promise.limits
+            if promise.default is not ...:
+                field = promise.shape.model_fields[promise.field]
+                default = field.get_default(call_default_factory=True)
+                assert (type(default), default) == (type(promise.default), promise.default)
 
 
 def test_no_promise_is_made_twice() -> None:

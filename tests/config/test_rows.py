@@ -71,34 +71,35 @@ def test_line_ends_byte_order_mark_and_blank_lines_do_not_matter(rows: Rows, dat
     assert rows.reader.number == 2
 
 
-@pytest.mark.parametrize(
-    ("line", "column", "message"),
-    [
-        ("{", 2, "not valid JSON"),
-        ('{"a": 1,}', 8, "nothing follows this comma"),
-        ("{'a': 1}", 2, "not valid JSON"),
-        ('{"a": 1} {"a": 2}', 10, "not valid JSON"),
-        ('{"a": NaN}', 7, "NaN is not a JSON number"),
-        ('{"a": -Infinity}', 7, "-Infinity is not a JSON number"),
-        ('{"a": 1e999}', 7, "out of range"),
-        ('{"a": 1, "a": 2}', 10, "key 'a' is given twice"),
-        ('{"i": {"a": 1, "a": 2}}', 16, "key 'a' is given twice"),
-        ('{"a": "\\ud800"}', 8, "a lone surrogate"),
-        ('{"a": ' + "[" * 60 + "]" * 60 + "}", None, "nested deeper than 50"),
-        ("[1, 2]", 1, "the row is not an object"),
-        ('"text"', 1, "the row is not an object"),
-        ("null", 1, "the row is not an object"),
-    ],
-)
+BAD_LINES = [
+    ("{", 2, "not valid JSON"),
+    ('{"a": 1,}', 8, "nothing follows this comma"),
+    ("{'a': 1}", 2, "not valid JSON"),
+    ('{"a": 1} {"a": 2}', 10, "not valid JSON"),
+    ('{"a": NaN}', 7, "NaN is not a JSON number"),
+    ('{"a": -Infinity}', 7, "-Infinity is not a JSON number"),
+    ('{"a": 1e999}', 7, "out of range"),
+    ('{"a": 1, "a": 2}', 10, "key 'a' is given twice"),
+    ('{"i": {"a": 1, "a": 2}}', 16, "key 'a' is given twice"),
+    ('{"a": "\\ud800"}', 8, "a lone surrogate"),
+    ('{"a": ' + "[" * 60 + "]" * 60 + "}", None, "nested deeper than 50"),
+    ("[1, 2]", 1, "the row is not an object"),
+    ('"text"', 1, "the row is not an object"),
+    ("null", 1, "the row is not an object"),
+]
+
+
 def test_a_bad_jsonl_row_has_its_number_line_and_column(
-    rows: Rows, line: str, column: int | None, message: str
+    subtests: pytest.Subtests, rows: Rows
 ) -> None:
-    found = rows.read("d.jsonl", f'\n{{"a": 0}}\n\n{line}\n{{"a": 9}}\n')
-    assert found == [{"a": 0}, {"a": 9}], "the next row is read all the same"
-    (problem,) = rows.problems
-    assert problem.message.startswith("row 2: ") and message in problem.message
-    assert problem.where.line == 4
-    assert column is None or problem.where.column == column
+    for line, column, message in BAD_LINES:
+        with subtests.test(line=line):
+            found = rows.read("d.jsonl", f'\n{{"a": 0}}\n\n{line}\n{{"a": 9}}\n')
+            assert found == [{"a": 0}, {"a": 9}], "the next row is read all the same"
+            (problem,) = rows.problems
+            assert problem.message.startswith("row 2: ") and message in problem.message
+            assert problem.where.line == 4
+            assert column is None or problem.where.column == column
 
 
 @pytest.mark.parametrize(
@@ -172,22 +173,23 @@ def test_csv_cells_are_text_unless_inputs_say_otherwise(rows: Rows) -> None:
     assert empty["input"] == {"s": ""}, "an empty cell of another type is a value the case lacks"
 
 
-@pytest.mark.parametrize(
-    ("cell", "kind"),
-    [
-        ("abc", "number"), ("true", "number"), ("NaN", "number"), ("1e999", "number"),
-        ("010", "number"), ("yes", "boolean"), ("1", "boolean"), ("{}", "list"), ("[]", "object"),
-        ('"[1,"', "list"), ('"' + "[" * 9999 + '"', "list"), ('"{""a"": 1, ""a"": 2}"', "object"),
-    ],
-)  # fmt: skip
+WRONG_CELLS = [
+    ("abc", "number"), ("true", "number"), ("NaN", "number"), ("1e999", "number"),
+    ("010", "number"), ("yes", "boolean"), ("1", "boolean"), ("{}", "list"), ("[]", "object"),
+    ('"[1,"', "list"), ('"' + "[" * 9999 + '"', "list"), ('"{""a"": 1, ""a"": 2}"', "object"),
+]  # fmt: skip
+
+
 def test_a_csv_cell_of_the_wrong_type_has_its_row_line_and_column(
-    rows: Rows, cell: str, kind: str
+    subtests: pytest.Subtests, rows: Rows
 ) -> None:
-    found = rows.read("d.csv", f'a,b\n"x\ny",1\nlong,{cell}\n', {"b": kind})
-    assert len(found) <= 1
-    assert rows.problems[-1].message.startswith("row 2: b is ")
-    assert rows.problems[-1].message.endswith(f"not a {kind}")
-    assert str(rows.problems[-1].where) == "d.csv:4:6"
+    for cell, kind in WRONG_CELLS:
+        with subtests.test(cell=cell, kind=kind):
+            found = rows.read("d.csv", f'a,b\n"x\ny",1\nlong,{cell}\n', {"b": kind})
+            assert len(found) <= 1
+            assert rows.problems[-1].message.startswith("row 2: b is ")
+            assert rows.problems[-1].message.endswith(f"not a {kind}")
+            assert str(rows.problems[-1].where) == "d.csv:4:6"
 
 
 def test_a_csv_difficulty_is_a_number_or_empty(rows: Rows) -> None:
@@ -198,23 +200,24 @@ def test_a_csv_difficulty_is_a_number_or_empty(rows: Rows) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ("", "the file is empty"),
-        ("\n\n", "the file is empty"),
-        ("a,,c\n1,2,3\n", "column 2 has no name"),
-        ("a,b,a\n1,2,3\n", "column 'a' is named twice"),
-        ("a, a\n1,2\n", "column 'a' is named twice"),
-        ("a;b\n1;2\n", "one column only"),
-        ("a\tb\n1\t2\n", "one column only"),
-        ('a,b\n"open,2\n', "not valid CSV"),
-        ('a,b\n"x"y,2\n', "not valid CSV"),
-    ],
-)
-def test_a_csv_file_that_makes_no_sense_is_refused(rows: Rows, data: str, message: str) -> None:
-    assert rows.read("d.csv", data) == []
-    assert len(rows.said) == 1 and message in rows.said[0]
+WRONG_FILES = [
+    ("", "the file is empty"),
+    ("\n\n", "the file is empty"),
+    ("a,,c\n1,2,3\n", "column 2 has no name"),
+    ("a,b,a\n1,2,3\n", "column 'a' is named twice"),
+    ("a, a\n1,2\n", "column 'a' is named twice"),
+    ("a;b\n1;2\n", "one column only"),
+    ("a\tb\n1\t2\n", "one column only"),
+    ('a,b\n"open,2\n', "not valid CSV"),
+    ('a,b\n"x"y,2\n', "not valid CSV"),
+]
+
+
+def test_a_csv_file_that_makes_no_sense_is_refused(subtests: pytest.Subtests, rows: Rows) -> None:
+    for data, message in WRONG_FILES:
+        with subtests.test(data=data):
+            assert rows.read("d.csv", data) == []
+            assert len(rows.said) == 1 and message in rows.said[0]
 
 
 def test_ragged_csv_rows_are_reported_one_by_one(rows: Rows) -> None:

@@ -30,28 +30,26 @@ TRUST = TrustFile.model_validate(
     {"keys": [{"env": "KEY", "hosts": ["https://host.example", "http://localhost:8080"]}]}
 )
 
+ALLOWED = [
+    ("KEY", "https://host.example/v1", True),
+    ("KEY", "https://host.example:443/v1", True),
+    ("KEY", "http://localhost:8080", True),
+    ("KEY", "http://host.example", False),
+    ("KEY", "https://host.example:444", False),
+    ("KEY", "https://host.example.evil.example", False),
+    ("KEY", "https://evil.example/host.example", False),
+    ("KEY", "https://sub.host.example", False),
+    ("OTHER", "https://host.example", False),
+    ("OPENAI_API_KEY", "https://api.openai.com/v1", True),
+    ("OPENAI_API_KEY", "https://api.anthropic.com", False),
+    ("KEY", "https://api.openai.com", False),
+]
 
-@pytest.mark.parametrize(
-    ("env", "address", "allowed"),
-    [
-        ("KEY", "https://host.example/v1", True),
-        ("KEY", "https://host.example:443/v1", True),
-        ("KEY", "http://localhost:8080", True),
-        ("KEY", "http://host.example", False),
-        ("KEY", "https://host.example:444", False),
-        ("KEY", "https://host.example.evil.example", False),
-        ("KEY", "https://evil.example/host.example", False),
-        ("KEY", "https://sub.host.example", False),
-        ("OTHER", "https://host.example", False),
-        ("OPENAI_API_KEY", "https://api.openai.com/v1", True),
-        ("OPENAI_API_KEY", "https://api.anthropic.com", False),
-        ("KEY", "https://api.openai.com", False),
-    ],
-)
-def test_a_key_goes_to_exactly_the_hosts_it_is_allowed_to(
-    env: str, address: str, allowed: bool
-) -> None:
-    assert TRUST.allows(env, address, "openai_compatible") is allowed
+
+def test_a_key_goes_to_exactly_the_hosts_it_is_allowed_to(subtests: pytest.Subtests) -> None:
+    for env, address, allowed in ALLOWED:
+        with subtests.test(env=env, address=address):
+            assert TRUST.allows(env, address, "openai_compatible") is allowed
 
 
 OWN = {
@@ -111,48 +109,47 @@ def test_a_known_key_goes_to_its_vendor_by_its_providers_unless_switched_off() -
             assert not TrustFile(builtin=False).allows(env, host, provider)
 
 
-@pytest.mark.parametrize(
-    ("env", "provider", "address"),
-    [
-        ("AWS_SECRET_ACCESS_KEY", "openai_compatible", OWN["AWS_SECRET_ACCESS_KEY"]),
-        ("AWS_SECRET_ACCESS_KEY", "litellm", OWN["AWS_SECRET_ACCESS_KEY"]),
-        *(
-            ("AWS_SECRET_ACCESS_KEY", "bedrock", f"https://{host}")
-            for host in (
-                "abc123.execute-api.eu-central-1.amazonaws.com",
-                "bucket.s3.amazonaws.com",
-                "bedrock-runtime.evil.amazonaws.com",
-                "bedrock-runtime.eu-central-1.evil.amazonaws.com",
-                "bedrock-runtime.eu-central-1.amazonaws.com.evil.example",
-                "x-bedrock-runtime.eu-central-1.amazonaws.com",
-                "bedrock-runtime.eu-central-1.amazonaws.com:8443",
-                "bedrock-runtimexeu-central-1.amazonaws.com",
-                "evil.example/bedrock-runtime.eu-central-1.amazonaws.com",
-                "evil.example#.bedrock-runtime.eu-central-1.amazonaws.com",
-                "bedrock-runtime.eu-central-1.amazonaws.com@evil.example",
-            )
-        ),
-        ("AWS_SECRET_ACCESS_KEY", "bedrock", OWN["AWS_SECRET_ACCESS_KEY"].replace("https", "http")),
-        (
-            "GOOGLE_APPLICATION_CREDENTIALS",
-            "openai_compatible",
-            "https://aiplatform.googleapis.com",
-        ),
-        ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://evilaiplatform.googleapis.com"),
-        ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://evil-aiplatform.googleapis.com"),
-        ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://storage.googleapis.com"),
-        ("AZURE_OPENAI_API_KEY", "azure", "https://evil.openai.azure.com"),
-        ("AZURE_OPENAI_API_KEY", "azure", "https://evil.cognitiveservices.azure.com"),
-        ("OPENAI_API_KEY", "openai", "https://api.openai.com.evil.example"),
-        ("OPENAI_API_KEY", "openai", "https://apixopenai.com"),
-        ("OPENAI_API_KEY", "openai", "https://api\u3002openai\uff0ecom"),
-        ("OPENAI_API_KEY", "openai", "http://api.openai.com"),
-    ],
-)
-def test_a_domain_that_anybody_may_have_a_host_in_is_no_vendor(
-    env: str, provider: str, address: str
-) -> None:
-    assert not TrustFile().allows(env, address, provider)
+NOT_THE_VENDOR = [
+    ("AWS_SECRET_ACCESS_KEY", "openai_compatible", OWN["AWS_SECRET_ACCESS_KEY"]),
+    ("AWS_SECRET_ACCESS_KEY", "litellm", OWN["AWS_SECRET_ACCESS_KEY"]),
+    *(
+        ("AWS_SECRET_ACCESS_KEY", "bedrock", f"https://{host}")
+        for host in (
+            "abc123.execute-api.eu-central-1.amazonaws.com",
+            "bucket.s3.amazonaws.com",
+            "bedrock-runtime.evil.amazonaws.com",
+            "bedrock-runtime.eu-central-1.evil.amazonaws.com",
+            "bedrock-runtime.eu-central-1.amazonaws.com.evil.example",
+            "x-bedrock-runtime.eu-central-1.amazonaws.com",
+            "bedrock-runtime.eu-central-1.amazonaws.com:8443",
+            "bedrock-runtimexeu-central-1.amazonaws.com",
+            "evil.example/bedrock-runtime.eu-central-1.amazonaws.com",
+            "evil.example#.bedrock-runtime.eu-central-1.amazonaws.com",
+            "bedrock-runtime.eu-central-1.amazonaws.com@evil.example",
+        )
+    ),
+    ("AWS_SECRET_ACCESS_KEY", "bedrock", OWN["AWS_SECRET_ACCESS_KEY"].replace("https", "http")),
+    (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "openai_compatible",
+        "https://aiplatform.googleapis.com",
+    ),
+    ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://evilaiplatform.googleapis.com"),
+    ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://evil-aiplatform.googleapis.com"),
+    ("GOOGLE_APPLICATION_CREDENTIALS", "vertex", "https://storage.googleapis.com"),
+    ("AZURE_OPENAI_API_KEY", "azure", "https://evil.openai.azure.com"),
+    ("AZURE_OPENAI_API_KEY", "azure", "https://evil.cognitiveservices.azure.com"),
+    ("OPENAI_API_KEY", "openai", "https://api.openai.com.evil.example"),
+    ("OPENAI_API_KEY", "openai", "https://apixopenai.com"),
+    ("OPENAI_API_KEY", "openai", "https://api\u3002openai\uff0ecom"),
+    ("OPENAI_API_KEY", "openai", "http://api.openai.com"),
+]
+
+
+def test_a_domain_that_anybody_may_have_a_host_in_is_no_vendor(subtests: pytest.Subtests) -> None:
+    for env, provider, address in NOT_THE_VENDOR:
+        with subtests.test(env=env, provider=provider, address=address):
+            assert not TrustFile().allows(env, address, provider)
 
 
 def test_hosts_for_models_without_a_key_are_named_exactly() -> None:
@@ -166,27 +163,28 @@ def test_hosts_for_models_without_a_key_are_named_exactly() -> None:
     assert not TRUST.names("https://api.openai.com")
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "host.example",
-        "ftp://host.example",
-        "https://",
-        "https://host.example/v1",
-        "https://user@host.example",
-        "https://*.example",
-        "https://host.example:",
-        "https://host.example:0x50",
-        "https://h\u00f6st.example",
-        "https://host.example:99999",
-        "http://[::::1]",
-        " https://host.example",
-    ],
-)
-def test_a_host_is_exact(host: str) -> None:
-    (message,) = said(TrustedKey, f'env: KEY\nhosts: ["{host}"]\n')
-    assert message.startswith("2:9: ")
-    assert "write https://host:port" in message
+INEXACT_HOSTS = [
+    "host.example",
+    "ftp://host.example",
+    "https://",
+    "https://host.example/v1",
+    "https://user@host.example",
+    "https://*.example",
+    "https://host.example:",
+    "https://host.example:0x50",
+    "https://h\u00f6st.example",
+    "https://host.example:99999",
+    "http://[::::1]",
+    " https://host.example",
+]
+
+
+def test_a_host_is_exact(subtests: pytest.Subtests) -> None:
+    for host in INEXACT_HOSTS:
+        with subtests.test(host=host):
+            (message,) = said(TrustedKey, f'env: KEY\nhosts: ["{host}"]\n')
+            assert message.startswith("2:9: ")
+            assert "write https://host:port" in message
 
 
 @pytest.mark.parametrize(
