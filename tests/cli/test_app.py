@@ -21,7 +21,6 @@ from edison_ci.errors import EdisonError, ExitCode, Location, UsageError
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
-    from edison_ci.cli.groups import Entry
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
@@ -69,17 +68,18 @@ def test_the_help_tells_the_exit_codes(edison: Edison, folder: Folder) -> None:
 EVERY_ENTRY = {**COMMANDS, **{f"{g} {n}": e for g, t in TABLES.items() for n, e in t.items()}}
 
 
-@pytest.mark.parametrize(("name", "entry"), EVERY_ENTRY.items(), ids=lambda x: str(x)[:12])
-def test_the_line_about_a_command_is_the_first_of_its_own_help(name: str, entry: Entry) -> None:
-    ctx = click.Context(app.edison)
-    command: click.Command = app.edison
-    for word in name.split():
-        assert isinstance(command, click.Group)
-        found = command.get_command(ctx, word)
-        assert found is not None
-        command = found
-    assert str(command.help).splitlines()[0] == entry.line
-    assert entry.line.endswith(".")
+def test_the_line_about_a_command_is_the_first_of_its_own_help(subtests: pytest.Subtests) -> None:
+    for name, entry in EVERY_ENTRY.items():
+        with subtests.test(name=name):
+            ctx = click.Context(app.edison)
+            command: click.Command = app.edison
+            for word in name.split():
+                assert isinstance(command, click.Group)
+                found = command.get_command(ctx, word)
+                assert found is not None
+                command = found
+            assert str(command.help).splitlines()[0] == entry.line
+            assert entry.line.endswith(".")
 
 
 def test_no_command_prints_the_help_and_is_wrong_usage(edison: Edison, folder: Folder) -> None:
@@ -114,25 +114,26 @@ def test_an_unknown_command_names_the_nearest(
     assert "--help" in done.err
 
 
-@pytest.mark.parametrize("name", RENAMED)
 def test_a_former_name_tells_the_command_of_today(
-    edison: Edison, folder: Folder, name: str
+    subtests: pytest.Subtests, edison: Edison, folder: Folder
 ) -> None:
-    done = edison(folder, name, "anything", "--json")
-    assert done.code == 2
-    assert (
-        json.loads(done.out)["error"]["message"]
-        == f"edison {name} is now: edison " + (RENAMED[name])
-    )
-    ctx = click.Context(app.edison)
-    command, *words = RENAMED[name].split()
-    found = app.edison.get_command(ctx, command)
-    if isinstance(found, click.Group):
-        assert words[0] in found.list_commands(ctx)
-    else:
-        assert found is not None
-        options = {option for param in found.params for option in param.opts}
-        assert {word for word in words if word.startswith("--")} <= options
+    for name in RENAMED:
+        with subtests.test(name=name):
+            done = edison(folder, name, "anything", "--json")
+            assert done.code == 2
+            assert (
+                json.loads(done.out)["error"]["message"]
+                == f"edison {name} is now: edison " + (RENAMED[name])
+            )
+            ctx = click.Context(app.edison)
+            command, *words = RENAMED[name].split()
+            found = app.edison.get_command(ctx, command)
+            if isinstance(found, click.Group):
+                assert words[0] in found.list_commands(ctx)
+            else:
+                assert found is not None
+                options = {option for param in found.params for option in param.opts}
+                assert {word for word in words if word.startswith("--")} <= options
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from edison_ci.cli.options import NameType
 from edison_ci.resources import KINDS, MESSAGES
 
 if TYPE_CHECKING:
-    from edison_ci.cli.groups import Entry
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
@@ -198,20 +197,20 @@ def test_a_name_is_offered_without_the_command_that_takes_it(ran: Folder, words:
     assert not loaded & {f"edison_ci.cli.{name}" for name in ("run", "explain", "status")}
 
 
-@pytest.mark.parametrize(
-    ("name", "entry"),
-    [*COMMANDS.items(), *(pair for table in TABLES.values() for pair in table.items())],
-    ids=lambda x: x if isinstance(x, str) else "",
-)
-def test_the_table_knows_what_a_command_takes(name: str, entry: Entry) -> None:
-    module, _, function = entry.place.partition(":")
-    command = getattr(importlib.import_module(f"edison_ci.cli.{module}"), function)
-    takes = [
-        param.type.kinds
-        for param in command.params
-        if isinstance(param, click.Argument) and isinstance(param.type, NameType)
-    ]
-    assert entry.takes == (takes[0][0] if takes else ""), name
+EVERY_ENTRY = [*COMMANDS.items(), *(pair for table in TABLES.values() for pair in table.items())]
+
+
+def test_the_table_knows_what_a_command_takes(subtests: pytest.Subtests) -> None:
+    for name, entry in EVERY_ENTRY:
+        with subtests.test(name=name, place=entry.place):
+            module, _, function = entry.place.partition(":")
+            command = getattr(importlib.import_module(f"edison_ci.cli.{module}"), function)
+            takes = [
+                param.type.kinds
+                for param in command.params
+                if isinstance(param, click.Argument) and isinstance(param.type, NameType)
+            ]
+            assert entry.takes == (takes[0][0] if takes else ""), name
 
 
 def test_zsh_and_fish_show_what_a_command_does(folder: Folder) -> None:

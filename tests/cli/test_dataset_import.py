@@ -152,69 +152,71 @@ def test_a_large_file_gets_its_limits(edison: Edison, mini: Folder) -> None:
     assert "1,502 cases" in edison(mini, "validate").err
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "said"),
-    [
-        ("in.csv", b"id,nome\nc,Cy\n", "no column is the input 'name'"),
-        ("in.csv", b"id,name\n", "in.csv has no rows"),
-        ("in.csv", b"", "the file is empty"),
-        ("in.csv", b"id,name\nc\n", "1 field, the header has 2"),
-        ("in.csv", b'id,name\nc,"Cy\n', "a quote is not closed"),
-        ("in.csv", b"id,name,name\nc,Cy,x\n", "column 'name' is named twice"),
-        ("in.csv", b"id,name\nc,C\xfcy\n", "byte 0xfc is not UTF-8"),
-        ("in.csv", b"id,name\nc,C\x00y\n", "NUL byte"),
-        ("in.csv", "id,name\nc,Cy\n".encode("utf-16"), "this is UTF-16"),
-        ("in.csv", b"id,name\nc,sk-" + b"a1B2" * 12, "this looks like an OpenAI key"),
-        ("in.csv", b"id,name\nc," + b"x" * 1_100_000, "longer than 1,000,000"),
-        ("in.csv", b"id,name,difficulty\nc,Cy,9\n", "difficulty is 9; allowed: 1 to 5"),
-        ("in.json", b'[{"name": "Cy", "name": "Dee"}]', "key 'name' is given twice"),
-        ("in.json", b'[{"name": NaN}]', "NaN"),
-        ("in.json", b'[{"name": "Cy"}, 3]', "row 2 is not an object"),
-        ("in.json", b'"Cy"', "the file is not a list of rows"),
-        ("in.json", b'[{"name": "Cy"', "in.json:1:"),
-        ("in.json", b"[" * 100_000, "nested"),
-        ("in.json", b'[{"id": [1], "name": "Cy"}]', "row 1: id is [1], not a text"),
-        ("in.json", b'[{"other": 1}, {"name": "Cy"}]', "row 1: name is missing"),
-        ("in.jsonl", b'{"name": "Cy"}\n{"name": \n', "in.jsonl:2:"),
-        ("in.yaml", b"- {name: Cy, name: Dee}\n", "key 'name' is given twice"),
-        ("in.yaml", b"- !!python/name:os.system x\n", "tag"),
-        ("in.yaml", b"name: Cy\n", "a YAML dataset is a list of cases"),
-        ("in.txt", b"name\nCy\n", "is not a .csv or .tsv or .json"),
-    ],
-)  # fmt: skip
+UNREADABLE = [
+    ("in.csv", b"id,nome\nc,Cy\n", "no column is the input 'name'"),
+    ("in.csv", b"id,name\n", "in.csv has no rows"),
+    ("in.csv", b"", "the file is empty"),
+    ("in.csv", b"id,name\nc\n", "1 field, the header has 2"),
+    ("in.csv", b'id,name\nc,"Cy\n', "a quote is not closed"),
+    ("in.csv", b"id,name,name\nc,Cy,x\n", "column 'name' is named twice"),
+    ("in.csv", b"id,name\nc,C\xfcy\n", "byte 0xfc is not UTF-8"),
+    ("in.csv", b"id,name\nc,C\x00y\n", "NUL byte"),
+    ("in.csv", "id,name\nc,Cy\n".encode("utf-16"), "this is UTF-16"),
+    ("in.csv", b"id,name\nc,sk-" + b"a1B2" * 12, "this looks like an OpenAI key"),
+    ("in.csv", b"id,name\nc," + b"x" * 1_100_000, "longer than 1,000,000"),
+    ("in.csv", b"id,name,difficulty\nc,Cy,9\n", "difficulty is 9; allowed: 1 to 5"),
+    ("in.json", b'[{"name": "Cy", "name": "Dee"}]', "key 'name' is given twice"),
+    ("in.json", b'[{"name": NaN}]', "NaN"),
+    ("in.json", b'[{"name": "Cy"}, 3]', "row 2 is not an object"),
+    ("in.json", b'"Cy"', "the file is not a list of rows"),
+    ("in.json", b'[{"name": "Cy"', "in.json:1:"),
+    ("in.json", b"[" * 100_000, "nested"),
+    ("in.json", b'[{"id": [1], "name": "Cy"}]', "row 1: id is [1], not a text"),
+    ("in.json", b'[{"other": 1}, {"name": "Cy"}]', "row 1: name is missing"),
+    ("in.jsonl", b'{"name": "Cy"}\n{"name": \n', "in.jsonl:2:"),
+    ("in.yaml", b"- {name: Cy, name: Dee}\n", "key 'name' is given twice"),
+    ("in.yaml", b"- !!python/name:os.system x\n", "tag"),
+    ("in.yaml", b"name: Cy\n", "a YAML dataset is a list of cases"),
+    ("in.txt", b"name\nCy\n", "is not a .csv or .tsv or .json"),
+]  # fmt: skip
+
+
 def test_what_cannot_be_read_is_refused_and_nothing_changes(
-    edison: Edison, mini: Folder, name: str, data: bytes, said: str
+    subtests: pytest.Subtests, edison: Edison, mini: Folder
 ) -> None:
-    mini.write(name, data)
-    before = mini.read(FILE)
-    done = edison(mini, "dataset", "import", name, "--yes")
-    assert (done.code, said in done.all) == (2, True), done.all
-    assert "sk-a1B2a1B2" not in done.all
-    assert mini.read(FILE) == before
+    for name, data, said in UNREADABLE:
+        with subtests.test(name=name, data=data):
+            mini.write(name, data)
+            before = mini.read(FILE)
+            done = edison(mini, "dataset", "import", name, "--yes")
+            assert (done.code, said in done.all) == (2, True), done.all
+            assert "sk-a1B2a1B2" not in done.all
+            assert mini.read(FILE) == before
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--map", "nme=name"), "there is no column 'nme'"),
-        (("--map", "who=nam"), "'nam' is no part of a case"),
-        (("--map", "who"), "--map 'who' is not COLUMN=NAME"),
-        (("--map", "who=name", "--map", "id=name"), "'who', 'id' are both 'name'"),
-        (("--kind", "synthetic"), "--kind is for a new file"),
-        (("--dataset", "../x.jsonl"), "leaves the project"),
-        (("--dataset", "datasets/x.txt"), "is not a dataset"),
-        (("--dataset", "models.yaml"), "models.yaml is there, and hello does not use it"),
-        (("--experiment", "other"), "there is no experiment 'other'"),
-    ],
-)
+UNFIT_OPTIONS = [
+    (("--map", "nme=name"), "there is no column 'nme'"),
+    (("--map", "who=nam"), "'nam' is no part of a case"),
+    (("--map", "who"), "--map 'who' is not COLUMN=NAME"),
+    (("--map", "who=name", "--map", "id=name"), "'who', 'id' are both 'name'"),
+    (("--kind", "synthetic"), "--kind is for a new file"),
+    (("--dataset", "../x.jsonl"), "leaves the project"),
+    (("--dataset", "datasets/x.txt"), "is not a dataset"),
+    (("--dataset", "models.yaml"), "models.yaml is there, and hello does not use it"),
+    (("--experiment", "other"), "there is no experiment 'other'"),
+]
+
+
 def test_options_that_do_not_fit_are_refused(
-    edison: Edison, mini: Folder, words: tuple[str, ...], said: str
+    subtests: pytest.Subtests, edison: Edison, mini: Folder
 ) -> None:
-    mini.write("in.csv", "id,who\nc,Cy\n")
-    before = mini.read(FILE), mini.read("experiments/hello.yaml")
-    done = edison(mini, "dataset", "import", "in.csv", "--yes", *words)
-    assert (done.code, said in done.err) == (2, True), done.all
-    assert (mini.read(FILE), mini.read("experiments/hello.yaml")) == before
+    for words, said in UNFIT_OPTIONS:
+        with subtests.test(words=words):
+            mini.write("in.csv", "id,who\nc,Cy\n")
+            before = mini.read(FILE), mini.read("experiments/hello.yaml")
+            done = edison(mini, "dataset", "import", "in.csv", "--yes", *words)
+            assert (done.code, said in done.err) == (2, True), done.all
+            assert (mini.read(FILE), mini.read("experiments/hello.yaml")) == before
 
 
 def test_a_terminal_asks_for_the_columns_and_shows_ten_cases_first(mini: Folder) -> None:

@@ -27,44 +27,47 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize("words", ["", *ALL], ids=lambda w: w or "edison")
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_every_command_has_help_with_examples(
-    edison: Edison, folder: Folder, words: str, flag: str
+    subtests: pytest.Subtests, edison: Edison, folder: Folder, flag: str
 ) -> None:
-    done = edison(folder, *words.split(), flag)
-    assert (done.code, done.err) == (0, "")
-    assert done.out.startswith(f"Usage: {' '.join(['edison', *words.split()])} ")
-    if words:
-        assert "\nExamples:\n  edison" in done.out
-        assert "\nShared options:\n  -C, --directory DIR" in done.out
-    assert "\\b" not in done.out
-    assert "\x08" not in done.out
-    assert max(map(len, done.out.splitlines())) <= 80
+    for words in ["", *ALL]:
+        with subtests.test(f"edison {words}"):
+            done = edison(folder, *words.split(), flag)
+            assert (done.code, done.err) == (0, "")
+            assert done.out.startswith(f"Usage: {' '.join(['edison', *words.split()])} ")
+            if words:
+                assert "\nExamples:\n  edison" in done.out
+                assert "\nShared options:\n  -C, --directory DIR" in done.out
+            assert "\\b" not in done.out
+            assert "\x08" not in done.out
+            assert max(map(len, done.out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(("words", "example"), EXAMPLES, ids=[e for _, e in EXAMPLES])
-def test_every_example_is_a_command_that_parses(words: str, example: str) -> None:
-    # The top level explains its examples on the same line; shells redirect.
-    line = re.split(r"  +| >>? ", example)[0]
-    name, *args = shlex.split(line)
-    assert name == "edison"
-    assert args[: len(words.split())] == words.split()
-    ctx: click.Context = click.Context(edison, info_name="edison", obj=CliState())
-    command: click.Command = edison
-    while isinstance(command, click.Group) and args and not args[0].startswith("-"):
-        found = command.get_command(ctx, args.pop(0))
-        assert found is not None
-        command = found
-    with command.make_context(command.name, args, parent=ctx):
-        pass
+def test_every_example_is_a_command_that_parses(subtests: pytest.Subtests) -> None:
+    for words, example in EXAMPLES:
+        with subtests.test(example):
+            # The top level explains its examples on the same line; shells redirect.
+            line = re.split(r"  +| >>? ", example)[0]
+            name, *args = shlex.split(line)
+            assert name == "edison"
+            assert args[: len(words.split())] == words.split()
+            ctx: click.Context = click.Context(edison, info_name="edison", obj=CliState())
+            command: click.Command = edison
+            while isinstance(command, click.Group) and args and not args[0].startswith("-"):
+                found = command.get_command(ctx, args.pop(0))
+                assert found is not None
+                command = found
+            with command.make_context(command.name, args, parent=ctx):
+                pass
 
 
-@pytest.mark.parametrize("words", list(ALL))
-def test_every_option_says_what_it_does(words: str) -> None:
-    for param in ALL[words].params:
-        if isinstance(param, click.Option):
-            assert param.help and param.help.endswith("."), param.name
+def test_every_option_says_what_it_does(subtests: pytest.Subtests) -> None:
+    for words, command in ALL.items():
+        with subtests.test(words=words):
+            for param in command.params:
+                if isinstance(param, click.Option):
+                    assert param.help and param.help.endswith("."), param.name
 
 
 def test_the_help_of_the_program_fits_one_screen(edison: Edison, folder: Folder) -> None:

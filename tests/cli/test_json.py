@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -230,19 +231,19 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("args", FAILURES.values(), ids=list(FAILURES))
-@pytest.mark.parametrize("before", [True, False], ids=["json first", "json last"])
 def test_a_failure_is_a_document_wherever_json_is_asked_for(
-    edison: Edison, folder: Folder, args: list[str], before: bool
+    subtests: pytest.Subtests, edison: Edison, folder: Folder
 ) -> None:
-    done = edison(folder, *(["--json", *args] if before else [*args, "--json"]))
-    document = json.loads(done.out)
-    assert list(document) == ["schema_version", "error", "exit_code"]
-    assert list(document["error"]) == ["code", "message", "file", "line", "column", "hint"]
-    assert document["exit_code"] == done.code == 2
-    assert document["error"]["message"]
-    assert document["error"]["hint"], "an error says what to do next"
-    assert done.err == ""
+    for before, args in product([True, False], FAILURES.values()):
+        with subtests.test(args=args, before=before):
+            done = edison(folder, *(["--json", *args] if before else [*args, "--json"]))
+            document = json.loads(done.out)
+            assert list(document) == ["schema_version", "error", "exit_code"]
+            assert list(document["error"]) == ["code", "message", "file", "line", "column", "hint"]
+            assert document["exit_code"] == done.code == 2
+            assert document["error"]["message"]
+            assert document["error"]["hint"], "an error says what to do next"
+            assert done.err == ""
 
 
 def test_a_failure_in_a_file_has_its_place_and_all_problems(edison: Edison, mini: Folder) -> None:

@@ -108,12 +108,17 @@ def test_what_cannot_be_added_changes_no_file(
     assert not (project.path / ".edison/trust.yaml").exists()
 
 
-@pytest.mark.parametrize("name", [n for n, v in VENDORS.items() if not v.options])
-def test_a_vendor_s_own_key_goes_to_its_own_host_without_an_entry(name: str) -> None:
-    model = vendor_model(name)
-    for env in model.keys.values():
-        assert TrustFile().allows(env, model.base_url or "", model.provider)
-    assert bool(model.keys) is not VENDORS[name].free
+def test_a_vendor_s_own_key_goes_to_its_own_host_without_an_entry(
+    subtests: pytest.Subtests,
+) -> None:
+    for name, vendor in VENDORS.items():
+        if vendor.options:
+            continue
+        with subtests.test(name=name):
+            model = vendor_model(name)
+            for env in model.keys.values():
+                assert TrustFile().allows(env, model.base_url or "", model.provider)
+            assert bool(model.keys) is not vendor.free
 
 
 def test_a_key_that_is_set_is_tested_and_never_printed(
