@@ -404,14 +404,36 @@ def test_numbers_are_rounded_in_one_place() -> None:
     assert templates == []
 
 
+MOST_MODULES = {
+    ("plan",): 110,
+    ("status",): 70,
+    ("validate",): 68,
+    ("run", "--help"): 40,
+    ("dataset", "generate", "--help"): 44,
+}
+"""Modules of this package that a command may load; raise a number by what a feature needs."""
+
+
+@pytest.mark.parametrize("args", MOST_MODULES, ids=" ".join)
+def test_a_command_loads_few_modules_of_its_own(mini: Folder, args: tuple[str, ...]) -> None:
+    if args == ("status",):
+        loaded_by("run", "--yes", cwd=mini.path)  # it has nothing to show otherwise
+    own = {name for name in modules_loaded_by(*args, cwd=mini.path) if is_own(name)}
+    assert len(own) <= MOST_MODULES[args], sorted(own)
+
+
 def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:
     """Return the top-level modules that a command leaves loaded."""
+    return {name.split(".")[0] for name in modules_loaded_by(*args, cwd=cwd)}
+
+
+def modules_loaded_by(*args: str, cwd: Path) -> set[str]:
+    """Return the modules that a command leaves loaded."""
     code = (
         "import atexit, sys\n"
         f"sys.argv = ['edison', *{list(args)!r}]\n"
         "def tell():\n"
-        "    names = sorted({m.split('.')[0] for m in sys.modules})\n"
-        "    print('LOADED', *names, file=sys.stderr, flush=True)\n"
+        "    print('LOADED', *sys.modules, file=sys.stderr, flush=True)\n"
         "atexit.register(tell)\n"
         "from edison_ci.__main__ import main\n"
         "main()\n"

@@ -379,3 +379,8 @@ class ScoreType(click.ParamType[float]):
         if not 0 <= share <= 1:
             self.fail(f"{text!r} is not a score: write 80, 80% or 0.8", param, ctx)
         return share
+
+
+pick_option = click.option(
+    "--pick", is_flag=True, help="On a terminal: walk through the failing cases."
+)

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.results.triage import FailingCase
 
-pick_option = click.option(
-    "--pick", is_flag=True, help="On a terminal: walk through the failing cases."
-)
 _NEXT, _BACK = ("j", " ", "\r", "\n", "\x1b[B"), ("k", "\x1b[A")
 _EDIT, _QUIT = "e", ("q", "\x1b")
 _KEYS = "j next  k back  e edit the prompt, run these cases again  q quit"

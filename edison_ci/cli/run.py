@@ -13,12 +13,11 @@ import click
 
 from edison_ci._dataclass import dataclass
 from edison_ci.api import decisions, evaluation
-from edison_ci.cli import alert_notes, lookup, notifications, sessions, summary
+from edison_ci.cli import alert_notes, lookup, notifications, pick, sessions, summary
 from edison_ci.cli import flips as cli_flips
 from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
-from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.pick import pick_option, require_terminal, walk
+from edison_ci.cli.options import CliState, EdisonCommand, pick_option
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
@@ -227,13 +226,13 @@ def _evaluate_and_pick(
     state: CliState, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
 ) -> None:
     """Run the experiments, then walk through the failing cases of the last one."""
-    require_terminal()
+    pick.require_terminal()
     code = 0
     try:
         _evaluate(state, terminal, experiments, given)
     except click.exceptions.Exit as ended:
         code = ended.exit_code
-    walk(state, "latest")
+    pick.walk(state, "latest")
     if code:
         raise click.exceptions.Exit(code)
 

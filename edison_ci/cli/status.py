@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edison_ci.cli import summary
-from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.pick import pick_option, require_terminal, walk
+from edison_ci.cli import pick, summary
+from edison_ci.cli.options import CliState, EdisonCommand, pick_option
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
@@ -58,12 +57,12 @@ def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
         if given[option] and wanted is None:
             raise UsageError(f"--{option} needs a RUN", hint=f"edison status latest --{option}")
     if given["pick"]:
-        require_terminal()
+        pick.require_terminal()
     project = sites.open_site(state.enter_project(load.find_root(state.folder)))
     reader = database.open_reader(project.results)
     try:
         if wanted is not None and given["pick"]:
-            walk(state, store_runs.find_run(reader, wanted).id)
+            pick.walk(state, store_runs.find_run(reader, wanted).id)
             return
         if wanted is not None:
             result = run_result.RunResult(

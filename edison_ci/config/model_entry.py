@@ -582,6 +582,8 @@ class ModelRules:
             self._add((key,), "address", f"{provider} takes no address", f"remove {key}")
 
     def _check_options(self, entry: ModelEntry, provider: str) -> None:
+        if not entry.options and _needs_no_options(entry, provider):
+            return
         plugin = plugin_of(provider)
         shape = provider_options.OPTIONS.get(provider) if plugin is None else plugin.options
         if shape is None:
@@ -604,3 +606,15 @@ class ModelRules:
     def _add(self, place: tuple[str | int, ...], code: str, message: str, hint: str) -> None:
         where = self._document.locate((self._name, *place), key=not place)
         self._problems.append(Problem(where, code, message, hint))
+
+
+def _needs_no_options(entry: ModelEntry, provider: str) -> bool:
+    """Whether a model of a built-in provider is complete without options, as most are."""
+    if provider == "sim":
+        return entry.model != "script"
+    return provider in _WITHOUT_OPTIONS
+
+
+_WITHOUT_OPTIONS = frozenset(
+    {"openai", "anthropic", "ollama", "openai_compatible", "litellm", "replay"}
+)

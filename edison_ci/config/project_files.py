@@ -111,12 +111,12 @@ class ProjectFiles:
             )
         reader = config_models.RegistryReader(document)
         models = reader.read()
-        self.problems += reader.problems[: config_problems.MOST_PROBLEMS]
-        if len(reader.problems) > config_problems.MOST_PROBLEMS:
-            message = (
-                f"more than {config_problems.MOST_PROBLEMS} problems; the others are not shown"
-            )
-            self.problems.append(document.problem((), "more", message, "fix the first ones"))
+        if reader.problems:
+            most = config_problems.MOST_PROBLEMS
+            self.problems += reader.problems[:most]
+            if len(reader.problems) > most:
+                message = f"more than {most} problems; the others are not shown"
+                self.problems.append(document.problem((), "more", message, "fix the first ones"))
         return models
 
     def trust(self) -> config_trust.TrustFile:

@@ -61,6 +61,8 @@ class PersonalData(Shape):
 
     def redacted_kinds(self) -> frozenset[str]:
         """Return the kinds that are redacted."""
+        if self.action != "redact" and not self.kinds:
+            return frozenset()
         return frozenset(
             kind for kind in safety_screen.PII_KINDS if self.action_of(kind) == "redact"
         )
@@ -68,6 +70,8 @@ class PersonalData(Shape):
     @property
     def active(self) -> bool:
         """Whether any kind is looked for."""
+        if not self.kinds:
+            return self.action != "off"
         return any(self.action_of(kind) != "off" for kind in safety_screen.PII_KINDS)
 
 

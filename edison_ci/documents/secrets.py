@@ -59,6 +59,10 @@ class _KnownSecrets:
 _KNOWN = _KnownSecrets()
 
 
+HIDDEN: dict[str, str] = {}
+"""Variables that are removed from the environment while litellm is in use."""
+
+
 def learn(environ: Mapping[str, str]) -> None:
     """Set the known secrets to those of an environment."""
     _KNOWN.set(

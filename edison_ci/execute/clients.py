@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import OFFLINE
@@ -12,7 +12,7 @@ from edison_ci.config.tokens import counter_for
 from edison_ci.errors import UsageError
 from edison_ci.execute.batches import BatchClient, BatchedAnswers, RunBatches
 from edison_ci.plan.plan import ALLOW_CODE
-from edison_ci.providers import command, replay
+from edison_ci.providers import command
 from edison_ci.providers.budget import Budgeted, ReplayedAnswers
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client
 from edison_ci.store.answers import any_answer, newest_time
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.contracts import CallError, Executor, Provider
     from edison_ci.providers.budget import RunBudget
+    from edison_ci.providers.replay import ReplayProvider
     from edison_ci.providers.resilience import Clock
     from edison_ci.providers.shared_cache import SharedCache
     from edison_ci.records import Request
@@ -194,8 +195,9 @@ class ClientPool:
         client.breaker.advice, client.breaker.address = settings.advice, model.address
         if self._cache is not None and model.provider not in OFFLINE:
             client.cached.find_shared = partial(self._cache.find, model.name)
-        if isinstance(provider, replay.ReplayProvider):
-            client = replace(client, top=ReplayedAnswers(provider, self.budget, model=model.name))
+        if getattr(provider, "recorded", False):
+            recording = cast("ReplayProvider", provider)
+            client = replace(client, top=ReplayedAnswers(recording, self.budget, model=model.name))
         elif model.provider == "command" and isinstance(provider, command.SkippedProgram):
             client = replace(client, top=provider)
         elif phase == "generate" and (batched := self.batch_client(model)) is not None:
@@ -218,7 +220,7 @@ class ClientPool:
             if provider is None:
                 provider = self._settings.provider_for(model)
             self._providers[model.key] = provider
-            if model.keys and not isinstance(provider, replay.ReplayProvider):
+            if model.keys and not getattr(provider, "recorded", False):
                 self._settings.key_used(model, self.budget.run_id)
         return self._providers[model.key]
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config import base_limits as config_base_limits
+from edison_ci.config import program_files
 from edison_ci.config.prices import load_prices
-from edison_ci.config.program_files import with_code
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
@@ -214,7 +214,9 @@ def _with_budgets(terms: BaseTerms, tree: commit_tree.CommitTree) -> BaseTerms:
     header = files.project()
     if header is None:
         return terms
-    models = tuple(with_code(m, tree) for m in files.models(header.paths.models).values())
+    models = tuple(
+        program_files.with_code(m, tree) for m in files.models(header.paths.models).values()
+    )
     paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
     found = [file[0] for path in paths if (file := files.experiment(path))]
     stops = {file.experiment: file.stop for file in found}

@@ -31,12 +31,11 @@ from edison_ci.documents.base64_text import (
     encode_base64url,
 )
 from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.secrets import remember
+from edison_ci.documents.secrets import HIDDEN, remember
 from edison_ci.errors import UsageError
 from edison_ci.git.command import remote_of, run_git
 from edison_ci.git.repository import Repository
 from edison_ci.operate.proposal_terms import apply_base_terms, base_secrets, is_proposed
-from edison_ci.providers import litellm_bridge
 from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
     """Return a variable, also while it is hidden from litellm; empty if it is not set."""
     value = environ.get(name, "")
     if not value.strip() and environ is os.environ:
-        value = litellm_bridge.ENVIRONMENT.hidden.get(name, "")
+        value = HIDDEN.get(name, "")
     return value if value.strip() else ""
 
 

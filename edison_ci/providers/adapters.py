@@ -25,7 +25,7 @@ from edison_ci.config.rules import service_of
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.contracts import CallError, ErrorKind, ModelSettings
 from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.secrets import remember
+from edison_ci.documents.secrets import HIDDEN, remember
 from edison_ci.errors import TrustError, UsageError
 from edison_ci.providers import anthropic as anthropic_messages
 from edison_ci.providers import anthropic as provider_anthropic
@@ -250,7 +250,7 @@ class _EnvironmentReader:
         """Return a variable; empty if it is not set."""
         value = self.environ.get(name, "")
         if not value.strip() and self.environ is os.environ:
-            value = litellm_bridge.ENVIRONMENT.hidden.get(name, "")
+            value = HIDDEN.get(name, "")
         return value if value.strip() else ""
 
     def _value(self, name: str, what: str) -> str:

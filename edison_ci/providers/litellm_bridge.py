@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.config.trust import origin
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.secrets import HIDDEN
 from edison_ci.errors import UsageError
 from edison_ci.providers.failures import ErrorBody, Scrubber, classify, retry_after_s
 from edison_ci.providers.openai_compatible import Dialect, read_completion, request_body
@@ -248,23 +249,21 @@ class Environment:
     def __init__(self) -> None:
         self._users = 0
         self._tokenizers: str | None = None
-        self.hidden: dict[str, str] = {}
-        """Variables that are removed now."""
 
     def hide(self) -> None:
         """Remove variables that look like credentials or addresses, for the first user."""
         self._users += 1
         if self._users == 1:
             names = [n for n in os.environ if _SENSITIVE.fullmatch(n) and n not in _GUARDS]
-            self.hidden = {name: os.environ.pop(name) for name in names}
+            HIDDEN.update({name: os.environ.pop(name) for name in names})
             self._tokenizers = os.environ.get(_TOKENIZERS)
 
     def show(self) -> None:
         """Restore the variables after the last user."""
         self._users -= 1
         if self._users == 0:
-            os.environ.update(self.hidden)
-            self.hidden = {}
+            os.environ.update(HIDDEN)
+            HIDDEN.clear()
             if self._tokenizers is None:
                 os.environ.pop(_TOKENIZERS, None)
             else:

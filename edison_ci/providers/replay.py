@@ -13,7 +13,7 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 from edison_ci.contracts import ErrorKind, NotAsked
 from edison_ci.documents.decoding import text_lines
@@ -218,6 +218,9 @@ class MissingRecording(NotAsked):
 
 class ReplayProvider:
     """Answers from a recording, with the newest answer to each request hash."""
+
+    recorded: ClassVar[bool] = True
+    """Whether it answers without asking a model."""
 
     def __init__(self, answers: Iterable[RecordedAnswer]) -> None:
         self._answers: dict[str, RecordedAnswer] = {}

@@ -18,7 +18,8 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import mean, snap
 from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.snapshot import complete_runs, snapshot_of
-from edison_ci.stats import drift, intervals, sentences
+from edison_ci.stats import drift, sentences
+from edison_ci.stats.scores import Interval
 
 if TYPE_CHECKING:
     import sqlite3
@@ -66,8 +67,8 @@ class TrendRun:
     """The numbers of one run, over all prompts and models."""
 
     run: Run
-    composite: intervals.Interval | None
-    pass_rate: intervals.Interval | None
+    composite: Interval | None
+    pass_rate: Interval | None
     cost_microusd: int
     """All that the run has booked, judges included."""
     answer_cost_microusd: float | None
@@ -217,10 +218,10 @@ def _stopped(connection: sqlite3.Connection, run_id: str) -> EarlyStop | None:
 
 def _interval(
     estimate: float | None, low: float | None, high: float | None, n: int, method: str | None
-) -> intervals.Interval | None:
+) -> Interval | None:
     if estimate is None:
         return None
-    return intervals.Interval(estimate, low, high, n, method or "no interval was made")
+    return Interval(estimate, low, high, n, method or "no interval was made")
 
 
 def _changes(before: Run, now: Run) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import pytest
 
 from edison_ci.config.model_entry import LITELLM_VENDORS
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.secrets import HIDDEN
 from edison_ci.providers.litellm_bridge import (
     KINDS,
     Environment,
@@ -324,7 +325,7 @@ def test_the_environment_is_put_back_after_the_last_user(monkeypatch: pytest.Mon
     assert not set(CANARIES) & set(os.environ)
     environment.show()
     assert dict(os.environ) == before
-    assert environment.hidden == {}
+    assert HIDDEN == {}
 
 
 async def test_a_bridge_that_was_never_used_closes_without_litellm() -> None:
