@@ -19,7 +19,7 @@ from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.resources import KINDS, MESSAGES
-from tests.bad_files import BAD, PLACES, BadFile, bad_files, minimal, problems_in
+from tests.bad_files import BAD, PLACES, bad_files, minimal, problems_in
 from tests.config.shapes import all_shapes, property_entry, property_schema, validator_for
 from tests.conftest import EXAMPLES, MINIMAL, ROOT
 from tests.full_files import FULL
@@ -160,13 +160,12 @@ EXAMPLE_FILES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"), EXAMPLE_FILES, ids=[str(p.relative_to(EXAMPLES)) for p, _ in EXAMPLE_FILES]
-)
-def test_every_example_is_accepted(path: Path, kind: str) -> None:
-    value = value_of(path, kind)
-    assert value
-    assert [error.message for error in validator(kind).iter_errors(value)] == []
+def test_every_example_is_accepted(subtests: pytest.Subtests) -> None:
+    for path, kind in EXAMPLE_FILES:
+        with subtests.test(str(path.relative_to(EXAMPLES))):
+            value = value_of(path, kind)
+            assert value
+            assert [error.message for error in validator(kind).iter_errors(value)] == []
 
 
 def test_the_examples_are_of_every_kind_a_template_has() -> None:
@@ -181,10 +180,11 @@ def test_the_examples_are_of_every_kind_a_template_has() -> None:
     assert all(kinds.count(kind) >= 4 for kind in set(kinds))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_file_with_every_key_is_accepted(kind: str) -> None:
-    value = read_yaml(FULL[kind], "full.yaml").value
-    assert [error.message for error in validator(kind).iter_errors(value)] == []
+def test_a_file_with_every_key_is_accepted(subtests: pytest.Subtests) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            value = read_yaml(FULL[kind], "full.yaml").value
+            assert [error.message for error in validator(kind).iter_errors(value)] == []
 
 
 def test_the_files_with_every_key_are_accepted_by_the_loader_too(tmp_path: Path) -> None:
@@ -269,18 +269,27 @@ def test_the_rules_a_schema_cannot_keep_are_these() -> None:
     assert sorted(path.name for path in (BAD / "loader_only").iterdir()) == sorted(RULES)
 
 
-@pytest.mark.parametrize("file", BOTH, ids=str)
-def test_a_bad_file_is_refused_by_loader_and_schema(file: BadFile) -> None:
-    assert file.expected
-    assert file.said() == file.expected
-    assert not validator(file.kind).is_valid(file.value)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bad_file_is_refused_by_loader_and_schema(subtests: pytest.Subtests, kind: str) -> None:
+    for file in BOTH:
+        if file.group != kind:
+            continue
+        with subtests.test(str(file)):
+            assert file.expected
+            assert file.said() == file.expected
+            assert not validator(file.kind).is_valid(file.value)
 
 
-@pytest.mark.parametrize("file", LOADER_ONLY, ids=str)
-def test_a_file_that_breaks_a_rule_beyond_schemas_is_refused_by_the_loader(file: BadFile) -> None:
-    assert file.expected
-    assert file.said() == file.expected
-    assert validator(file.kind).is_valid(file.value), "the schema can keep this rule: move the file"
+def test_a_file_that_breaks_a_rule_beyond_schemas_is_refused_by_the_loader(
+    subtests: pytest.Subtests,
+) -> None:
+    for file in LOADER_ONLY:
+        with subtests.test(str(file)):
+            assert file.expected
+            assert file.said() == file.expected
+            assert validator(file.kind).is_valid(file.value), (
+                "the schema can keep this rule: move the file"
+            )
 
 
 def test_what_is_broken_here_is_whole_at_first(tmp_path: Path) -> None:
