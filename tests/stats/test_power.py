@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -51,23 +52,20 @@ def test_the_gate_needs_the_cases_that_the_documentation_promises(
     assert cases(sd, margin) == needed
 
 
-@pytest.mark.parametrize("sd", [0.0, 0.01, 0.2, 1.0])
-@pytest.mark.parametrize("drop", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("power", [0.5, 0.8, 0.99])
-def test_the_search_finds_what_trying_every_number_finds(
-    sd: float, drop: float, power: float
-) -> None:
-    margin, alpha = 0.11, 0.05
-    n = np.arange(2, 2_000, dtype=float)
-    variance = ((n - 1) * sd**2 + n * drop**2 / (n + 1)) / n
-    criterion = (
-        drop / (n + 1)
-        + stdtrit(n, 1 - alpha) * np.sqrt(variance / (n + 1))
-        + ndtri(power) * sd * np.sqrt(n) / (n + 1)
-    )
-    assert np.all(np.diff(criterion) <= 0)
-    needed = cases_for_margin(sd, margin=margin, worst_case_drop=drop, power=power)
-    assert needed.value == int(n[np.argmax(criterion < margin)])
+def test_the_search_finds_what_trying_every_number_finds(subtests: pytest.Subtests) -> None:
+    for power, drop, sd in product([0.5, 0.8, 0.99], [0.0, 0.1, 1.0], [0.0, 0.01, 0.2, 1.0]):
+        with subtests.test(power=power, drop=drop, sd=sd):
+            margin, alpha = 0.11, 0.05
+            n = np.arange(2, 2_000, dtype=float)
+            variance = ((n - 1) * sd**2 + n * drop**2 / (n + 1)) / n
+            criterion = (
+                drop / (n + 1)
+                + stdtrit(n, 1 - alpha) * np.sqrt(variance / (n + 1))
+                + ndtri(power) * sd * np.sqrt(n) / (n + 1)
+            )
+            assert np.all(np.diff(criterion) <= 0)
+            needed = cases_for_margin(sd, margin=margin, worst_case_drop=drop, power=power)
+            assert needed.value == int(n[np.argmax(criterion < margin)])
 
 
 @pytest.mark.parametrize(("sd", "margin"), [(0.15, 0.05), (0.20, 0.05), (0.25, 0.05), (0.20, 0.10)])
@@ -142,13 +140,13 @@ def test_a_plan_beyond_every_budget_is_none_rather_than_a_number() -> None:
     assert cases_for_margin(1e200).value is None
 
 
-@pytest.mark.parametrize("power", [0.5, 0.8, 0.95])
-@pytest.mark.parametrize("n", [3, 5, 10, 30, 100, 1_000])
-def test_the_smallest_effect_has_the_power_asked_for(n: int, power: float) -> None:
-    effect = smallest_effect(n, sd=0.2, power=power).value
-    # One-sided at half the level: the reference has nan in the far tail of its two-sided form.
-    reference = TTestPower().power(effect / 0.2, n, 0.025, alternative="larger")
-    assert reference == pytest.approx(power, abs=1e-3)
+def test_the_smallest_effect_has_the_power_asked_for(subtests: pytest.Subtests) -> None:
+    for n, power in product([3, 5, 10, 30, 100, 1_000], [0.5, 0.8, 0.95]):
+        with subtests.test(n=n, power=power):
+            effect = smallest_effect(n, sd=0.2, power=power).value
+            # One-sided at half the level: the far tail of the two-sided reference is nan.
+            reference = TTestPower().power(effect / 0.2, n, 0.025, alternative="larger")
+            assert reference == pytest.approx(power, abs=1e-3)
 
 
 def test_planning_prints_what_the_documentation_promises() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from scipy.special import ndtri, stdtrit
 
@@ -11,15 +13,16 @@ LEVELS = (0.5, 0.6, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995, 0.9995, 0.999999, 0.05,
 DEGREES = (1, 2, 3, 4, 5, 9, 10, 29, 49, 93, 399, 1_000, 9_999, 99_999, 1_000_000, 2.5)
 
 
-@pytest.mark.parametrize("p", LEVELS)
-def test_the_normal_quantile_is_scipys(p: float) -> None:
-    assert normal_quantile(p) == pytest.approx(float(ndtri(p)), rel=1e-10, abs=1e-15)
+def test_the_normal_quantile_is_scipys(subtests: pytest.Subtests) -> None:
+    for p in LEVELS:
+        with subtests.test(p=p):
+            assert normal_quantile(p) == pytest.approx(float(ndtri(p)), rel=1e-10, abs=1e-15)
 
 
-@pytest.mark.parametrize("df", DEGREES)
-@pytest.mark.parametrize("p", LEVELS)
-def test_the_t_quantile_is_scipys(p: float, df: float) -> None:
-    assert t_quantile(p, df) == pytest.approx(float(stdtrit(df, p)), rel=1e-9, abs=1e-12)
+def test_the_t_quantile_is_scipys(subtests: pytest.Subtests) -> None:
+    for p, df in product(LEVELS, DEGREES):
+        with subtests.test(p=p, df=df):
+            assert t_quantile(p, df) == pytest.approx(float(stdtrit(df, p)), rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize(("p", "df"), [(0.0, 3), (1.0, 3), (0.5, 0), (-1.0, 3)])

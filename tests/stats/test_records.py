@@ -7,7 +7,7 @@ import importlib
 import inspect
 import json
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,9 +26,6 @@ from edison_ci.stats.pairwise import BothOrders, win_rate
 from edison_ci.stats.ranking import Comparison, rank
 from edison_ci.stats.sequential import decide_look, evidence
 from edison_ci.stats.value import Contender, recommend
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 MODULES = [
     importlib.import_module(f"edison_ci.stats.{found.name}")
@@ -71,17 +68,19 @@ def test_a_result_is_plain_json(name: str) -> None:
     assert '"method"' in text and '"n"' in text
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_records_are_frozen_and_have_slots(module: ModuleType) -> None:
-    for _, found in inspect.getmembers(module, dataclasses.is_dataclass):
-        if inspect.isclass(found) and found.__module__ == module.__name__:
-            if hasattr(found, "add"):  # it adds up, and is no record
-                continue
-            with pytest.raises(dataclasses.FrozenInstanceError):
-                setattr(object.__new__(found), dataclasses.fields(found)[0].name, 1)
-            assert "__slots__" in vars(found), found
+def test_records_are_frozen_and_have_slots(subtests: pytest.Subtests) -> None:
+    for module in MODULES:
+        with subtests.test(module.__name__):
+            for _, found in inspect.getmembers(module, dataclasses.is_dataclass):
+                if inspect.isclass(found) and found.__module__ == module.__name__:
+                    if hasattr(found, "add"):  # it adds up, and is no record
+                        continue
+                    with pytest.raises(dataclasses.FrozenInstanceError):
+                        setattr(object.__new__(found), dataclasses.fields(found)[0].name, 1)
+                    assert "__slots__" in vars(found), found
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_nothing_in_the_package_needs_scipy_stats(module: ModuleType) -> None:
-    assert "scipy.stats" not in inspect.getsource(module)
+def test_nothing_in_the_package_needs_scipy_stats(subtests: pytest.Subtests) -> None:
+    for module in MODULES:
+        with subtests.test(module.__name__):
+            assert "scipy.stats" not in inspect.getsource(module)
