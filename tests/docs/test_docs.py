@@ -32,7 +32,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EVERYTHING = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-
 BLOCKS = [each for page in PAGES for each in snippets(page)]
 
 
@@ -65,16 +64,19 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if target.startswith("https://"):
-            continue
-        path, _, anchor = target.partition("#")
-        found = (page.parent / path).resolve() if path else page
-        assert found.exists(), target
-        assert not anchor or anchor in anchors(found), target
+def test_links_inside_the_repository_lead_somewhere(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        with subtests.test(page.name):
+            text = re.sub(
+                r"^ *```.*?^ *```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S
+            )
+            for target in re.findall(r"\]\(([^)]+)\)", text):
+                if target.startswith("https://"):
+                    continue
+                path, _, anchor = target.partition("#")
+                found = (page.parent / path).resolve() if path else page
+                assert found.exists(), target
+                assert not anchor or anchor in anchors(found), target
 
 
 FOR_CONTRIBUTORS = [ROOT / ".github" / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
@@ -102,11 +104,14 @@ def is_path(word: str) -> bool:
     return word.endswith(".py") or (bool(slash) and (first in FOLDERS or own_room))
 
 
-@pytest.mark.parametrize("page", [*PAGES, *FOR_CONTRIBUTORS], ids=lambda p: p.name)
-def test_every_file_that_is_named_is_there(page: Path) -> None:
-    named = {word for word in quoted(page) if is_path(word)} - NOT_HERE
-    places = {word: (ROOT / word, PACKAGE / word, PACKAGE / f"{word}.py") for word in named}
-    assert {word for word in named if not any(path.exists() for path in places[word])} == set()
+def test_every_file_that_is_named_is_there(subtests: pytest.Subtests) -> None:
+    for page in [*PAGES, *FOR_CONTRIBUTORS]:
+        with subtests.test(page.name):
+            named = {word for word in quoted(page) if is_path(word)} - NOT_HERE
+            places = {word: (ROOT / word, PACKAGE / word, PACKAGE / f"{word}.py") for word in named}
+            assert {
+                word for word in named if not any(path.exists() for path in places[word])
+            } == set()
 
 
 def test_the_headings_on_statistics_name_modules() -> None:
@@ -238,7 +243,8 @@ def test_the_hook_of_the_front_door_checks_the_files_of_a_project(support: Folde
     assert support.edison(*args, *staged).code == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_no_page_tells_of_a_machine(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert not re.search(r"/(work|root|tmp|home|Users)/", text)
+def test_no_page_tells_of_a_machine(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        with subtests.test(page.name):
+            text = page.read_text(encoding="utf-8")
+            assert not re.search(r"/(work|root|tmp|home|Users)/", text)

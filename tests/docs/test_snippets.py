@@ -82,35 +82,37 @@ def problem_with(snippet: Snippet) -> str:
     return f"a block of {snippet.language or 'no language'} is not run by any test"
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_every_snippet_is_run_or_says_why_not(page: Path) -> None:
-    found = {each.place: why for each in snippets(page) if (why := problem_with(each))}
-    assert found == {}
+def test_every_snippet_is_run_or_says_why_not(subtests: pytest.Subtests) -> None:
+    for page in pages():
+        with subtests.test(page.relative_to(ROOT).as_posix()):
+            found = {each.place: why for each in snippets(page) if (why := problem_with(each))}
+            assert found == {}
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("```ruby\nputs 1\n```\n", "a block of ruby is not run by any test"),
-        ("```\nx\n```\n", "a block of no language is not run by any test"),
-        ("    edison run\n", "a command in a block that is not run: make it console or sh"),
-        ("```text\n$ edison serve\n```\n", "a command in a block that is not run"),
-        ('```sh not-run="no"\nedison serve\n```\n', "say why it is not run"),
-        ('```sh norun="a good reason"\nedison serve\n```\n', "unknown marks: ['norun']"),
-        ('```sh run-by="tests/none.py"\nedison serve\n```\n', "tests/none.py does not read"),
-        ("```console\nedison run\n```\n", "no command"),
-        ('```sh not-run="waits for a browser"\nedison serve\n```\n', ""),
-        ("    a ──► b\n", ""),
-    ],
-)
+SNIPPETS = [
+    ("```ruby\nputs 1\n```\n", "a block of ruby is not run by any test"),
+    ("```\nx\n```\n", "a block of no language is not run by any test"),
+    ("    edison run\n", "a command in a block that is not run: make it console or sh"),
+    ("```text\n$ edison serve\n```\n", "a command in a block that is not run"),
+    ('```sh not-run="no"\nedison serve\n```\n', "say why it is not run"),
+    ('```sh norun="a good reason"\nedison serve\n```\n', "unknown marks: ['norun']"),
+    ('```sh run-by="tests/none.py"\nedison serve\n```\n', "tests/none.py does not read"),
+    ("```console\nedison run\n```\n", "no command"),
+    ('```sh not-run="waits for a browser"\nedison serve\n```\n', ""),
+    ("    a ──► b\n", ""),
+]
+
+
 def test_a_snippet_that_is_neither_run_nor_marked_is_found(
-    tmp_path: Path, text: str, why: str
+    subtests: pytest.Subtests, tmp_path: Path
 ) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(text)
-    (snippet,) = snippets(page)
-    assert problem_with(snippet).startswith(why)
-    assert bool(problem_with(snippet)) == bool(why)
+    for number, (text, why) in enumerate(SNIPPETS):
+        with subtests.test(text=text):
+            page = tmp_path / f"page-{number}.md"
+            page.write_text(text)
+            (snippet,) = snippets(page)
+            assert problem_with(snippet).startswith(why)
+            assert bool(problem_with(snippet)) == bool(why)
 
 
 # --- pages, from top to bottom --------------------------------------------------------------------
@@ -368,14 +370,14 @@ def faults(snippet: Snippet) -> list[str]:
     return [f"{'/'.join(map(str, e.path))}: {e.message[:200]}" for e in checker.iter_errors(data)]
 
 
-def of(language: str) -> list[Any]:
-    found = [each for each in EVERYTHING if each.language == language and here(each)]
-    return [pytest.param(each, id=each.place) for each in found]
+def of(language: str) -> list[Snippet]:
+    return [snippet for snippet in EVERYTHING if snippet.language == language and here(snippet)]
 
 
-@pytest.mark.parametrize("snippet", of("yaml"))
-def test_every_block_of_yaml_is_valid_as_what_it_is(snippet: Snippet) -> None:
-    assert faults(snippet) == []
+def test_every_block_of_yaml_is_valid_as_what_it_is(subtests: pytest.Subtests) -> None:
+    for snippet in of("yaml"):
+        with subtests.test(snippet.place):
+            assert faults(snippet) == []
 
 
 @pytest.mark.parametrize(
@@ -402,13 +404,16 @@ def rows(text: str) -> list[list[str]]:
 PARSE: dict[str, Callable[[str], Any]] = {"json": json.loads, "toml": tomllib.loads, "csv": rows}
 
 
-@pytest.mark.parametrize("snippet", [each for name in PARSE for each in of(name)])
-def test_every_block_of_data_parses(snippet: Snippet) -> None:
-    lines = snippet.text.splitlines() if snippet.title.endswith(".jsonl") else [snippet.text]
-    assert all(PARSE[snippet.language](line) for line in lines)
+def test_every_block_of_data_parses(subtests: pytest.Subtests) -> None:
+    for snippet in [snippet for language in PARSE for snippet in of(language)]:
+        with subtests.test(snippet.place):
+            lines = (
+                snippet.text.splitlines() if snippet.title.endswith(".jsonl") else [snippet.text]
+            )
+            assert all(PARSE[snippet.language](line) for line in lines)
 
 
-@pytest.mark.parametrize("snippet", of("sql"))
+@pytest.mark.parametrize("snippet", of("sql"), ids=lambda snippet: snippet.place)
 def test_every_query_runs(snippet: Snippet, tmp_path: Path) -> None:
     build(tmp_path / "results.db")
     with contextlib.closing(sqlite3.connect(tmp_path / "results.db")) as connection:
