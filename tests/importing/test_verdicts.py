@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from edison_ci.checks.options import parse_check
 from edison_ci.config.project import Paths
 from edison_ci.documents.yaml_text import read_yaml
@@ -23,6 +21,8 @@ from tests.importing.verdicts import STORED, answers, asked_tests
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from edison_ci.checks.options import Check
 
@@ -71,19 +71,21 @@ def test_the_record_is_that_of_these_tests_and_answers() -> None:
     assert {len(line) for line in RECORDED} == {len(ANSWERS)}
 
 
-@pytest.mark.parametrize("number", range(len(TESTS)), ids=lambda n: json.dumps(TESTS[n])[:60])
-def test_mapped_means_the_same_verdicts(number: int, tmp_path: Path) -> None:
-    imported = Imported(TESTS[number], tmp_path)
-    if not imported.mapped:
-        assert all(entry.note for entry in imported.told if entry.status is not Status.MAPPED)
-        return
-    assert imported.gates == [{"metric": "pass_rate", "at_least": "100%"}]
-    different = [
-        text
-        for text, verdict in zip(ANSWERS, RECORDED[number], strict=True)
-        if imported.passes(text) is not (verdict == "1")
-    ]
-    assert different == []
+def test_mapped_means_the_same_verdicts(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for test, verdicts in zip(TESTS, RECORDED, strict=True):
+        with subtests.test(json.dumps(test)):
+            imported = Imported(test, tmp_path)
+            if not imported.mapped:
+                unmapped = [entry for entry in imported.told if entry.status is not Status.MAPPED]
+                assert all(entry.note for entry in unmapped)
+                continue
+            assert imported.gates == [{"metric": "pass_rate", "at_least": "100%"}]
+            different = [
+                text
+                for text, verdict in zip(ANSWERS, verdicts, strict=True)
+                if imported.passes(text) is not (verdict == "1")
+            ]
+            assert different == []
 
 
 def test_most_of_them_are_mapped(tmp_path: Path) -> None:
