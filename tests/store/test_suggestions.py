@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,20 +97,21 @@ def test_what_people_saw_or_decided_is_not_replaced(
     assert add_suggestion(db, replace(ONE, note="again", evidence={})) == before
 
 
-@pytest.mark.parametrize("start", SuggestionStatus)
-@pytest.mark.parametrize("to", SuggestionStatus)
-def test_only_legal_moves_are_made(
-    db: sqlite3.Connection, start: SuggestionStatus, to: SuggestionStatus
-) -> None:
-    before = add_suggestion(db, replace(ONE, status=start))
-    if to is start or to in MOVES[start]:
-        moved = move_suggestion(db, before, to, decided_by="ada")
-        assert (moved.status, moved.decided_by) == (to, "ada")
-        assert find_suggestion(db, ONE.id) == moved
-    else:
-        with pytest.raises(UsageError, match=f"is {start}, and cannot become {to}"):
-            move_suggestion(db, before, to)
-        assert find_suggestion(db, ONE.id) == before
+def test_only_legal_moves_are_made(subtests: pytest.Subtests, db: sqlite3.Connection) -> None:
+    for start, to in product(SuggestionStatus, repeat=2):
+        with subtests.test(start=start, to=to):
+            diff = f"{ONE.diff}+{start} to {to}\n"
+            suggestion = replace(ONE, status=start, diff=diff, hash="")
+            before = add_suggestion(db, suggestion)
+            assert before == suggestion, "no turn may find the suggestion of another"
+            if to is start or to in MOVES[start]:
+                moved = move_suggestion(db, before, to, decided_by="ada")
+                assert (moved.status, moved.decided_by) == (to, "ada")
+                assert find_suggestion(db, before.id) == moved
+            else:
+                with pytest.raises(UsageError, match=f"is {start}, and cannot become {to}"):
+                    move_suggestion(db, before, to)
+                assert find_suggestion(db, before.id) == before
 
 
 def test_a_decision_about_what_has_moved_meanwhile_is_refused(db: sqlite3.Connection) -> None:
