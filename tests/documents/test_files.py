@@ -56,38 +56,39 @@ def test_a_path_has_one_form(path: str, wanted: str) -> None:
     assert inside(path) == wanted
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("..", "'..' leaves the project"),
-        ("../a.md", "'../a.md' leaves the project"),
-        ("prompts/../../a.md", "'prompts/../../a.md' leaves the project"),
-        ("a/../../b/c", "'a/../../b/c' leaves the project"),
-        ("/etc/passwd", "'/etc/passwd' is absolute"),
-        ("//host/share", "'//host/share' is absolute"),
-        ("~/a.md", "'~/a.md' is absolute"),
-        ("~root/a.md", "'~root/a.md' is absolute"),
-        ("C:/a.md", "'C:/a.md' is absolute"),
-        ("c:a.md", "'c:a.md' is absolute"),
-        ("C:\\a.md", "'C:\\\\a.md' is not a path"),
-        ("prompts\\a.md", "'prompts\\\\a.md' is not a path"),
-        ("https://example.com/a.md", "'https://example.com/a.md' is a URL"),
-        ("file:///etc/passwd", "'file:///etc/passwd' is a URL"),
-        ("a\0b", "'a\\x00b' is not a path"),
-        ("a\nb", "'a\\nb' is not a path"),
-        ("", "'' is not a path"),
-        (".", "'.' is not a file"),
-        ("prompts/..", "'prompts/..' is not a file"),
-    ],
-)
+PATHS_OUTSIDE = [
+    ("..", "'..' leaves the project"),
+    ("../a.md", "'../a.md' leaves the project"),
+    ("prompts/../../a.md", "'prompts/../../a.md' leaves the project"),
+    ("a/../../b/c", "'a/../../b/c' leaves the project"),
+    ("/etc/passwd", "'/etc/passwd' is absolute"),
+    ("//host/share", "'//host/share' is absolute"),
+    ("~/a.md", "'~/a.md' is absolute"),
+    ("~root/a.md", "'~root/a.md' is absolute"),
+    ("C:/a.md", "'C:/a.md' is absolute"),
+    ("c:a.md", "'c:a.md' is absolute"),
+    ("C:\\a.md", "'C:\\\\a.md' is not a path"),
+    ("prompts\\a.md", "'prompts\\\\a.md' is not a path"),
+    ("https://example.com/a.md", "'https://example.com/a.md' is a URL"),
+    ("file:///etc/passwd", "'file:///etc/passwd' is a URL"),
+    ("a\0b", "'a\\x00b' is not a path"),
+    ("a\nb", "'a\\nb' is not a path"),
+    ("", "'' is not a path"),
+    (".", "'.' is not a file"),
+    ("prompts/..", "'prompts/..' is not a file"),
+]
+
+
 def test_a_path_that_could_leave_the_project_is_refused(
-    tree: WorkingTree, path: str, message: str
+    subtests: pytest.Subtests, tree: WorkingTree
 ) -> None:
-    with pytest.raises(Fault) as raised:
-        inside(path)
-    assert (raised.value.code, raised.value.message) == ("path", message)
-    assert fault_of(tree, path).message == message
-    assert not tree.exists(path)
+    for path, message in PATHS_OUTSIDE:
+        with subtests.test(path=path):
+            with pytest.raises(Fault) as raised:
+                inside(path)
+            assert (raised.value.code, raised.value.message) == ("path", message)
+            assert fault_of(tree, path).message == message
+            assert not tree.exists(path)
 
 
 # --- files ----------------------------------------------------------------------------------------

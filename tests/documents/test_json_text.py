@@ -165,31 +165,32 @@ def test_many_values_side_by_side_are_not_deep() -> None:
 # --- syntax ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "hint"),
-    [
-        ("{'a': 1}", "1:2", "JSON strings take double quotes"),
-        ("{\"a\": 'b'}", "1:7", "JSON strings take double quotes"),
-        ('{"a": 1,\n}', "1:8", "remove it"),
-        ('{"a": [1, ]}', "1:9", "remove it"),
-        ('{"a": 1} {"b": 2}', "1:10", "a file, or a line of a .jsonl file, holds one value"),
-        ('{"a": 1,\n // no\n "b": 2}', "2:2", "JSON has no comments"),
-        ("", "1:1", "write a value; texts need double quotes"),
-        ('{"a": 1', "1:8", "check brackets, commas and quotes"),
-        ('{"a": "b', "1:7", "end the text with a quote"),
-        ('{"a": "\x01"}', "1:8", "write it as an escape, such as \\n or \\t"),
-        ('{"a": tru}', "1:7", "write a value; texts need double quotes"),
-        ('{"a": 01}', "1:8", "check brackets, commas and quotes"),
-        ('{"a" 1}', "1:6", "check brackets, commas and quotes"),
-        ("{a: 1}", "1:2", "keys need double quotes"),
-        ('{"a": .5}', "1:7", "write a value; texts need double quotes"),
-        ('"\\x41"', "1:2", "write a backslash as \\\\"),
-    ],
-)
-def test_a_syntax_error_has_its_place_and_a_hint(text: str, place: str, hint: str) -> None:
-    fault = fault_in(text)
-    assert (fault.code, place_of(fault), fault.hint) == ("syntax", place, hint)
-    assert fault.message.startswith("not valid JSON: ")
+SYNTAX_ERRORS = [
+    ("{'a': 1}", "1:2", "JSON strings take double quotes"),
+    ("{\"a\": 'b'}", "1:7", "JSON strings take double quotes"),
+    ('{"a": 1,\n}', "1:8", "remove it"),
+    ('{"a": [1, ]}', "1:9", "remove it"),
+    ('{"a": 1} {"b": 2}', "1:10", "a file, or a line of a .jsonl file, holds one value"),
+    ('{"a": 1,\n // no\n "b": 2}', "2:2", "JSON has no comments"),
+    ("", "1:1", "write a value; texts need double quotes"),
+    ('{"a": 1', "1:8", "check brackets, commas and quotes"),
+    ('{"a": "b', "1:7", "end the text with a quote"),
+    ('{"a": "\x01"}', "1:8", "write it as an escape, such as \\n or \\t"),
+    ('{"a": tru}', "1:7", "write a value; texts need double quotes"),
+    ('{"a": 01}', "1:8", "check brackets, commas and quotes"),
+    ('{"a" 1}', "1:6", "check brackets, commas and quotes"),
+    ("{a: 1}", "1:2", "keys need double quotes"),
+    ('{"a": .5}', "1:7", "write a value; texts need double quotes"),
+    ('"\\x41"', "1:2", "write a backslash as \\\\"),
+]
+
+
+def test_a_syntax_error_has_its_place_and_a_hint(subtests: pytest.Subtests) -> None:
+    for text, place, hint in SYNTAX_ERRORS:
+        with subtests.test(text=text):
+            fault = fault_in(text)
+            assert (fault.code, place_of(fault), fault.hint) == ("syntax", place, hint)
+            assert fault.message.startswith("not valid JSON: ")
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import product
 
 import pytest
 
@@ -40,42 +41,44 @@ def test_only_the_words_of_json_are_constants(text: str) -> None:
     assert value_of(f"a: {text}\n") == {"a": wanted}
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("0", 0),
-        ("-0", 0),
-        ("7", 7),
-        ("-42", -42),
-        ("9007199254740993", 9007199254740993),
-        ("0.5", 0.5),
-        ("-2.25", -2.25),
-        ("1e3", 1000.0),
-        ("1E3", 1000.0),
-        ("1e+3", 1000.0),
-        ("25e-2", 0.25),
-        ("1.5e2", 150.0),
-        ("1e-999", 0.0),
-    ],
-)
-def test_numbers_are_written_as_in_json(text: str, wanted: float) -> None:
-    value = value_of(f"a: {text}\n")
-    assert value == {"a": wanted}
-    assert isinstance(value, dict)
-    assert type(value["a"]) is type(wanted)
+NUMBERS = [
+    ("0", 0),
+    ("-0", 0),
+    ("7", 7),
+    ("-42", -42),
+    ("9007199254740993", 9007199254740993),
+    ("0.5", 0.5),
+    ("-2.25", -2.25),
+    ("1e3", 1000.0),
+    ("1E3", 1000.0),
+    ("1e+3", 1000.0),
+    ("25e-2", 0.25),
+    ("1.5e2", 150.0),
+    ("1e-999", 0.0),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("no", "No", "yes", "on", "off", "y", "n", "True", "TRUE", "False", "Null", "NULL"),
-        *("010", "0o17", "0x1F", "0b1", "1_000", "1,000", "+1", ".5", "5.", "1.e3", "1e", "e3"),
-        *("1:30", "190:20:30", "2026-01-01", "2026-01-01 10:00:00", "1.2.3", "12e03x", "1 2"),
-        *(".inf", "-.inf", ".nan", ".NaN", "NaN", "Infinity", "-Infinity", "\u0661", "--1", "none"),
-    ],
-)
-def test_everything_else_is_a_text(text: str) -> None:
-    assert value_of(f"a: {text}\n") == {"a": text}
+def test_numbers_are_written_as_in_json(subtests: pytest.Subtests) -> None:
+    for text, wanted in NUMBERS:
+        with subtests.test(text=text):
+            value = value_of(f"a: {text}\n")
+            assert value == {"a": wanted}
+            assert isinstance(value, dict)
+            assert type(value["a"]) is type(wanted)
+
+
+PLAIN_TEXTS = [
+    *("no", "No", "yes", "on", "off", "y", "n", "True", "TRUE", "False", "Null", "NULL"),
+    *("010", "0o17", "0x1F", "0b1", "1_000", "1,000", "+1", ".5", "5.", "1.e3", "1e", "e3"),
+    *("1:30", "190:20:30", "2026-01-01", "2026-01-01 10:00:00", "1.2.3", "12e03x", "1 2"),
+    *(".inf", "-.inf", ".nan", ".NaN", "NaN", "Infinity", "-Infinity", "\u0661", "--1", "none"),
+]
+
+
+def test_everything_else_is_a_text(subtests: pytest.Subtests) -> None:
+    for text in PLAIN_TEXTS:
+        with subtests.test(text=text):
+            assert value_of(f"a: {text}\n") == {"a": text}
 
 
 @pytest.mark.parametrize("text", ["3", "true", "null", "~", "1e3", ""])
@@ -480,25 +483,23 @@ def test_characters_and_line_ends_may_fall_between_two_blocks(step: int) -> None
     assert [item.mark.line for item in items] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 100])
-@pytest.mark.parametrize(
-    ("data", "code", "place"),
-    [
-        ("- é\n- x".encode() + b"\xff\n", "encoding", "2:4"),
-        ("- é\n- 😀".encode() + b"\xf0\x9f", "encoding", "2:4"),
-        ("- é\n- é\0\n".encode(), "nul-byte", "2:4"),
-        ("- é\n- é\x01\n".encode(), "syntax", "2:4"),
-        ("- é\n- é\rx\n".encode(), "syntax", "2:4"),
-        ("- é\n- é\r".encode(), "syntax", "2:4"),
-        (b"\xff\xfe-\0", "encoding", "1:1"),
-    ],
-)
-def test_what_is_no_text_is_placed_wherever_blocks_end(
-    data: bytes, code: str, place: str, step: int
-) -> None:
-    with pytest.raises(Fault) as raised:
-        list(stream_yaml_list(Trickle(data, step)))
-    assert (raised.value.code, place_of(raised.value)) == (code, place)
+BROKEN_DATA = [
+    ("- é\n- x".encode() + b"\xff\n", "encoding", "2:4"),
+    ("- é\n- 😀".encode() + b"\xf0\x9f", "encoding", "2:4"),
+    ("- é\n- é\0\n".encode(), "nul-byte", "2:4"),
+    ("- é\n- é\x01\n".encode(), "syntax", "2:4"),
+    ("- é\n- é\rx\n".encode(), "syntax", "2:4"),
+    ("- é\n- é\r".encode(), "syntax", "2:4"),
+    (b"\xff\xfe-\0", "encoding", "1:1"),
+]
+
+
+def test_what_is_no_text_is_placed_wherever_blocks_end(subtests: pytest.Subtests) -> None:
+    for (data, code, place), step in product(BROKEN_DATA, [1, 2, 3, 100]):
+        with subtests.test(data=data, step=step):
+            with pytest.raises(Fault) as raised:
+                list(stream_yaml_list(Trickle(data, step)))
+            assert (raised.value.code, place_of(raised.value)) == (code, place)
 
 
 @pytest.mark.parametrize("text", ["- [1", "- {a: [", "- 'x\n"])
