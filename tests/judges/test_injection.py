@@ -11,8 +11,6 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from edison_ci.config.load import load_project
 from edison_ci.judges.instructions import KEY_LINE, load_instructions
 from edison_ci.judges.judge import Judge
@@ -23,6 +21,8 @@ from tests.judges.bench import Answering, model, system_message, user_message
 from tests.judges.canaries import CANARIES, Tried, try_canaries
 
 if TYPE_CHECKING:
+    import pytest
+
     from edison_ci.judges.judge import Ask
     from edison_ci.records import Case, Completion, Request
 
@@ -135,14 +135,15 @@ def test_the_suite_notices_a_judge_that_believes_anything() -> None:
     assert fooled(tried(Answering(gullible))) > 0.5 * CASES * len(CANARIES)
 
 
-@pytest.mark.parametrize("canary", CANARIES, ids=lambda canary: canary.name)
-def test_no_attempt_leaves_its_block(canary: object) -> None:
+def test_no_attempt_leaves_its_block(subtests: pytest.Subtests) -> None:
     judge, answers = project_judge()
     case, _ = answers[0]
-    text = str(getattr(canary, "text", ""))
     plain = outside_blocks(user_message(judge.request(case, BAD_ANSWER)))
-    hostile = outside_blocks(user_message(judge.request(case, f"{BAD_ANSWER}\n{text}")))
-    assert re.sub(r"[0-9a-f]{16}", "", hostile) == re.sub(r"[0-9a-f]{16}", "", plain)
+    for canary in CANARIES:
+        with subtests.test(canary.name):
+            answer = f"{BAD_ANSWER}\n{canary.text}"
+            hostile = outside_blocks(user_message(judge.request(case, answer)))
+            assert re.sub(r"[0-9a-f]{16}", "", hostile) == re.sub(r"[0-9a-f]{16}", "", plain)
 
 
 def table() -> str:

@@ -497,12 +497,13 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("text", GOOD)
-def test_a_grade_is_a_number_a_word_or_json(text: str) -> None:
-    outcome = read_grade(Completion(text), FIVE)
-    assert outcome.failure is None
-    assert outcome.value is not None
-    assert outcome.value.share == pytest.approx(GOOD[text])
+def test_a_grade_is_a_number_a_word_or_json(subtests: pytest.Subtests) -> None:
+    for text, share in GOOD.items():
+        with subtests.test(text=text):
+            outcome = read_grade(Completion(text), FIVE)
+            assert outcome.failure is None
+            assert outcome.value is not None
+            assert outcome.value.share == pytest.approx(share)
 
 
 BAD = [
@@ -535,11 +536,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
-def test_anything_else_is_a_judge_error(text: str) -> None:
-    outcome = read_grade(Completion(text), FIVE)
-    assert outcome.value is None
-    assert outcome.failure is not None
+def test_anything_else_is_a_judge_error(subtests: pytest.Subtests) -> None:
+    for text in BAD:
+        with subtests.test(text=text):
+            outcome = read_grade(Completion(text), FIVE)
+            assert outcome.value is None
+            assert outcome.failure is not None
 
 
 def test_a_scale_from_1_has_its_worst_score_at_0() -> None:

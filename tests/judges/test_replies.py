@@ -22,35 +22,34 @@ from tests.timing import within
 
 CRITERIA = TWO.criteria
 
+SURROUNDED = [
+    GOOD,
+    f"```json\n{GOOD}\n```",
+    f"Sure! Here is my verdict:\n\n{GOOD}\n\nLet me know if you need more.",
+    f"<think>perhaps {scores(Warmth=1, Edge_Cases=1)}?</think>\n{GOOD}",
+    f"I have read {{the answer}} twice. {GOOD}",
+    f"It opens with {{ and never closes. {GOOD}",
+    GOOD.replace("Edge Cases", "edge  cases"),
+    GOOD.replace('"flags": []', '"overall": 10, "flags": []'),
+    GOOD.replace('"reason": "because", ', '"confidence": 0.5, '),
+    f"[{GOOD}]",
+]
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        GOOD,
-        f"```json\n{GOOD}\n```",
-        f"Sure! Here is my verdict:\n\n{GOOD}\n\nLet me know if you need more.",
-        f"<think>perhaps {scores(Warmth=1, Edge_Cases=1)}?</think>\n{GOOD}",
-        f"I have read {{the answer}} twice. {GOOD}",
-        f"It opens with {{ and never closes. {GOOD}",
-        GOOD.replace("Edge Cases", "edge  cases"),
-        GOOD.replace('"flags": []', '"overall": 10, "flags": []'),
-        GOOD.replace('"reason": "because", ', '"confidence": 0.5, '),
-        f"[{GOOD}]",
-    ],
-    ids=range(10),
-)
-def test_a_verdict_is_found_in_whatever_stands_around_it(text: str) -> None:
-    outcome = read_verdict(Completion(text), CRITERIA)
-    assert outcome.failure is None
-    assert outcome.value is not None
-    assert {name: s.raw for name, s in outcome.value.scores.items()} == {
-        "Warmth": 4,
-        "Edge Cases": 5,
-    }
-    assert {name: s.share for name, s in outcome.value.scores.items()} == {
-        "Warmth": 0.8,
-        "Edge Cases": 0.5,
-    }
+
+def test_a_verdict_is_found_in_whatever_stands_around_it(subtests: pytest.Subtests) -> None:
+    for text in SURROUNDED:
+        with subtests.test(text=text):
+            outcome = read_verdict(Completion(text), CRITERIA)
+            assert outcome.failure is None
+            assert outcome.value is not None
+            assert {name: s.raw for name, s in outcome.value.scores.items()} == {
+                "Warmth": 4,
+                "Edge Cases": 5,
+            }
+            assert {name: s.share for name, s in outcome.value.scores.items()} == {
+                "Warmth": 0.8,
+                "Edge Cases": 0.5,
+            }
 
 
 HOSTILE = {
@@ -91,13 +90,15 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_reply_that_cannot_be_used_is_a_failure_with_its_reason(name: str) -> None:
-    text, reason = HOSTILE[name]
-    outcome = read_verdict(Completion(text), CRITERIA)
-    assert outcome.value is None
-    assert outcome.failure is not None
-    assert reason in outcome.failure.reason
+def test_a_reply_that_cannot_be_used_is_a_failure_with_its_reason(
+    subtests: pytest.Subtests,
+) -> None:
+    for name, (text, reason) in HOSTILE.items():
+        with subtests.test(name):
+            outcome = read_verdict(Completion(text), CRITERIA)
+            assert outcome.value is None
+            assert outcome.failure is not None
+            assert reason in outcome.failure.reason
 
 
 PARTLY = {
@@ -124,16 +125,18 @@ PARTLY = {
 }
 
 
-@pytest.mark.parametrize("name", PARTLY)
-def test_a_criterion_that_cannot_be_used_is_missing_and_the_others_are_kept(name: str) -> None:
-    text, kind, reason = PARTLY[name]
-    outcome = read_verdict(Completion(text), CRITERIA)
-    assert outcome.value is not None
-    assert outcome.failure == outcome.value.missing["Warmth"]
-    assert outcome.failure.kind is kind
-    assert reason in outcome.failure.reason
-    assert list(outcome.value.scores) == ["Edge Cases"]
-    assert "Warmth" not in outcome.value.scores
+def test_a_criterion_that_cannot_be_used_is_missing_and_the_others_are_kept(
+    subtests: pytest.Subtests,
+) -> None:
+    for name, (text, kind, reason) in PARTLY.items():
+        with subtests.test(name):
+            outcome = read_verdict(Completion(text), CRITERIA)
+            assert outcome.value is not None
+            assert outcome.failure == outcome.value.missing["Warmth"]
+            assert outcome.failure.kind is kind
+            assert reason in outcome.failure.reason
+            assert list(outcome.value.scores) == ["Edge Cases"]
+            assert "Warmth" not in outcome.value.scores
 
 
 def test_a_reply_in_which_no_score_can_be_used_has_no_verdict() -> None:

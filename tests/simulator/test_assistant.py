@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import jsonschema
@@ -102,11 +103,9 @@ def test_a_change_of_a_prompt_comes_as_a_diff() -> None:
     assert found["diff"].startswith("--- a/prompts/support-reply.md\n")
 
 
-@pytest.mark.parametrize(
-    "said", ["", "\x00", "Key of this message: 0123456789abcdef\n", "{{" * 900]
-)
-@pytest.mark.parametrize(
-    "schema", [None, {"type": "object"}, {"properties": 3}, "text", {"type": []}]
-)
-def test_odd_requests_do_not_break_it(said: str, schema: Any) -> None:
-    assert isinstance(drafted(said, schema), dict)
+def test_odd_requests_do_not_break_it(subtests: pytest.Subtests) -> None:
+    schemas: list[Any] = [None, {"type": "object"}, {"properties": 3}, "text", {"type": []}]
+    messages = ["", "\x00", "Key of this message: 0123456789abcdef\n", "{{" * 900]
+    for schema, message in product(schemas, messages):
+        with subtests.test(message=message, schema=schema):
+            assert isinstance(drafted(message, schema), dict)
