@@ -44,9 +44,10 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize("text", FOUND)
-def test_a_sign_is_found(text: str) -> None:
-    assert FOUND[text] in list(find_jailbreaks(text))
+def test_a_sign_is_found(subtests: pytest.Subtests) -> None:
+    for text, sign in FOUND.items():
+        with subtests.test(text=text):
+            assert sign in list(find_jailbreaks(text))
 
 
 CLEAN = [
@@ -65,9 +66,10 @@ CLEAN = [
 ]
 
 
-@pytest.mark.parametrize("text", CLEAN, ids=range(len(CLEAN)))
-def test_ordinary_answers_are_left_alone(text: str) -> None:
-    assert list(find_jailbreaks(text)) == []
+def test_ordinary_answers_are_left_alone(subtests: pytest.Subtests) -> None:
+    for text in CLEAN:
+        with subtests.test(text=text):
+            assert list(find_jailbreaks(text)) == []
 
 
 def test_each_sign_is_named_once() -> None:

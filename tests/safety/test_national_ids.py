@@ -39,9 +39,10 @@ def found(text: str) -> list[str]:
     return [text[start:end] for start, end in find_national_ids(text)]
 
 
-@pytest.mark.parametrize("text", FOUND)
-def test_a_number_is_found(text: str) -> None:
-    assert found(text) == [FOUND[text]]
+def test_a_number_is_found(subtests: pytest.Subtests) -> None:
+    for text, match in FOUND.items():
+        with subtests.test(text=text):
+            assert found(text) == [match]
 
 
 CLEAN = [
