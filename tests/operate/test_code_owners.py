@@ -24,34 +24,34 @@ ADA = Member(github="ada", role="owner")
 BOB = Member(email="bob@example.org", role="reviewer")
 EVE = Member(github="eve", role="viewer")
 
+PATTERNS = [
+    # The examples of GitHub's documentation of CODEOWNERS.
+    ("*", "a/b.md", True),
+    ("*.js", "src/deep/a.js", True),
+    ("*.js", "a.json", False),
+    ("/build/logs/", "build/logs/2026/a.log", True),
+    ("/build/logs/", "src/build/logs/a.log", False),
+    ("docs/*", "docs/getting-started.md", True),
+    ("docs/*", "docs/build-app/troubleshooting.md", False),
+    ("apps/", "src/apps/web/a.py", True),
+    ("apps/", "apps", False),
+    ("/docs/", "docs/a.md", True),
+    ("/docs/", "src/docs/a.md", False),
+    ("**/logs", "build/logs/a.log", True),
+    ("**/logs", "scripts/logs/b", True),
+    ("/apps/github", "apps/github/a.py", True),
+    ("/models.yaml", "models.yaml", True),
+    ("/models.yaml", "sub/models.yaml", False),
+    ("/a\\ b/", "a b/c.md", True),
+    ("prompts/?.md", "prompts/a.md", True),
+    ("prompts/?.md", "prompts/ab.md", False),
+]
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "matches"),
-    [
-        # The examples of GitHub's documentation of CODEOWNERS.
-        ("*", "a/b.md", True),
-        ("*.js", "src/deep/a.js", True),
-        ("*.js", "a.json", False),
-        ("/build/logs/", "build/logs/2026/a.log", True),
-        ("/build/logs/", "src/build/logs/a.log", False),
-        ("docs/*", "docs/getting-started.md", True),
-        ("docs/*", "docs/build-app/troubleshooting.md", False),
-        ("apps/", "src/apps/web/a.py", True),
-        ("apps/", "apps", False),
-        ("/docs/", "docs/a.md", True),
-        ("/docs/", "src/docs/a.md", False),
-        ("**/logs", "build/logs/a.log", True),
-        ("**/logs", "scripts/logs/b", True),
-        ("/apps/github", "apps/github/a.py", True),
-        ("/models.yaml", "models.yaml", True),
-        ("/models.yaml", "sub/models.yaml", False),
-        ("/a\\ b/", "a b/c.md", True),
-        ("prompts/?.md", "prompts/a.md", True),
-        ("prompts/?.md", "prompts/ab.md", False),
-    ],
-)
-def test_a_pattern_matches_as_github_documents(pattern: str, path: str, matches: bool) -> None:
-    assert (rule_of(read_rules(f"{pattern} @ada"), path) is not None) is matches
+
+def test_a_pattern_matches_as_github_documents(subtests: pytest.Subtests) -> None:
+    for pattern, path, matches in PATTERNS:
+        with subtests.test(pattern=pattern, path=path):
+            assert (rule_of(read_rules(f"{pattern} @ada"), path) is not None) is matches
 
 
 def test_the_last_line_that_matches_counts_and_may_have_no_owner() -> None:
