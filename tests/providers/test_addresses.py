@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from itertools import product
 
 import pytest
 
@@ -41,40 +42,48 @@ def at(host: str, *more: str) -> str:
     return f"{{{written}, base_url: 'http://{host}/v1'}}"
 
 
-@pytest.mark.parametrize("host", OFF_LIMITS)
-@pytest.mark.parametrize("key", ["", "key_env: K"])
-def test_metadata_services_are_off_limits_however_they_are_written(host: str, key: str) -> None:
-    named = TrustFile.model_validate({"hosts": ["http://169.254.169.254"]})
-    trust = None if key else named  # without one: as validation has let the key through
-    assert refusal_reason(host, Reach.NEARBY)
-    assert refusal_reason(host, Reach.PUBLIC)
-    with pytest.raises(
-        UsageError, match=r"is at .*, which is (?:a link-local|the metadata service)"
-    ):
-        provider_for(model(at(host, *([key] if key else []))), environ={"K": KEY}, trust=trust)
-
-
-@pytest.mark.parametrize("host", WIDE)
-def test_a_host_in_other_letters_is_refused(host: str) -> None:
-    assert "could be read as another host" in refusal_reason(host, Reach.NEARBY)
-    (problem,) = refused(at(host))
-    assert "the host of base_url has letters" in problem
-    one = model("{provider: ollama, model: x, base_url_env: OLLAMA_URL}")
-    with pytest.raises(UsageError, match="could be read as another"):
-        provider_for(one, environ={"OLLAMA_URL": f"http://{host}/v1"})
-
-
-@pytest.mark.parametrize("host", NEARBY)
-def test_this_machine_and_private_networks_are_fine_where_trust_names_them_or_on_a_laptop(
-    host: str,
+def test_metadata_services_are_off_limits_however_they_are_written(
+    subtests: pytest.Subtests,
 ) -> None:
-    one = model(at(host))
-    provider_for(one, environ=LAPTOP)
-    trust = TrustFile.model_validate({"hosts": [f"http://{host}"]})
-    for job in JOBS:
-        with pytest.raises(UsageError, match=r"private network; in CI such hosts must be listed"):
-            provider_for(one, environ=job)
-        provider_for(one, environ=job, trust=trust)
+    for key, host in product(["", "key_env: K"], OFF_LIMITS):
+        with subtests.test(key=key, host=host):
+            named = TrustFile.model_validate({"hosts": ["http://169.254.169.254"]})
+            trust = None if key else named  # without one: as validation has let the key through
+            assert refusal_reason(host, Reach.NEARBY)
+            assert refusal_reason(host, Reach.PUBLIC)
+            with pytest.raises(
+                UsageError, match=r"is at .*, which is (?:a link-local|the metadata service)"
+            ):
+                provider_for(
+                    model(at(host, *([key] if key else []))), environ={"K": KEY}, trust=trust
+                )
+
+
+def test_a_host_in_other_letters_is_refused(subtests: pytest.Subtests) -> None:
+    for host in WIDE:
+        with subtests.test(host=host):
+            assert "could be read as another host" in refusal_reason(host, Reach.NEARBY)
+            (problem,) = refused(at(host))
+            assert "the host of base_url has letters" in problem
+            one = model("{provider: ollama, model: x, base_url_env: OLLAMA_URL}")
+            with pytest.raises(UsageError, match="could be read as another"):
+                provider_for(one, environ={"OLLAMA_URL": f"http://{host}/v1"})
+
+
+def test_this_machine_and_private_networks_are_fine_where_trust_names_them_or_on_a_laptop(
+    subtests: pytest.Subtests,
+) -> None:
+    for host in NEARBY:
+        with subtests.test(host=host):
+            one = model(at(host))
+            provider_for(one, environ=LAPTOP)
+            trust = TrustFile.model_validate({"hosts": [f"http://{host}"]})
+            for job in JOBS:
+                with pytest.raises(
+                    UsageError, match=r"private network; in CI such hosts must be listed"
+                ):
+                    provider_for(one, environ=job)
+                provider_for(one, environ=job, trust=trust)
 
 
 @pytest.mark.parametrize("host", PUBLIC)

@@ -75,14 +75,13 @@ CASES: list[tuple[int, Any, ErrorKind, bool, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "body", "kind", "retried", "charged"), CASES)
-def test_the_vendors_are_understood(
-    status: int, body: Any, kind: ErrorKind, retried: bool, charged: bool
-) -> None:
-    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    error = status_error(status, raw, SCRUB)
-    assert (error.kind, error.retried, error.charged) == (kind, retried, charged)
-    assert error.status == status
+def test_the_vendors_are_understood(subtests: pytest.Subtests) -> None:
+    for status, body, kind, retried, charged in CASES:
+        with subtests.test(status=status, body=body):
+            raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            error = status_error(status, raw, SCRUB)
+            assert (error.kind, error.retried, error.charged) == (kind, retried, charged)
+            assert error.status == status
 
 
 @pytest.mark.parametrize(

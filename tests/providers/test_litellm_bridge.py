@@ -288,9 +288,10 @@ def raised(name: str, message: str = "no", *parents: type) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(("name", "kind"), KINDS.items())
-def test_a_class_means_what_its_name_says(name: str, kind: ErrorKind) -> None:
-    assert classify_exception(raised(name), "no") is kind
+def test_a_class_means_what_its_name_says(subtests: pytest.Subtests) -> None:
+    for name, kind in KINDS.items():
+        with subtests.test(name=name):
+            assert classify_exception(raised(name), "no") is kind
 
 
 def test_a_subclass_is_what_its_parent_is() -> None:

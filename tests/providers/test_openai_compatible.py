@@ -159,31 +159,30 @@ async def test_azure_is_asked_at_its_deployment(loopback: LoopbackServer, root: 
     assert answer.served_model == "deployed"
 
 
-@pytest.mark.parametrize(
-    ("provider", "name", "limit"),
-    [
-        ("openai", "gpt-4o", "max_tokens"),
-        ("openai", "gpt-4.1-mini", "max_tokens"),
-        ("openai", "ft:gpt-4o:mine", "max_tokens"),
-        ("openai", "gpt-3.5-turbo", "max_tokens"),
-        ("openai", "o1", "max_completion_tokens"),
-        ("openai", "o4-mini", "max_completion_tokens"),
-        ("openai", "gpt-5.2", "max_completion_tokens"),
-        ("openai", "something-new", "max_completion_tokens"),
-        ("azure", "prod", "max_tokens"),
-        ("azure", "gpt-4o", "max_tokens"),
-        ("azure", "o3-mini", "max_completion_tokens"),
-        ("azure", "our-gpt-5", "max_completion_tokens"),
-        ("openai_compatible", "o1-like", "max_tokens"),
-        ("ollama", "gpt-5", "max_tokens"),
-    ],
-)
-def test_each_model_is_told_its_limit_by_the_name_it_knows(
-    provider: str, name: str, limit: str
-) -> None:
-    named = replace(model("{provider: ollama, model: m}"), provider=provider, model=name)
-    body = request_body(ask(params={"max_tokens": 9}), find_dialect(named))
-    assert {key: body[key] for key in body if key.startswith("max")} == {limit: 9}
+LIMIT_NAMES = [
+    ("openai", "gpt-4o", "max_tokens"),
+    ("openai", "gpt-4.1-mini", "max_tokens"),
+    ("openai", "ft:gpt-4o:mine", "max_tokens"),
+    ("openai", "gpt-3.5-turbo", "max_tokens"),
+    ("openai", "o1", "max_completion_tokens"),
+    ("openai", "o4-mini", "max_completion_tokens"),
+    ("openai", "gpt-5.2", "max_completion_tokens"),
+    ("openai", "something-new", "max_completion_tokens"),
+    ("azure", "prod", "max_tokens"),
+    ("azure", "gpt-4o", "max_tokens"),
+    ("azure", "o3-mini", "max_completion_tokens"),
+    ("azure", "our-gpt-5", "max_completion_tokens"),
+    ("openai_compatible", "o1-like", "max_tokens"),
+    ("ollama", "gpt-5", "max_tokens"),
+]
+
+
+def test_each_model_is_told_its_limit_by_the_name_it_knows(subtests: pytest.Subtests) -> None:
+    for provider, name, limit in LIMIT_NAMES:
+        with subtests.test(provider=provider, name=name):
+            named = replace(model("{provider: ollama, model: m}"), provider=provider, model=name)
+            body = request_body(ask(params={"max_tokens": 9}), find_dialect(named))
+            assert {key: body[key] for key in body if key.startswith("max")} == {limit: 9}
 
 
 def test_what_is_extra_does_not_replace_what_is_asked() -> None:
@@ -281,35 +280,34 @@ def test_reasoning_that_is_not_in_the_completion_is_charged_as_output() -> None:
     assert read_completion(reply(usage={**told, "total_tokens": "many"}), 1).tokens_out == 4
 
 
-@pytest.mark.parametrize(
-    ("usage", "counted"),
-    [
-        ({"prompt_tokens": 10, "completion_tokens": 4}, (10, 4, 0)),
-        ({"prompt_tokens": 10, "completion_tokens": 4,
-          "prompt_tokens_details": {"cached_tokens": 6}}, (10, 4, 6)),
-        ({"prompt_tokens": 10, "completion_tokens": 4, "prompt_cache_hit_tokens": 6}, (10, 4, 6)),
-        ({"prompt_tokens": 10, "completion_tokens": 4,
-          "prompt_tokens_details": {"cached_tokens": 600}}, (10, 4, 10)),
-        ({"prompt_tokens": 10, "completion_tokens": 4,
-          "prompt_tokens_details": {"cached_tokens": -1}}, (10, 4, 0)),
-        ({"prompt_tokens": 0, "completion_tokens": 0}, (0, 0, 0)),
-        (None, (None, None, 0)),
-        ("none", (None, None, 0)),
-        ({}, (None, None, 0)),
-        ({"prompt_tokens": 10}, (None, None, 0)),
-        ({"prompt_tokens": -10, "completion_tokens": 4}, (None, None, 0)),
-        ({"prompt_tokens": "10", "completion_tokens": "4"}, (None, None, 0)),
-        ({"prompt_tokens": 10.5, "completion_tokens": 4}, (None, None, 0)),
-        ({"prompt_tokens": True, "completion_tokens": 4}, (None, None, 0)),
-        ({"prompt_tokens": 10**18, "completion_tokens": 4}, (None, None, 0)),
-        ({"prompt_tokens": [10], "completion_tokens": {}}, (None, None, 0)),
-    ],
-)  # fmt: skip
-def test_counts_that_cannot_be_are_no_counts(
-    usage: object, counted: tuple[int | None, int | None, int]
-) -> None:
-    answer = read_completion(reply(usage=usage), 1)
-    assert (answer.tokens_in, answer.tokens_out, answer.cached_in) == counted
+USAGES = [
+    ({"prompt_tokens": 10, "completion_tokens": 4}, (10, 4, 0)),
+    ({"prompt_tokens": 10, "completion_tokens": 4,
+      "prompt_tokens_details": {"cached_tokens": 6}}, (10, 4, 6)),
+    ({"prompt_tokens": 10, "completion_tokens": 4, "prompt_cache_hit_tokens": 6}, (10, 4, 6)),
+    ({"prompt_tokens": 10, "completion_tokens": 4,
+      "prompt_tokens_details": {"cached_tokens": 600}}, (10, 4, 10)),
+    ({"prompt_tokens": 10, "completion_tokens": 4,
+      "prompt_tokens_details": {"cached_tokens": -1}}, (10, 4, 0)),
+    ({"prompt_tokens": 0, "completion_tokens": 0}, (0, 0, 0)),
+    (None, (None, None, 0)),
+    ("none", (None, None, 0)),
+    ({}, (None, None, 0)),
+    ({"prompt_tokens": 10}, (None, None, 0)),
+    ({"prompt_tokens": -10, "completion_tokens": 4}, (None, None, 0)),
+    ({"prompt_tokens": "10", "completion_tokens": "4"}, (None, None, 0)),
+    ({"prompt_tokens": 10.5, "completion_tokens": 4}, (None, None, 0)),
+    ({"prompt_tokens": True, "completion_tokens": 4}, (None, None, 0)),
+    ({"prompt_tokens": 10**18, "completion_tokens": 4}, (None, None, 0)),
+    ({"prompt_tokens": [10], "completion_tokens": {}}, (None, None, 0)),
+]  # fmt: skip
+
+
+def test_counts_that_cannot_be_are_no_counts(subtests: pytest.Subtests) -> None:
+    for usage, counted in USAGES:
+        with subtests.test(usage=usage):
+            answer = read_completion(reply(usage=usage), 1)
+            assert (answer.tokens_in, answer.tokens_out, answer.cached_in) == counted
 
 
 @pytest.mark.parametrize(

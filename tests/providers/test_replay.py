@@ -183,36 +183,37 @@ def test_a_recording_is_synced_before_it_takes_its_place(
 # --- reading --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "where", "said"),
-    [
-        (b"", "rec", "is empty"),
-        (b"\n", "rec:1", ""),
-        (b'{"edison_recording": 2}\n', "rec:1", "must start with"),
-        (b'{"request_hash": "a"}\n', "rec:1", "must start with"),
-        (recording("{").getvalue(), "rec:2", ""),
-        (recording("[]").getvalue(), "rec:2", "is not a JSON object"),
-        (recording(line(), '{"request_hash": "a"}').getvalue(), "rec:3", "lacks 'answer_no'"),
-        (recording(line(prompt="x")).getvalue(), "rec:2", "unknown 'prompt'"),
-        (recording(line(text=7)).getvalue(), "rec:2", "'text'"),
-        (recording(line(answer_no=-1)).getvalue(), "rec:2", "'answer_no'"),
-        (recording(line(tokens_in="3")).getvalue(), "rec:2", "'tokens_in'"),
-        (recording(line(cost_microusd=1.5)).getvalue(), "rec:2", "'cost_microusd'"),
-        (recording(line(finish_reason="odd")).getvalue(), "rec:2", "'finish_reason'"),
-        (recording(line(tool_calls="x")).getvalue(), "rec:2", "'tool_calls'"),
-        (recording(line().replace('"Hi"', '"\\ud800"')).getvalue(), "rec:2", ""),
-        (recording(line().replace("7", "NaN")).getvalue(), "rec:2", ""),
-        (recording('{"answer_no":0,' + line()[1:]).getvalue(), "rec:2", "twice"),
-        (b'{"edison_recording": 1}\n\xff\xfe\n', "rec:2", ""),
-        (recording("[" * 5_000).getvalue(), "rec:2", ""),
-    ],
-)
-def test_what_is_wrong_is_said_with_its_line(text: bytes, where: str, said: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        list(read_recording(io.BytesIO(text), "rec"))
-    assert said in caught.value.message
-    assert str(caught.value.where) == where
-    assert caught.value.hint
+WRONG_RECORDINGS = [
+    (b"", "rec", "is empty"),
+    (b"\n", "rec:1", ""),
+    (b'{"edison_recording": 2}\n', "rec:1", "must start with"),
+    (b'{"request_hash": "a"}\n', "rec:1", "must start with"),
+    (recording("{").getvalue(), "rec:2", ""),
+    (recording("[]").getvalue(), "rec:2", "is not a JSON object"),
+    (recording(line(), '{"request_hash": "a"}').getvalue(), "rec:3", "lacks 'answer_no'"),
+    (recording(line(prompt="x")).getvalue(), "rec:2", "unknown 'prompt'"),
+    (recording(line(text=7)).getvalue(), "rec:2", "'text'"),
+    (recording(line(answer_no=-1)).getvalue(), "rec:2", "'answer_no'"),
+    (recording(line(tokens_in="3")).getvalue(), "rec:2", "'tokens_in'"),
+    (recording(line(cost_microusd=1.5)).getvalue(), "rec:2", "'cost_microusd'"),
+    (recording(line(finish_reason="odd")).getvalue(), "rec:2", "'finish_reason'"),
+    (recording(line(tool_calls="x")).getvalue(), "rec:2", "'tool_calls'"),
+    (recording(line().replace('"Hi"', '"\\ud800"')).getvalue(), "rec:2", ""),
+    (recording(line().replace("7", "NaN")).getvalue(), "rec:2", ""),
+    (recording('{"answer_no":0,' + line()[1:]).getvalue(), "rec:2", "twice"),
+    (b'{"edison_recording": 1}\n\xff\xfe\n', "rec:2", ""),
+    (recording("[" * 5_000).getvalue(), "rec:2", ""),
+]
+
+
+def test_what_is_wrong_is_said_with_its_line(subtests: pytest.Subtests) -> None:
+    for text, where, said in WRONG_RECORDINGS:
+        with subtests.test(text=text):
+            with pytest.raises(UsageError) as caught:
+                list(read_recording(io.BytesIO(text), "rec"))
+            assert said in caught.value.message
+            assert str(caught.value.where) == where
+            assert caught.value.hint
 
 
 def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,67 +12,68 @@ from edison_ci.providers.failures import duration_s, retry_after_s
 
 NOW = dt.datetime(2026, 11, 15, 12, 0, 0, tzinfo=dt.UTC)
 
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"retry-after": "7"}, 7),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after": " 3 "}, 3),
-        ({"retry-after": "Sun, 15 Nov 2026 12:00:30 GMT"}, 30),
-        ({"retry-after": "Sunday, 15-Nov-26 12:00:30 GMT"}, 30),
-        ({"retry-after-ms": "1500"}, 1.5),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
-        ({"x-ratelimit-reset-requests": "1s"}, 1),
-        ({"x-ratelimit-reset-tokens": "6m0s"}, 360),
-        ({"x-ratelimit-reset-tokens": "20ms"}, 0.02),
-        ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
-        ({"x-ratelimit-reset": "12"}, 12),
-        ({"x-ratelimit-reset": str(int(NOW.timestamp()) + 40)}, 40),
-        ({"x-ratelimit-reset": str((int(NOW.timestamp()) + 40) * 1000)}, 40),
-        ({"anthropic-ratelimit-requests-reset": "2026-11-15T12:01:00Z"}, 60),
-        ({"anthropic-ratelimit-tokens-reset": "2026-11-15T13:01:00+01:00"}, 60),
-        ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "5s"}, 5),
-        (
-            {
-                "x-ratelimit-reset-requests": "1s",
-                "x-ratelimit-remaining-requests": "0",
-                "x-ratelimit-reset-tokens": "5s",
-                "x-ratelimit-remaining-tokens": "900",
-            },
-            1,
-        ),
-        ({"retry-after": "2", "x-ratelimit-reset-tokens": "50s"}, 2),
-    ],
-)
-def test_a_wish_is_understood(headers: dict[str, str], seconds: float) -> None:
-    assert retry_after_s(headers, NOW) == pytest.approx(seconds)
+WISHES = [
+    ({"retry-after": "7"}, 7),
+    ({"retry-after": "0.5"}, 0.5),
+    ({"retry-after": " 3 "}, 3),
+    ({"retry-after": "Sun, 15 Nov 2026 12:00:30 GMT"}, 30),
+    ({"retry-after": "Sunday, 15-Nov-26 12:00:30 GMT"}, 30),
+    ({"retry-after-ms": "1500"}, 1.5),
+    ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+    ({"x-ratelimit-reset-requests": "1s"}, 1),
+    ({"x-ratelimit-reset-tokens": "6m0s"}, 360),
+    ({"x-ratelimit-reset-tokens": "20ms"}, 0.02),
+    ({"x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
+    ({"x-ratelimit-reset": "12"}, 12),
+    ({"x-ratelimit-reset": str(int(NOW.timestamp()) + 40)}, 40),
+    ({"x-ratelimit-reset": str((int(NOW.timestamp()) + 40) * 1000)}, 40),
+    ({"anthropic-ratelimit-requests-reset": "2026-11-15T12:01:00Z"}, 60),
+    ({"anthropic-ratelimit-tokens-reset": "2026-11-15T13:01:00+01:00"}, 60),
+    ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "5s"}, 5),
+    (
+        {
+            "x-ratelimit-reset-requests": "1s",
+            "x-ratelimit-remaining-requests": "0",
+            "x-ratelimit-reset-tokens": "5s",
+            "x-ratelimit-remaining-tokens": "900",
+        },
+        1,
+    ),
+    ({"retry-after": "2", "x-ratelimit-reset-tokens": "50s"}, 2),
+]
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"retry-after": ""},
-        {"retry-after": "-5"},
-        {"retry-after": "0"},
-        {"retry-after": "soon"},
-        {"retry-after": "NaN"},
-        {"retry-after": "inf"},
-        {"retry-after": "1e5"},
-        {"retry-after": "9" * 500},
-        {"retry-after": "Sun, 15 Nov 2026 11:59:00 GMT"},
-        {"retry-after": "Sun, 99 Nov 2026 11:59:00 GMT"},
-        {"retry-after-ms": "-1"},
-        {"x-ratelimit-reset-tokens": "m"},
-        {"x-ratelimit-reset-tokens": "-6m0s"},
-        {"x-ratelimit-reset-tokens": "2020-01-01T00:00:00Z"},
-        {"x-ratelimit-remaining-tokens": "7"},
-        {"x-other": "7"},
-    ],
-)
-def test_what_is_past_or_garbage_is_no_wish(headers: dict[str, str]) -> None:
-    assert retry_after_s(headers, NOW) is None
+def test_a_wish_is_understood(subtests: pytest.Subtests) -> None:
+    for headers, seconds in WISHES:
+        with subtests.test(headers=headers):
+            assert retry_after_s(headers, NOW) == pytest.approx(seconds)
+
+
+NO_WISHES = [
+    {},
+    {"retry-after": ""},
+    {"retry-after": "-5"},
+    {"retry-after": "0"},
+    {"retry-after": "soon"},
+    {"retry-after": "NaN"},
+    {"retry-after": "inf"},
+    {"retry-after": "1e5"},
+    {"retry-after": "9" * 500},
+    {"retry-after": "Sun, 15 Nov 2026 11:59:00 GMT"},
+    {"retry-after": "Sun, 99 Nov 2026 11:59:00 GMT"},
+    {"retry-after-ms": "-1"},
+    {"x-ratelimit-reset-tokens": "m"},
+    {"x-ratelimit-reset-tokens": "-6m0s"},
+    {"x-ratelimit-reset-tokens": "2020-01-01T00:00:00Z"},
+    {"x-ratelimit-remaining-tokens": "7"},
+    {"x-other": "7"},
+]
+
+
+def test_what_is_past_or_garbage_is_no_wish(subtests: pytest.Subtests) -> None:
+    for headers in NO_WISHES:
+        with subtests.test(headers=headers):
+            assert retry_after_s(headers, NOW) is None
 
 
 @given(st.text(max_size=60))

@@ -124,14 +124,15 @@ async def test_what_stands_in_place_of_json_is_named_and_not_asked_for_again(
     assert (error.kind, error.retried) == (ErrorKind.BAD_RESPONSE, False)
 
 
-@pytest.mark.parametrize("at", range(1, 60))
 async def test_a_reply_cut_anywhere_is_garbled(
-    loopback: LoopbackServer, asking: Asking, at: int
+    subtests: pytest.Subtests, loopback: LoopbackServer, asking: Asking
 ) -> None:
     text = '{"choices": [{"message": {"content": "a\\u00e9b", "n": [1, -2.5e3, true, null]}}]}'
-    place = 1 + at * (len(text) - 2) // 60
-    loopback.script = [rule(body=text[:place])]
-    assert (await asking(loopback)).garbled
+    for at in range(1, 60):
+        with subtests.test(at=at):
+            place = 1 + at * (len(text) - 2) // 60
+            loopback.script = [rule(body=text[:place])]
+            assert (await asking(loopback)).garbled
 
 
 async def test_a_connection_that_is_refused_was_not_charged(asking: Asking) -> None:
@@ -373,27 +374,26 @@ async def test_certificates_that_cannot_be_read_are_named(tmp_path: Path, text: 
     assert not caught.value.charged
 
 
-@pytest.mark.parametrize(
-    ("url", "environ", "proxy"),
-    [
-        ("https://a.example/v1", {}, None),
-        ("https://a.example/v1", {"https_proxy": "http://p:1"}, "http://p:1"),
-        ("https://a.example/v1", {"HTTPS_PROXY": "p:1"}, "http://p:1"),
-        ("https://a.example/v1", {"http_proxy": "http://p:1"}, None),
-        ("http://a.example/v1", {"http_proxy": "http://p:1"}, "http://p:1"),
-        ("https://a.example/v1", {"ALL_PROXY": "http://p:1"}, "http://p:1"),
-        ("https://a.example/v1", {"https_proxy": "http://p:1", "no_proxy": "a.example"}, None),
-        ("https://a.example/v1", {"https_proxy": "http://p:1", "NO_PROXY": "x, .example"}, None),
-        ("https://a.example/v1", {"https_proxy": "http://p:1", "no_proxy": "*"}, None),
-        ("https://ba.example/v1", {"https_proxy": "http://p:1", "no_proxy": "a.example"},
-         "http://p:1"),
-        ("http://127.0.0.1:11434/v1", {"http_proxy": "http://p:1"}, None),
-    ],
-)  # fmt: skip
-def test_the_environments_proxies_are_honoured(
-    url: str, environ: dict[str, str], proxy: str | None
-) -> None:
-    assert proxy_for(url, environ) == proxy
+PROXIES = [
+    ("https://a.example/v1", {}, None),
+    ("https://a.example/v1", {"https_proxy": "http://p:1"}, "http://p:1"),
+    ("https://a.example/v1", {"HTTPS_PROXY": "p:1"}, "http://p:1"),
+    ("https://a.example/v1", {"http_proxy": "http://p:1"}, None),
+    ("http://a.example/v1", {"http_proxy": "http://p:1"}, "http://p:1"),
+    ("https://a.example/v1", {"ALL_PROXY": "http://p:1"}, "http://p:1"),
+    ("https://a.example/v1", {"https_proxy": "http://p:1", "no_proxy": "a.example"}, None),
+    ("https://a.example/v1", {"https_proxy": "http://p:1", "NO_PROXY": "x, .example"}, None),
+    ("https://a.example/v1", {"https_proxy": "http://p:1", "no_proxy": "*"}, None),
+    ("https://ba.example/v1", {"https_proxy": "http://p:1", "no_proxy": "a.example"},
+     "http://p:1"),
+    ("http://127.0.0.1:11434/v1", {"http_proxy": "http://p:1"}, None),
+]  # fmt: skip
+
+
+def test_the_environments_proxies_are_honoured(subtests: pytest.Subtests) -> None:
+    for url, environ, proxy in PROXIES:
+        with subtests.test(url=url, environ=environ):
+            assert proxy_for(url, environ) == proxy
 
 
 async def test_calls_go_through_the_proxy(loopback: LoopbackServer) -> None:
