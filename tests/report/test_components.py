@@ -16,11 +16,12 @@ def words(markup: str) -> str:
     return "".join(ET.fromstring(markup).itertext())
 
 
-@pytest.mark.parametrize("word", list(ui.STATUSES))
-def test_a_status_is_a_word_with_a_shape(word: str) -> None:
-    made = ui.badge(word)
-    assert words(made) == word
-    assert made.count("<path") == 1
+def test_a_status_is_a_word_with_a_shape(subtests: pytest.Subtests) -> None:
+    for word in ui.STATUSES:
+        with subtests.test(word=word):
+            made = ui.badge(word)
+            assert words(made) == word
+            assert made.count("<path") == 1
 
 
 def test_shapes_tell_the_verdicts_apart() -> None:

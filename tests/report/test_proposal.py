@@ -109,15 +109,20 @@ def test_a_body_is_never_longer_than_a_forge_takes() -> None:
     harmless(body)
 
 
-@pytest.mark.parametrize("text", NASTY)
-def test_titles_and_commits_hold_no_command(text: str) -> None:
-    one = replace(ONE, targets=(text, "Fixes #1", "@octocat", "a/b#2"), note=text)
-    change = Change("b", "main", "c", {"p": b""}, one.hash, title_of(one), message=message_of(one))
-    said = commit_message(change)
-    assert not re.search(r"@\w|#\d|GH-\d|https?:|[<>`\[\]]|co-authored-by", said, re.IGNORECASE)
-    assert not HIDDEN.search(said)
-    assert len(said.splitlines()[0]) <= 180
-    assert said.count("Edison-Suggestion: ") == 1
+def test_titles_and_commits_hold_no_command(subtests: pytest.Subtests) -> None:
+    for text in NASTY:
+        with subtests.test(text=text):
+            one = replace(ONE, targets=(text, "Fixes #1", "@octocat", "a/b#2"), note=text)
+            change = Change(
+                "b", "main", "c", {"p": b""}, one.hash, title_of(one), message=message_of(one)
+            )
+            said = commit_message(change)
+            assert not re.search(
+                r"@\w|#\d|GH-\d|https?:|[<>`\[\]]|co-authored-by", said, re.IGNORECASE
+            )
+            assert not HIDDEN.search(said)
+            assert len(said.splitlines()[0]) <= 180
+            assert said.count("Edison-Suggestion: ") == 1
 
 
 @SLOWLY

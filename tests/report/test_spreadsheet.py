@@ -50,31 +50,33 @@ def test_parts_of_the_grade_have_columns(shelf: Shelf) -> None:
     assert {heads[1]["passed"], heads[0]["passed"]} <= {"0", "1", ""}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "=cmd|' /C calc'!A0",
-        "+1+1",
-        "-2+3+cmd|' /C calc'!A0",
-        "@SUM(1)",
-        "\t=1",
-        "\r=1",
-        '=HYPERLINK("https://evil.example")',
-        "\uff1d1+1",
-        "\uff20SUM(1)",
-        "-",
-        "+",
-        "-abc",
-        "+49 30 123456",
-    ],
-)
-def test_a_formula_becomes_text(text: str) -> None:
-    assert disarm_cell(text) == f"'{text}"
+FORMULAS = [
+    "=cmd|' /C calc'!A0",
+    "+1+1",
+    "-2+3+cmd|' /C calc'!A0",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    '=HYPERLINK("https://evil.example")',
+    "\uff1d1+1",
+    "\uff20SUM(1)",
+    "-",
+    "+",
+    "-abc",
+    "+49 30 123456",
+]
 
 
-@pytest.mark.parametrize("text", ["-1", "+1.5", "-0.25e-3", ".5", "", "plain", " =1", "1=1", "'=1"])
-def test_numbers_and_other_texts_stay(text: str) -> None:
-    assert disarm_cell(text) == text
+def test_a_formula_becomes_text(subtests: pytest.Subtests) -> None:
+    for text in FORMULAS:
+        with subtests.test(text=text):
+            assert disarm_cell(text) == f"'{text}"
+
+
+def test_numbers_and_other_texts_stay(subtests: pytest.Subtests) -> None:
+    for text in ["-1", "+1.5", "-0.25e-3", ".5", "", "plain", " =1", "1=1", "'=1"]:
+        with subtests.test(text=text):
+            assert disarm_cell(text) == text
 
 
 @given(st.text())

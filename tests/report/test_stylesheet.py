@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 
@@ -24,6 +25,7 @@ def tokens() -> dict[str, tuple[str, str]]:
 
 
 COLOURS = tokens()
+THEMES = ("light", "dark")
 GROUNDS = ("paper", "ground", "sunken")
 READ = [
     *((word, ground) for word in ("ink", "quiet", "accent", "second") for ground in GROUNDS),
@@ -56,16 +58,16 @@ def test_contrast_is_computed_as_the_standard_does() -> None:
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize(("text", "ground"), READ)
-def test_text_can_be_read(text: str, ground: str, theme: int) -> None:
-    assert contrast(COLOURS[text][theme], COLOURS[ground][theme]) >= 4.5
+def test_text_can_be_read(subtests: pytest.Subtests) -> None:
+    for (text, ground), theme in product(READ, [0, 1]):
+        with subtests.test(THEMES[theme], text=text, ground=ground):
+            assert contrast(COLOURS[text][theme], COLOURS[ground][theme]) >= 4.5
 
 
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize(("mark", "ground"), SEEN)
-def test_marks_and_controls_can_be_seen(mark: str, ground: str, theme: int) -> None:
-    assert contrast(COLOURS[mark][theme], COLOURS[ground][theme]) >= 3
+def test_marks_and_controls_can_be_seen(subtests: pytest.Subtests) -> None:
+    for (mark, ground), theme in product(SEEN, [0, 1]):
+        with subtests.test(THEMES[theme], mark=mark, ground=ground):
+            assert contrast(COLOURS[mark][theme], COLOURS[ground][theme]) >= 3
 
 
 def test_every_colour_is_a_token() -> None:

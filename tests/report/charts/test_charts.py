@@ -38,42 +38,49 @@ def tree(drawing: Drawing) -> ET.Element:
     return ET.fromstring(drawing.svg)
 
 
-@pytest.mark.parametrize("name", sorted(set(DRAWN) - LARGE))
-def test_the_picture_is_the_same_as_before(name: str) -> None:
-    path = GOLDEN / "charts" / f"{name}.svg"
-    text = str(DRAWN[name].svg).replace("><", ">\n<") + "\n"
-    if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(text, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == text
+def test_the_picture_is_the_same_as_before(subtests: pytest.Subtests) -> None:
+    for name in sorted(set(DRAWN) - LARGE):
+        with subtests.test(name=name):
+            path = GOLDEN / "charts" / f"{name}.svg"
+            text = str(DRAWN[name].svg).replace("><", ">\n<") + "\n"
+            if os.environ.get("UPDATE_GOLDEN"):
+                path.write_text(text, encoding="utf-8")
+            assert path.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize("name", sorted(DRAWN))
-def test_a_screen_reader_hears_a_title_and_what_it_shows(name: str) -> None:
-    root = tree(DRAWN[name])
-    assert root.get("role") == "img"
-    assert [child.tag for child in root][:2] == [f"{SVG}title", f"{SVG}desc"]
-    assert root[0].text
-    assert root[1].text
+def test_a_screen_reader_hears_a_title_and_what_it_shows(subtests: pytest.Subtests) -> None:
+    for name in sorted(DRAWN):
+        with subtests.test(name=name):
+            root = tree(DRAWN[name])
+            assert root.get("role") == "img"
+            assert [child.tag for child in root][:2] == [f"{SVG}title", f"{SVG}desc"]
+            assert root[0].text
+            assert root[1].text
 
 
-@pytest.mark.parametrize("name", sorted(DRAWN))
-def test_nothing_in_it_needs_more_than_a_strict_policy_allows(name: str) -> None:
-    allowed = {"svg", "title", "desc", "g", "text", "line", "path", "rect", "circle"}
-    for piece in tree(DRAWN[name]).iter():
-        assert piece.tag.removeprefix(SVG) in allowed
-        assert not {key for key in piece.attrib if key.startswith("on") or key in ("style", "href")}
+def test_nothing_in_it_needs_more_than_a_strict_policy_allows(subtests: pytest.Subtests) -> None:
+    for name in sorted(DRAWN):
+        with subtests.test(name=name):
+            allowed = {"svg", "title", "desc", "g", "text", "line", "path", "rect", "circle"}
+            for piece in tree(DRAWN[name]).iter():
+                assert piece.tag.removeprefix(SVG) in allowed
+                assert not {
+                    key for key in piece.attrib if key.startswith("on") or key in ("style", "href")
+                }
 
 
-@pytest.mark.parametrize("name", sorted(DRAWN))
-def test_it_has_its_place_before_it_is_drawn(name: str) -> None:
-    root = tree(DRAWN[name])
-    assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
+def test_it_has_its_place_before_it_is_drawn(subtests: pytest.Subtests) -> None:
+    for name in sorted(DRAWN):
+        with subtests.test(name=name):
+            root = tree(DRAWN[name])
+            assert root.get("viewBox") == f"0 0 {root.get('width')} {root.get('height')}"
 
 
-@pytest.mark.parametrize("name", sorted(DRAWN))
-def test_marks_have_a_colour_without_the_stylesheet_too(name: str) -> None:
-    for piece in tree(DRAWN[name]).iter(f"{SVG}path"):
-        assert piece.get("stroke") or piece.get("fill") == "currentColor"
+def test_marks_have_a_colour_without_the_stylesheet_too(subtests: pytest.Subtests) -> None:
+    for name in sorted(DRAWN):
+        with subtests.test(name=name):
+            for piece in tree(DRAWN[name]).iter(f"{SVG}path"):
+                assert piece.get("stroke") or piece.get("fill") == "currentColor"
 
 
 def test_the_same_record_gives_the_same_picture() -> None:
@@ -91,10 +98,11 @@ def test_hostile_names_stay_text() -> None:
     assert "alert(1)" in HOSTILE
 
 
-@pytest.mark.parametrize("name", sorted(DRAWN))
-def test_the_table_has_a_cell_for_each_column(name: str) -> None:
-    table = DRAWN[name].table
-    assert {len(row) for row in table.rows} <= {len(table.columns)}
+def test_the_table_has_a_cell_for_each_column(subtests: pytest.Subtests) -> None:
+    for name in sorted(DRAWN):
+        with subtests.test(name=name):
+            table = DRAWN[name].table
+            assert {len(row) for row in table.rows} <= {len(table.columns)}
 
 
 def test_the_table_says_what_the_picture_has_no_room_for() -> None:
