@@ -2,10 +2,10 @@
 
     python -m tests.repeat N [ARGUMENTS OF PYTEST]
 
-Each repetition is what `make test` runs, with another seed of hashes and the files of tests in
-another order, both of its number, so that a failure can be repeated: `PYTHONHASHSEED=2 REPETITION=2
-pytest -p tests.repeat ...`. The exit code is 1 if a test failed, and that of pytest if it could not
-run them.
+With `--tier daily` each repetition is what `make test` runs. Each has another seed of hashes and
+the files of tests in another order, both of its number, so that a failure can be repeated:
+`PYTHONHASHSEED=2 REPETITION=2 pytest -p tests.repeat ...`. The exit code is 1 if a test failed, and
+that of pytest if it could not run them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 REPETITION = "REPETITION"
 """Variable with the number of a repetition."""
-USUAL = ("-n", "4", "--dist", "worksteal")
+USUAL = ("-n", "3", "--dist", "worksteal")
 """Arguments of `make test`; a later `-n` counts more."""
 _RAN = (0, 1)
 """Exit codes of pytest after it ran the tests, whether or not they passed."""

@@ -86,7 +86,9 @@ def test_tests_that_pass_end_with_0_and_those_that_cannot_run_with_another_code(
 
 def test_what_is_repeated_is_what_make_test_runs() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    _, jobs, *others = USUAL
-    assert f"\nJOBS ?= {jobs}\n" in makefile
-    assert f"\t$(BIN)/pytest -n $(JOBS) {' '.join(others)} $(PYTEST_ARGS)\n" in makefile
-    assert "\t$(BIN)/python -m tests.repeat $(N) -n $(JOBS) $(PYTEST_ARGS)\n" in makefile
+    _, _, *distribution = USUAL
+    assert f"\nPYTEST := $(BIN)/pytest -n $(JOBS) {' '.join(distribution)}\n" in makefile
+    assert "\t$(PYTEST) --tier daily $(PYTEST_ARGS)\n" in makefile
+    assert (
+        "\t$(BIN)/python -m tests.repeat $(N) -n $(JOBS) --tier daily $(PYTEST_ARGS)\n" in makefile
+    )
