@@ -155,11 +155,11 @@ def _measured(check: str) -> tuple[str, str]:
 REFERENCES: dict[str, tuple[str, str]] = {
     "equals": (_PYTHON, _EXACT),
     "contains": (_PYTHON, _EXACT),
-    "contains_any": (_PYTHON, _EXACT),
-    "contains_all": (_PYTHON, _EXACT),
     "icontains": (_PYTHON, _EXACT),
     "starts_with": (_PYTHON, _EXACT),
     "ends_with": (_PYTHON, _EXACT),
+    "contains_any": (_PYTHON, _EXACT),
+    "contains_all": (_PYTHON, _EXACT),
     "regex": ("Python's `re`", _EXACT),
     "one_of": (_PYTHON, _EXACT),
     "count": ("Python's `str.count`", _EXACT),

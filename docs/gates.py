@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from docs.reference import code, table
-from edison_ci.config.experiment import Gate
+from edison_ci.config.gates import Gate
 from edison_ci.decide.verdict import RunDecision, VerdictContext, decide
 from edison_ci.records import CellStatus, Side
 from edison_ci.results.samples import TwoSidedSample

@@ -142,7 +142,7 @@ _FOREIGN = ("EDISON_", "GITHUB_", "NO_COLOR", "FORCE_COLOR", "PYTHONPATH")
 # --- checks ---------------------------------------------------------------------------------------
 
 _FAMILIES = {
-    "text": "What the answer says",
+    "text occurrences": "What the answer says",
     "limits": "Limits",
     "structure": "Data",
     "tool_calls": "Tools",
@@ -151,14 +151,16 @@ _FAMILIES = {
     "code": "Code of the repository",
     "combined": "Checks made of checks",
 }
+"""Titles by the modules whose checks stand below them."""
 _OWN_TO_ALL = {"name", "weight", "threshold"}
 
 
 def checks() -> str:
     """Return every check by family: what it says, its options, an example and two answers."""
     written = []
-    for family, title in _FAMILIES.items():
-        names = [n for n, place in REGISTRY.built_in.items() if f".{family}:" in place]
+    for modules, title in _FAMILIES.items():
+        homes = {f"edison_ci.checks.{module}" for module in modules.split()}
+        names = [n for n, place in REGISTRY.built_in.items() if place.split(":")[0] in homes]
         rows = [_check(name) for name in names]
         head = ("check", "says", "options", "example", "passes", "fails")
         written.append(f"## {title}\n\n" + table(head, rows))

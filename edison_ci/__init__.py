@@ -150,7 +150,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    if home := _HOMES.get(name):
+        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    from edison_ci.deferred import submodules
+
+    return submodules(__name__)(name)

@@ -1,15 +1,16 @@
-"""Frozen records that cost little to define: the decorator that every module uses.
+"""Records that cost little to define: the decorator that every module uses.
 
-`dataclasses` compiles seven methods of its own for each frozen class with slots, which takes a
-millisecond; the two hundred that a command loads would cost a fifth of a second. Here only
-`__init__` is compiled, when the first record is created, and the others are shared. Everything
-else, `fields`, `replace` and type checkers included, sees an ordinary dataclass.
+`dataclasses` compiles up to seven methods of its own for each class, which takes a millisecond; the
+two hundred that a command loads would cost a fifth of a second. Here only `__init__` is compiled,
+when the first record is created, and the others are shared. Everything else, `fields`, `replace`
+and type checkers included, sees an ordinary dataclass.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from operator import attrgetter
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -28,12 +29,12 @@ _FACTORY = object()
 def _fast(
     cls: type | None = None, /, *, frozen: bool = False, slots: bool = False, **other: Any
 ) -> Any:
-    """Return a dataclass; a frozen one with slots is created in a fifth of the time."""
+    """Return a dataclass, which is created in a fifth of the time unless there are more options."""
 
     def decorate(cls: type) -> type:
-        if not (frozen and slots) or other:
+        if other:
             return dataclasses.dataclass(frozen=frozen, slots=slots, **other)(cls)
-        return _fast_class(cls)
+        return _fast_class(cls, frozen=frozen, slots=slots)
 
     return decorate if cls is None else decorate(cls)
 
@@ -42,53 +43,69 @@ if not TYPE_CHECKING:
     dataclass = _fast
 
 
-def _fast_class(cls: type) -> type:
+def _fast_class(cls: type, *, frozen: bool, slots: bool) -> type:
     own = frozenset(cls.__dict__)
     # Python sets `__hash__` to None if a class defines only `__eq__`.
     own_hash = "__hash__" in own and not ("__eq__" in own and cls.__hash__ is None)
-    plain: type[Any] = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    fields = dataclasses.fields(plain)
-    names = [field.name for field in fields]
-    members = dict(plain.__dict__)
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+    fields = dataclasses.fields(made)
+    shared = _shared_methods(fields, frozen=frozen, slots=slots)
+    members = {name: method for name, method in shared.items() if name not in own}
+    if not own_hash:
+        hashed = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
+        members["__hash__"] = _hash(_values(hashed)) if frozen else None
+    if slots:
+        made = _with_slots(made, [field.name for field in fields], members)
+    else:
+        for name, member in members.items():
+            setattr(made, name, member)
+    if "__init__" not in own:
+        made.__init__ = _lazy_init(made, fields, frozen=frozen)
+    return cast("type", made)
+
+
+def _shared_methods(
+    fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool, slots: bool
+) -> dict[str, Any]:
+    methods: dict[str, Any] = {
+        "__repr__": _repr([f.name for f in fields if f.repr]),
+        "__eq__": _equality(_values([f.name for f in fields if f.compare])),
+    }
+    if frozen:
+        methods |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_deletion}
+    if frozen and slots:
+        names = [field.name for field in fields]
+        methods |= {"__getstate__": _state(_values(names)), "__setstate__": _restorer(names)}
+    return methods
+
+
+def _with_slots(cls: type, names: list[str], more: dict[str, Any]) -> type:
+    """Return a class again, with slots for the fields that no base has, and more members."""
+    members = {**cls.__dict__, **more}
     for name in (*names, "__dict__", "__weakref__"):
         members.pop(name, None)
     inherited = {slot for base in cls.__mro__[1:] for slot in getattr(base, "__slots__", ())}
     members["__slots__"] = tuple(name for name in names if name not in inherited)
-    compared = _values([f.name for f in fields if f.compare])
-    hashed = _values([f.name for f in fields if (f.compare if f.hash is None else f.hash)])
-    shared: dict[str, Any] = {
-        "__repr__": _repr([f.name for f in fields if f.repr]),
-        "__eq__": _equality(compared),
-        "__setattr__": _refuse_assignment,
-        "__delattr__": _refuse_deletion,
-        "__getstate__": _state(_values(names)),
-        "__setstate__": _restorer(names),
-    }
-    members.update({name: method for name, method in shared.items() if name not in own})
-    if not own_hash:
-        members["__hash__"] = _hash(hashed)
-    made: Any = type(cls)(cls.__name__, cls.__bases__, members)
+    made = type(cls)(cls.__name__, cls.__bases__, members)
     made.__qualname__ = cls.__qualname__
-    if "__init__" not in own:
-        made.__init__ = _lazy_init(made, fields)
-    return cast("type", made)
+    return made
 
 
-def _lazy_init(cls: Any, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
+def _lazy_init(cls: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Any:
     """Return an `__init__` that compiles the real one when the first record is created.
 
     Most commands create records of few classes.
     """
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls.__init__ = _initialiser(cls, fields)
+        cls.__init__ = _initialiser(cls, fields, frozen=frozen)
         cls.__init__(self, *args, **kwargs)
 
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     return __init__
 
 
-def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
+def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Any:
     """Return the compiled `__init__` of a class, which runs too often to be shared."""
     known: dict[str, Any] = {"_set": _set, "_FACTORY": _FACTORY}
     taken, lines = [], []
@@ -114,7 +131,14 @@ def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
             taken.append(name)
         else:
             continue
-        lines.append(f" _set(self, {name!r}, {value})")
+        slot = getattr(cls, name, None)
+        if not frozen:
+            lines.append(f" self.{name} = {value}")
+        elif isinstance(slot, MemberDescriptorType):  # faster than by its name
+            known[f"_set_{name}"] = slot.__set__
+            lines.append(f" _set_{name}(self, {value})")
+        else:
+            lines.append(f" _set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append(" self.__post_init__()")
     text = f"def __init__(self, {', '.join(taken)}):\n" + "\n".join(lines or [" pass"])

@@ -19,7 +19,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+_PAUSE_S = 0.02
+"""Before a module is loaded ahead, so that other tasks come first."""
 
 
 def submodules(package: str) -> Callable[[str], ModuleType]:
@@ -55,6 +58,15 @@ class DeferredModule(ModuleType):
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # what a module has is read-only
         return _loaded(self).__dict__
+
+
+async def load_ahead(modules: Iterable[ModuleType]) -> None:
+    """Load modules one after the other, while other tasks of the loop wait for answers."""
+    from asyncio import sleep
+
+    for module in modules:
+        await sleep(_PAUSE_S)
+        _loaded(module)
 
 
 def _loaded(deferred: ModuleType) -> ModuleType:

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
@@ -393,23 +391,22 @@ FilePath = Annotated[
     AfterValidator(normal_path),
 ]
 
-_PERCENT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*%\Z")
-_POINTS = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*pp\Z")
-_TO_100 = r"0*(?:100(?:\.0+)?|[0-9]{1,2}(?:\.[0-9]+)?)"
+PERCENT = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*%\Z")
+TO_100 = r"0*(?:100(?:\.0+)?|[0-9]{1,2}(?:\.[0-9]+)?)"
 
 
 @dataclass(frozen=True, slots=True)
 class Percent:
     """A number that may be written as a percentage: 80% is 0.8."""
 
-    pattern: str = _TO_100
+    pattern: str = TO_100
     """Pattern of the percentages in the range of the number."""
 
     @staticmethod
     def _share(value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        if found := _PERCENT.match(value):
+        if found := PERCENT.match(value):
             return float(found.group(1)) / 100
         raise wrong("share", f"{short(value)} is not a share", "write 80% or 0.8")
 
@@ -427,34 +424,6 @@ class Percent:
 
 Share = Annotated[float, Field(ge=0, le=1), Percent()]
 """A share from 0 to 1, written 0.8 or 80%."""
-
-
-class Margin(Shape):
-    """A non-inferiority margin."""
-
-    value: float = Field(ge=0, le=1, description="The margin as a share.")
-    relative: bool = Field(
-        False, description="Whether it is relative to the base value instead of points."
-    )
-
-
-def parse_margin(value: object) -> object:
-    """Return the margin written as `5pp` (points) or `10%` (relative)."""
-    if isinstance(value, str):
-        if found := _POINTS.match(value):
-            return {"value": float(found.group(1)) / 100}
-        if found := _PERCENT.match(value):
-            return {"value": float(found.group(1)) / 100, "relative": True}
-    raise wrong("margin", f"{short(value)} is not a margin", "write 5pp (points) or 10% (relative)")
-
-
-MarginText = Annotated[
-    Margin,
-    BeforeValidator(parse_margin),
-    WithJsonSchema(
-        {"type": "string", "pattern": rf"^{_TO_100}\s*(?:pp|%)$", "examples": ["5pp", "10%"]}
-    ),
-]
 
 
 # --- combinations of keys -------------------------------------------------------------------------

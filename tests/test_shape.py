@@ -8,6 +8,7 @@ import pytest
 from jsonschema import Draft7Validator
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from edison_ci.config.gates import Margin, MarginText
 from edison_ci.config.problems import problems_of
 from edison_ci.config.project import Version
 from edison_ci.config.project_files import ProjectFiles
@@ -21,8 +22,6 @@ from edison_ci.shape import (
     Email,
     EnvName,
     FilePath,
-    Margin,
-    MarginText,
     Name,
     Or,
     Percent,

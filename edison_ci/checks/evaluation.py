@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from edison_ci import extras
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
-from edison_ci.extras import install_command
 from edison_ci.records import FinishReason
 from edison_ci.templating.templates import MissingValueError, RenderError, as_text
 
@@ -183,7 +183,7 @@ def library_errors(library: Library) -> Iterator[None]:
     except Exception as error:  # a broken library may raise anything
         fault, reason = library.fault(), f"{type(error).__name__}: {error}"
         if fault:
-            message = f"{library.module} {fault}: {install_command(library.extra)}"
+            message = f"{library.module} {fault}: {extras.install_command(library.extra)}"
         else:
             message = f"{library.module} is installed but broken, reinstall it: {reason}"
         raise EvaluationError(message) from error

@@ -18,7 +18,6 @@ from pydantic import (
 
 from edison_ci.checks.evaluation import Grade, single_line
 from edison_ci.errors import UsageError
-from edison_ci.extras import Library
 from edison_ci.plugins import Registry
 from edison_ci.shape import (
     Name,
@@ -39,13 +38,12 @@ if TYPE_CHECKING:
     from pydantic_core import InitErrorDetails
 
     from edison_ci.checks.evaluation import ParsedAnswer
+    from edison_ci.extras import Library  # noqa: TC004 - pydantic needs no types of class variables
 
 
 _FAMILIES = {
-    "text": (
-        "equals contains contains_any contains_all icontains starts_with ends_with regex one_of "
-        "count quotes"
-    ),
+    "text": "equals contains icontains starts_with ends_with",
+    "occurrences": "contains_any contains_all regex one_of count quotes",
     "limits": "words chars sentences tokens latency cost finish_reason",
     "structure": "is_json json_schema json_path is_xml is_html is_sql is_yaml number json_diff",
     "tool_calls": "tool_call tool_call_f1 calls",

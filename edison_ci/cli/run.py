@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from dataclasses import replace
@@ -362,6 +363,7 @@ def evaluate_order(
     state: CliState, terminal: Terminal, project: Project, order: RunOrder
 ) -> list[run_options.RunOutcome]:
     """Run the experiments one after the other; return the outcome of each run."""
+    gc.freeze()  # what is loaded by now stays until the end
     given = order.given
     if given["record"]:
         provider_replay.refuse_unwritable(given["record"])
@@ -487,7 +489,7 @@ def finish(
     asked, coverage, flips = around or Surroundings()
     code = most_important(int(code) for code in (coverage.exit_code, *(e.exit_code for e in ended)))
     ids, dropped = [end.run_id for end in ended], coverage.dropped
-    if not terminal.json:
+    if not terminal.json and not terminal.quiet:
         show_ended(terminal, project, ended)
         if flips:
             cli_flips.show_flips(terminal, flips)

@@ -104,6 +104,11 @@ class Terminal:
         return self._state.json
 
     @property
+    def quiet(self) -> bool:
+        """Whether --quiet is set."""
+        return self._state.quiet
+
+    @property
     def root(self) -> Path | None:
         """The root of the project that was entered."""
         return self._state.root

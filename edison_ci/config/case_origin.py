@@ -49,6 +49,8 @@ def writer_of(metadata: Mapping[str, Json]) -> str:
 
 def is_unverified(case: Case) -> bool:
     """Whether a case was generated, and nobody agreed with its expected answer."""
+    if not case.metadata:
+        return False
     written = writer_of(case.metadata) not in ("", EDISON)
     return written and case.expected is not None and not _text(case.metadata, "verified_by")
 

@@ -407,7 +407,7 @@ class CaseFeed:
             case.line = reader.line
             key, before = hash(case.id), len(seen)
             wanted = keep is None or keep(case)
-            if seen.add(key) < before or (wanted and key in kept):
+            if seen.add(key) < before or (several and wanted and key in kept):
                 if len(repeated) < MAX_PROBLEMS:
                     where = reader.locate(("id",))
                     repeated.append(

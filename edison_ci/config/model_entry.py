@@ -6,15 +6,13 @@ import itertools
 import re
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import problems, provider_options
-from edison_ci.config.capabilities import Reasoning
-from edison_ci.config.model_price import PriceText
+from edison_ci.config import extra_params, model_price, problems, provider_options
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.errors import Problem, UsageError
 from edison_ci.plugins import Registry
@@ -22,7 +20,6 @@ from edison_ci.records import canonical_json
 from edison_ci.shape import (
     ENV_PATTERN,
     NAME_PATTERN,
-    ONE_OR_MANY,
     UNIQUE,
     EnvName,
     FilePath,
@@ -31,6 +28,7 @@ from edison_ci.shape import (
     Shape,
     TextPattern,
     items,
+    section,
     short,
     wrong,
 )
@@ -39,141 +37,21 @@ from edison_ci.spelling import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from edison_ci.config.model_price import Price
+    from edison_ci.config.params import Params
     from edison_ci.documents.marks import Document
+else:
+    Params = section("edison_ci.config.params", "Params")
+    Price = section("edison_ci.config.model_price", "Price")
 
 
-# A closed list. Values under `extra` go unchanged into the body of a call, or to litellm, and
-# everyone who may edit a prompt may write them. A name is listed only if no service takes it as an
-# address, a key, another model or a fake answer, and if its cost is bounded by `max_tokens` or
-# reserved (`tokens_booked`). Refused names have a hint.
-_Word = Annotated[str, Field(min_length=1, max_length=100)]
-_Share = Annotated[float, Field(ge=0, le=1)]
-_Tokens = Annotated[int, Field(ge=0, le=1_000_000)]
-_COSTS = "its price is unknown in advance, so no budget could limit it"
-
-
-class Extra(Shape):
-    """Parameters that only some services take."""
-
-    tombstones: ClassVar[dict[str, str]] = {
-        "max_completion_tokens": "write max_tokens next to extra",
-        "max_output_tokens": "write max_tokens next to extra",
-        "max_tokens": "write max_tokens next to extra",
-        "num_predict": "write max_tokens next to extra",
-        "temperature": "write it next to extra",
-        "top_p": "write it next to extra",
-        "seed": "write it next to extra",
-        "stop": "write it next to extra",
-        "n": "write repeats in the experiment",
-        "best_of": "write repeats in the experiment",
-        "stream": "answers are not streamed; remove it",
-        "model": "write another entry in models.yaml",
-        "models": "write another entry in models.yaml",
-        "messages": "write them in the prompt",
-        "system": "write it in the prompt",
-        "tools": "write tools in the prompt",
-        "functions": "write tools in the prompt",
-        "mcp_servers": "tools are declared in the prompt and never run",
-        "api_base": "write base_url in models.yaml",
-        "base_url": "write base_url in models.yaml",
-        "api_key": "never write a key; set key_env in models.yaml",
-        "web_search_options": _COSTS,
-        "plugins": _COSTS,
-        "modalities": _COSTS,
-        "audio": _COSTS,
-        "speed": _COSTS,
-        "inference_geo": _COSTS,
-        "prediction": _COSTS,
-    }
-
-    reasoning_effort: _Word | None = Field(None, description="Reasoning effort.")
-    reasoning: dict[str, Any] | None = Field(None, description="The same, as OpenRouter has it.")
-    thinking: dict[str, Any] | bool | None = Field(None, description="The same, at Anthropic.")
-    think: bool | _Word | None = Field(None, description="The same, at Ollama.")
-    enable_thinking: bool | None = Field(None, description="The same, at Qwen's services.")
-    thinking_budget: _Tokens | None = Field(None, description="Maximum reasoning tokens.")
-    output_config: dict[str, Any] | None = Field(None, description="Effort, at Anthropic.")
-    verbosity: _Word | None = Field(None, description="How long answers are: low, medium, high.")
-    top_k: Annotated[int, Field(ge=-1, le=100_000)] | None = Field(
-        None, description="Sample from the k most likely tokens."
-    )
-    min_p: _Share | None = Field(
-        None, description="Minimum probability relative to the most likely token."
-    )
-    top_a: _Share | None = Field(
-        None, description="Threshold that rises with the most likely token."
-    )
-    typical_p: _Share | None = Field(None, description="Locally typical sampling.")
-    repetition_penalty: Annotated[float, Field(ge=0, le=10)] | None = Field(
-        None, description="Above 1, repetitions become less likely."
-    )
-    min_tokens: _Tokens | None = Field(None, description="Minimum length of an answer.")
-    random_seed: int | None = Field(None, description="Seed, as Mistral calls it.")
-    logit_bias: dict[str, float] | None = Field(None, description="Weights of tokens.")
-    logprobs: bool | None = Field(None, description="Whether the service returns probabilities.")
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = Field(
-        None, description="Number of tokens at each position."
-    )
-    tool_choice: dict[str, Any] | _Word | None = Field(None, description="Which tool to call.")
-    parallel_tool_calls: bool | None = Field(
-        None, description="Whether several tools may be called at once."
-    )
-    response_format: dict[str, Any] | None = Field(None, description="Format of the answer.")
-    guided_json: dict[str, Any] | None = Field(None, description="JSON Schema, at vLLM.")
-    guided_choice: list[str] | None = Field(None, description="Possible answers, at vLLM.")
-    guided_regex: str | None = Field(None, description="Pattern of the answer, at vLLM.")
-    chat_template_kwargs: dict[str, Any] | None = Field(
-        None, description="Settings of the chat template, at vLLM."
-    )
-    safe_prompt: bool | None = Field(None, description="Mistral's own system prompt.")
-    transforms: list[str] | None = Field(None, description="How OpenRouter shortens prompts.")
-    keep_alive: str | int | None = Field(None, description="How long Ollama keeps the model.")
-    user: Annotated[str, Field(max_length=500)] | None = Field(
-        None, description="Whose call it is."
-    )
-    safety_identifier: Annotated[str, Field(max_length=500)] | None = Field(
-        None, description="Whose call it is, at OpenAI."
-    )
-    metadata: dict[str, str] | None = Field(None, description="Metadata stored by the service.")
-    store: bool | None = Field(None, description="Whether the service stores the answer.")
-    prompt_cache_key: _Word | None = Field(
-        None, description="Key of calls that share a prompt cache."
-    )
-    prompt_cache_retention: _Word | None = Field(None, description="Lifetime of the prompt cache.")
-    cache_control: dict[str, Any] | None = Field(None, description="Prompt caching at Anthropic.")
-    service_tier: Literal["auto", "default", "flex", "standard_only"] | None = Field(
-        None, description="Class of service that costs no more than the list price."
-    )
-
-    def written(self) -> dict[str, Any]:
-        """Return the values that are set."""
-        names = (name for name in type(self).model_fields if name in self.model_fields_set)
-        return {name: getattr(self, name) for name in names}
-
-
-_ALL = frozenset(Extra.model_fields)
-_THROUGH_LITELLM = frozenset(
-    {"reasoning_effort", "thinking", "verbosity", "top_k", "min_p", "repetition_penalty",
-     "logit_bias", "logprobs", "top_logprobs", "tool_choice", "parallel_tool_calls",
-     "response_format", "safe_prompt", "user", "service_tier"}
-)  # fmt: skip
-_TAKES: dict[str, frozenset[str]] = {
-    "anthropic": frozenset(
-        {"thinking", "output_config", "top_k", "tool_choice", "metadata", "cache_control",
-         "service_tier"}
-    ),
-    "bedrock": frozenset({"thinking", "reasoning_effort", "top_k", "tool_choice"}),
-    "litellm": _THROUGH_LITELLM,
-    "vertex": frozenset(),
-    "local": frozenset(),
-}  # fmt: skip
+PriceText = Annotated[
+    Price,
+    BeforeValidator(lambda value: model_price.expand_price(value)),
+    Or({"const": "free"}),
+]
 _WRITE_CACHE = frozenset({"cache_control", "prompt_cache_key", "prompt_cache_retention"})
 _LENGTHS = ("tokens", "budget")
-
-
-def extra_taken(provider: str) -> frozenset[str]:
-    """Return the names that a provider accepts under `extra`."""
-    return _TAKES.get(provider, _ALL)
 
 
 def tokens_booked(params: Mapping[str, Any]) -> tuple[int, int]:
@@ -257,78 +135,6 @@ ProviderName = Annotated[
 LOCAL_MODEL = "smollm2-135m-instruct"
 """The local model whose weights are a package."""
 SIM_MODELS = ("small", "large", "judge", "refiner", "assistant", "echo", "script")
-
-Temperature = Annotated[float, Field(ge=0, le=2)]
-MaxTokens = Annotated[int, Field(ge=1, le=100_000)]
-TopP = Annotated[float, Field(ge=0, le=1)]
-Penalty = Annotated[float, Field(ge=-2, le=2)]
-Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-StopTexts = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], items(1, 4), UNIQUE
-]
-
-
-def _written(params: Shape) -> dict[str, Any]:
-    names = (name for name in type(params).model_fields if name in params.model_fields_set)
-    values = {name: getattr(params, name) for name in names}
-    if isinstance(extra := values.get("extra"), Extra):
-        values["extra"] = extra.written()
-    return values
-
-
-class Params(Shape):
-    """Sampling parameters as written; the caller adds defaults."""
-
-    tombstones: ClassVar[dict[str, str]] = {
-        "max_completion_tokens": "write max_tokens",
-        "n": "write repeats in the experiment",
-    }
-
-    temperature: Temperature | None = Field(None, description="0-2; default 1.0.")
-    max_tokens: MaxTokens | None = Field(
-        None, description="Maximum length of an answer; default 4096."
-    )
-    top_p: TopP | None = Field(None, description="Nucleus sampling, 0-1.")
-    frequency_penalty: Penalty | None = Field(None, description="-2 to 2.")
-    presence_penalty: Penalty | None = Field(None, description="-2 to 2.")
-    seed: Seed | None = Field(None, description="Seed, if the provider accepts one.")
-    stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
-    reasoning: Reasoning | None = Field(
-        None, description="How much it thinks before it answers, if the model has such levels."
-    )
-    extra: Extra | None = Field(None, description="Parameters that only some services take.")
-
-    def written(self) -> dict[str, Any]:
-        """Return the parameters that are set."""
-        return _written(self)
-
-
-TemperatureGrid = Annotated[tuple[Temperature, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
-MaxTokensGrid = Annotated[tuple[MaxTokens, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
-TopPGrid = Annotated[tuple[TopP, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
-PenaltyGrid = Annotated[tuple[Penalty, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
-ReasoningGrid = Annotated[tuple[Reasoning, ...], items(1, 7), UNIQUE, ONE_OR_MANY]
-SeedGrid = Annotated[tuple[Seed, ...], items(1, 10), UNIQUE, ONE_OR_MANY]
-
-
-class GridParams(Shape):
-    """Parameters in an experiment; a list makes one configuration for each of its values."""
-
-    tombstones: ClassVar[dict[str, str]] = Params.tombstones
-
-    temperature: TemperatureGrid | None = Field(None, description="0-2.")
-    max_tokens: MaxTokensGrid | None = Field(None, description="Maximum length of an answer.")
-    top_p: TopPGrid | None = Field(None, description="0-1.")
-    frequency_penalty: PenaltyGrid | None = Field(None, description="-2 to 2.")
-    presence_penalty: PenaltyGrid | None = Field(None, description="-2 to 2.")
-    seed: SeedGrid | None = Field(None, description="Seed.")
-    stop: StopTexts | None = Field(None, description="Up to 4 texts at which the answer ends.")
-    reasoning: ReasoningGrid | None = Field(None, description="Levels of reasoning.")
-    extra: Extra | None = Field(None, description="Parameters that only some services take.")
-
-    def written(self) -> dict[str, Any]:
-        """Return the parameters that are set."""
-        return _written(self)
 
 
 class Limits(Shape):
@@ -432,7 +238,10 @@ class ModelEntry(Shape):
 OFFLINE = frozenset({"sim", "local", "replay"})
 """Providers that call no service, need no key and cost nothing."""
 
-_ALL_PARAMS = frozenset(Params.model_fields)
+_ALL_PARAMS = frozenset(
+    {"temperature", "max_tokens", "top_p", "frequency_penalty", "presence_penalty", "seed", "stop",
+     "reasoning", "extra"}
+)  # fmt: skip
 _PARAMS_TAKEN: dict[str, frozenset[str]] = {
     "anthropic": frozenset({"temperature", "max_tokens", "top_p", "stop", "reasoning", "extra"}),
     "bedrock": frozenset({"temperature", "max_tokens", "top_p", "stop", "reasoning", "extra"}),
@@ -489,7 +298,9 @@ def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[
             yield key, f"{provider} takes no {key}"
         elif key == "temperature" and value > (most := _HOTTEST.get(provider, _HOT)):
             yield key, f"temperature is {value:g}; {provider} takes at most {most:g}"
-        elif key == "extra" and (odd := sorted({*(value or {})} - extra_taken(provider))):
+        elif key == "extra" and (
+            odd := sorted({*(value or {})} - extra_params.extra_taken(provider))
+        ):
             yield key, f"{provider} takes no {odd[0]} under extra"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from edison_ci.shape import Or, Shape, items, short, wrong
+from edison_ci.shape import Shape, items, short, wrong
 
 if TYPE_CHECKING:
     from edison_ci.records import Completion
@@ -121,7 +121,8 @@ class Price(BatchPrice):
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _price(value: Any) -> Any:
+def expand_price(value: Any) -> Any:
+    """Return a price as it may be written as a map."""
     if value == "free":
         return {"in": 0.0, "out": 0.0}
     if isinstance(value, str):
@@ -130,6 +131,3 @@ def _price(value: Any) -> Any:
     if isinstance(value, dict) and "call" in value:
         return {"in": 0.0, "out": 0.0, **value}
     return value
-
-
-PriceText = Annotated[Price, BeforeValidator(_price), Or({"const": "free"})]

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import re
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -82,7 +83,7 @@ _KEY_ENV = {
 """Providers that need a key; some libraries would search for one in the environment."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Model:
     """A model of the registry, with inherited values."""
 
@@ -129,7 +130,7 @@ class Model:
         """
         return self.provider in ("openai", "openai_compatible") and "moderation" in self.model
 
-    @property
+    @cached_property
     def endpoint(self) -> str:
         """What answers a call beside the model's name, part of the identity of the call.
 
@@ -353,7 +354,7 @@ def _merge(lower: Any, upper: Any, depth: int = 0) -> Any:
 
 def grid(use: ModelUse) -> list[tuple[str, dict[str, Any]]]:
     """Return name and parameters of each point of a parameter grid over one model."""
-    written = use.params.written()
+    written = use.params.written() if use.params else {}
     fixed = {key: value for key, value in written.items() if key in ("stop", "extra")}
     axes = {key: value for key, value in written.items() if key not in fixed}
     points = []
@@ -366,7 +367,7 @@ def grid(use: ModelUse) -> list[tuple[str, dict[str, Any]]]:
 
 def configure(name: str, model: Model, prompt: Prompt, params: Mapping[str, Any]) -> Configuration:
     """Return the configuration: experiment over prompt over models.yaml over defaults."""
-    written = {**model.params, **prompt.header.params.written(), **params}
+    written = {**model.params, **prompt.header.written_params, **params}
     return Configuration(name, model, *sent_params(model, written))
 
 

@@ -23,7 +23,6 @@ from pydantic import (
 from edison_ci._dataclass import dataclass
 from edison_ci.config import problems as config_problems
 from edison_ci.config import user_schemas
-from edison_ci.config.model_entry import Params
 from edison_ci.config.project import Version
 from edison_ci.config.rubric import ScaleText
 from edison_ci.documents.decoding import decode
@@ -41,6 +40,7 @@ from edison_ci.shape import (
     VariableName,
     normal_path,
     report,
+    section,
     wrong,
 )
 from edison_ci.spelling import did_you_mean, odd_character
@@ -49,7 +49,10 @@ from edison_ci.templating.templates import Syntax, Template, TemplateFaults, com
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from edison_ci.config.params import Params
     from edison_ci.records import Role
+else:
+    Params = section("edison_ci.config.params", "Params")
 
 
 # A line `# system`, `# user` or `# assistant` opens a section, unless it is in fenced code or after
@@ -318,9 +321,7 @@ class PromptHeader(Shape):
     inputs: dict[VariableName, InputEntry] | None = Field(
         None, description="Variables and their types; default: found in the text."
     )
-    params: Params = Field(
-        default_factory=Params.model_construct, description="Sampling parameters."
-    )
+    params: Params | None = Field(None, description="Sampling parameters.")
     expect: Expect = Field("auto", description="Required form of the output.")
     output: (
         Annotated[
@@ -356,6 +357,11 @@ class PromptHeader(Shape):
             )
         return self
 
+    @property
+    def written_params(self) -> dict[str, Any]:
+        """The parameters that are set."""
+        return {} if self.params is None else self.params.written()
+
 
 GRADER_VARIABLES = frozenset({"output", "expected"})
 
@@ -385,7 +391,7 @@ class Prompt:
             {
                 "syntax": None if constant else self.header.syntax,
                 "sections": [[s.role, s.template.source] for s in self.sections],
-                "params": self.header.params.written(),
+                "params": self.header.written_params,
                 "defaults": {k: v.default for k, v in self.inputs.items() if v.has_default},
                 "output": self.output,
                 "tools": self.tools,
@@ -523,10 +529,10 @@ def _inputs(
     header: PromptHeader, document: Document, sections: list[Section], findings: Findings
 ) -> tuple[dict[str, Input], dict[str, Location]]:
     where: dict[str, Location] = {}
-    for section in sections:
-        for name, use in section.template.uses.items():
+    for part in sections:
+        for name, use in part.template.uses.items():
             column = use.column + 1
-            where.setdefault(name, Location(findings.path, section.line + use.line, column))
+            where.setdefault(name, Location(findings.path, part.line + use.line, column))
     given = GRADER_VARIABLES if header.type == "grader" else frozenset[str]()
     for name in sorted(GRADER_VARIABLES & where.keys() - given):
         findings.problems.append(

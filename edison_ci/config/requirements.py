@@ -10,18 +10,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
+from edison_ci import extras
 from edison_ci.config.rules import placed_checks
 from edison_ci.errors import ConfigError, Problem, UsageError
-from edison_ci.extras import (
-    LITELLM,
-    SMOLLM2,
-    SPACY,
-    XLLAMACPP,
-    Library,
-    command_for,
-    find_program,
-    install_command,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -89,9 +80,9 @@ def _missing_for_names(experiment: Experiment) -> Iterator[Problem]:
     for screen, path in places:
         if screen.names_by is None:
             continue
-        pipeline = Library(screen.names_by, SPACY.extra, screen.names_by)
-        if fault := SPACY.fault():
-            message, hint = f"spacy {fault}", f"install it: {command_for(SPACY)}"
+        pipeline = extras.Library(screen.names_by, extras.SPACY.extra, screen.names_by)
+        if fault := extras.SPACY.fault():
+            message, hint = f"spacy {fault}", f"install it: {extras.command_for(extras.SPACY)}"
         elif fault := pipeline.fault():
             message = f"the pipeline {screen.names_by} {fault}"
             hint = f"install it: python -m spacy download {screen.names_by}"
@@ -107,18 +98,20 @@ def missing_for_models(models: Iterable[Model]) -> Iterator[Problem]:
         said = f"model {model.name!r} cannot be called"
         if model.provider == "local":
             yield from _missing_for_local(model, said)
-        elif model.provider in THROUGH_LITELLM and (fault := LITELLM.fault()):
-            hint = f"install it: {install_command(LITELLM.extra)}"
+        elif model.provider in THROUGH_LITELLM and (fault := extras.LITELLM.fault()):
+            hint = f"install it: {extras.install_command(extras.LITELLM.extra)}"
             yield Problem(model.where, "not-installed", f"{said}: litellm {fault}", hint)
 
 
 def _missing_for_local(model: Model, said: str) -> Iterator[Problem]:
     """Yield what a model in this process lacks: libraries, or its file."""
-    needed = [XLLAMACPP] if model.options.get("file_env") else [XLLAMACPP, SMOLLM2]
+    needed = (
+        [extras.XLLAMACPP] if model.options.get("file_env") else [extras.XLLAMACPP, extras.SMOLLM2]
+    )
     lacking = [library for library in needed if library.fault()]
     if lacking:
         faults = ", ".join(f"{library.module} {library.fault()}" for library in lacking)
-        hint = f"install it: {command_for(*lacking)}"
+        hint = f"install it: {extras.command_for(*lacking)}"
         yield Problem(model.where, "not-installed", f"{said}: {faults}", hint)
         return
     try:
@@ -135,7 +128,7 @@ def weights_of(model: Model, environ: Mapping[str, str] = os.environ) -> Path:
     """
     name = model.options.get("file_env")
     if name is None:
-        return SMOLLM2.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf"
+        return extras.SMOLLM2.folder() / "SmolLM2-135M-Instruct.Q4_1.gguf"
     path = Path(environ.get(name, ""))
     hint = f"set {name} to the path of a .gguf file"
     if not environ.get(name):
@@ -167,10 +160,10 @@ def _unmet(check: Check) -> tuple[str, str]:
     """Return the unmet requirement of a check and a hint; empty texts if there is none."""
     faults = [f"{need.module} {fault}" for need in check.libraries if (fault := need.fault())]
     if faults:
-        return ", ".join(faults), f"install it: {install_command(check.libraries[0].extra)}"
+        return ", ".join(faults), f"install it: {extras.install_command(check.libraries[0].extra)}"
     if check.check == "command":
         program = cast("Command", check).value[0]
         # A path is a file of the project, which a pull request takes from its base.
-        if "/" not in program and find_program(program) is None:
+        if "/" not in program and extras.find_program(program) is None:
             return f"there is no program {program!r} here", "install it, or name another program"
     return "", ""

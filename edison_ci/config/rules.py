@@ -744,7 +744,7 @@ class ExperimentRules:
     def _params(self, document: Document, place: Path, prompt: Prompt, point: Point) -> None:
         """Report what a model does not take of a prompt and of the parameters here."""
         name, model, params = point
-        header = prompt.header.params.written()
+        header = prompt.header.written_params
         for key, message in params_refused(header, model.provider):
             said = f"{prompt.path} sets {key}, but {message}"
             hint = f"leave out {name}, or remove {key} from the prompt"

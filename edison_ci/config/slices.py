@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from edison_ci.records import canonical_json, plain_text
-from edison_ci.store import cells
+from edison_ci.store.cells import CaseFacts
 
 if TYPE_CHECKING:
     from edison_ci.records import Case
@@ -23,10 +23,10 @@ def content_hash(case: Case) -> str:
     return hashlib.sha256(content.encode("utf-8", errors="surrogatepass")).hexdigest()[:_HEX]
 
 
-def facts_of(case: Case) -> cells.CaseFacts:
+def facts_of(case: Case) -> CaseFacts:
     """Return the facts of a case that are stored for slices."""
-    tags = canonical_json(sorted(set(case.tags)))
-    return cells.CaseFacts(tags, case.difficulty, str(case.kind), words_in(case))
+    tags = canonical_json(sorted(set(case.tags))) if case.tags else "[]"
+    return CaseFacts(tags, case.difficulty, str(case.kind), words_in(case))
 
 
 LENGTHS = {"XS": 10, "S": 50, "M": 200, "L": 1_000}

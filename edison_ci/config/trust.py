@@ -12,9 +12,7 @@ from edison_ci.config.project import Version
 from edison_ci.documents.base64_text import KEY_PATTERN
 from edison_ci.shape import (
     UNIQUE,
-    EnvName,
     FilePath,
-    Name,
     Shape,
     TextPattern,
     items,
@@ -24,14 +22,18 @@ from edison_ci.shape import (
 )
 
 if TYPE_CHECKING:
-    from edison_ci.config.identities import (
+    from edison_ci.config.trust_entries import (
         AwsIdentity,
         AzureIdentity,
         GoogleIdentity,
         TrustedIdentities,
+        TrustedKey,
+        TrustedProgram,
     )
 else:
-    TrustedIdentities = section("edison_ci.config.identities", "TrustedIdentities")
+    TrustedIdentities = section("edison_ci.config.trust_entries", "TrustedIdentities")
+    TrustedKey = section("edison_ci.config.trust_entries", "TrustedKey")
+    TrustedProgram = section("edison_ci.config.trust_entries", "TrustedProgram")
 
 _PORTS = {"http": 80, "https": 443}
 _BEARER = frozenset({"openai", "openai_compatible", "litellm"})
@@ -127,15 +129,6 @@ Host = Annotated[
 ]
 
 
-class TrustedKey(Shape):
-    """A key and the hosts it may be sent to."""
-
-    env: EnvName = Field(description="Name of the variable that holds the key.")
-    hosts: Annotated[tuple[Host, ...], items(1, 50), UNIQUE] = Field(
-        description="Exact scheme, host and port."
-    )
-
-
 class TrustedCode(Shape):
     """Code of the repository that pull requests may run."""
 
@@ -143,26 +136,6 @@ class TrustedCode(Shape):
     paths: Annotated[tuple[FilePath, ...], items(0, 1_000), UNIQUE] = Field(
         (), description="Files or folders with allowed code."
     )
-
-
-class TrustedProgram(Shape):
-    """A program of the repository that is called as a model, and what it gets."""
-
-    model: Name = Field(description="Its name in models.yaml.")
-    env: Annotated[tuple[EnvName, ...], items(0, 50), UNIQUE] = Field(
-        (), description="Variables that it gets, besides PATH and the like."
-    )
-    network: bool = Field(False, description="Whether it uses the network.")
-    environment: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
-        None,
-        description="Environment of GitHub: a pull request that changes the program is run with "
-        "all this once a person has approved the job.",
-    )
-
-    @property
-    def needs_nothing(self) -> bool:
-        """Whether it works without keys and network, so that a changed one may run, too."""
-        return not self.env and not self.network
 
 
 PublicKey = Annotated[

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.config.load import Project
     from edison_ci.errors import ExitCode
     from edison_ci.records import BaselineDoubt, Verdict

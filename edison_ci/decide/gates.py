@@ -49,7 +49,7 @@ from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateDecision, G
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.results.pairwise import ComparedPair
     from edison_ci.results.samples import Paired, Share, Variant
     from edison_ci.stats.pairwise import WinRate

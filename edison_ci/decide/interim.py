@@ -31,7 +31,7 @@ from edison_ci.stats.verdicts import MOST_MISSING, GateRule
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.decide.gates import Question
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.results.decisions import GateRow

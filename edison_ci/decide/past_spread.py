@@ -23,7 +23,7 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.runs import newest_comparisons
 
 if TYPE_CHECKING:
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.plan.plan import Plan
     from edison_ci.stats.gates import Spread

@@ -21,7 +21,7 @@ from edison_ci.stats.verdicts import decide_family
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.records import BaselineDoubt
     from edison_ci.results.samples import Variant

@@ -26,7 +26,7 @@ from edison_ci.stats.sentences import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.results.samples import Metric, Share, Variant
     from edison_ci.stats.corrected import JudgeFavor

@@ -111,9 +111,11 @@ class CheckGrader:
     redact: Redact = keep_text
     """What is done to the reason of a check, which may quote the case."""
     embedder: Embedder | None = None
-    """For checks that compare embeddings of a model."""
+    """For checks that compare embeddings of a model; None if there is none."""
     executor: Executor[Model] | None = None
     """Runs the code of checks at workers; None if it runs here."""
+    quick: frozenset[str] = frozenset()
+    """Names of checks that are known not to block."""
     places: asyncio.Semaphore = dataclasses.field(
         default_factory=lambda: asyncio.Semaphore(os.cpu_count() or 1)
     )
@@ -133,9 +135,11 @@ class CheckGrader:
         if root is not None and any(check.needs_code for _, check, _ in checks):
             refuse_without_sandbox()
         redact = redactor(project.file.settings, file.safety)
-        embedder = Embedder(project.models, judge_caller(project, clients, phase="embed"))
+        ask = judge_caller(project, clients, phase="embed")
+        embedder = Embedder(project.models, ask) if experiment.embedders() else None
+        quick = frozenset(name for name, check, _ in checks if not check.blocking)
         schemas, executor = experiment.schemas, clients.executor
-        return cls(checks, schemas, root, default, redact, embedder, executor)
+        return cls(checks, schemas, root, default, redact, embedder, executor, quick)
 
     async def components(self, case: Case, output: Output, answer: StoredAnswer) -> list[Component]:
         """Return the score of each check; blocking checks run in a thread."""
@@ -148,11 +152,18 @@ class CheckGrader:
             root=self.root,
             outcomes=None if self.executor is None else {},
         )
-        checks = (*self.checks, *self._declared(output.schema))
-        texts = [text for _, check, _ in checks for text in check.texts_to_embed(answered)]
-        if texts and self.embedder is not None:
+        checks = self.checks
+        if output.schema is not None:
+            checks = (*checks, *self._declared(output.schema))
+        if self.embedder is not None:
+            texts = [text for _, check, _ in checks for text in check.texts_to_embed(answered)]
             answered.embeddings.update(await self.embedder.embed(texts))
-        found = [await self._component(*each, answered) for each in checks]
+        found = [
+            await self._component_elsewhere(name, check, weight, answered)
+            if self.executor is not None or (name not in self.quick and check.blocking)
+            else _component(name, check, weight, answered)
+            for name, check, weight in checks
+        ]
         if self.redact is not keep_text:
             found = [
                 dataclasses.replace(component, reason=self.redact(component.reason))
@@ -160,7 +171,7 @@ class CheckGrader:
             ]
         return found
 
-    async def _component(
+    async def _component_elsewhere(
         self, name: str, check: Check, weight: float, answered: ParsedAnswer
     ) -> Component:
         """Return the score of a check, again when a worker has run the code that it needs."""

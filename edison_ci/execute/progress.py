@@ -113,9 +113,10 @@ class ProgressReporter:
     def update(self, progress: Progress) -> None:
         """Report a finished cell; events are written at most every `EVERY_S` seconds."""
         self._context.on_progress(progress)
-        for client in progress.closed.keys() - self._closed:
-            self._closed.add(client)
-            self._write("error", {"model": client, "message": progress.closed[client]})
+        if progress.closed:
+            for client in progress.closed.keys() - self._closed:
+                self._closed.add(client)
+                self._write("error", {"model": client, "message": progress.closed[client]})
         now = self._context.clock.monotonic()
         if now >= self._next:
             self._next = now + EVERY_S

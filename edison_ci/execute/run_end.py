@@ -8,12 +8,7 @@ from edison_ci.errors import ExitCode
 from edison_ci.execute.progress import THE_RUN
 from edison_ci.numeric import exceeds, fixed
 from edison_ci.records import CellStatus, RunStatus, Verdict
-from edison_ci.results.judges import (
-    last_error_of_judges,
-    no_judge_answered,
-    silent_judges,
-    why_nothing_is_graded,
-)
+from edison_ci.results import judges
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,7 +20,12 @@ BATCH = "batch"
 
 
 def final_status(
-    reader: sqlite3.Connection, run_id: str, progress: Progress, *, max_errors: float
+    reader: sqlite3.Connection,
+    run_id: str,
+    progress: Progress,
+    *,
+    max_errors: float,
+    judged: bool = True,
 ) -> tuple[RunStatus, ExitCode]:
     """Return the status in which a run ends, and the exit code before gates decide."""
     if progress.stopped_by == "cancel":
@@ -42,15 +42,15 @@ def final_status(
             failed = f"{errors:,} of {progress.total:,} cells in error"
             progress.closed[THE_RUN] = f"{failed}, max_errors is {fixed(100 * max_errors)}%"
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    if no_judge_answered(reader, run_id):
-        why = last_error_of_judges(reader, run_id)
+    if judged and judges.no_judge_answered(reader, run_id):
+        why = judges.last_error_of_judges(reader, run_id)
         progress.closed["judges"] = f"none answered; {why}" if why else "none answered"
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    if silent := silent_judges(reader, run_id):
+    if judged and (silent := judges.silent_judges(reader, run_id)):
         said = {f"judge {name}": f"gave no score; {why}" for name, why in silent.items()}
         progress.closed.update(said)
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    if why := why_nothing_is_graded(reader, run_id):
+    if why := judges.why_nothing_is_graded(reader, run_id):
         progress.closed[THE_RUN] = f"no answer could be graded; {why}"
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
     return RunStatus.COMPLETED, ExitCode.DONE

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import datetime as dt
     import sqlite3
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from types import ModuleType
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.requirements import Phase
@@ -209,6 +210,8 @@ class RunContext:
     """Returns the money of a budget that other machines share; None without one."""
     key_used: Callable[[Model, str], None] = lambda _model, _run: None
     """Called with a model whose key is taken for calls, and the run that they are for."""
+    ahead: tuple[ModuleType, ...] = ()
+    """Modules that are used after the last answer, to be loaded while answers are awaited."""
     audit: Callable[[str, str, Any], AuditEntry] | None = None
     """Returns the entry of the audit for an action, on an experiment, with its details."""
 

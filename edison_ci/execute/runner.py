@@ -19,17 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
-from edison_ci.config import slices
 from edison_ci.config.cases import STATIC
+from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.contracts import REFUSED, CallError, NotAsked
 from edison_ci.execute import progress_meter
 from edison_ci.providers import budget, resilience
 from edison_ci.providers import client as provider_client
 from edison_ci.records import CellStatus, Request, Side
-from edison_ci.store import cells as store_cells
-from edison_ci.store import judgments as store_judgments
 from edison_ci.store.answers import newest_time
-from edison_ci.telemetry import log_ids, spans
+from edison_ci.store.cells import CellRow, FallbackAnswer, finish_cells, is_done
+from edison_ci.store.cells import cell_id as make_cell_id
+from edison_ci.store.judgments import ComparisonRow, store_comparisons
+from edison_ci.telemetry.log_ids import CELL_ID
+from edison_ci.telemetry.spans import CellSpan, cell_span
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
@@ -77,13 +79,13 @@ class CellBuffer:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._rows: list[store_cells.CellRow | store_judgments.ComparisonRow] = []
-        self._unwritten: dict[str, store_cells.CellRow | store_judgments.ComparisonRow] = {}
+        self._rows: list[CellRow | ComparisonRow] = []
+        self._unwritten: dict[str, CellRow | ComparisonRow] = {}
         self._batches: dict[asyncio.Future[None], list[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
 
-    async def put(self, row: store_cells.CellRow | store_judgments.ComparisonRow) -> None:
+    async def put(self, row: CellRow | ComparisonRow) -> None:
         """Add a row; waits while too many batches are unwritten, raises if one failed."""
         if self._failure is not None:
             raise self._failure
@@ -97,7 +99,7 @@ class CellBuffer:
         while len(self._batches) >= _MOST_BATCHES:
             await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
 
-    def find(self, row_id: str) -> store_cells.CellRow | store_judgments.ComparisonRow | None:
+    def find(self, row_id: str) -> CellRow | ComparisonRow | None:
         """Return a row that is not on the disk yet."""
         return self._unwritten.get(row_id)
 
@@ -115,15 +117,15 @@ class CellBuffer:
             self._timer = None
         rows, self._rows = self._rows, []
         # Cells first: a comparison names them.
-        if cells := [row for row in rows if isinstance(row, store_cells.CellRow)]:
-            self._begin(store_cells.finish_cells(cells), cells, within_s)
-        if compared := [row for row in rows if isinstance(row, store_judgments.ComparisonRow)]:
-            self._begin(store_judgments.store_comparisons(compared), compared, within_s)
+        if cells := [row for row in rows if isinstance(row, CellRow)]:
+            self._begin(finish_cells(cells), cells, within_s)
+        if compared := [row for row in rows if isinstance(row, ComparisonRow)]:
+            self._begin(store_comparisons(compared), compared, within_s)
 
     def _begin(
         self,
         operation: Operation[None],
-        rows: Sequence[store_cells.CellRow | store_judgments.ComparisonRow],
+        rows: Sequence[CellRow | ComparisonRow],
         within_s: float,
     ) -> None:
         # No caller waits, so they go with the next answers; alone they would cost a commit.
@@ -370,22 +372,23 @@ class Runner:
     async def _finish(self, crew: _Crew, task: Task) -> None:
         """Fill a cell unless it is done, and have it compared with its counterparts."""
         cell_id = id_of_cell(self._run_id, task)
-        if self.done_before is None or not store_cells.is_done(self.done_before, cell_id):
-            about = spans.CellSpan(
+        if self.done_before is None or not is_done(self.done_before, cell_id):
+            about = CellSpan(
                 cell_id, task.case.id, task.prompt.id, crew.work.name, task.side, task.repeat
             )
-            log_ids.CELL_ID.set(cell_id)
-            with spans.cell_span(about) as span:
+            CELL_ID.set(cell_id)
+            with cell_span(about) as span:
                 cell = await self._fill(crew.work.answer, task, cell_id)
                 span.graded(cell.status, cell.composite, cell.components)
-            logger.debug("cell", extra={"case": task.case.id, "status": cell.status})
+            if logger.isEnabledFor(logging.DEBUG):
+                logger.debug("cell", extra={"case": task.case.id, "status": cell.status})
             await self._buffer.put(cell)
             self._count(crew, cell)
             self.on_progress(self.progress)
         if self.head_to_head is not None:
             await self.head_to_head.compare_cell(task, self._buffer)
 
-    def _count(self, crew: _Crew, cell: store_cells.CellRow) -> None:
+    def _count(self, crew: _Crew, cell: CellRow) -> None:
         """Count a finished cell; one that was in error before is not counted twice."""
         progress, name = self.progress, crew.work.name
         if cell.id in self._requeued:
@@ -399,9 +402,9 @@ class Runner:
             progress.errors_by_client[name] += 1
             crew.failed.add(cell.id)
 
-    async def _fill(self, answer: Answer, task: Task, cell_id: str) -> store_cells.CellRow:
+    async def _fill(self, answer: Answer, task: Task, cell_id: str) -> CellRow:
         row = partial(
-            store_cells.CellRow,
+            CellRow,
             id=cell_id,
             run_id=self._run_id,
             side=task.side,
@@ -410,9 +413,9 @@ class Runner:
             model=task.configuration.name,
             case_id=task.case.id,
             repeat=task.repeat,
-            case_hash=slices.content_hash(task.case),
+            case_hash=content_hash(task.case),
             cluster=task.cluster,
-            facts=slices.facts_of(task.case),
+            facts=facts_of(task.case),
         )
         try:
             request = request_for(task)
@@ -456,10 +459,10 @@ class Runner:
 
     async def _fill_unanswered(
         self,
-        row: Callable[..., store_cells.CellRow],
+        row: Callable[..., CellRow],
         task: Task,
         error: CallError | resilience.ClientClosed,
-    ) -> store_cells.CellRow:
+    ) -> CellRow:
         """Return the cell of a call that failed; raises the error if the run is to stop."""
         if isinstance(error, NotAsked):
             return row(status=CellStatus.SKIPPED, reason=error.message)
@@ -471,7 +474,7 @@ class Runner:
             reason += f"; {fallback.model} answered in its place, which does not count"
         return row(status=CellStatus.ERROR, error=str(error.kind), reason=reason, fallback=fallback)
 
-    async def _replace(self, task: Task) -> store_cells.FallbackAnswer | None:
+    async def _replace(self, task: Task) -> FallbackAnswer | None:
         """Return the graded answer of a fallback model; None if there is none."""
         found = None if self.fallbacks is None else await self.fallbacks.answer(task)
         if found is None:
@@ -479,7 +482,7 @@ class Runner:
         stored = found.stored
         output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
         grade = await self._grader.grade(task.case, output, stored)
-        return store_cells.FallbackAnswer(
+        return FallbackAnswer(
             found.model.name,
             found.model.simulated,
             found.request_hash,
@@ -494,7 +497,7 @@ class Runner:
 def id_of_cell(run_id: str, task: Task) -> str:
     """Return the id that a cell has in a run."""
     name = task.configuration.name
-    return store_cells.cell_id(run_id, task.side, task.prompt.id, name, task.case.id, task.repeat)
+    return make_cell_id(run_id, task.side, task.prompt.id, name, task.case.id, task.repeat)
 
 
 def request_for(task: Task) -> Request:
@@ -617,9 +620,7 @@ class RunWork:
 
         While some cells wait for the model, a few are booked or stored, and as many are judged.
         """
-        file = self.sides[Side.HEAD].file
-        judges = file.judges
-        judged = file.rubric is not None or bool(judges.graders or judges.pairwise)
+        judged = self.sides[Side.HEAD].file.is_judged
         places = self.places(model)
         looking = places if self.looks_up else 0
         return (places + 2 * (places // provider_client.AHEAD) + looking) * (2 if judged else 1)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.decide import conclusion
+from edison_ci.deferred import load_ahead
 from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.execute import fallback, regrade
 from edison_ci.execute import interim as execute_interim
@@ -66,9 +67,7 @@ from edison_ci.plan.versions import label_of
 from edison_ci.providers import shared_cache
 from edison_ci.providers.budget import RunBudget
 from edison_ci.records import CellStatus, RunStatus, Side, Verdict
-from edison_ci.results.rollups import rollups_of
-from edison_ci.results.snapshot import doubts_of, snapshot_of
-from edison_ci.results.spending import reused_answers, stored_reuse
+from edison_ci.results import rollups, snapshot, spending
 from edison_ci.safety.redaction import redactor
 from edison_ci.store.audit import add_audit, write_audit
 from edison_ci.store.batches import open_batches
@@ -94,7 +93,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import Executor
@@ -169,7 +168,7 @@ class RunGates:
 
         They are read from the results file: an answer that is not trusted adds one.
         """
-        return doubts_of(find_run(state.reader, state.run_id)) if self.all else ()
+        return snapshot.doubts_of(find_run(state.reader, state.run_id)) if self.all else ()
 
     def interim_kind(self, work: RunWork) -> Kind | None:
         """Return the kind of interim analyses; None if the gates decide once, at the end.
@@ -402,7 +401,7 @@ class Session:
     def _refuse_changed(self, plan: Plan, options: RunOptions, resumed: Run | None) -> None:
         if resumed is None or resumed.plan_hash == plan.hash:
             return
-        before = snapshot_of(resumed)
+        before = snapshot.snapshot_of(resumed)
         changed = changed_places(before, json.loads(self.snapshot(options)))
         models = repriced_models(changed)
         if models and self._plan_at(before, options).hash == resumed.plan_hash:
@@ -531,6 +530,7 @@ class Session:
             )
             steering = RunSteering(runner, clients, self._concurrency(state, progress), budgets)
             listening = asyncio.create_task(self._listen(state, stop, steering, reporter, executor))
+            loading = asyncio.create_task(load_ahead((rollups, spending, *self._context.ahead)))
             try:
                 await work
                 await runner.finish()
@@ -545,6 +545,7 @@ class Session:
                 await runner.finish()
             finally:
                 listening.cancel()
+                loading.cancel()
                 stop.restore()
                 progress.closed.update(clients.closed_judges())
                 progress.waiting = clients.waiting_models()
@@ -773,7 +774,7 @@ class Session:
             if step == status:
                 summed = status in (RunStatus.COMPLETED, RunStatus.FAILED)
                 if summed:
-                    await state.writer.write(rollups_of(state.reader, state.run_id))
+                    await state.writer.write(rollups.rollups_of(state.reader, state.run_id))
                 verdict = verdict_without_gates(status, progress)
                 if status is RunStatus.COMPLETED:
                     approval = JudgeApproval.of(state.project, self._experiment)
@@ -789,7 +790,7 @@ class Session:
                 complete = status is RunStatus.COMPLETED
                 change |= {"stopped_by": progress.stopped_by, "complete": complete}
                 change["verdict"] = verdict
-                reused = stored_reuse if summed else reused_answers
+                reused = spending.stored_reuse if summed else spending.reused_answers
                 change["reused"] = reused(state.reader, state.run_id)
             if step is RunStatus.COMPLETED and state.options.refines:
                 step = RunStatus.REFINING  # the loop completes it
@@ -829,8 +830,10 @@ class Session:
         return [replace(row, run_id=run_id) for row in rows]
 
     def _ending(self, state: _RunState, progress: Progress) -> tuple[RunStatus, ExitCode]:
-        most = self._experiment.file.max_errors
-        return final_status(state.reader, state.run_id, progress, max_errors=most)
+        file = self._experiment.file
+        return final_status(
+            state.reader, state.run_id, progress, max_errors=file.max_errors, judged=file.is_judged
+        )
 
     def _can_go_on(self, state: _RunState, runner: Runner) -> bool:
         """Whether the cells so far are there, and few enough in error."""

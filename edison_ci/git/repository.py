@@ -7,7 +7,6 @@ in a shallow clone, which they then deepen.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 import shutil
 import tempfile
@@ -356,6 +355,8 @@ class Repository:
         )
         names = listed.line.splitlines()
         same = [name for name in names if name.endswith(f"/{ref}")]
+        import difflib  # only needed after an error
+
         return same or difflib.get_close_matches(ref, names)
 
     def _unrelated(self, ref: str) -> UsageError:

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.model_entry import Params, extra_taken, params_refused, takes
+from edison_ci.config.extra_params import extra_taken
+from edison_ci.config.model_entry import params_refused, takes
+from edison_ci.config.params import Params
 from edison_ci.config.prices import load_prices
 from edison_ci.config.prompt import MAX_SYSTEM
 from edison_ci.config.trust import TrustFile

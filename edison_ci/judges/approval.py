@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from edison_ci.config.calibration import ApprovalEntry
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.rubric import Calibration
     from edison_ci.judges.panel import Panel

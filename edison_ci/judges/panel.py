@@ -258,7 +258,7 @@ class PromptGrader:
     @classmethod
     def of(cls, name: str, prompt: Prompt, model: Model) -> PromptGrader:
         """Return a grader; parameters: front matter over models.yaml over defaults of judges."""
-        return cls(name, prompt, judge_judge.Judge.of(model, prompt.header.params.written()))
+        return cls(name, prompt, judge_judge.Judge.of(model, prompt.header.written_params))
 
     @property
     def scale(self) -> Scale:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks import child
-from edison_ci.config.trust import TrustedProgram
+from edison_ci.config import trust_entries
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import EdisonError
 from edison_ci.forge import api as forge_api
@@ -60,7 +60,7 @@ class ProgramRules:
         """Return how the program of a model runs, or why it does not."""
         named = self.project.trust.program(model.name)
         if not self.project.proposed:
-            return self._open(model, named or TrustedProgram(model=model.name))
+            return self._open(model, named or trust_entries.TrustedProgram(model=model.name))
         if named is None:
             return command.SkippedProgram(
                 f"{model.name} is not listed under programs in .edison/trust.yaml of the base"
@@ -92,7 +92,7 @@ class ProgramRules:
         return tuple(BaselineDoubt("program", f"Not run: {reason}.") for reason in skipped)
 
     def _open(
-        self, model: Model, named: TrustedProgram
+        self, model: Model, named: trust_entries.TrustedProgram
     ) -> command.Program | command.SkippedProgram:
         """Return a program with its variables; without network if it is said to need none."""
         if self.offline or (self.project.proposed and named.needs_nothing):

@@ -17,16 +17,18 @@ from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
 from edison_ci.execute.session import Session
+from edison_ci.operate import alert_check, alerts, run_notices
 from edison_ci.operate.own_results import claim_new_results
 from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.run_notices import note_budget, note_end
 from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.shared_budget import MoneyLease, shared_budget
 from edison_ci.operate.shared_cache import cache_access
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
+from edison_ci.results import decisions, judges, watching
 from edison_ci.sanitize import in_actions
+from edison_ci.stats import drift, slices
 from edison_ci.telemetry.export import exporting
 
 if TYPE_CHECKING:
@@ -94,8 +96,9 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
         audit=partial(_audit_entry, site),
         key_used=KeyUses(site),
         lease=partial(_lease, terms, offline),
-        record_end=lambda connection, run_id: note_end(connection, site, run_id),
-        record_alert=lambda connection, *fact: note_budget(connection, site, *fact),
+        ahead=(judges, run_notices, decisions, watching, drift, alerts, alert_check, slices),
+        record_end=lambda connection, run_id: run_notices.note_end(connection, site, run_id),
+        record_alert=lambda connection, *fact: run_notices.note_budget(connection, site, *fact),
     )
 
 

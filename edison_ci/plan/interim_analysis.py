@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from edison_ci.config.experiment import Gate, Stop
+    from edison_ci.config.experiment import Stop
+    from edison_ci.config.gates import Gate
     from edison_ci.records import Case
 
 Kind: TypeAlias = Literal["repeats", "cases"]

@@ -46,7 +46,7 @@ from edison_ci.templating.templates import MissingValueError, RenderError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.prices import PriceTable

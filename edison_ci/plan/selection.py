@@ -124,11 +124,12 @@ class Selection:
 
     def pick(self, cases: Iterable[Case]) -> Iterator[Case]:
         """Yield the chosen cases of this shard."""
-        return (case for case in self.whole(cases) if self.here(case))
+        chosen = self.whole(cases)
+        return chosen if self.shard is None else filter(self.here, chosen)
 
     def whole(self, cases: Iterable[Case]) -> Iterator[Case]:
         """Yield the chosen cases of all shards, reading all of them; `limit` is a stable sample."""
-        chosen = (case for case in cases if self._has(case))
+        chosen = filter(self._has, cases) if self.cases or self.tags or self.part else iter(cases)
         return chosen if self.limit is None else iter(config_cases.sample(chosen, self.limit))
 
     def here(self, case: Case) -> bool:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.identities import AwsIdentity, AzureIdentity, GoogleIdentity
 from edison_ci.config.trust import origin
+from edison_ci.config.trust_entries import AwsIdentity, AzureIdentity, GoogleIdentity
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.base64_text import decode_base64url
 from edison_ci.documents.secrets import remember

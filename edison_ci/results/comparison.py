@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from edison_ci.config.experiment import Gate
+    from edison_ci.config.gates import Gate
     from edison_ci.config.load import Project
     from edison_ci.results.comparison_sample import ComparisonSample
     from edison_ci.results.pairwise import HeadToHead

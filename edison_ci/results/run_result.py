@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import experiment as config_experiment
+from edison_ci.config import gates as config_gates
 from edison_ci.config import repeated_inputs
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
@@ -196,12 +196,14 @@ class RunResult:
     @cached_property
     def prompts(self) -> tuple[tuple[str, str], ...]:
         """Id and version of each prompt."""
-        rows = self.connection.execute(
-            "select distinct prompt, version from cell where run_id = ? and side = 'head' "
-            "order by prompt",
-            (self.run.id,),
+        tables = ("rollup_model", "cell") if self.ended else ("cell",)
+        queries = (
+            f"select distinct prompt, version from {table} where run_id = ? and side = 'head' "
+            "order by prompt"
+            for table in tables
         )
-        return tuple(rows.fetchall())
+        found = (self.connection.execute(query, (self.run.id,)).fetchall() for query in queries)
+        return tuple(next(filter(None, found), ()))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -724,7 +726,7 @@ def _is_model(place: str, value: Any) -> bool:
     return ": " in place and isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
-def _gates(rows: Iterable[GateRow]) -> Iterator[config_experiment.Gate]:
+def _gates(rows: Iterable[GateRow]) -> Iterator[config_gates.Gate]:
     """Yield the gates that say which difference of the composite matters, as files write them."""
     for row in rows:
         if row.metric != "composite" or "no_worse_than" not in row.gate:
@@ -734,7 +736,7 @@ def _gates(rows: Iterable[GateRow]) -> Iterator[config_experiment.Gate]:
         if margin:
             unit = "%" if margin["relative"] else "pp"
             written["margin"] = f"{100 * float(margin['value']):g}{unit}"
-        yield config_experiment.Gate.model_validate(written)
+        yield config_gates.Gate.model_validate(written)
 
 
 # --- sentences ------------------------------------------------------------------------------------

@@ -186,9 +186,9 @@ def _calls(connection: sqlite3.Connection, experiment: str, alerts: Alerts) -> l
     A run within a limit ends the evidence before it, so that mostly only the newest run is read.
     """
     rows = _called_runs(connection, experiment)
-    newest = _called(connection, *rows[-1], alerts.latency_ms) if rows else None
-    if newest is None:
+    if not rows or (alerts.latency_ms is None and _all_answered(connection, rows[-1][0])):
         return []
+    newest = _called(connection, *rows[-1], alerts.latency_ms)
     looks = [(Condition.ERROR_RATE, alerts.error_rate), (Condition.LATENCY, _SLOW_SHARE)]
     above = [(what, limit) for what, limit in looks if _share(newest, what) > limit]
     if not above:
@@ -206,6 +206,15 @@ def _calls(connection: sqlite3.Connection, experiment: str, alerts: Alerts) -> l
             detail["evidence_years"] = years
             found.append(Finding(what, level, said, experiment, newest.run_id, detail))
     return found
+
+
+def _all_answered(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Whether a run is complete without a cell in error."""
+    query = (
+        "select r.status = 'COMPLETED' and not exists (select 1 from cell c "
+        "where c.run_id = r.id and c.status = 'error') from run r where r.id = ?"
+    )
+    return bool(connection.execute(query, (run_id,)).fetchone()[0])
 
 
 def _shares(run: _CalledRun, what: Condition) -> list[float]:
@@ -309,6 +318,8 @@ def _called(
 def _served_models(connection: sqlite3.Connection, experiment: str) -> list[Finding]:
     """Return whether a provider answers under a name that the runs before did not see."""
     runs = _called_runs(connection, experiment)[-_SERVED:]
+    if len(runs) < 2:
+        return []
     seen = [(run_id, _names(connection, run_id)) for run_id, _ in runs]
     seen = [(run_id, names) for run_id, names in seen if names]
     if len(seen) < 2:

@@ -134,28 +134,28 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
 
     def operation(connection: sqlite3.Connection, _: Totals) -> None:
         # The same graders grade a cell again, so every component of an earlier try is replaced.
+        # To replace takes SQLite half as long again, even where there is nothing to replace.
+        insert = "insert or replace" if _any_stored(connection, cells) else "insert"
         connection.executemany(
-            "insert or replace into cell (id, run_id, side, prompt, version, model, case_id, "
+            f"{insert} into cell (id, run_id, side, prompt, version, model, case_id, "
             "repeat, request_hash, answer_no, status, composite, passed, error, reason, case_hash, "
             "cluster) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             map(_cell_values, cells),
         )
         connection.executemany(
-            "insert or replace into component values (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"{insert} into component values (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (cell.id, c.name, c.kind, c.score, c.passed, c.weight, str(c.status), c.reason)
                 for cell in cells
                 for c in cell.components
             ],
         )
-        connection.executemany(
-            "insert or ignore into judgment values (?, ?, ?, ?)",
-            [
-                (cell.id, j.model, j.request_hash, j.answer_no)
-                for cell in cells
-                for j in cell.judgments
-            ],
-        )
+        if judgments := [
+            (cell.id, j.model, j.request_hash, j.answer_no)
+            for cell in cells
+            for j in cell.judgments
+        ]:
+            connection.executemany("insert or ignore into judgment values (?, ?, ?, ?)", judgments)
         _write_fallbacks(connection, cells)
         # A case has a cell for each prompt, model and repeat.
         cases = {
@@ -172,16 +172,28 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
     return OnTotals(operation)
 
 
+def _any_stored(connection: sqlite3.Connection, cells: Sequence[CellRow]) -> bool:
+    """Whether one of the cells is stored, or here more than once."""
+    ids = {cell.id for cell in cells}
+    found = connection.execute(
+        "select 1 from cell where id in (select value from json_each(?)) limit 1",
+        (json.dumps([*ids]),),
+    ).fetchone()
+    return len(ids) < len(cells) or found is not None
+
+
 def _write_fallbacks(connection: sqlite3.Connection, cells: Sequence[CellRow]) -> None:
     """Store the answers of fallback models; a cell that is asked again loses its earlier one."""
-    connection.executemany(
-        "delete from fallback_answer where cell_id = ?", [(cell.id,) for cell in cells]
-    )
-    found = [(cell.id, cell.fallback) for cell in cells if cell.fallback is not None]
-    connection.executemany(
-        f"insert into fallback_answer (cell_id, {_FALLBACK}) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(cell, *astuple(fallback)) for cell, fallback in found],
-    )
+    if connection.execute("select 1 from fallback_answer limit 1").fetchone() is not None:
+        connection.executemany(
+            "delete from fallback_answer where cell_id = ?", [(cell.id,) for cell in cells]
+        )
+    if found := [(cell.id, cell.fallback) for cell in cells if cell.fallback is not None]:
+        columns = f"cell_id, {_FALLBACK}"
+        connection.executemany(
+            f"insert into fallback_answer ({columns}) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(cell, *astuple(fallback)) for cell, fallback in found],
+        )
 
 
 # --- one cell by its name -------------------------------------------------------------------------

@@ -50,13 +50,13 @@ def write_judge_scores(
     connection: sqlite3.Connection, judge_scores: Iterable[tuple[str, JudgeScoreRow]]
 ) -> None:
     """Store scores by cell id; they replace earlier scores of the same judge and criterion."""
-    connection.executemany(
-        "insert or replace into judge_score values (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (cell, row.judge, row.criterion, row.raw, row.score, row.missing, row.reason)
-            for cell, row in judge_scores
-        ],
-    )
+    if rows := [
+        (cell, row.judge, row.criterion, row.raw, row.score, row.missing, row.reason)
+        for cell, row in judge_scores
+    ]:
+        connection.executemany(
+            "insert or replace into judge_score values (?, ?, ?, ?, ?, ?, ?)", rows
+        )
 
 
 def judge_scores_of(connection: sqlite3.Connection, cell_id: str) -> tuple[JudgeScoreRow, ...]:

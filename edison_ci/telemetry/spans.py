@@ -6,9 +6,7 @@ OpenTelemetry pays for a comparison at each call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-from edison_ci._dataclass import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +39,7 @@ class Evaluation(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CellSpan:
+class CellSpan(NamedTuple):
     """What a span of a cell is about."""
 
     id: str

@@ -26,10 +26,18 @@ from edison_ci.templating.runtime import (
     filter_signature,
     guard,
 )
-from edison_ci.templating.templates import NAME, Pieces, TemplateAnalysis, TemplateFaults, Use
+from edison_ci.templating.templates import (
+    MAX_OUTPUT,
+    NAME,
+    Pieces,
+    TemplateAnalysis,
+    TemplateFaults,
+    Use,
+    output_too_long,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from edison_ci.documents.marks import Json
 
@@ -47,10 +55,22 @@ class Program:
 
     template: Any
 
-    def texts(self, values: Mapping[str, Json]) -> Iterator[str]:
-        """Yield the text in pieces; raises MissingValueError or RenderError."""
+    def render(self, values: Mapping[str, Json]) -> str:
+        """Return the text; raises MissingValueError or RenderError."""
         context = self.template.new_context({**values, BUDGET: Budget()})
-        yield from self.template.root_render_func(context)
+        return _join(self.template.root_render_func(context))
+
+
+def _join(texts: Iterable[str]) -> str:
+    """Return the joined texts; raises RenderError if they are too long."""
+    found: list[str] = []
+    size = 0
+    for text in texts:
+        size += len(text)
+        if size > MAX_OUTPUT:
+            raise output_too_long(MAX_OUTPUT)
+        found.append(text)
+    return "".join(found)
 
 
 def analyse_template(source: str) -> TemplateAnalysis:

@@ -19,7 +19,7 @@ from edison_ci.documents.decoding import place
 from edison_ci.documents.marks import Fault, Json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
 
 MAX_OUTPUT = 1_000_000
@@ -83,8 +83,8 @@ class Use(NamedTuple):
 class Renders(Protocol):
     """Renders the values of a case."""
 
-    def texts(self, values: Mapping[str, Json]) -> Iterator[str]:
-        """Yield the text piece by piece; raises MissingValueError or RenderError."""
+    def render(self, values: Mapping[str, Json]) -> str:
+        """Return the text; raises MissingValueError or RenderError."""
         ...
 
 
@@ -93,15 +93,21 @@ class Pieces(NamedTuple):
 
     parts: list[str]
 
-    def texts(self, values: Mapping[str, Json]) -> Iterator[str]:
-        """Yield the text of each part; raises MissingValueError."""
-        for index, part in enumerate(self.parts):
-            if index % 2 == 0:
-                yield part
-            elif part in values:
-                yield as_text(values[part])
-            else:
-                raise MissingValueError(part)
+    def render(self, values: Mapping[str, Json]) -> str:
+        """Return the joined parts; raises MissingValueError, or RenderError if it is too long."""
+        found = self.parts.copy()
+        size = 0
+        for index in range(1, len(found), 2):
+            if found[index] not in values:
+                raise MissingValueError(found[index])
+            found[index] = text = as_text(values[found[index]])
+            size += len(text)
+            if size > MAX_OUTPUT:
+                raise output_too_long(MAX_OUTPUT)
+        text = "".join(found)
+        if len(text) > MAX_OUTPUT:
+            raise output_too_long(MAX_OUTPUT)
+        return text
 
 
 class TemplateAnalysis(NamedTuple):
@@ -137,18 +143,6 @@ def analyse_variables(source: str) -> TemplateAnalysis | None:
             uses[found.group(1)] = Use(*place(source, found.start(1)), optional=False)
     alone = len(names) == 1 and not parts[0] and not parts[2]
     return TemplateAnalysis(uses, Pieces(parts), names[0] if alone else None)
-
-
-def join_texts(texts: Iterable[str]) -> str:
-    """Return the joined texts; raises RenderError if they are too long."""
-    found: list[str] = []
-    size = 0
-    for text in texts:
-        size += len(text)
-        if size > MAX_OUTPUT:
-            raise output_too_long(MAX_OUTPUT)
-        found.append(text)
-    return "".join(found)
 
 
 __all__ = [
@@ -188,7 +182,7 @@ class Template:
 
     def render(self, values: Mapping[str, Json]) -> str:
         """Return the text; raises MissingValueError or RenderError."""
-        return self.source if self._renders is None else join_texts(self._renders.texts(values))
+        return self.source if self._renders is None else self._renders.render(values)
 
     def value(self, values: Mapping[str, Json]) -> Json:
         """Return the value of the variable if the template is exactly one, else the text."""

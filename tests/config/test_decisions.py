@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.experiment import Gate, Grader, Judges
+from edison_ci.config.experiment import Grader, Judges
+from edison_ci.config.gates import Gate, Margin
 from edison_ci.config.screens import Safety
 from edison_ci.config.upkeep import Schedule
-from edison_ci.shape import Margin
 from tests.config.said import said
 
 METRICS = [

@@ -50,7 +50,8 @@ def test_the_example_of_the_contract_is_an_experiment() -> None:
     assert list(file.named_checks()) == names
     assert file.rubric == RubricUse(path="rubrics/support.yaml", weight=1)
     assert (file.models or ())[0] == ModelUse(use="small")
-    assert (file.models or ())[1].params.temperature == (0.2, 1.0)
+    params = (file.models or ())[1].params
+    assert params is not None and params.temperature == (0.2, 1.0)
     assert file.max_errors == pytest.approx(0.2)
 
 

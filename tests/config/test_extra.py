@@ -8,13 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from edison_ci.config.model_entry import (
-    PROVIDERS,
-    Extra,
-    extra_taken,
-    tokens_booked,
-    writes_cache,
-)
+from edison_ci.config.extra_params import Extra, extra_taken
+from edison_ci.config.model_entry import PROVIDERS, tokens_booked, writes_cache
 from tests.providers.kitchen import model, refused
 
 WHERE_TO = (

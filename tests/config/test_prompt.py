@@ -66,7 +66,7 @@ def test_a_whole_prompt_is_read() -> None:
     )
     assert (prompt.id, prompt.path) == ("hello", "prompts/hello.md")
     assert roles(prompt) == [("system", "Be {{ tone }}."), ("user", BODY.strip())]
-    assert prompt.header.params.written() == {"temperature": 0.2}
+    assert prompt.header.written_params == {"temperature": 0.2}
     assert prompt.required == {"question"}
     assert prompt.render({"question": "Why?"}) == (
         Message("system", "Be kind."),

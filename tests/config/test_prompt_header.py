@@ -15,7 +15,7 @@ def test_everything_has_a_default() -> None:
     assert (header.type, header.expect, header.syntax) == ("generator", "auto", "jinja")
     assert header.id is None
     assert header.inputs is None
-    assert header.params.written() == {}
+    assert header.written_params == {}
 
 
 @pytest.mark.parametrize(

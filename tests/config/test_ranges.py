@@ -14,7 +14,6 @@ from edison_ci.config.experiment import (
     DataLimits,
     DatasetEntry,
     ExperimentFile,
-    Gate,
     Grader,
     Judges,
     Refine,
@@ -22,8 +21,10 @@ from edison_ci.config.experiment import (
     Split,
     Stop,
 )
-from edison_ci.config.model_entry import GridParams, Limits, Params
+from edison_ci.config.gates import Gate, Margin
+from edison_ci.config.model_entry import Limits
 from edison_ci.config.models import DEFAULT_PARAMS, MAX_CONFIGURATIONS
+from edison_ci.config.params import GridParams, Params
 from edison_ci.config.project import Defaults, ProjectFile, Settings, slug
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.recipients import Notification, Smtp
@@ -32,7 +33,6 @@ from edison_ci.config.screens import Moderation, PersonalData, Safety
 from edison_ci.config.trust import TrustedCode, TrustFile
 from edison_ci.config.upkeep import Schedule
 from edison_ci.config.validation import MIN_HOLDOUT
-from edison_ci.shape import Margin
 from tests.config.shapes import (
     Bound,
     Step,

@@ -7,7 +7,8 @@ import base64
 import pytest
 from pydantic import ValidationError
 
-from edison_ci.config.trust import BUILT_IN, TrustedKey, TrustFile, origin
+from edison_ci.config.trust import BUILT_IN, TrustFile, origin
+from edison_ci.config.trust_entries import TrustedKey
 from tests.config.said import said
 from tests.respelled import respelled
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from docs.gates import Graded, Results
-from edison_ci.config.experiment import Gate
+from edison_ci.config.gates import Gate
 from edison_ci.decide.interim import continues, unclear_variants
 from edison_ci.decide.verdict import RunDecision, VerdictContext, decide
 from edison_ci.plan.interim_analysis import (

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from edison_ci.config.trust import TrustedKey, TrustFile
+from edison_ci.config.trust import TrustFile
+from edison_ci.config.trust_entries import TrustedKey
 from edison_ci.documents.json_text import json_marks
 from edison_ci.documents.marks import Document
 from edison_ci.importing.drafts import ModelDraft

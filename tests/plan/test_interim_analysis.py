@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.config.experiment import Gate, Stop
+from edison_ci.config.experiment import Stop
+from edison_ci.config.gates import Gate
 from edison_ci.plan.interim_analysis import (
     BATCH,
     MOST_ANALYSES,

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 
-from edison_ci.config.identities import AwsIdentity, AzureIdentity, GoogleIdentity
 from edison_ci.config.load import load_project
 from edison_ci.config.trust import TrustFile
+from edison_ci.config.trust_entries import AwsIdentity, AzureIdentity, GoogleIdentity
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.secrets import hidden, learn
 from edison_ci.errors import UsageError

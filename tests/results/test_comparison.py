@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from docs.gates import Answer, Graded, Results
-from edison_ci.config.experiment import Gate
+from edison_ci.config.gates import Gate
 from edison_ci.errors import UsageError
 from edison_ci.records import Move, Side
 from edison_ci.results.comparison import (

@@ -918,7 +918,7 @@ def test_text_with_variables_means_the_same_without_the_engine(source: str) -> N
         values: dict[str, Json] = {name: f"<{name}>" for name in alone.uses}
         values |= {"long_name2": [2]}
         assert list(alone.uses.items()) == list(whole.uses.items())
-        assert "".join(alone.renders.texts(values)) == "".join(whole.renders.texts(values))
+        assert alone.renders.render(values) == whole.renders.render(values)
         assert (alone.single, alone.plain) == (whole.single, whole.plain)
 
 

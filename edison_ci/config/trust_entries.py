@@ -1,4 +1,4 @@
-"""Identities in .edison/trust.yaml: what jobs of GitHub call models with in place of a key."""
+"""Entries of .edison/trust.yaml: keys, programs, and identities that jobs have instead of keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,37 @@ from typing import Annotated
 from pydantic import Field
 
 from edison_ci.config.trust import Host
-from edison_ci.shape import UNIQUE, Shape, TextPattern, items
+from edison_ci.shape import UNIQUE, EnvName, Name, Shape, TextPattern, items
+
+
+class TrustedKey(Shape):
+    """A key and the hosts it may be sent to."""
+
+    env: EnvName = Field(description="Name of the variable that holds the key.")
+    hosts: Annotated[tuple[Host, ...], items(1, 50), UNIQUE] = Field(
+        description="Exact scheme, host and port."
+    )
+
+
+class TrustedProgram(Shape):
+    """A program of the repository that is called as a model, and what it gets."""
+
+    model: Name = Field(description="Its name in models.yaml.")
+    env: Annotated[tuple[EnvName, ...], items(0, 50), UNIQUE] = Field(
+        (), description="Variables that it gets, besides PATH and the like."
+    )
+    network: bool = Field(False, description="Whether it uses the network.")
+    environment: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        None,
+        description="Environment of GitHub: a pull request that changes the program is run with "
+        "all this once a person has approved the job.",
+    )
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether it works without keys and network, so that a changed one may run, too."""
+        return not self.env and not self.network
+
 
 _Uuid = Annotated[
     str,
