@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections import deque
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -60,13 +61,15 @@ class DeferredModule(ModuleType):
         return _loaded(self).__dict__
 
 
-async def load_ahead(modules: Iterable[ModuleType]) -> None:
+async def load_ahead(modules: Iterable[ModuleType], waits: Callable[[], bool]) -> None:
     """Load modules one after the other, while other tasks of the loop wait for answers."""
     from asyncio import sleep
 
-    for module in modules:
+    pending = deque(modules)
+    while pending:
         await sleep(_PAUSE_S)
-        _loaded(module)
+        if waits():
+            _loaded(pending.popleft())
 
 
 def _loaded(deferred: ModuleType) -> ModuleType:

@@ -30,6 +30,9 @@ def check_after_run(terminal: Terminal, project: Project, run_ids: Sequence[str]
     try:
         with lookup.results_of(project) as reader:
             names = {runs.find_run(reader, run_id).experiment for run_id in run_ids}
+            names = {name for name in names if alerts.has_news(reader, name)}
+        if not names:
+            return
         done = alert_check.check_experiments(project, names)
         if not (done.opened or done.raised or done.closed):
             return

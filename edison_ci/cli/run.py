@@ -506,7 +506,8 @@ def finish(
             told = summary.document(found, code, [end.progress for end in ended], dropped)
             told |= {"aa": [each.as_json() for each in flips]} if flips else {}
             terminal.document(told)
-    notifications.deliver_briefly(terminal, sites.Site(project.root, project.file))
+    if project.file.notifications:
+        notifications.deliver_briefly(terminal, sites.Site(project.root, project.file))
     if code:
         raise click.exceptions.Exit(code)
 

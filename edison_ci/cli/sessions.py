@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from edison_ci import extras
 from edison_ci._dataclass import dataclass
 from edison_ci.checks import child
 from edison_ci.cli import progress
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import tokens
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
-from edison_ci.extras import DISTRIBUTED, install_command
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.operate import sessions as run_sessions
@@ -305,9 +305,9 @@ def on_workers_of(
 
 def require_dask(what: str) -> None:
     """Raise UsageError if Dask is not installed."""
-    if fault := DISTRIBUTED.fault():
+    if fault := extras.DISTRIBUTED.fault():
         said = f"{what} needs the library distributed, which {fault}"
-        raise UsageError(said, hint=install_command("dask"))
+        raise UsageError(said, hint=extras.install_command("dask"))
 
 
 def microusd(usd: float | None) -> int | None:

@@ -169,13 +169,13 @@ class RunBatches:
 
     async def collect(
         self,
-        batches: list[StoredBatch],
+        experiment: str,
         client_of: Callable[[str], BatchClient | None],
         tell: Callable[[str], None],
         sleep: Callable[[float], Awaitable[None]] | None,
     ) -> None:
-        """Collect the batches that have ended; with `sleep`, wait for the others."""
-        waiting = list(batches)
+        """Collect the ended batches of an experiment; with `sleep`, wait for the others."""
+        waiting = open_batches(self.reader, experiment=experiment)
         while waiting:
             still = []
             for batch in waiting:

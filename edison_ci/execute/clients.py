@@ -10,7 +10,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import OFFLINE
 from edison_ci.config.tokens import counter_for
 from edison_ci.errors import UsageError
-from edison_ci.execute.batches import BatchClient, BatchedAnswers, RunBatches
+from edison_ci.execute import batches as execute_batches
 from edison_ci.plan.plan import ALLOW_CODE
 from edison_ci.providers import command
 from edison_ci.providers.budget import Budgeted, ReplayedAnswers
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import CallError, Executor, Provider
+    from edison_ci.execute.batches import BatchClient, RunBatches
     from edison_ci.providers.budget import RunBudget
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.providers.resilience import Clock
@@ -99,7 +100,7 @@ class ClientPool:
         self, settings: ClientSettings, budget: RunBudget, reader: sqlite3.Connection
     ) -> None:
         self._settings, self.budget, self._reader = settings, budget, reader
-        self.batches = RunBatches(reader, wanted=settings.batch)
+        self._batches: RunBatches | None = None
         self._cache = None if settings.cache is None else settings.cache(budget)
         if self._cache is not None:
             budget.on_bought = self._cache.offer
@@ -122,6 +123,14 @@ class ClientPool:
             self._clients[key] = self._build(model, phase)
             self._pause_or_resume(model.key, self._clients[key])
         return self._clients[key]
+
+    @property
+    def batches(self) -> RunBatches:
+        """The batches of the run; most runs have none."""
+        if self._batches is None:
+            wanted = self._settings.batch
+            self._batches = execute_batches.RunBatches(self._reader, wanted=wanted)
+        return self._batches
 
     @property
     def executor(self) -> Executor[Model] | None:
@@ -200,8 +209,7 @@ class ClientPool:
             client = replace(client, top=ReplayedAnswers(recording, self.budget, model=model.name))
         elif model.provider == "command" and isinstance(provider, command.SkippedProgram):
             client = replace(client, top=provider)
-        elif phase == "generate" and (batched := self.batch_client(model)) is not None:
-            answers = BatchedAnswers(self.batches, batched, client.cached, settings.newer_than)
+        elif phase == "generate" and (answers := self._batched(model, client)) is not None:
             client = replace(client, top=answers)
         return replace(client, usage=self.usage)
 
@@ -224,6 +232,16 @@ class ClientPool:
                 self._settings.key_used(model, self.budget.run_id)
         return self._providers[model.key]
 
+    def _batched(self, model: Model, client: ModelClient) -> execute_batches.BatchedAnswers | None:
+        """Return the answers of a model in batches; None if none are bought or collected here."""
+        if self._batches is None and not self._settings.batch:
+            return None
+        batched = self.batch_client(model)
+        if batched is None:
+            return None
+        newer_than = self._settings.newer_than
+        return execute_batches.BatchedAnswers(self.batches, batched, client.cached, newer_than)
+
     def batch_client(self, model: Model) -> BatchClient | None:
         """Return what submits and collects the batches of a model; None if it has none."""
         prices = self._settings.project.prices
@@ -232,7 +250,7 @@ class ClientPool:
         if batch_price is None or service is None:
             return None
         budgeted = partial(Budgeted, self._provider(model), self.budget, model=model.name)
-        return BatchClient(
+        return execute_batches.BatchClient(
             service,
             budgeted(phase="generate", price=batch_price),
             budgeted(phase="generate", price=price),
@@ -267,7 +285,7 @@ class ClientPool:
         """Return why no limit of a model applies; None if its calls can be steered."""
         for phase, client in self._of(model):
             if phase == "generate" and client.top is not client.cached:
-                batched = isinstance(client.top, BatchedAnswers)
+                batched = isinstance(client.top, execute_batches.BatchedAnswers)
                 return "is asked in batches" if batched else "is not called in this run"
         return None
 

@@ -29,14 +29,13 @@ from edison_ci.config.screens import TextScreens
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents import files
 from edison_ci.errors import UsageError
-from edison_ci.judges import judge
-from edison_ci.judges.panel import ExperimentJudges, moderators
+from edison_ci.judges import judge, panel
 from edison_ci.numeric import reaches, weighted_mean
-from edison_ci.providers.openai_embeddings import embedding_request
+from edison_ci.providers import openai_embeddings
 from edison_ci.providers.resilience import ClientClosed
 from edison_ci.records import CellStatus, canonical_json
+from edison_ci.safety import screen as safety_screen
 from edison_ci.safety.redaction import Redact, keep_text, redactor
-from edison_ci.safety.screen import ScreenResult, prepare_screens, screen
 from edison_ci.store.cells import CELL_STATUSES, COUNTED, Component
 from edison_ci.store.judgments import JudgeScoreRow, Judgment
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -53,10 +52,11 @@ if TYPE_CHECKING:
     from edison_ci.execute.clients import ClientPool
     from edison_ci.judges.judge import Ask
     from edison_ci.judges.moderation import Moderator
-    from edison_ci.judges.panel import JudgeComponent
+    from edison_ci.judges.panel import ExperimentJudges, JudgeComponent
     from edison_ci.judges.pointwise import JudgeScores
     from edison_ci.providers.budget import StoredAnswer
     from edison_ci.records import Case, Completion, Json, Request
+    from edison_ci.safety.screen import ScreenResult
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,8 @@ class Embedder:
 
     async def _embed(self, by: str, text: str) -> str | EvaluationError:
         try:
-            return (await self.ask(by, embedding_request(self.models[by], text))).text
+            request = openai_embeddings.embedding_request(self.models[by], text)
+            return (await self.ask(by, request)).text
         except CallError as error:
             return EvaluationError(f"no embedding of {by}: {error}")
 
@@ -280,8 +281,10 @@ class InputScreen:
     def of(cls, experiment: Experiment) -> InputScreen:
         """Return the screen of an experiment's inputs."""
         screens = experiment.file.safety.inputs
-        prepare_screens(screens)
-        return cls(screens, bool(screens.active()))
+        active = bool(screens.active())
+        if active:
+            safety_screen.prepare_screens(screens)
+        return cls(screens, active)
 
     def findings(self, case: Case) -> list[Component]:
         """Return what is found in the inputs of a case."""
@@ -308,7 +311,7 @@ class InputScreen:
         )
         return run_limited(
             "screening the input",
-            lambda: screen(text, self.screens, redacted=redacts(self.screens)),
+            lambda: safety_screen.screen(text, self.screens, redacted=redacts(self.screens)),
         )
 
 
@@ -330,19 +333,24 @@ class CellGrader:
     @classmethod
     def of(cls, project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
         """Return the grader of an experiment; its judges are called through `clients`."""
-        ask = judge_caller(project, clients)
-        judging = ExperimentJudges.of(project, experiment, ask)
+        ask, file = judge_caller(project, clients), experiment.file
+        judging = None
+        if experiment.rubric is not None or file.judges.graders:
+            judging = panel.ExperimentJudges.of(project, experiment, ask)
         if judging is not None:
             judging.set_up()
-        prepare_screens(experiment.file.safety)
+        screened = bool(TextScreens.active(file.safety))
+        if screened:
+            safety_screen.prepare_screens(file.safety)
+        by_model = file.safety.moderation is not None or file.safety.toxicity is not None
         return cls(
             experiment,
             CheckGrader.of(project, experiment, clients),
             judging,
-            moderators(project, experiment),
+            panel.moderators(project, experiment) if by_model else (),
             ask,
             InputScreen.of(experiment),
-            bool(TextScreens.active(experiment.file.safety)),
+            screened,
             project.file.settings.redact_pii_before_storage
             or any(redacts(each.file.safety) for each in project.experiments.values()),
         )
@@ -404,7 +412,8 @@ class CellGrader:
         if self.screened:
             safety = self.experiment.file.safety
             screened = run_limited(
-                "screening the answer", lambda: screen(output.raw, safety, redacted=self.redacted)
+                "screening the answer",
+                lambda: safety_screen.screen(output.raw, safety, redacted=self.redacted),
             )
             found = _safety_components(screened)
             if screened.status == "block":  # not even judges see a blocked answer

@@ -8,7 +8,7 @@ from edison_ci.errors import ExitCode
 from edison_ci.execute.progress import THE_RUN
 from edison_ci.numeric import exceeds, fixed
 from edison_ci.records import CellStatus, RunStatus, Verdict
-from edison_ci.results import judges
+from edison_ci.results import judges, scores
 
 if TYPE_CHECKING:
     import sqlite3
@@ -50,7 +50,7 @@ def final_status(
         said = {f"judge {name}": f"gave no score; {why}" for name, why in silent.items()}
         progress.closed.update(said)
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
-    if why := judges.why_nothing_is_graded(reader, run_id):
+    if why := scores.why_nothing_is_graded(reader, run_id):
         progress.closed[THE_RUN] = f"no answer could be graded; {why}"
         return RunStatus.FAILED, ExitCode.NOT_MEASURED
     return RunStatus.COMPLETED, ExitCode.DONE

@@ -25,12 +25,11 @@ from edison_ci._dataclass import dataclass
 from edison_ci.decide import conclusion
 from edison_ci.deferred import load_ahead
 from edison_ci.errors import ConfigError, ExitCode, UsageError
-from edison_ci.execute import fallback, regrade
+from edison_ci.execute import fallback, pairwise, regrade
 from edison_ci.execute import interim as execute_interim
 from edison_ci.execute.budgets import caps_of, refuse_without_room, sufficient_cost
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.grading import InputScreen, check_programs
-from edison_ci.execute.pairwise import HeadToHead
 from edison_ci.execute.planned_files import (
     PlannedPrices,
     changed_places,
@@ -60,19 +59,19 @@ from edison_ci.execute.run_workers import (
 )
 from edison_ci.execute.runner import Pairing, Runner, RunWork
 from edison_ci.execute.steering import RunBudgets, RunSteering
-from edison_ci.judges.approval import JudgeApproval
-from edison_ci.plan.interim_analysis import interim_kind
+from edison_ci.judges import approval as judge_approval
+from edison_ci.plan import interim_analysis
 from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
 from edison_ci.providers import shared_cache
 from edison_ci.providers.budget import RunBudget
 from edison_ci.records import CellStatus, RunStatus, Side, Verdict
-from edison_ci.results import rollups, snapshot, spending
+from edison_ci.results import judges, rollups, snapshot, spending
 from edison_ci.safety.redaction import redactor
 from edison_ci.store.audit import add_audit, write_audit
-from edison_ci.store.batches import open_batches
 from edison_ci.store.database import open_reader
-from edison_ci.store.ledger import booked, phase_costs, reclaim
+from edison_ci.store.judgments import write_approval
+from edison_ci.store.ledger import booked, has_open_batches, phase_costs, reclaim
 from edison_ci.store.liveness import (
     ProcessLock,
     experiment_lock,
@@ -177,9 +176,9 @@ class RunGates:
         of them at once.
         """
         apart = work.only is not None or work.selection.shard is not None or work.batch
-        if apart or not self.context.gated or Side.BASE not in work.sides:
+        if apart or not (self.context.gated and self.all) or Side.BASE not in work.sides:
             return None
-        return interim_kind(self.all, self.experiment.file.stop)
+        return interim_analysis.interim_kind(self.all, self.experiment.file.stop)
 
     def forecast(self, plan: Plan, work: RunWork) -> Plan:
         """Return the plan with a range of calls, where interim analyses may end the run early."""
@@ -193,7 +192,9 @@ class RunGates:
         """
         aside = work.project.quarantine
         quarantined = frozenset(e.case for e in aside if e.experiment == self.experiment.id)
-        approval = JudgeApproval.of(work.project, self.experiment)
+        approval = None
+        if self.experiment.rubric is not None:
+            approval = judge_approval.JudgeApproval.of(work.project, self.experiment)
 
         def decide(interim: InterimAnalysis | None = None) -> Conclusion | None:
             if not self.context.gated or not self.all or work.selection.shard is not None:
@@ -206,7 +207,7 @@ class RunGates:
                 Side.BASE in work.sides,
                 now(),
                 interim,
-                approval.unapproved(self.all),
+                {} if approval is None else approval.unapproved(self.all),
                 self.doubts(state),
             )
             return conclusion.conclude(work.project, state.reader, question)
@@ -505,7 +506,7 @@ class Session:
             reporter.client_states = clients.states
             runner = self._runner(state, clients, progress)
             runner.on_progress = reporter.update
-            runner.head_to_head = HeadToHead.of(state.run_id, cells, clients, state.reader)
+            runner.head_to_head = self._head_to_head(state, cells, clients)
             if self._uses_fallbacks(state):
                 runner.fallbacks = fallback.FallbackModels(state.project, self._sides, clients)
             answers = partial(self._answers, state, clients)
@@ -530,7 +531,7 @@ class Session:
             )
             steering = RunSteering(runner, clients, self._concurrency(state, progress), budgets)
             listening = asyncio.create_task(self._listen(state, stop, steering, reporter, executor))
-            loading = asyncio.create_task(load_ahead((rollups, spending, *self._context.ahead)))
+            loading = asyncio.create_task(self._load_ahead(clients))
             try:
                 await work
                 await runner.finish()
@@ -553,11 +554,29 @@ class Session:
         known = interims.conclusion if interims is not None else None
         return await self._conclude(state, reporter, progress, lambda: known or ask(None))
 
+    async def _load_ahead(self, clients: ClientPool) -> None:
+        """Load what the end of the run needs while answers are awaited."""
+        modules = [rollups, spending, *self._context.ahead]
+        if self._experiment.file.is_judged:
+            modules.append(judges)
+        if self._context.gated and self._gates.all:
+            modules.append(conclusion)
+        await load_ahead(modules, lambda: clients.budget.in_flight > 0)
+
+    def _head_to_head(
+        self, state: _RunState, cells: RunWork, clients: ClientPool
+    ) -> pairwise.HeadToHead | None:
+        if self._experiment.file.judges.pairwise is None:
+            return None
+        return pairwise.HeadToHead.of(state.run_id, cells, clients, state.reader)
+
     def _runner(self, state: _RunState, clients: ClientPool, progress: Progress) -> Runner:
         grader = self._context.grading(state.project, self._experiment, clients)
         runner = Runner(state.run_id, state.writer, grader, progress)
         runner.input_screen = InputScreen.of(self._experiment)
-        runner.on_stop, runner.on_trial = clients.drain, clients.batches.ask_singly
+        runner.on_stop = clients.drain
+        if state.options.batch:
+            runner.on_trial = clients.batches.ask_singly
         if state.resumed is not None:
             runner.done_before = state.reader
         if Side.BASE in self._sides:
@@ -589,6 +608,8 @@ class Session:
         """Collect the batches of the experiment that have ended."""
         if state.options.regrade is not None or self._context.answers is not None:
             return
+        if not has_open_batches(state.reader, self._experiment.id):
+            return
         models = {
             model.name: model
             for side in reversed(self._sides.values())
@@ -598,15 +619,15 @@ class Session:
         def client_of(name: str) -> BatchClient | None:
             return clients.batch_client(models[name]) if name in models else None
 
-        waiting = open_batches(state.reader, experiment=self._experiment.id)
         sleep = self._context.clock.sleep if state.options.wait else None
-        await clients.batches.collect(waiting, client_of, self._context.on_batch, sleep)
+        await clients.batches.collect(self._experiment.id, client_of, self._context.on_batch, sleep)
 
     async def _submit(self, clients: ClientPool, runner: Runner) -> None:
         """Submit what waits for a batch, and note that the run does."""
-        batches, progress = clients.batches, runner.progress
+        progress = runner.progress
         if progress.stopped_by is not None or not progress.in_batch:
             return
+        batches = clients.batches
         await batches.submit()
         progress.closed.update(batches.closed)
         if batches.refused is not None:
@@ -777,8 +798,7 @@ class Session:
                     await state.writer.write(rollups.rollups_of(state.reader, state.run_id))
                 verdict = verdict_without_gates(status, progress)
                 if status is RunStatus.COMPLETED:
-                    approval = JudgeApproval.of(state.project, self._experiment)
-                    await state.writer.write(approval.note(state.run_id))
+                    await state.writer.write(self._approval_note(state))
                     change["cells_planned"] = progress.total
                     doubts = self._gates.doubts(state)
                     found = decided() if verdict is None or doubts else None
@@ -801,6 +821,13 @@ class Session:
         ended = f"the run ended before it was taken: it is {status}"
         await state.writer.write(withdraw_requests(state.run_id, self._now(), ended))
         return RunOutcome(state.run_id, status, code, progress, state.stored_answers)
+
+    def _approval_note(self, state: _RunState) -> Callable[[sqlite3.Connection], None]:
+        """Return the operation that stores the approval of the judges; none without a rubric."""
+        if self._experiment.rubric is None:
+            return write_approval(state.run_id, None)
+        approval = judge_approval.JudgeApproval.of(state.project, self._experiment)
+        return approval.note(state.run_id)
 
     def _move(
         self,

@@ -23,9 +23,8 @@ from edison_ci.records import RunStatus
 from edison_ci.results.stuck_runs import stuck_runs
 from edison_ci.results.watching import OF_EXPERIMENT, findings_of
 from edison_ci.store import integrity
-from edison_ci.store.alerts import Condition, Finding, Level, open_alerts
+from edison_ci.store.alerts import Condition, Finding, Level, has_news, open_alerts
 from edison_ci.store.database import open_for_change, open_for_reading
-from edison_ci.store.ledger import calls_made
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import newest_complete, newest_run
 
@@ -110,7 +109,7 @@ def check_experiments(project: Project, names: Collection[str]) -> CheckResult:
     site = _at_one_time(Site(project.root, project.file))
     with open_for_reading(site.results) as connection:
         known = project.experiments.keys() & set(names)
-        names = {name for name in known if _has_news(connection, name)}
+        names = {name for name in known if has_news(connection, name)}
         if not names:
             return CheckResult()
         found = [each for each in _stuck(site, connection) if each.experiment in names]
@@ -124,14 +123,6 @@ def check_experiments(project: Project, names: Collection[str]) -> CheckResult:
         return alert.experiment in names and _may_close(alert, runs[alert.experiment])
 
     return _write(site, found, looked_for)
-
-
-def _has_news(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether a check may change something: the last run called a model, or an alert is open."""
-    run = newest_run(connection, name)
-    if run is None:
-        return False
-    return bool(calls_made(connection, run.id) or open_alerts(connection, name))
 
 
 def _may_close(alert: Alert, newest: str | None) -> bool:

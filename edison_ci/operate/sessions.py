@@ -17,19 +17,23 @@ from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
 from edison_ci.execute.session import Session
-from edison_ci.operate import alert_check, alerts, run_notices
+from edison_ci.operate import (
+    alert_check,
+    alerts,
+    programs,
+    run_notices,
+    shared_budget,
+    shared_cache,
+)
 from edison_ci.operate.own_results import claim_new_results
-from edison_ci.operate.programs import ProgramRules
 from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.sealed_keys import key_environment
-from edison_ci.operate.shared_budget import MoneyLease, shared_budget
-from edison_ci.operate.shared_cache import cache_access
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.adapters import provider_for
-from edison_ci.results import decisions, judges, watching
+from edison_ci.results import watching
 from edison_ci.sanitize import in_actions
 from edison_ci.stats import drift, slices
-from edison_ci.telemetry.export import exporting
+from edison_ci.telemetry import export, spans
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.outputs import ImportedAnswers
     from edison_ci.execute.run_options import ConnectWorkers, RunTarget
+    from edison_ci.operate.shared_budget import MoneyLease
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
@@ -71,13 +76,11 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
     terms = apply_base_terms(project)
     claim_new_results(project)
     called, environ = model_caller(project, offline=offline), key_environment(terms)
-    programs = ProgramRules(terms, environ, offline=offline)
-
     site = Site(project.root, project.file)
 
     def provider(model: Model) -> Provider:
         if model.provider == "command":
-            return programs.provider(model)
+            return programs.ProgramRules(terms, environ, offline=offline).provider(model)
         try:
             return called(model)
         except TrustError as refused:
@@ -87,16 +90,23 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
             site.note(entry)
             raise
 
-    return RunContext(
+    shares = terms.proposed or terms.file.cache is not None
+    context = RunContext(
         provider,
         _grading,
         advice=advice("every answer is stored"),
-        cache=cache_access(terms, environ, offline=offline),
+        cache=shared_cache.cache_access(terms, environ, offline=offline) if shares else None,
         job=job_cap(terms, os.environ),
         audit=partial(_audit_entry, site),
         key_used=KeyUses(site),
         lease=partial(_lease, terms, offline),
-        ahead=(judges, run_notices, decisions, watching, drift, alerts, alert_check, slices),
+        ahead=(watching, drift, alerts, alert_check, slices),
+    )
+    if not project.file.notifications:
+        return context
+    return replace(
+        context,
+        ahead=(*context.ahead, run_notices),
         record_end=lambda connection, run_id: run_notices.note_end(connection, site, run_id),
         record_alert=lambda connection, *fact: run_notices.note_budget(connection, site, *fact),
     )
@@ -105,10 +115,12 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
 def _lease(
     terms: Project, offline: bool, reader: sqlite3.Connection, owner: ProcessLock
 ) -> MoneyLease | None:
-    shared = shared_budget(terms)
+    if not terms.proposed and terms.file.shared_budget is None:
+        return None
+    shared = shared_budget.shared_budget(terms)
     if shared is None:
         return None
-    return MoneyLease(terms, shared, reader, owner, offline=offline)
+    return shared_budget.MoneyLease(terms, shared, reader, owner, offline=offline)
 
 
 class KeyUses:
@@ -194,4 +206,6 @@ class SessionFactory:
             yield replace(context, **{"advice": advice(REPEATS), **hooks}, loop=loop)
 
     def _exporting(self, project: Project) -> AbstractContextManager[None]:
-        return exporting(offline=self.offline, private=project.file.settings.private)
+        if not spans.is_configured():
+            return contextlib.nullcontext()
+        return export.exporting(offline=self.offline, private=project.file.settings.private)

@@ -22,6 +22,7 @@ from edison_ci.config.tokens import ESTIMATE, TokenCounter, counter_for
 from edison_ci.config.validation import DataCheck
 from edison_ci.errors import ConfigError, EdisonError, Problem, UsageError
 from edison_ci.numeric import counted
+from edison_ci.plan import interim_analysis
 from edison_ci.plan.estimate import (
     ONCE,
     TYPICAL_OUTPUT,
@@ -35,7 +36,6 @@ from edison_ci.plan.estimate import (
     total_seconds,
 )
 from edison_ci.plan.fingerprint import Fingerprint
-from edison_ci.plan.interim_analysis import INFERRED, both_sides, interim_kind, rounds
 from edison_ci.plan.selection import EVERYTHING, Selection, shard_of
 from edison_ci.stats import power
 from edison_ci.store.answers import token_counts
@@ -87,7 +87,7 @@ def _interims(plan: Plan) -> dict[str, Any] | None:
     """Return what a comparison with --against would take, where it stops when it is clear."""
     if plan.interims is None or plan.iterations.high > 1:
         return None
-    low, high = both_sides(plan.interims, plan.cases, plan.calls + plan.reused)
+    low, high = interim_analysis.both_sides(plan.interims, plan.cases, plan.calls + plan.reused)
     return {"kind": plan.interims, "calls": {"low": low, "high": high}}
 
 
@@ -410,7 +410,9 @@ def evidence_of(experiment: Experiment, cases: int, units: int) -> Evidence:
 
 def strictest(gates: tuple[Gate, ...]) -> Gate | None:
     """Return the gate on a score that compares with the base and tolerates least."""
-    comparing = [g for g in gates if g.no_worse_than and g.metric.startswith(INFERRED)]
+    comparing = [
+        g for g in gates if g.no_worse_than and g.metric.startswith(interim_analysis.INFERRED)
+    ]
     return min(comparing, key=lambda g: (g.effective_margin.value, -g.confidence), default=None)
 
 
@@ -606,7 +608,9 @@ def bare_plan(
         unset=_unset(project, made),
         refusals=_refusals(project, experiment),
         shards=survey.shards(),
-        interims=interim_kind(experiment.file.gates, experiment.file.stop),
+        interims=interim_analysis.interim_kind(experiment.file.gates, experiment.file.stop)
+        if experiment.file.gates
+        else None,
         partial=survey.cases < check.cases,
         warnings=[*only_warnings(check.problems), *survey.repeated.warnings(experiment)],
         clusters=survey.repeated.clusters(),
@@ -683,7 +687,7 @@ def joined(first: Plan, second: Plan) -> Plan:
 
 def ranged(plan: Plan, kind: Kind) -> Plan:
     """Return the plan of a comparison that stops when it is clear, from least to most."""
-    least, most = rounds(kind, plan.cases)
+    least, most = interim_analysis.rounds(kind, plan.cases)
     span = CostRange(least, most)
     loads = [dataclasses.replace(load, iterations=span) for load in plan.loads]
     return dataclasses.replace(plan, loads=loads, interims=kind)

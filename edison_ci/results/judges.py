@@ -63,27 +63,6 @@ def last_error_of_judges(connection: sqlite3.Connection, run_id: str) -> str:
     return str(found[0]) if found else ""
 
 
-def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
-    """Return the first error of a run in which every answer has one; empty if one was graded.
-
-    One component in error leaves an answer without a grade.
-    """
-    graded = connection.execute(
-        "select 1 from cell where run_id = ? and status = 'ok' "
-        "and (composite is not null or passed is not null) limit 1",
-        (run_id,),
-    ).fetchone()
-    if graded is not None:
-        return ""
-    found = connection.execute(
-        "select p.kind, p.name, p.reason from cell c join component p on p.cell_id = c.id "
-        "where c.run_id = ? and c.status = 'ok' and p.status = 'error' "
-        "and p.kind in ('check', 'rubric', 'grader') order by c.rowid limit 1",
-        (run_id,),
-    ).fetchone()
-    return f"{found[0]} {found[1]}: {found[2]}" if found else ""
-
-
 # What is judged is an answer; the case is the unit of uncertainty. A judge's score of an answer is
 # the weighted mean of its scores of the criteria, where it scored at least half of the weights.
 _MIN_COVERAGE = 0.5

@@ -582,7 +582,7 @@ def _ranked(counted: Sequence[tuple[int, int]], percent: int, count: int) -> int
     return _at_rank(counted, -(-count * percent // 100))
 
 
-_CACHE_KIB = 4_096
+_CACHE_KIB = 500
 _TABLES = (
     "run", "model", "case", "mark", "marked", "component", "component_total", "spending", "calls",
     "paid",

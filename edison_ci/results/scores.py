@@ -355,3 +355,24 @@ def interval_json(found: scores.Interval | None) -> dict[str, Any] | None:
         "n": found.n,
         "method": found.method,
     }
+
+
+def why_nothing_is_graded(connection: sqlite3.Connection, run_id: str) -> str:
+    """Return the first error of a run in which every answer has one; empty if one was graded.
+
+    One component in error leaves an answer without a grade.
+    """
+    graded = connection.execute(
+        "select 1 from cell where run_id = ? and status = 'ok' "
+        "and (composite is not null or passed is not null) limit 1",
+        (run_id,),
+    ).fetchone()
+    if graded is not None:
+        return ""
+    found = connection.execute(
+        "select p.kind, p.name, p.reason from cell c join component p on p.cell_id = c.id "
+        "where c.run_id = ? and c.status = 'ok' and p.status = 'error' "
+        "and p.kind in ('check', 'rubric', 'grader') order by c.rowid limit 1",
+        (run_id,),
+    ).fetchone()
+    return f"{found[0]} {found[1]}: {found[2]}" if found else ""

@@ -12,6 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.store.ledger import calls_made
+from edison_ci.store.runs import newest_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -186,6 +188,14 @@ def open_alerts(connection: sqlite3.Connection, experiment: str | None = None) -
         (experiment,),
     )
     return [_alert(row) for row in rows]
+
+
+def has_news(connection: sqlite3.Connection, experiment: str) -> bool:
+    """Whether a check may change something: the last run called a model, or an alert is open."""
+    run = newest_run(connection, experiment)
+    if run is None:
+        return False
+    return calls_made(connection, run.id) or bool(open_alerts(connection, experiment))
 
 
 def find_open(

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from edison_ci.store.ledger import T
 
-_OPEN = "b.state in ('sending', 'submitted')"
-
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
@@ -157,8 +155,8 @@ def all_of(operations: Iterable[ledger.OnTotals[T]]) -> ledger.OnTotals[list[T]]
 
 def waits_in_batch(connection: sqlite3.Connection, scope: str) -> bool:
     """Whether a batch that is not collected has bookings in a scope."""
-    sql = f"select exists (select 1 from batch b where {_OPEN} and instr(scopes, json_quote(?)))"
-    return bool(connection.execute(sql, (scope,)).fetchone()[0])
+    sql = f"select 1 from batch b where {ledger.OPEN_BATCH} and instr(scopes, json_quote(?))"
+    return connection.execute(sql, (scope,)).fetchone() is not None
 
 
 def open_batches(
@@ -169,8 +167,9 @@ def open_batches(
         "select b.id, b.run_id, b.model, b.scopes, b.state, b.remote_id, b.requests, "
         "b.usual_microusd, (select coalesce(sum(t.est_microusd), 0) from attempt t "
         f"where t.owner = '{ledger.BATCH}' || b.id and t.run_id = b.run_id), b.status, "
-        f"b.created_at, b.checked_at from batch b join run r on r.id = b.run_id where {_OPEN} "
-        "and (b.run_id = ?1 or r.experiment = ?2) order by b.created_at, b.id",
+        "b.created_at, b.checked_at from batch b join run r on r.id = b.run_id "
+        f"where {ledger.OPEN_BATCH} and (b.run_id = ?1 or r.experiment = ?2) "
+        "order by b.created_at, b.id",
         (run_id, experiment),
     )
     return [

@@ -17,7 +17,7 @@ from edison_ci.store.ledger import OnTotals
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from edison_ci.store.judgments import JudgeScoreRow, Judgment
     from edison_ci.store.ledger import Totals
@@ -133,9 +133,17 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
     """Return the operation that stores finished cells and components over earlier failures."""
 
     def operation(connection: sqlite3.Connection, _: Totals) -> None:
+        if not cells:
+            return
         # The same graders grade a cell again, so every component of an earlier try is replaced.
         # To replace takes SQLite half as long again, even where there is nothing to replace.
-        insert = "insert or replace" if _any_stored(connection, cells) else "insert"
+        components = [
+            (cell.id, c.name, c.kind, c.score, c.passed, c.weight, str(c.status), c.reason)
+            for cell in cells
+            for c in cell.components
+        ]
+        again = _any_stored(connection, cells) or _any_twice(row[:3] for row in components)
+        insert = "insert or replace" if again else "insert"
         connection.executemany(
             f"{insert} into cell (id, run_id, side, prompt, version, model, case_id, "
             "repeat, request_hash, answer_no, status, composite, passed, error, reason, case_hash, "
@@ -144,11 +152,7 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
         )
         connection.executemany(
             f"{insert} into component values (?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (cell.id, c.name, c.kind, c.score, c.passed, c.weight, str(c.status), c.reason)
-                for cell in cells
-                for c in cell.components
-            ],
+            components,
         )
         if judgments := [
             (cell.id, j.model, j.request_hash, j.answer_no)
@@ -174,12 +178,17 @@ def finish_cells(cells: Sequence[CellRow]) -> OnTotals[None]:
 
 def _any_stored(connection: sqlite3.Connection, cells: Sequence[CellRow]) -> bool:
     """Whether one of the cells is stored, or here more than once."""
-    ids = {cell.id for cell in cells}
+    ids = [cell.id for cell in cells]
     found = connection.execute(
         "select 1 from cell where id in (select value from json_each(?)) limit 1",
-        (json.dumps([*ids]),),
+        (json.dumps(ids),),
     ).fetchone()
-    return len(ids) < len(cells) or found is not None
+    return found is not None or _any_twice(ids)
+
+
+def _any_twice(keys: Iterable[object]) -> bool:
+    keys = list(keys)
+    return len(set(keys)) < len(keys)
 
 
 def _write_fallbacks(connection: sqlite3.Connection, cells: Sequence[CellRow]) -> None:

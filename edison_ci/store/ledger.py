@@ -33,6 +33,15 @@ T = TypeVar("T")
 
 BATCH = "batch:"
 """Begins the owner of attempts that wait in a batch, which outlives every process."""
+OPEN_BATCH = "b.state in ('sending', 'submitted')"
+"""Batches that are not collected."""
+
+
+def has_open_batches(connection: sqlite3.Connection, experiment: str) -> bool:
+    """Whether an experiment has batches that are not collected."""
+    sql = f"select 1 from batch b join run r on r.id = b.run_id where {OPEN_BATCH}"
+    row = connection.execute(f"{sql} and r.experiment = ?", (experiment,)).fetchone()
+    return row is not None
 
 
 def read_total(connection: sqlite3.Connection, scope: str, first: str) -> tuple[int, int]:

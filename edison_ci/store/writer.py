@@ -40,7 +40,7 @@ PATIENCE = 3
 LOG_PAGES = 4_000
 """How long the log grows before it goes into the file. A page that many calls change goes there
 once. Readers find up to 4,062 pages of a log in one step."""
-CACHE_KIB = 8_000
+CACHE_KIB = 500
 """Calls lie by their hashes all over the file; pages that stay in memory are not read again."""
 
 logger = logging.getLogger(__name__)

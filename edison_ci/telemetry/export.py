@@ -23,7 +23,7 @@ from edison_ci.extras import faults_of, install_command
 from edison_ci.records import CellStatus
 from edison_ci.sanitize import line
 from edison_ci.telemetry import conventions as names
-from edison_ci.telemetry.spans import is_recording, record_with
+from edison_ci.telemetry.spans import is_configured, is_recording, record_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,17 +33,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_ENDPOINTS = ("", "TRACES_", "METRICS_", "LOGS_")
 _FLUSH_S = 5.0
 """Longest wait at the end of a command for what was not sent yet."""
 _CAPTURES = frozenset({"true", "1", "span_only", "span_and_event"})
-
-
-def is_configured() -> bool:
-    """Whether the environment names a collector."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT") for signal in _ENDPOINTS)
 
 
 @contextmanager

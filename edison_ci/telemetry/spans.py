@@ -6,6 +6,7 @@ OpenTelemetry pays for a comparison at each call.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from edison_ci.records import Completion, Request
+
+_ENDPOINTS = ("", "TRACES_", "METRICS_", "LOGS_")
 
 
 class Evaluation(Protocol):
@@ -109,6 +112,13 @@ def record_with(recorder: Recorder | None) -> None:
     """Let a recorder record the spans of this process from now on; None for none."""
     global _recorder
     _recorder = recorder
+
+
+def is_configured() -> bool:
+    """Whether the environment names a collector."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT") for signal in _ENDPOINTS)
 
 
 def is_recording() -> bool:

@@ -13,8 +13,15 @@ import pytest
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.records import Completion, Message, Request
 from edison_ci.telemetry import conventions as names
-from edison_ci.telemetry.export import exporting, is_configured
-from edison_ci.telemetry.spans import CellSpan, call_span, cell_span, is_recording, run_span
+from edison_ci.telemetry.export import exporting
+from edison_ci.telemetry.spans import (
+    CellSpan,
+    call_span,
+    cell_span,
+    is_configured,
+    is_recording,
+    run_span,
+)
 from tests import forked
 from tests.ports import held_port
 from tests.telemetry.collector import Collector, attributes, collecting
