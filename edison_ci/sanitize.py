@@ -10,10 +10,13 @@ import functools
 import json
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.secrets import redacted
 from edison_ci.numeric import snap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -95,3 +98,20 @@ def in_actions() -> bool:
 def without_commands(text: str) -> str:
     """Return a text without active workflow commands (`::name::` or `##[name]`)."""
     return _COMMAND.sub(r"\1\\", text)
+
+
+def workflow_command(
+    name: str, message: str, properties: Mapping[str, object] | None = None
+) -> str:
+    """Return a command for the runner of GitHub; properties without a value are left out."""
+    given = {key: value for key, value in (properties or {}).items() if value is not None}
+    listed = ",".join(f"{key}={_property(lines(str(value)))}" for key, value in given.items())
+    return f"::{name}{f' {listed}' if listed else ''}::{_data(lines(message))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

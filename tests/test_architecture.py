@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import MINIMAL, ROOT
+from tests.loopback.fixture import loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import Folder
+    from tests.loopback.server import LoopbackServer
 
 PACKAGE = ROOT / "edison_ci"
+
+__all__ = ["loopback"]  # a fixture
 
 LAYERS = [
     {"_dataclass", "deferred"},
@@ -408,9 +412,10 @@ def test_numbers_are_rounded_in_one_place() -> None:
 MOST_MODULES = {
     ("plan",): 110,
     ("status",): 70,
-    ("validate",): 68,
+    ("validate",): 60,
     ("run", "--help"): 40,
-    ("dataset", "generate", "--help"): 44,
+    ("dataset", "adversarial", "--help"): 40,
+    ("github", "run", "--help"): 40,
 }
 """Modules of this package that a command may load; raise a number by what a feature needs."""
 
@@ -421,6 +426,28 @@ def test_a_command_loads_few_modules_of_its_own(mini: Folder, args: tuple[str, .
         loaded_by("run", "--yes", cwd=mini.path)  # it has nothing to show otherwise
     own = {name for name in modules_loaded_by(*args, cwd=mini.path) if is_own(name)}
     assert len(own) <= MOST_MODULES[args], sorted(own)
+
+
+MOST_OF_A_RUN = 150
+"""The same of a run whose answers are only checked by code."""
+
+
+def test_a_run_of_plain_checks_loads_few_modules_of_its_own(
+    mini: Folder, loopback: LoopbackServer
+) -> None:
+    mini.write(
+        "models.yaml",
+        f"small: {{provider: openai_compatible, base_url: {loopback.openai_url}, model: mock, "
+        "price: {in: 1, out: 2}}\n",
+    )
+    plain = MINIMAL["experiments/hello.yaml"].split("rubric:")[0]
+    mini.write("experiments/hello.yaml", plain)
+    for calls, what in ((2, "the first run"), (2, "the cached one")):
+        loaded = modules_loaded_by("run", "--yes", "--quiet", cwd=mini.path)
+        own = {name for name in loaded if is_own(name)}
+        assert len(own) <= MOST_OF_A_RUN, (what, sorted(own))
+        assert loopback.chats == calls, what
+    assert not {"aiohttp", "numpy"} & loaded, "a run without calls"
 
 
 def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:

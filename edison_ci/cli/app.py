@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from edison_ci import __version__
-from edison_ci.cli import completion, patient_input
+from edison_ci.cli import completion
 from edison_ci.cli.groups import COMMANDS, EVERYDAY, RENAMED, TABLES, LazyGroup
 from edison_ci.cli.options import COMPLETE, CliState
-from edison_ci.cli.terminal import Terminal, flush
+from edison_ci.cli.terminal import Terminal, flush, wait_for_answers_in_pieces
 from edison_ci.documents import secrets
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 
@@ -116,7 +116,7 @@ def _run(words: list[str]) -> NoReturn:
     state = CliState()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupted)
-        patient_input.install()
+        wait_for_answers_in_pieces()
     try:
         code = _invoke(words, state)
         flush(sys.stdout)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import select
 import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
+from click import termui
 
 from edison_ci.errors import (
     ConfigError,
@@ -25,8 +27,15 @@ from edison_ci.errors import (
     UsageError,
 )
 from edison_ci.numeric import counted, whole
-from edison_ci.report import annotations as report_annotations
-from edison_ci.sanitize import in_actions, json_text, line, lines, without_commands, without_pieces
+from edison_ci.sanitize import (
+    in_actions,
+    json_text,
+    line,
+    lines,
+    without_commands,
+    without_pieces,
+    workflow_command,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +68,7 @@ def annotation(problem: Problem, folder: str = "") -> str:
         "title": f"edison: {problem.code}",
     }
     text = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
-    return report_annotations.command(str(problem.severity), text, properties)
+    return workflow_command(str(problem.severity), text, properties)
 
 
 def folder_in_checkout(root: Path | None) -> str:
@@ -497,3 +506,31 @@ def simulated_label(simulated: bool | str) -> tuple[StyledText, ...]:
     if not simulated:
         return ()
     return (StyledText(f"  {simulated if isinstance(simulated, str) else 'simulated'}", ODD),)
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+_PIECE_S = 0.2
+
+
+def wait_for_answers_in_pieces() -> None:
+    """Let Ctrl-C stop a question at any moment.
+
+    A signal that arrives just before `input` begins to wait is noticed only after the next key. So
+    the wait is for a line to be there, and in short pieces; then it is read.
+    """
+    termui.visible_prompt_func = _input
+
+
+def _input(prompt: str) -> str:
+    try:
+        waits = [sys.stdin.fileno()] if sys.stdin.isatty() else []
+    except (OSError, ValueError):  # closed, or no file
+        waits = []
+    if waits:
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        while not select.select(waits, [], [], _PIECE_S)[0]:
+            pass
+        prompt = ""
+    return input(prompt)

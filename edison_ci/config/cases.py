@@ -24,7 +24,7 @@ from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, stream_yaml_list
 from edison_ci.errors import Location, Problem
 from edison_ci.records import Case, CaseId, canonical_json
-from edison_ci.safety.redaction import Redact, keep_text, redact_case
+from edison_ci.safety import redaction
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean, mixed_scripts, odd_character
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.experiment import DatasetEntry, Split
     from edison_ci.documents.files import Tree
+    from edison_ci.safety.redaction import Redact
 
 
 # In a JSONL file the line of a case contains its id, so only lines with the text of the id are
@@ -376,7 +377,7 @@ class CaseFeed:
     entries: tuple[DatasetEntry, ...]
     types: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    redact: Redact = keep_text
+    redact: Redact | None = None
     """Applied to every case before anything else gets it, if the experiment redacts inputs."""
 
     def __iter__(self) -> Iterator[Case]:
@@ -384,10 +385,10 @@ class CaseFeed:
         for index, entry in enumerate(self.entries):
             cases = self._of_entry(index, entry, kept)
             taken = cases if entry.take is None else sample(cases, entry.take)
-            if self.redact is keep_text:
+            if self.redact is None:
                 yield from taken
             else:
-                yield from (redact_case(case, self.redact) for case in taken)
+                yield from (redaction.redact_case(case, self.redact) for case in taken)
 
     def _of_entry(self, index: int, entry: DatasetEntry, kept: HashIndex) -> Iterator[Case]:
         """Yield the cases of one entry; `kept` has the ids of earlier entries."""

@@ -214,7 +214,8 @@ class Project:
 
     def cases(self, experiment: Experiment) -> config_cases.CaseFeed:
         """Return the stream of cases of an experiment, to be read once."""
-        redact = redaction.redactor(screens=experiment.file.safety.inputs)
+        inputs = experiment.file.safety.inputs
+        redact = redaction.redactor(screens=inputs) if inputs.active() else None
         return config_cases.CaseFeed(
             self.tree, experiment.file.data, experiment.types(), redact=redact
         )

@@ -6,10 +6,11 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from edison_ci.records import canonical_json, plain_text
-from edison_ci.store.cells import CaseFacts
+from edison_ci.store import cells
 
 if TYPE_CHECKING:
     from edison_ci.records import Case
+    from edison_ci.store.cells import CaseFacts
 
 
 # An edited case keeps its id. Results of different runs are compared only if input and expected
@@ -26,7 +27,7 @@ def content_hash(case: Case) -> str:
 def facts_of(case: Case) -> CaseFacts:
     """Return the facts of a case that are stored for slices."""
     tags = canonical_json(sorted(set(case.tags))) if case.tags else "[]"
-    return CaseFacts(tags, case.difficulty, str(case.kind), words_in(case))
+    return cells.CaseFacts(tags, case.difficulty, str(case.kind), words_in(case))
 
 
 LENGTHS = {"XS": 10, "S": 50, "M": 200, "L": 1_000}

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.base64_text import decode_base64, encode_base64
+from edison_ci.documents import base64_text
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.forge import api as forge_api
 from edison_ci.forge import models, proposal
@@ -360,7 +360,7 @@ class GitData:
 
     async def create_blob(self, data: bytes) -> str:
         """Store the content of a file; the same content has the same id."""
-        body = {"content": encode_base64(data), "encoding": "base64"}
+        body = {"content": base64_text.encode_base64(data), "encoding": "base64"}
         made = await self._api.write("store a file", "POST", "git", "blobs", body=body)
         return read_field(made, str, "sha")
 
@@ -435,7 +435,9 @@ def decode_content(content: str, encoding: str) -> bytes:
         return content.encode()
     try:
         if encoding == "base64":
-            return decode_base64(content.replace("\n", ""))  # GitHub breaks it into lines
+            return base64_text.decode_base64(
+                content.replace("\n", "")
+            )  # GitHub breaks it into lines
     except ValueError:
         pass
     raise forge_api.unreadable("read a file", "base64")

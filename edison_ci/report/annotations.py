@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, score
 from edison_ci.records import ACTION_WORDS, Move, RunStatus, Verdict
-from edison_ci.sanitize import lines, without_commands
+from edison_ci.sanitize import lines, without_commands, workflow_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,13 +113,6 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _TOKEN = re.compile(r"[A-Za-z0-9_]{32,100}")
 
 
-def command(name: str, message: str, properties: Mapping[str, object] | None = None) -> str:
-    """Return a workflow command; properties without a value are left out."""
-    given = {key: value for key, value in (properties or {}).items() if value is not None}
-    listed = ",".join(f"{key}={_property(lines(str(value)))}" for key, value in given.items())
-    return f"::{name}{f' {listed}' if listed else ''}::{_data(lines(message))}"
-
-
 def stop_commands(text: str, token: str) -> str:
     """Return text between `stop-commands` lines, so that the runner ignores commands in it.
 
@@ -142,14 +135,6 @@ def outputs(values: Mapping[str, str], delimiter: str) -> str:
             raise UsageError(f"the output {name!r} cannot be written", hint="use another delimiter")
         pieces.append(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
     return "".join(pieces)
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 Level: TypeAlias = Literal["error", "warning", "notice"]
@@ -197,7 +182,7 @@ def annotation_commands(found: Sequence[Annotation], folder: str = "") -> list[s
     if len(found) > MOST:
         rest = found[MOST:]
         message = f"{len(rest):,} more in the job summary"
-        commands.append(command(rest[0].level, message, {"title": "edison"}))
+        commands.append(workflow_command(rest[0].level, message, {"title": "edison"}))
     return commands
 
 
@@ -209,7 +194,7 @@ def _command(one: Annotation, folder: str) -> str:
         "endLine": lines.last if lines else None,
         "title": f"edison: {one.title}",
     }
-    return command(one.level, one.message, properties)
+    return workflow_command(one.level, one.message, properties)
 
 
 def _run_annotations(view: RunResult, spots: Spots) -> Iterator[Annotation]:
