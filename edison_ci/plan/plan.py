@@ -651,7 +651,8 @@ def _past_tokens(project: Project, experiment: Experiment) -> dict[tuple[str, st
     found: dict[tuple[str, str], list[tuple[int, int]]] = {}
     # A file that cannot be read is reported by the run; a plan does without it.
     with contextlib.suppress(EdisonError), contextlib.closing(open_reader(path)) as reader:
-        for prompt, model, *tokens in token_counts(reader, experiment.id):
+        judged = experiment.file.is_judged
+        for prompt, model, *tokens in token_counts(reader, experiment.id, judged=judged):
             found.setdefault((prompt, model), []).append((tokens[0], tokens[1]))
     return {
         key: PastTokens(*(_usual(column) for column in zip(*counts, strict=True)))

@@ -373,27 +373,29 @@ def answers_in_use(
 _RECENT = (
     "with recent as (select id from run where experiment = ? order by created_at desc limit 5) "
 )
-_MOST_LENGTHS = 2_000
+_MOST_LENGTHS = 500
+_TOKENS_OF_ANSWERS = (
+    "c.prompt, c.model",
+    "cell c join answer a on a.request_hash = c.request_hash "
+    "and a.answer_no = c.answer_no and a.cost_kind <> 'imported'",
+)
+_TOKENS_OF_REPLIES = (
+    "'', j.model",
+    "cell c join judgment j on j.cell_id = c.id join answer a "
+    "on a.request_hash = j.request_hash and a.answer_no = j.answer_no",
+)
 
 
 def token_counts(
-    connection: sqlite3.Connection, experiment: str
+    connection: sqlite3.Connection, experiment: str, *, judged: bool
 ) -> Iterator[tuple[str, str, int, int]]:
     """Yield prompt, model, input and output tokens of answers in the last runs of an experiment.
 
-    The prompt is empty for the replies of judges.
+    The prompt is empty for the replies of judges. Where there are none, every cell would be read in
+    vain to find them.
     """
     for columns, source in (
-        (
-            "c.prompt, c.model",
-            "cell c join answer a on a.request_hash = c.request_hash "
-            "and a.answer_no = c.answer_no and a.cost_kind <> 'imported'",
-        ),
-        (
-            "'', j.model",
-            "cell c join judgment j on j.cell_id = c.id join answer a "
-            "on a.request_hash = j.request_hash and a.answer_no = j.answer_no",
-        ),
+        (_TOKENS_OF_ANSWERS, _TOKENS_OF_REPLIES) if judged else (_TOKENS_OF_ANSWERS,)
     ):
         yield from connection.execute(
             f"{_RECENT} select {columns}, a.tokens_in, a.tokens_out from {source} "

@@ -37,3 +37,14 @@ def test_a_cell_that_is_finished_again_and_parts_of_one_name_are_replaced(tmp_pa
                 "select name, score, reason from component where cell_id = ?", (CELL.id,)
             ).fetchall()
             assert found == [("short", 0.0, "last")], what
+
+
+def test_a_row_is_written_without_a_table_for_the_values_that_it_may_have(tmp_path: Path) -> None:
+    """SQLite makes one for `in` with three values, at each row of each call."""
+    with closing(open_database(tmp_path / "results.db")) as connection:
+        for table in ("cell", "component", "attempt", "answer", "answer_text", "run_case"):
+            columns = connection.execute(f"select * from {table}").description
+            sql = f"explain insert into {table} values ({', '.join('?' * len(columns))})"
+            steps = [row[1] for row in connection.execute(sql, [None] * len(columns))]
+            assert "OpenEphemeral" not in steps, table
+            assert "Insert" in steps or "IdxInsert" in steps, table

@@ -81,7 +81,9 @@ create table cell (                         -- one case, with one prompt and mod
   request_hash text not null,               -- names the call
   answer_no    integer,                     -- with the request hash: the answer; null without one
   status       text not null                -- ok, malformed, error, blocked, skipped
-    check (status in ('ok', 'malformed', 'error', 'blocked', 'skipped')),
+    -- not `in`: of three or more values SQLite makes a table, again for each row that is written
+    check (status = 'ok' or status = 'malformed' or status = 'error' or status = 'blocked'
+           or status = 'skipped'),
   composite    real,                        -- weighted mean of its components; null if one broke
   passed       integer,                     -- 1, 0 or null
   error        text,                        -- class of the error
@@ -123,7 +125,7 @@ create table component (                    -- what a cell's composite is made o
   passed  integer,
   weight  real not null,
   status  text not null                     -- ok, skipped, error
-    check (status in ('ok', 'skipped', 'error')),
+    check (status = 'ok' or status = 'skipped' or status = 'error'),
   reason  text not null default '',         -- in words; may quote the answer
   primary key (cell_id, kind, name)
 ) strict, without rowid;
@@ -173,8 +175,10 @@ create table comparison (                   -- two answers to a case, judged in 
   judge      text not null,                 -- model that compared them
   judge_hash text not null,                 -- of instructions, rubric, model and parameters
   status     text not null check (status in ('ok', 'error')), -- error: an order has no winner
-  ab_winner  text check (ab_winner in ('a', 'b', 'tie')), -- winner, a shown first
-  ba_winner  text check (ba_winner in ('a', 'b', 'tie')), -- winner, b shown first
+  -- winner, a shown first
+  ab_winner  text check (ab_winner = 'a' or ab_winner = 'b' or ab_winner = 'tie'),
+  -- winner, b shown first
+  ba_winner  text check (ba_winner = 'a' or ba_winner = 'b' or ba_winner = 'tie'),
   ab_reason  text not null default '',      -- in words; may quote the answers
   ba_reason  text not null default '',
   chars_a    integer not null,              -- length of the answer
@@ -194,7 +198,8 @@ create table attempt (                      -- one try at a call, booked before 
   model         text not null,
   phase         text not null,              -- generate, judge, ...
   -- reserved: on its way; released: not charged; unknown: perhaps charged, counted as estimated
-  state         text not null check (state in ('reserved', 'settled', 'released', 'unknown')),
+  state         text not null
+    check (state = 'reserved' or state = 'settled' or state = 'released' or state = 'unknown'),
   est_microusd  integer not null,           -- the most it can cost
   cost_microusd integer,                    -- what it did cost; null while open
   est_tokens    integer not null,           -- the most it can use
