@@ -78,6 +78,8 @@ class _Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _History:
+    """The history of a prompt on the default branch, with the files that it names."""
+
     repository: Repository
     prefix: str
     path: str

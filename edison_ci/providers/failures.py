@@ -26,25 +26,26 @@ _READ_BYTES = 1_000_000
 _READ_CHARS = 20_000
 """Limits of the body of an error and of one text that are read."""
 
-_QUOTA = re.compile(
+# Compiled at the first failure.
+_QUOTA = (
     r"insufficient_quota|insufficient_balance|insufficient balance|billing_hard_limit|"
     r"billing_not_active|credit balance is too low|credits? (?:are )?(?:exhausted|depleted)"
 )
-_CONTEXT = re.compile(
+_CONTEXT = (
     r"context_length|context length|context window|context limit|maximum context|"
     r"prompt is too long|input is too long|too many (?:input )?tokens|"
     r"exceeds? the (?:available )?context|exceed_context_size|input token count|model_max_prompt"
 )
-_FILTER = re.compile(
+_FILTER = (
     r"content_filter|content_policy|content policy|content management policy|content filter|"
     r"responsibleaipolicy|usage polic|safety system|moderation_blocked|flagged by"
 )
-_KEY = re.compile(r"invalid_api_key|incorrect api key|api key not valid|api_key_invalid")
-_MODEL = re.compile(
+_KEY = r"invalid_api_key|incorrect api key|api key not valid|api_key_invalid"
+_MODEL = (
     r"model_not_found|deploymentnotfound|unknown_model|invalid model|model .{0,100}does not exist|"
     r"model .{0,100}not found"
 )
-_WORDS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
+_WORDS: tuple[tuple[str, ErrorKind], ...] = (
     (_QUOTA, ErrorKind.QUOTA),
     (_KEY, ErrorKind.INVALID_KEY),
     (_CONTEXT, ErrorKind.CONTEXT_LENGTH),
@@ -114,14 +115,14 @@ def error_in_reply(error: object, scrub: Scrubber) -> CallError:
 def classify(status: int, said: ErrorBody) -> ErrorKind:
     """Return the kind of an error by its status and wording."""
     if status == 429:
-        return ErrorKind.QUOTA if _QUOTA.search(said.words) else ErrorKind.RATE_LIMIT
-    if status == 403 and _FILTER.search(said.words):
+        return ErrorKind.QUOTA if re.search(_QUOTA, said.words) else ErrorKind.RATE_LIMIT
+    if status == 403 and re.search(_FILTER, said.words):
         return ErrorKind.CONTENT_FILTER  # not INVALID_KEY, which would close the client
     if status in _STATUS:
         return _STATUS[status]
     if status in (400, 413, 422):
         for pattern, kind in _WORDS:
-            if pattern.search(said.words):
+            if re.search(pattern, said.words):
                 return kind
         return ErrorKind.BAD_REQUEST
     if status >= 500:

@@ -114,6 +114,8 @@ _MOST_KNOWN = 5_000
 
 @dataclass(slots=True)
 class _Slice:
+    """Sums over the cases of a slice."""
+
     cases: int
     composites: stat_slices.Scores
     passes: stat_slices.Scores
