@@ -685,7 +685,7 @@ run(["runs", "merge", "shards/1.db", "shards/2.db"])
         ("edison_ci.execute.shard_merge:cell_statuses:1", False),
         ("edison_ci.store.merge:import_run:1", False),
         ("edison_ci.store.merge:add_audit:1", False),
-        ("edison_ci.cli.merge:finish:1", True),
+        ("edison_ci.cli.run:finish:1", True),
     ],
 )
 def test_killed_in_the_middle_nothing_is_half(
