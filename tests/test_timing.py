@@ -7,6 +7,7 @@ import datetime as dt
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,9 @@ def test_what_takes_much_processor_time_is_found() -> None:
     assert slowness() >= 1
     with within(1):
         pass
-    with pytest.raises(AssertionError, match=r"it took 0\.\d s"), within(0.001 / slowness()):
-        poll("some work is done", lambda: sum(range(200_000)))
+    started = time.process_time()
+    with pytest.raises(AssertionError, match=r"it took \d\.\d s"), within(0.01 / slowness()):
+        poll("some work is done", lambda: time.process_time() > started + 0.05)
 
 
 @pytest.mark.nightly

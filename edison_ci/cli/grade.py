@@ -13,7 +13,15 @@ import click
 
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.cli.terminal import (
+    GOOD,
+    ODD,
+    StyledText,
+    Terminal,
+    read_keys,
+    read_line,
+    simulated_label,
+)
 from edison_ci.config.calibration import ALLOWED, ScaleName, fits
 from edison_ci.documents import secrets
 from edison_ci.errors import UsageError
@@ -110,9 +118,9 @@ class Keys:
         """Return the next key; raises EOFError at the end, KeyboardInterrupt when interrupted."""
         if termios is None:
             return click.getchar()
-        descriptor, data = sys.stdin.fileno(), b""
+        data = b""
         while True:
-            read = os.read(descriptor, 1)
+            read = read_keys(1)
             data += read
             try:
                 text = data.decode("utf-8")
@@ -123,14 +131,14 @@ class Keys:
             if text in ("", _END):
                 raise EOFError
             if text == _ESCAPE:
-                self._rest(descriptor)
+                self._rest(sys.stdin.fileno())
             return text
 
     def line(self, prompt: str) -> str:
         """Return a typed line; '' at the end of the input."""
         self._line_mode()
         try:
-            return input(prompt).strip()
+            return read_line(prompt).strip()
         except EOFError:
             return ""
         finally:

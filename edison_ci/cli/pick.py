@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import termios
 import tty
@@ -13,7 +12,7 @@ import click
 
 from edison_ci.cli import explain as cli_explain
 from edison_ci.cli import lookup
-from edison_ci.cli.terminal import StyledText, Terminal
+from edison_ci.cli.terminal import StyledText, Terminal, read_keys
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted
 from edison_ci.results import explanation, run_result
@@ -119,7 +118,7 @@ def _keys() -> list[str]:
     """Return the keys that were pressed, several where somebody is quick."""
     sys.stdout.flush()
     try:
-        read = os.read(sys.stdin.fileno(), 32).decode(errors="replace")
+        read = read_keys(32).decode(errors="replace")
     except KeyboardInterrupt:
         read = ""
     return [read] if read.startswith("\x1b") else [*read] or ["q"]

@@ -514,23 +514,31 @@ _PIECE_S = 0.2
 
 
 def wait_for_answers_in_pieces() -> None:
-    """Let Ctrl-C stop a question at any moment.
-
-    A signal that arrives just before `input` begins to wait is noticed only after the next key. So
-    the wait is for a line to be there, and in short pieces; then it is read.
-    """
-    termui.visible_prompt_func = _input
+    """Let Ctrl-C stop a question at any moment."""
+    termui.visible_prompt_func = read_line
 
 
-def _input(prompt: str) -> str:
+def read_line(prompt: str) -> str:
+    """Return a typed line, like `input`, but Ctrl-C ends it at any moment."""
     try:
-        waits = [sys.stdin.fileno()] if sys.stdin.isatty() else []
+        terminals = [sys.stdin.fileno()] if sys.stdin.isatty() else []
     except (OSError, ValueError):  # closed, or no file
-        waits = []
-    if waits:
+        terminals = []
+    if terminals:
         sys.stderr.write(prompt)
         sys.stderr.flush()
-        while not select.select(waits, [], [], _PIECE_S)[0]:
-            pass
+        _wait_for_input(terminals[0])
         prompt = ""
     return input(prompt)
+
+
+def read_keys(most: int) -> bytes:
+    """Return what was typed, at most so many bytes; raises KeyboardInterrupt at Ctrl-C."""
+    _wait_for_input(sys.stdin.fileno())
+    return os.read(sys.stdin.fileno(), most)
+
+
+def _wait_for_input(descriptor: int) -> None:
+    """Wait in short pieces: a signal just before a wait is noticed only after it."""
+    while not select.select([descriptor], [], [], _PIECE_S)[0]:
+        pass

@@ -7,18 +7,31 @@ import json
 import os
 import pty
 import re
+import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from edison_ci.cli.options import CliState
-from edison_ci.cli.terminal import StyledText, Terminal, aligned, fitting, wrapped, write
+from edison_ci.cli.terminal import (
+    StyledText,
+    Terminal,
+    aligned,
+    fitting,
+    read_keys,
+    read_line,
+    wrapped,
+    write,
+)
 from edison_ci.numeric import counted
 from edison_ci.sanitize import clean, json_text, line, without_commands
 from tests import forked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
@@ -276,3 +289,25 @@ def test_a_table_leaves_out_columns_by_priority() -> None:
     assert fitting(rows, 30, drop=(2,)) == [0, 1, 3]
     assert fitting(rows, 25) == [0, 1, 2]
     assert fitting(rows, 5) == [0, 1], "the first two stay"
+
+
+@pytest.mark.parametrize("read", [partial(read_keys, 1), partial(read_line, "> ")])
+def test_ctrl_c_just_before_a_wait_ends_it(
+    read: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a signal is noticed only when the wait ends, so no wait may be without an end."""
+    master, slave = pty.openpty()
+    waits = list[float]()
+
+    def wait(_: object, __: object, ___: object, seconds: float) -> tuple[list[int], ...]:
+        waits.append(seconds)
+        if len(waits) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return [], [], []
+
+    with open(slave, encoding="utf-8") as terminal, os.fdopen(master):  # noqa: PTH123 - a number
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr("select.select", wait)
+        with pytest.raises(KeyboardInterrupt):
+            read()
+    assert waits == [pytest.approx(0.2)] * 3
