@@ -37,6 +37,7 @@ LAYERS = [
     {"cluster", "results"},
     {"decide"},
     {"execute", "forge", "importing"},
+    {"access"},
     {"operate"},
     {"refine"},
     {"assist"},

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import proposal_terms
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_mark
 from edison_ci.config import load
 from edison_ci.documents import signatures
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate import bundles, maintenance, own_results, proposal_terms
+from edison_ci.operate import bundles, maintenance, own_results
 from edison_ci.operate import maintenance as operate_maintenance
 from edison_ci.operate import site as sites
 from edison_ci.store import answers, database, integrity

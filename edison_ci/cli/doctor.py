@@ -17,6 +17,7 @@ import click
 
 from edison_ci import __version__
 from edison_ci._dataclass import dataclass
+from edison_ci.access import proposal_terms
 from edison_ci.checks import child
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
@@ -25,7 +26,7 @@ from edison_ci.documents import files, signatures
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate import proposal_terms, sealed_keys, shared_cache
+from edison_ci.operate import sealed_keys, shared_cache
 from edison_ci.providers import shared_cache as provider_shared_cache
 from edison_ci.report import pdf
 from edison_ci.resources import KINDS

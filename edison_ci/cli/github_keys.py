@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from edison_ci.access import proposal_terms
 from edison_ci.config import sealed as config_sealed
 from edison_ci.errors import UsageError
 from edison_ci.forge import workflow_step
 from edison_ci.git import repository as git
-from edison_ci.operate import proposal_terms, sealed_keys, workflows
+from edison_ci.operate import sealed_keys, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import proposal_terms
 from edison_ci.cli import (
     alert_notes,
     github_comment,
@@ -38,7 +39,7 @@ from edison_ci.forge.github import WORKFLOW_BOT, Author
 from edison_ci.forge.sticky_comment import ReportState as Stage
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate import bundles, own_results, proposal_terms, provenance
+from edison_ci.operate import bundles, own_results, provenance
 from edison_ci.operate import sessions as run_sessions
 from edison_ci.operate import site as sites
 from edison_ci.plan import plan as planning
@@ -473,13 +474,16 @@ class _Job:
         self.terminal.note(f"{event.situation}: {mode}, compared with {(base or 'nothing')[:8]}")
         given = {"against": base, "changed_since": None}
         coverage = run.coverage_of(self.state, self.terminal, project, self.names, given)
+        coverage = replace(
+            coverage, dropped=(*coverage.dropped, *(doubt.sentence for doubt in project.doubts))
+        )
+        if project.overruled:
+            places = ", ".join(project.overruled)
+            self.terminal.note(f"as on the base until it is merged: {places}")
         chosen = run.affected_experiments(self.state, self.terminal, project, self.names, base)
         if not chosen:
             found = outcome_of(self.terminal, project, (), self.place, dropped=coverage.dropped)
             return replace(found, code=int(coverage.exit_code))
-        proposal_terms.apply_base_terms(
-            project
-        )  # refuses committed results before any are read or written
         self.push = self._push_number(event)
         self.comment_on(Outcome(result_report.Report(), stage=Stage.RUNNING), _RUNNING_S)
         self.place.restore(self.terminal, project)

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci.access import proposal_terms
 from edison_ci.cli.terminal import ODD, StyledText
 from edison_ci.config import load, project_files
 from edison_ci.config import prompt as config_prompt
@@ -122,13 +123,19 @@ def _typed(name: str, text: str, kind: str) -> Json:
 
 
 def open_project(state: CliState) -> Project:
-    """Load the project of the working folder; raises ConfigError if a file is invalid."""
+    """Load the project of the working folder; raises ConfigError if a file is invalid.
+
+    In a job for a proposal it is on the terms of its base.
+    """
     root = state.enter_project(load.find_root(state.folder))
     try:
-        return load.load_project(root)
+        project = load.load_project(root)
     except ConfigError as error:
         _audit_untrusted(root, error.problems)
         raise
+    return (
+        proposal_terms.apply_base_terms(project) if "GITHUB_EVENT_NAME" in os.environ else project
+    )
 
 
 def _audit_untrusted(root: Path, problems: Sequence[Problem]) -> None:

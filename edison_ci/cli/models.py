@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import proposal_terms
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
@@ -16,7 +17,7 @@ from edison_ci.contracts import WHAT_TO_CHECK, CallError, ErrorKind
 from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.execute import standalone
 from edison_ci.numeric import counted, dollar_range, dollars
-from edison_ci.operate import model_edits, proposal_terms, sealed_keys
+from edison_ci.operate import model_edits, sealed_keys
 from edison_ci.operate import sessions as run_sessions
 from edison_ci.operate import site as sites
 from edison_ci.plan import plan as planning

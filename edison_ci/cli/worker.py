@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import __version__
+from edison_ci.access import proposal_terms
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.sessions import allow_code as allow_code_options
@@ -20,7 +21,7 @@ from edison_ci.cluster import preparation, wire
 from edison_ci.cluster import tls as cluster_tls
 from edison_ci.errors import UsageError
 from edison_ci.execute import grading, run_options
-from edison_ci.operate import proposal_terms, sealed_keys
+from edison_ci.operate import sealed_keys
 from edison_ci.operate import sessions as run_sessions
 
 if TYPE_CHECKING:

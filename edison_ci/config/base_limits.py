@@ -15,17 +15,17 @@ import json
 import os
 from dataclasses import field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import APPLICATIONS, LITELLM_VENDORS, OFFLINE
-from edison_ci.config.model_price import Price
+from edison_ci.config.model_price import BatchPrice, Price, RatesAbove
 from edison_ci.config.prices import PriceTable, bundled, price_of_row
 from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from edison_ci.config.experiment import Stop
     from edison_ci.config.models import Model
@@ -61,7 +61,10 @@ class FlooredPrices(PriceTable):
         least = [price for price in known if price is not None]
         if not least and (model.keys or model.installed):  # a plugin may have keys of its own
             least = self._near(model) or [*self.floor.values(), *self.bundled.values()]
-        return _dearest([said, *least])
+        batches = [] if said.batch is None else [said.batch, *(_batches(least) or least)]
+        dearest = _dearest([said, *least], batches)
+        # A price that is high enough stays as it is written: another one would count as a change.
+        return said if dearest == _dearest([said, said], _batches([said])) else dearest
 
     def _near(self, model: Model) -> list[Price]:
         host, kind = _where(model)[0], f"{model.provider}/"
@@ -79,7 +82,8 @@ def with_minimum_prices(
         known = base.price_of(model)
         if known is not None and model.provider not in OFFLINE:
             where = _where(model)
-            floor[where] = _dearest([known, *([floor[where]] if where in floor else [])])
+            least = [known, *([floor[where]] if where in floor else [])]
+            floor[where] = _dearest(least, _batches(least))
     return FlooredPrices(table.date, table.source, table.models, table.origin, floor, elsewhere)
 
 
@@ -127,25 +131,34 @@ def _name(model: Model) -> str:
     return name.partition("/")[2] if model.provider == "litellm" else name
 
 
-def _dearest(prices: list[Price]) -> Price:
-    """Return a price that is not below any of these, for a call of any size."""
+def _batches(prices: Iterable[Price]) -> list[BatchPrice]:
+    return [price.batch for price in prices if price.batch is not None]
+
+
+def _dearest(prices: Sequence[Price], batches: Sequence[BatchPrice]) -> Price:
+    """Return a price that is not below any of these, for a call or a batch of any size."""
     if len(prices) == 1:
         return prices[0]
+    call = max(price.call for price in prices)
+    batch = BatchPrice.model_construct(**_dearest_rates(batches)) if batches else None
+    return Price.model_construct(**_dearest_rates(prices), call=call, batch=batch)
+
+
+def _dearest_rates(prices: Sequence[BatchPrice]) -> dict[str, Any]:
     sizes = {tier.tokens for price in prices for tier in price.above}
-    above = [{"tokens": size, **_highest(prices, size + 1)} for size in sorted(sizes)]
-    call = {"call": max(price.call for price in prices)}
-    return Price.model_validate(
-        {**_highest(prices, 0), **call, **({"above": above} if above else {})}
-    )
+    # Not validated: together they may have more sizes than a price may be written with.
+    above = [RatesAbove.model_construct(tokens=size, **_highest(prices, size + 1))
+             for size in sorted(sizes)]  # fmt: skip
+    return {**_highest(prices, 0), "above": tuple(above)}
 
 
-def _highest(prices: list[Price], tokens_in: int) -> dict[str, float]:
+def _highest(prices: Sequence[BatchPrice], tokens_in: int) -> dict[str, Any]:
     rates = [price.at(tokens_in) for price in prices]
     return {
-        "in": max(each.tokens_in for each in rates),
-        "out": max(each.tokens_out for each in rates),
-        "cached_in": max(each.read for each in rates),
-        "cache_write": max(each.written for each in rates),
+        "in": max(rate.tokens_in for rate in rates),
+        "out": max(rate.tokens_out for rate in rates),
+        "cached_in": max(rate.read for rate in rates),
+        "cache_write": max(rate.written for rate in rates),
     }
 
 
@@ -156,8 +169,6 @@ class BaseLimits:
     run_usd: float
     job_usd: float
     monthly_usd: float | None = None
-    header: ProjectFile | None = None
-    """Its edison.yaml, which decides on the budget that machines share."""
     stops: Mapping[str, Stop] = field(default_factory=dict)
     """Stop rules by experiment; only their budgets are used."""
     run_tokens: int | None = None
@@ -182,7 +193,6 @@ def limits_of(header: ProjectFile, stops: Mapping[str, Stop], most: float | None
         run_usd=max([usual, *budgets]) if most is None else most,
         job_usd=(sum(days) if days else usual) if most is None else most,
         monthly_usd=header.settings.monthly_budget_usd,
-        header=header,
         stops=stops,
         run_tokens=max(limited) if limited and len(limited) == len(tokens) else None,
     )

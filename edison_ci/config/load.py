@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from edison_ci.config.sealed import SecretsFile
     from edison_ci.config.trust import TrustFile
     from edison_ci.documents.marks import Document, Json
+    from edison_ci.records import BaselineDoubt
     from edison_ci.templating.templates import Template
 
 
@@ -149,6 +150,13 @@ class Project:
     """The models of the base, in a job for a pull request."""
     base_limits: BaseLimits | None = None
     """Spending limits of a job for a pull request."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Models of a pull request that are not called, with the reason."""
+    doubts: tuple[BaselineDoubt, ...] = ()
+    """Reasons for which each run is inconclusive at best: what a job for a pull request does not
+    follow."""
+    overruled: tuple[str, ...] = ()
+    """Keys of a pull request that its job does not follow and that have no influence on it."""
 
     def experiment(self, name: str) -> Experiment:
         """Return an experiment by name; raises UsageError with the nearest name."""

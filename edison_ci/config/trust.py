@@ -177,6 +177,11 @@ class TrustFile(Shape):
     budget_usd_max: Annotated[float, Field(ge=0, le=1_000_000)] | None = Field(
         None, description="Budget of a job for a pull request in dollars."
     )
+    environment: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(
+        None,
+        description="Environment of GitHub: once a person has approved a job for a pull request "
+        "in it, models and settings count as the pull request has them.",
+    )
 
     results: TrustedResults = Field(
         default_factory=TrustedResults.model_construct,

@@ -207,7 +207,7 @@ class ClientPool:
         if getattr(provider, "recorded", False):
             recording = cast("ReplayProvider", provider)
             client = replace(client, top=ReplayedAnswers(recording, self.budget, model=model.name))
-        elif model.provider == "command" and isinstance(provider, command.SkippedProgram):
+        elif self._may_be_skipped(model) and isinstance(provider, command.SkippedProgram):
             client = replace(client, top=provider)
         elif phase == "generate" and (answers := self._batched(model, client)) is not None:
             client = replace(client, top=answers)
@@ -224,6 +224,8 @@ class ClientPool:
     def _provider(self, model: Model) -> Provider:
         if model.key not in self._providers:
             executor = self._settings.executor
+            if model.name in self._settings.project.refused:
+                executor = None
             provider = None if executor is None else executor.provider_for(model)
             if provider is None:
                 provider = self._settings.provider_for(model)
@@ -231,6 +233,9 @@ class ClientPool:
             if model.keys and not getattr(provider, "recorded", False):
                 self._settings.key_used(model, self.budget.run_id)
         return self._providers[model.key]
+
+    def _may_be_skipped(self, model: Model) -> bool:
+        return model.provider == "command" or model.name in self._settings.project.refused
 
     def _batched(self, model: Model, client: ModelClient) -> execute_batches.BatchedAnswers | None:
         """Return the answers of a model in batches; None if none are bought or collected here."""

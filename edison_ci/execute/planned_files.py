@@ -51,7 +51,7 @@ def plan_snapshot(
         "outputs": options.outputs,
         "budget_microusd": options.budget_microusd,
         "against": against.as_json() if against is not None else None,
-        "doubts": [[*doubt] for doubt in options.doubts],
+        "doubts": [[*doubt] for doubt in dict.fromkeys((*options.doubts, *project.doubts))],
         "push": options.push,
         "outside": sorted(options.selection.narrow(sides[Side.HEAD]).outside),
     }

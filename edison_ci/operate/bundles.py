@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import proposal_terms
 from edison_ci.config import project_files
 from edison_ci.documents import files as document_files
 from edison_ci.documents import json_text, marks, secrets, signatures
 from edison_ci.documents import signatures as document_signatures
 from edison_ci.errors import ConfigError, StoreError, UsageError
-from edison_ci.operate import proposal_terms
 from edison_ci.operate import site as sites
 from edison_ci.providers import replay
 from edison_ci.results import rollups

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
+from edison_ci.access.proposal_terms import base_file, is_proposed
 from edison_ci.errors import DeliveryError, EdisonError
 from edison_ci.operate import issues, mail, webhooks
-from edison_ci.operate.proposal_terms import base_notifications, is_proposed
 from edison_ci.operate.sealed_keys import keys_at
 from edison_ci.operate.site import BY_ITSELF
 from edison_ci.sanitize import line, lines
@@ -114,10 +114,11 @@ def _recipients(site: Site, environ: Mapping[str, str]) -> tuple[tuple[Notificat
     try:
         if not named or not is_proposed(site.root, environ):
             return named, ""
-        base = base_notifications(site.root, environ)
+        base = base_file(site.root, environ)
     except EdisonError as error:
         return (), error.message
-    return tuple(one for one in named if one in base), ""
+    known = () if base is None else base.notifications
+    return tuple(recipient for recipient in named if recipient in known), ""
 
 
 def silent_recipients(site: Site, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

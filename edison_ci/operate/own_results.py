@@ -17,11 +17,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci.access.proposal_terms import base_trust, is_proposed
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.documents import signatures
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.operate.proposal_terms import base_trust, is_proposed
 from edison_ci.store.database import open_database
 
 if TYPE_CHECKING:

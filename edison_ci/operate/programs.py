@@ -10,26 +10,22 @@ person approved by an environment of GitHub. Where it may not run, its cells are
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import approval
+from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.checks import child
 from edison_ci.config import trust_entries
 from edison_ci.documents.secrets import remember
-from edison_ci.errors import EdisonError
-from edison_ci.forge import api as forge_api
-from edison_ci.forge import host
 from edison_ci.git import commit_tree
-from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.providers import command
 from edison_ci.records import BaselineDoubt
 
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
-    from edison_ci.forge.host import RepositoryAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ class ProgramRules:
             return self._open(base, named)
         if named.needs_nothing:
             return self._confined(model)
-        if named.environment and _approved(named.environment, self._job):
+        if named.environment and approval.is_approved(named.environment, self.environ):
             return self._open(model, named)
         how = f"environment {named.environment}" if named.environment else "environment: NAME"
         return command.SkippedProgram(
@@ -120,15 +115,6 @@ class ProgramRules:
             model.limits.timeout_s,
         )
 
-    @property
-    def _job(self) -> tuple[RepositoryAddress, str] | None:
-        """The repository on GitHub and the id of the workflow run."""
-        run = self.environ.get("GITHUB_RUN_ID", "")
-        try:
-            return (host.repository_address(self.environ), run) if run.isdecimal() else None
-        except EdisonError:
-            return None
-
 
 @cache
 def _written(tree: commit_tree.CommitTree) -> Path:
@@ -137,28 +123,3 @@ def _written(tree: commit_tree.CommitTree) -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     tree.write_to(folder)
     return folder
-
-
-@cache
-def _approved(environment: str, job: tuple[RepositoryAddress, str] | None) -> bool:
-    """Whether a person approved an environment for this workflow run, according to GitHub."""
-    if job is None:
-        return False
-    asking = approved_by_person(environment, *job)
-    try:
-        with ThreadPoolExecutor(1) as thread:  # a loop may be running in this one
-            return thread.submit(asyncio.run, asking).result()
-    except EdisonError:
-        return False
-
-
-async def approved_by_person(environment: str, address: RepositoryAddress, run: str) -> bool:
-    """Whether GitHub lists an approval of an environment for a workflow run."""
-    async with forge_api.Api(address) as api:
-        reviews = await api.get("read the approvals", "actions", "runs", run, "approvals")
-    return any(
-        isinstance(review, dict)
-        and review.get("state") == "approved"
-        and any(one.get("name") == environment for one in review.get("environments") or ())
-        for review in reviews
-    )

@@ -1,9 +1,8 @@
 """Provenance of answers in a proposal: doubts about those that it may have written itself.
 
-In a job for a pull request, a merge queue or a commit that was named by hand, a recording counts
-only if its bytes are those of the base commit, a simulated or recorded model only if the base has
-one too, and a model of a plugin only with the plugin and options of the base. Other answers are
-shown, but the run is inconclusive at best.
+In a job for a pull request, a merge queue or a commit that was named by hand, recorded and scripted
+answers count only if the bytes of their file are those of the base commit. Others are shown, but
+the run is inconclusive at best.
 """
 
 from __future__ import annotations
@@ -11,26 +10,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.documents.files import file_digest
-from edison_ci.documents.marks import Fault
+from edison_ci.access.proposal_terms import is_proposed
 from edison_ci.errors import UsageError
 from edison_ci.forge import events
 from edison_ci.git.repository import Repository
-from edison_ci.operate.proposal_terms import is_proposed
-from edison_ci.plan import baseline
 from edison_ci.providers import replay
 from edison_ci.records import BaselineDoubt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Model
-    from edison_ci.documents.files import Tree
 
-_MADE_UP = {"sim": "simulated", "replay": "answered from a recording"}
-"""Providers that call no model, and how their answers are described."""
 STORED = BaselineDoubt(
     "provenance",
     "Answers come from results of another job, which prove nothing without a signature.",
@@ -80,55 +71,9 @@ def recording_doubts(root: Path, paths: list[Path]) -> tuple[BaselineDoubt, ...]
 
 
 def model_doubts(project: Project, experiment: Experiment) -> tuple[BaselineDoubt, ...]:
-    """Return the doubts about the answers of the models of an experiment."""
-    if not any(m.provider in _MADE_UP or m.installed for _, m, _ in experiment.models):
-        return ()
-    proposal = Proposal.find(project.root)
-    if proposal is None:
-        return ()
-    if proposal.base is None:
-        return (
-            BaselineDoubt(
-                "provenance", "The base is not known, so no made-up answer proves anything."
-            ),
-        )
-    base = baseline.base_of(project, experiment, proposal.base, commit=proposal.base)
-    known = {} if base.experiment is None else {n: m for n, m, _ in base.experiment.models}
-    tree = None if base.project is None else base.project.tree
-    texts = [
-        each
-        for name, model, _ in experiment.models
-        for each in _doubts_about(name, model, known.get(name), (project.tree, tree))
-    ]
-    return tuple(BaselineDoubt("provenance", each) for each in texts)
-
-
-def _doubts_about(
-    name: str, model: Model, before: Model | None, trees: tuple[Tree, Tree | None]
-) -> Iterator[str]:
-    if model.installed and before is not None:
-        # It is unknown whether a plugin calls a model, and how its options change the answers.
-        if before.provider != model.provider:
-            yield f"Model {name} is answered by the plugin {model.provider} here only."
-        elif dict(before.options) != dict(model.options):
-            yield f"Model {name} has other options of the plugin {model.provider} than the base."
-    how = _MADE_UP.get(model.provider)
-    if how is None:
-        return
-    if before is not None and before.provider not in _MADE_UP:
-        yield f"Model {name} is {how} here, and asked at the base."
-    now, then = trees
-    for path in filter(None, (model.store, model.script)):
-        if then is None or not _same(str(path), now, then):
-            yield f"Model {name} is {how}: from {path}, which the base does not have so."
-
-
-def _same(path: str, now: Tree, then: Tree) -> bool:
-    try:
-        then.open(path).close()
-    except Fault:
-        return False
-    return file_digest(now, path) == file_digest(then, path)
+    """Return the doubts about models of an experiment that answer from files."""
+    files = [path for _, model, _ in experiment.models for path in (model.store, model.script)]
+    return recording_doubts(project.root, [project.root / path for path in files if path])
 
 
 def _name(root: Path, path: Path) -> str:

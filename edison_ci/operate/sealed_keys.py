@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access.proposal_terms import apply_base_terms, base_secrets, is_proposed
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
 from edison_ci.documents.base64_text import (
@@ -35,7 +36,6 @@ from edison_ci.documents.secrets import HIDDEN, remember
 from edison_ci.errors import UsageError
 from edison_ci.git.command import remote_of, run_git
 from edison_ci.git.repository import Repository
-from edison_ci.operate.proposal_terms import apply_base_terms, base_secrets, is_proposed
 from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:

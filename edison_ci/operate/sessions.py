@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.errors import TrustError
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
@@ -26,9 +27,9 @@ from edison_ci.operate import (
     shared_cache,
 )
 from edison_ci.operate.own_results import claim_new_results
-from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.site import Role, Site
+from edison_ci.providers import command
 from edison_ci.providers.adapters import provider_for
 from edison_ci.results import watching
 from edison_ci.sanitize import in_actions
@@ -65,10 +66,20 @@ def require_editor(project: Project, action: str) -> None:
 def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model], Provider]:
     """Return what opens models with the keys of this process, as far as the project allows."""
     terms = apply_base_terms(project)
-    environ = key_environment(terms)
-    return partial(
-        provider_for, environ=environ, offline=offline, tree=project.tree, trust=terms.trust
+    opened = partial(
+        provider_for,
+        environ=key_environment(terms),
+        offline=offline,
+        tree=terms.tree,
+        trust=terms.trust,
     )
+
+    def provider(model: Model) -> Provider:
+        if reason := terms.refused.get(model.name):
+            return command.SkippedProgram(reason)
+        return opened(model)
+
+    return provider if terms.refused else opened
 
 
 def run_context(project: Project, *, offline: bool = False) -> RunContext:
@@ -90,7 +101,7 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
             site.note(entry)
             raise
 
-    shares = terms.proposed or terms.file.cache is not None
+    shares = terms.file.cache is not None
     context = RunContext(
         provider,
         _grading,
@@ -115,9 +126,7 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
 def _lease(
     terms: Project, offline: bool, reader: sqlite3.Connection, owner: ProcessLock
 ) -> MoneyLease | None:
-    if not terms.proposed and terms.file.shared_budget is None:
-        return None
-    shared = shared_budget.shared_budget(terms)
+    shared = terms.file.shared_budget
     if shared is None:
         return None
     return shared_budget.MoneyLease(terms, shared, reader, owner, offline=offline)

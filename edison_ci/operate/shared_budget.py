@@ -53,19 +53,6 @@ _NAME = "the shared budget"
 _NOTE = re.compile(r"[0-9a-f]{32}\.json")
 
 
-def shared_budget(project: Project) -> SharedBudget | None:
-    """Return the shared budget of a project; in a job for a proposal, that of its base."""
-    file = _deciding_file(project)
-    return None if file is None else file.shared_budget
-
-
-def _deciding_file(project: Project) -> ProjectFile | None:
-    """Return the edison.yaml that says who pays; a proposal names no other project or team."""
-    if not project.proposed:
-        return project.file
-    return None if project.base_limits is None else project.base_limits.header
-
-
 def monthly_limits(limits: SiteLimits | None) -> list[store_leases.MonthlyLimit]:
     """Return the limits of a site, that of all projects first."""
     if limits is None:
@@ -154,7 +141,7 @@ class MoneyLease:
         *,
         offline: bool = False,
     ) -> None:
-        self._file = _deciding_file(project) or project.file
+        self._file = project.file
         self._terms, self._reader, self._owner = terms, reader, owner
         self._notes = project.root / ".edison" / "leases"
         self._offline = offline

@@ -16,7 +16,6 @@ from edison_ci.config.trust import origin
 from edison_ci.documents import signatures
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import TrustError, UsageError
-from edison_ci.operate.proposal_terms import base_cache
 from edison_ci.providers import shared_cache
 from edison_ci.providers.transport import (
     Service,
@@ -44,7 +43,7 @@ def cache_access(
 
     None if it has none, if the variable of its address is not set here, or if `offline` forbids it.
     """
-    entry = base_cache(project.root) if project.proposed else project.file.cache
+    entry = project.file.cache
     if entry is None or project.file.settings.private:
         return None
     try:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from edison_ci import __version__
+from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.cluster.local_workers import fork_workers
 from edison_ci.cluster.preparation import CodeChecks
 from edison_ci.cluster.worker_tasks import WorkerService
@@ -17,7 +18,6 @@ from edison_ci.config.load import load_project
 from edison_ci.execute.grading import code_folder
 from edison_ci.execute.run_options import allow_code
 from edison_ci.execute.session import run_in_loop
-from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.sessions import model_caller
 
 

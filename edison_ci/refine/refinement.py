@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
+from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.config import requirements
 from edison_ci.contracts import CallError
 from edison_ci.errors import CallFailed, Interrupted, UsageError
 from edison_ci.execute.standalone import standalone_client
 from edison_ci.numeric import snap
 from edison_ci.operate.notifications import notify
-from edison_ci.operate.proposal_terms import apply_base_terms
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers.budget import BudgetExhausted
 from edison_ci.providers.resilience import ClientClosed

@@ -71,7 +71,8 @@ class Report:
     plans: tuple[PlannedRun, ...] = ()
     """The runs that would have been made, where none could be."""
     dropped: tuple[str, ...] = ()
-    """Experiments that the base gates and that were not run, in sentences."""
+    """What was not evaluated as the change has it, in sentences: experiments that the base gates
+    and that were not run, and parts of the change that its job does not follow."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ class Report:
             f"{view.run.experiment}: {row.sentence}"
             for view in self.runs
             for row in view.gates
-            if row.doubt
+            if row.doubt and row.sentence not in self.dropped
         )
         return tuple(dict.fromkeys((*self.dropped, *of_runs)))
 

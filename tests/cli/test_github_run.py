@@ -441,8 +441,9 @@ def test_a_model_that_asks_nobody_proves_nothing_where_the_base_asks(job: Job, m
         }
     )
     done = job.pull_request()
-    assert job.outputs["verdict"] in ("inconclusive", "fail"), done.all
-    assert " here, and asked at the base." in job.summary
+    assert job.outputs["verdict"] == "fail", done.all
+    assert "models.yaml: small is not called with another provider" in job.summary
+    assert len(job.bench.model.requests) == 2 * CASES, "the entry of the base was measured"
 
 
 @pytest.mark.nightly
@@ -474,7 +475,7 @@ PLUGIN = "small: {{provider: polite, model: m, price: free, options: {{says: '{}
     ("says", "verdict", "doubt"),
     [
         ("Welcome, dear friend.", "pass", ""),
-        ("Welcome, my friend.", "inconclusive", "Model small has other options of the plugin"),
+        ("Welcome, my friend.", "inconclusive", "small is not called with another options"),
     ],
 )
 def test_a_plugin_decides_only_with_the_options_of_the_base(
@@ -499,8 +500,8 @@ def test_a_plugin_in_the_place_of_a_model_proves_nothing(
     models = PLUGIN.format("Welcome, dear friend.")
     job.bench.propose(**{"prompts/hello.md": prompt, "models.yaml": models})
     done = job.pull_request()
-    assert job.outputs["verdict"] == "inconclusive", done.all
-    assert "Model small is answered by the plugin polite here only." in job.summary
+    assert job.outputs["verdict"] == "fail", done.all
+    assert "small is not called with another provider" in job.summary
 
 
 def test_dependabot_gets_no_keys_and_a_token_that_may_only_read(
@@ -526,12 +527,15 @@ def test_keys_for_the_files_of_a_stranger_are_refused_with_an_explanation(job: J
 
 def test_a_member_list_does_not_keep_forks_from_being_replayed(job: Job) -> None:
     members = "version: 1\nproject: greetings\nmembers: [{github: bob, role: owner}]\n"
-    job.bench.propose(**{"edison.yaml": members, "prompts/hello.md": PROMPT.format(text=BAD)})
+    bench = job.bench
+    bench.repository.write("edison.yaml", members)
+    bench.base = bench.commit("members")
+    bench.propose_prompt(BAD)
     assert job.pull_request(fork=True).code == 0
     refused = job.pull_request()
     assert refused.code == 2
     assert "run needs an editor" in refused.err
-    assert job.bench.model.requests == []
+    assert bench.model.requests == []
 
 
 # --- other events ---------------------------------------------------------------------------------
@@ -604,8 +608,8 @@ def test_what_is_started_by_hand_on_somebody_elses_commit_trusts_our_own(
         }
     )
     done = job("workflow_dispatch", {})
-    assert done.code == 2
-    assert "would send the key OPENAI_API_KEY to" in done.all
+    assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
+    assert "small is not called with another address" in job.summary
 
 
 # --- results --------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from docs.snippets import snippets
+from edison_ci.access import approval
+from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.checks.child import has_sandbox
 from edison_ci.config.load import load_project
-from edison_ci.operate import programs
-from edison_ci.operate.proposal_terms import apply_base_terms
 from tests.cli.test_trusting import KEY, commit, proposal, rebased
 from tests.conftest import ROOT
 from tests.forge.fake_github import TOKEN, FakeGitHub
@@ -298,7 +298,7 @@ def test_a_person_may_approve_a_changed_program(
     assert run["verdict"] == verdict
     if how == "approved":
         assert contexts(proposed) == {"[key]"}
-    programs._approved.cache_clear()
+    approval._approved.cache_clear()
 
 
 def test_a_pull_request_cannot_make_a_program_cheaper(proposed: Folder) -> None:

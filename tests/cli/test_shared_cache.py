@@ -488,6 +488,7 @@ def test_a_pull_request_reads_the_cache_of_the_base_and_writes_nothing(
         )
         bench.model.chats, cache.seen[:] = 0, []
         done = job.pull_request()
-        assert (done.code, job.outputs["verdict"]) == (0, "pass"), done.all
+        assert (done.code, job.outputs["verdict"]) == (0, "inconclusive"), done.all
+        assert "edison.yaml: cache: the value of the base was used." in job.summary
         assert bench.model.chats == CASES, "the answers of the base are in the cache"
         assert (cache.count("PUT"), other.seen) == (0, [])

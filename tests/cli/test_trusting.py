@@ -8,26 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access import approval
+from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.config.load import load_project
 from edison_ci.config.model_entry import PROVIDERS
 from edison_ci.config.model_price import Price
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.execute.budgets import caps_of, job_cap, run_limit
-from edison_ci.operate.proposal_terms import apply_base_terms
-from edison_ci.operate.shared_budget import MoneyLease, shared_budget
+from edison_ci.operate.shared_budget import MoneyLease
 from edison_ci.records import Completion, Request
 from edison_ci.store.database import open_database
 from edison_ci.store.liveness import ProcessLock
 from tests.loopback.fixture import loopback
+from tests.loopback.server import LoopbackServer
 from tests.offered import offer
 from tests.opened import opened
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
-    from tests.loopback.server import LoopbackServer
 
 pytestmark = pytest.mark.daily
 
@@ -76,7 +78,7 @@ def started(
 
 def commit(project: Folder, message: str) -> None:
     project.git("add", "--all", "--force")
-    project.git("commit", "--quiet", "--message", message)
+    project.git("commit", "--quiet", "--allow-empty", "--message", message)
 
 
 def laid_out(project: Folder, host: str, *, check: str = "contains: '{{ expected }}'") -> None:
@@ -87,11 +89,36 @@ def laid_out(project: Folder, host: str, *, check: str = "contains: '{{ expected
 
 
 @pytest.fixture
-def proposal(mini: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Folder:
+def ours(tmp_path: Path) -> Iterator[LoopbackServer]:
+    """The server that the base trusts; `loopback` is that of a stranger."""
+    with LoopbackServer(ledger=tmp_path / "ours.jsonl") as server:
+        yield server
+
+
+def only_asks_the_base(
+    edison: Edison, project: Folder, ours: LoopbackServer, *, what: str = "address"
+) -> None:
+    """Run a proposal that changed the service of its model: the entry of the base is measured."""
+    before = len(ours.requests)
+    done = edison(project, "run", "--yes")
+    assert done.code == 0, done.all
+    assert len(ours.requests) == before + 2
+    assert all(KEY in str(request.headers) for request in ours.requests)
+    with opened(project.path / ".edison/results.db") as connection:
+        (doubts,) = connection.execute(
+            "select snapshot ->> '$.\"command line\".doubts' from run order by id desc limit 1"
+        ).fetchone()
+    assert f"models.yaml: small is not called with another {what}" in doubts
+
+
+@pytest.fixture
+def proposal(
+    ours: LoopbackServer, mini: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Folder:
     """A repository whose base trusts one host, with a branch checked out in a job for it."""
     (mini.path / "rubrics/tone.yaml").unlink()
     mini.write(".gitignore", ".edison/results.db*\n.edison/locks/\n.edison/snapshots/\n")
-    laid_out(mini, "http://127.0.0.1:9")
+    laid_out(mini, ours.url)
     mini.git("init", "--quiet", "--initial-branch=main")
     commit(mini, "start")
     base = mini.git("rev-parse", "HEAD")
@@ -116,17 +143,114 @@ def proposal(mini: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> F
 
 
 def test_a_key_goes_only_where_the_base_lets_it_go(
-    edison: Edison, proposal: Folder, loopback: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+    edison: Edison,
+    proposal: Folder,
+    ours: LoopbackServer,
+    loopback: LoopbackServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     laid_out(proposal, loopback.url)
     commit(proposal, "send the key here")
-    done = edison(proposal, "run", "--yes")
-    assert done.code == 2, done.all
-    assert "would send the key VENDOR_KEY to" in done.all
+    only_asks_the_base(edison, proposal, ours)
     assert loopback.requests == []
     monkeypatch.delenv("GITHUB_EVENT_NAME")  # at home it is the owner who wrote it
     assert edison(proposal, "run", "--yes").code == 0
     assert KEY in str(loopback.requests[0].headers)
+
+
+HTTP = """\
+small:
+  provider: http
+  model: m
+  base_url: {host}/v1/chat/completions
+  key_env: VENDOR_KEY
+  options:
+    body: {{model: m, messages: [{{role: user, content: "{{{{ prompt }}}}"}}]}}
+    text: {text}
+    usage: {{cost_usd: nothing.at.all}}
+  price: {{call: 0.001}}
+"""
+
+
+@pytest.mark.parametrize("text", ["choices.0.message.content", "model"])
+def test_a_model_that_becomes_an_application_is_measured_as_the_base_has_it(
+    edison: Edison, proposal: Folder, ours: LoopbackServer, text: str
+) -> None:
+    """It could say that it costs nothing, or read its answers from where they are always right."""
+    proposal.write("models.yaml", HTTP.format(host=ours.url, text=text))
+    commit(proposal, "an application at the host of the base")
+    only_asks_the_base(edison, proposal, ours, what="provider")
+    assert {request.path for request in ours.requests} == {"/v1/chat/completions"}
+    with opened(proposal.path / ".edison/results.db") as connection:
+        (cost,) = connection.execute("select sum(cost_microusd) from attempt").fetchone()
+    assert cost > 0
+
+
+def test_a_batch_is_not_cheaper_than_the_base_says(proposal: Folder, tmp_path: Path) -> None:
+    entry = proposal.read("models.yaml")
+    for base_batch, least in (("", (1, 2)), (", batch: {in: 0.5, out: 1}", (0.5, 1))):
+        proposal.write("models.yaml", entry.replace("out: 2}", f"out: 2{base_batch}}}"))
+        rebased(proposal, tmp_path)
+        free = entry.replace("out: 2}", "out: 2, batch: {in: 0, out: 0}}")
+        proposal.write("models.yaml", free)
+        commit(proposal, "batches for free")
+        project = apply_base_terms(load_project(proposal.path))
+        (model,) = project.models.values()
+        price = project.prices.price_of(model)
+        assert price is not None
+        assert price.batch is not None
+        assert (price.batch.tokens_in, price.batch.tokens_out) == least
+
+
+def test_a_proposal_does_not_publish_what_its_base_keeps_private(
+    edison: Edison, proposal: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    header = proposal.read("edison.yaml")
+    proposal.write("edison.yaml", f"{header}settings: {{private: true}}\n")
+    rebased(proposal, tmp_path)
+    proposal.write("edison.yaml", f"{header}settings: {{private: false}}\n")
+    commit(proposal, "for everybody to read")
+    assert edison(proposal, "run", "--yes").code == 0
+    with opened(proposal.path / ".edison/results.db") as connection:
+        (snapshot,) = connection.execute("select snapshot from run").fetchone()
+    assert "edison.yaml: settings.private: the value of the base was used." in snapshot
+    done = edison(proposal, "try", "hello", "--case", "ada")
+    assert (done.code, "this project is private" in done.err) == (2, True), done.all
+
+
+def test_a_stricter_proposal_is_followed(proposal: Folder) -> None:
+    header = proposal.read("edison.yaml")
+    own = "settings: {private: true, reuse_days: 30}\ndefaults: {budget_usd: 1}\n"
+    proposal.write("edison.yaml", f"{header}{own}")
+    proposal.write("models.yaml", proposal.read("models.yaml").replace("model: m,", "model: n,"))
+    commit(proposal, "another model, in private")
+    project = apply_base_terms(load_project(proposal.path))
+    assert (project.file.settings.private, project.file.defaults.budget_usd) == (True, 1)
+    assert (project.models["small"].model, project.doubts) == ("n", ())
+
+
+def test_an_approved_environment_evaluates_a_proposal_as_it_is(
+    proposal: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loopback: LoopbackServer
+) -> None:
+    trust = proposal.read(".edison/trust.yaml") + "environment: evaluation\n"
+    proposal.write(".edison/trust.yaml", trust)
+    rebased(proposal, tmp_path)
+    laid_out(proposal, loopback.url)
+    commit(proposal, "another host")
+    asked = list[str]()
+
+    def approved(environment: str, _: object) -> bool:
+        asked.append(environment)
+        return len(asked) > 1
+
+    monkeypatch.setattr(approval, "is_approved", approved)
+    refused, followed = (apply_base_terms(load_project(proposal.path)) for _ in range(2))
+    assert asked == ["evaluation", "evaluation"]
+    assert refused.models["small"].base_url != f"{loopback.url}/v1"
+    assert (followed.models["small"].base_url, followed.doubts) == (f"{loopback.url}/v1", ())
+    for project in (refused, followed):
+        assert not project.trust.allows("VENDOR_KEY", loopback.url, "openai_compatible")
 
 
 SIDE: dict[str, Any] = {"repo": {"id": 1, "owner": {"login": "o"}}, "sha": "1" * 40}
@@ -153,6 +277,7 @@ EVENTS: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_only_the_default_branch_decides_whatever_starts_the_job(
     edison: Edison,
     proposal: Folder,
+    ours: LoopbackServer,
     loopback: LoopbackServer,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -164,8 +289,7 @@ def test_only_the_default_branch_decides_whatever_starts_the_job(
     base, head = proposal.git("rev-parse", "HEAD^", "HEAD").split()
     payload = json.loads(json.dumps(payload).replace(SIDE["sha"], base))
     started(monkeypatch, tmp_path, name, payload, ref=ref, sha=head)
-    done = edison(proposal, "run", "--yes")
-    assert (done.code, "would send the key VENDOR_KEY to" in done.all) == (2, True), done.all
+    only_asks_the_base(edison, proposal, ours)
     assert loopback.requests == []
 
 
@@ -180,19 +304,19 @@ def test_only_the_default_branch_decides_whatever_starts_the_job(
 def test_the_default_branch_decides_for_itself_as_long_as_it_is_what_is_checked_out(
     edison: Edison,
     proposal: Folder,
+    ours: LoopbackServer,
     loopback: LoopbackServer,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     name: str,
     payload: dict[str, Any],
 ) -> None:
-    ours = proposal.git("rev-parse", "HEAD")
+    start = proposal.git("rev-parse", "HEAD")
     laid_out(proposal, loopback.url)
     commit(proposal, "send the key here")
     head = proposal.git("rev-parse", "HEAD")
-    started(monkeypatch, tmp_path, name, payload, ref=MAIN, sha=ours)
-    done = edison(proposal, "run", "--yes")
-    assert (done.code, "would send the key VENDOR_KEY to" in done.all) == (2, True), done.all
+    started(monkeypatch, tmp_path, name, payload, ref=MAIN, sha=start)
+    only_asks_the_base(edison, proposal, ours)
     assert loopback.requests == []
     started(monkeypatch, tmp_path, name, payload, ref=MAIN, sha=head)
     assert edison(proposal, "run", "--yes").code == 0
@@ -202,6 +326,7 @@ def test_the_default_branch_decides_for_itself_as_long_as_it_is_what_is_checked_
 def test_a_pull_request_cannot_choose_what_it_is_held_to(
     edison: Edison,
     proposal: Folder,
+    ours: LoopbackServer,
     loopback: LoopbackServer,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -216,7 +341,7 @@ def test_a_pull_request_cannot_choose_what_it_is_held_to(
     if base == "another branch":
         pull["base"] |= {"ref": "lax", "sha": lax}
     else:
-        laid_out(proposal, "http://127.0.0.1:9")
+        laid_out(proposal, ours.url)
         commit(proposal, "no longer")
         proposal.git("branch", "--force", "main")
         pull["base"]["sha"] = proposal.git("rev-parse", "HEAD")
@@ -226,15 +351,14 @@ def test_a_pull_request_cannot_choose_what_it_is_held_to(
     pull["head"]["sha"] = proposal.git("rev-parse", "HEAD")
     (tmp_path / "event.json").write_text(json.dumps(event))
     monkeypatch.setenv("GITHUB_RUN_ID", "99")
-    done = edison(proposal, "run", "--yes")
-    assert (done.code, "would send the key VENDOR_KEY to" in done.all) == (2, True), done.all
+    only_asks_the_base(edison, proposal, ours)
     assert loopback.requests == []
 
 
 def test_code_that_the_base_does_not_allow_does_not_run(
     edison: Edison, proposal: Folder, loopback: LoopbackServer
 ) -> None:
-    laid_out(proposal, "http://127.0.0.1:9", check="python: checks/mine.py:check")
+    laid_out(proposal, loopback.url, check="python: checks/mine.py:check")
     proposal.write("models.yaml", "small: {provider: sim, model: echo}\n")
     proposal.write(".edison/trust.yaml", TRUST.format(host=loopback.url) + CODE)
     marker = proposal.path / "PWNED"
@@ -353,9 +477,9 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_price_is_that_of_the_host_however_it_is_written(
-    proposal: Folder, monkeypatch: pytest.MonkeyPatch, spelling: str
+    proposal: Folder, ours: LoopbackServer, monkeypatch: pytest.MonkeyPatch, spelling: str
 ) -> None:
-    host = "http://127.0.0.1:9"
+    host = ours.url
     monkeypatch.setenv("HOST_OF_MODEL", f"{host}/")
     old, new = (text.replace("{host}", host) for text in SPELLINGS[spelling])
     written = proposal.read("models.yaml")
@@ -445,7 +569,7 @@ def test_no_limit_of_the_base_can_be_dropped(proposal: Folder, tmp_path: Path) -
         ("project", 30): 3_000_000,
     }
     assert min(cap.tokens for cap in caps if cap.tokens is not None) == 700
-    assert run_limit(caps) == 100_000_000, "the default of the base is larger than its experiment's"
+    assert run_limit(caps) == 2_000_000
     job = job_cap(project, {"GITHUB_RUN_ID": "5", "GITHUB_JOB": "evaluate"})
     assert job is not None
     assert (job.scope, job.microusd) == ("job:5--evaluate", 500_000), "what a day may cost"
@@ -465,7 +589,7 @@ def test_the_base_decides_on_the_shared_budget(
     proposal.write("edison.yaml", f"{other}team: sales\n{change}")
     commit(proposal, "another budget")
     project = apply_base_terms(load_project(proposal.path))
-    found = shared_budget(project)
+    found = project.file.shared_budget
     assert found is not None
     assert (found.url_env, found.token_env) == ("SITE_URL", "SITE_TOKEN")
     path = tmp_path / "leases.db"
@@ -486,7 +610,7 @@ def test_no_limit_of_the_base_is_left_behind_with_a_name(proposal: Folder, tmp_p
     commit(proposal, "another name")
     project = apply_base_terms(load_project(proposal.path))
     caps = caps_of(project, project.experiments["other"], "1", None)
-    assert [cap.tokens for cap in caps if cap.tokens is not None] == [700]
+    assert {cap.tokens for cap in caps if cap.tokens is not None} == {700}
     job = job_cap(project, {"GITHUB_RUN_ID": "5"})
     assert job is not None
     assert job.microusd == 500_000
@@ -526,5 +650,5 @@ def test_a_pull_request_may_not_spend_more_than_its_base_would(
     commit(proposal, "spend more")
     done = edison(proposal, "run", "--yes", "--budget", "500")
     assert done.code == 4, done.all
-    assert "the budget of the base" in done.all
+    assert "edison run --budget" not in done.all, "no option raises it"
     assert loopback.ledger_total() <= 10_000

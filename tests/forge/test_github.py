@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.approval import approved_by_person
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.forge.github import GitHub, decode_content, suggestion_text
 from edison_ci.forge.models import Change, ChangedFile, ReviewDecision, SuggestedLines
-from edison_ci.operate.programs import approved_by_person
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_routes import ROUTES

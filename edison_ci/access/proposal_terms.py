@@ -1,11 +1,12 @@
-"""Terms of a proposal: keys, code and budgets are decided by its base.
+"""Terms of a proposal: its base decides about all but what the closed list leaves to it.
 
 The author of a pull request writes its files, so in a job for one `.edison/trust.yaml` and
-`.edison/secrets.yaml` are read from the base commit: which key may be sent to which host, which
-code of the base may run, how much may be spent, and the sealed keys. Prices, on which budgets
-depend, are not below those of the base. Changes of these by the pull request take effect after its
-merge. Nor may it contain files that only a run writes: results in it would count as answers of
-models.
+`.edison/secrets.yaml` are read from the newest commit of the default branch: which key may be sent
+to which host, which code of the base may run, how much may be spent, and the sealed keys. Prices,
+on which budgets depend, are not below those of the base. Of all other files counts what
+`closed_list` names. Changes of the rest take effect after the merge, or in a job that a person
+approved in the environment of GitHub that the base's trust.yaml names. Nor may a proposal contain
+files that only a run writes: results in it would count as answers of models.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.access import approval, closed_list
 from edison_ci.config import base_limits as config_base_limits
-from edison_ci.config import program_files
+from edison_ci.config.load import inspect_project
 from edison_ci.config.prices import load_prices
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import SecretsFile
@@ -39,8 +41,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.config.prices import PriceTable
-    from edison_ci.config.recipients import Notification
-    from edison_ci.config.sharing import SharedCacheEntry
+    from edison_ci.config.project import ProjectFile
 
 
 # Only a run writes results, locks and copies: answers in a committed results file would count as
@@ -124,8 +125,14 @@ def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) 
     refuse_committed_results(project.root.resolve(), project.file.results)
     terms = _terms(project.root, events.read_event(environ))
     prices = config_base_limits.with_minimum_prices(
-        project.prices, terms.models, terms.prices or load_prices()
+        project.prices, terms.models.values(), terms.prices or load_prices()
     )
+    environment = terms.trust.environment
+    if environment is None or not approval.is_approved(environment, environ):
+        project, overruled = closed_list.on_terms_of(terms.project, project)
+        quiet = tuple(entry.place for entry in overruled if not entry.decides)
+        doubts = closed_list.doubts_about(overruled)
+        project = replace(project, doubts=doubts, overruled=quiet)
     return replace(
         project,
         trust=terms.trust,
@@ -134,7 +141,7 @@ def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) 
         prices=prices,
         proposed=True,
         base_limits=terms.limits,
-        base_models={model.name: model for model in terms.models},
+        base_models=terms.models,
     )
 
 
@@ -148,16 +155,10 @@ def base_secrets(root: Path, environ: Mapping[str, str] = os.environ) -> Secrets
     return _terms(root, events.read_event(environ)).secrets
 
 
-def base_notifications(
-    root: Path, environ: Mapping[str, str] = os.environ
-) -> tuple[Notification, ...]:
-    """Return the recipients of notifications that the base of a proposal names."""
-    return _terms(root, events.read_event(environ)).notifications
-
-
-def base_cache(root: Path, environ: Mapping[str, str] = os.environ) -> SharedCacheEntry | None:
-    """Return the shared cache that the base of a proposal names."""
-    return _terms(root, events.read_event(environ)).cache
+def base_file(root: Path, environ: Mapping[str, str] = os.environ) -> ProjectFile | None:
+    """Return edison.yaml of the base of a proposal; None if it has no valid one."""
+    project = _terms(root, events.read_event(environ)).project
+    return None if project is None else project.file
 
 
 def is_proposed(root: Path, environ: Mapping[str, str] = os.environ) -> bool:
@@ -173,20 +174,24 @@ class BaseTerms(NamedTuple):
     """The terms that the base of a proposal sets."""
 
     trust: TrustFile
+    secrets: SecretsFile = SecretsFile.model_construct()
     code: Path | None = None
     """A folder with the code that may run."""
-    models: tuple[Model, ...] = ()
+    project: Project | None = None
+    """Its files; None if it is no valid project."""
     prices: PriceTable | None = None
     limits: config_base_limits.BaseLimits | None = None
-    notifications: tuple[Notification, ...] = ()
-    cache: SharedCacheEntry | None = None
-    secrets: SecretsFile = SecretsFile.model_construct()
+
+    @property
+    def models(self) -> Mapping[str, Model]:
+        """The models of the base."""
+        return {} if self.project is None else self.project.models
 
 
 @cache
 def _terms(root: Path, event: events.Event) -> BaseTerms:
     repository = Repository.find(root)
-    if repository is None or event.situation is events.Situation.FORK:
+    if repository is None:
         return BaseTerms(TrustFile.model_construct())
     commit = events.policy_commit(event, repository)
     if commit is None:
@@ -201,37 +206,23 @@ def _terms(root: Path, event: events.Event) -> BaseTerms:
     trust, secrets = files.trust(), files.secrets()
     if files.problems:
         raise ConfigError(files.problems)
+    project, _ = inspect_project(tree, root=root)
+    if event.situation is events.Situation.FORK:
+        trust, secrets = TrustFile.model_construct(), SecretsFile.model_construct()
     code = _code_of(tree, trust) if trust.code.allow else None
-    return _with_budgets(BaseTerms(trust, code, secrets=secrets), tree)
+    terms = BaseTerms(trust, secrets, code, project)
+    return terms if project is None else _with_budgets(terms, tree, project)
 
 
-def _with_budgets(terms: BaseTerms, tree: commit_tree.CommitTree) -> BaseTerms:
-    """Return the terms with the prices and budgets of the base.
-
-    Files of the base that are not valid set no limit: the proposal did not cause that.
-    """
-    files = ProjectFiles(tree)
-    header = files.project()
-    if header is None:
-        return terms
-    models = tuple(
-        program_files.with_code(m, tree) for m in files.models(header.paths.models).values()
-    )
-    paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
-    found = [file[0] for path in paths if (file := files.experiment(path))]
-    stops = {file.experiment: file.stop for file in found}
+def _with_budgets(terms: BaseTerms, tree: commit_tree.CommitTree, project: Project) -> BaseTerms:
+    """Return the terms with the prices and budgets of the base."""
+    stops = {name: each.file.stop for name, each in project.experiments.items()}
     try:
         prices = load_prices(tree)
     except Fault:
         prices = load_prices()
-    limits = config_base_limits.limits_of(header, stops, terms.trust.budget_usd_max)
-    return terms._replace(
-        models=models,
-        prices=prices,
-        limits=limits,
-        notifications=header.notifications,
-        cache=header.cache,
-    )
+    limits = config_base_limits.limits_of(project.file, stops, terms.trust.budget_usd_max)
+    return terms._replace(prices=prices, limits=limits)
 
 
 def _code_of(tree: commit_tree.CommitTree, trust: TrustFile) -> Path:
