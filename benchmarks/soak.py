@@ -353,7 +353,7 @@ class Soak:
         """Kill at any point of the hour: the run, the scheduler, or both."""
         if self.random.random() < 0.7:
             self._catch_a_run()
-            time.sleep(self.random.random() * 0.25)
+            time.sleep(self.random.random() * 0.1)  # a run is short
         else:
             time.sleep(self.random.random())
         if scheduler:
@@ -366,7 +366,7 @@ class Soak:
 
     def _catch_a_run(self) -> None:
         """Wait for a moment at which a run is at work, or a little while."""
-        deadline = time.monotonic() + 3
+        deadline = time.monotonic() + 10
         while time.monotonic() < deadline and not self._rows(_AT_WORK):
             time.sleep(0.002)
 

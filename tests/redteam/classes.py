@@ -14,7 +14,11 @@ from tests.redteam import (
     replies,
     results,
     schemas,
+    terms,
 )
 
-_CLASSES = (keys, answers, results, schemas, gates, money, replies, events, files, code, judges)
+_CLASSES = (
+    *(keys, answers, results, schemas, gates, money, terms, replies, events, files, code),
+    judges,
+)
 ATTACKS = tuple(attack for each in _CLASSES for attack in each.ATTACKS)
