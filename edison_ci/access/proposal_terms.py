@@ -124,6 +124,32 @@ def apply_base_terms(project: Project, environ: Mapping[str, str] = os.environ) 
         return project
     refuse_committed_results(project.root.resolve(), project.file.results)
     terms = _terms(project.root, events.read_event(environ))
+    return _on(terms, project, environ)
+
+
+def to_report_on(project: Project, environ: Mapping[str, str] = os.environ) -> Project:
+    """Return the project for a report on runs that were made: no key is used, and no code.
+
+    Where the clone lacks the branch that sets the terms, the report is made without any text.
+    """
+    try:
+        return apply_base_terms(project, environ)
+    except UsageError:
+        if _has_base(project.root, environ):
+            raise
+    settings = project.file.settings.model_copy(update={"private": True})
+    return replace(
+        project, file=project.file.model_copy(update={"settings": settings}), proposed=True
+    )
+
+
+def _has_base(root: Path, environ: Mapping[str, str]) -> bool:
+    repository = Repository.find(root)
+    event = events.read_event(environ)
+    return repository is None or events.policy_commit(event, repository) is not None
+
+
+def _on(terms: BaseTerms, project: Project, environ: Mapping[str, str]) -> Project:
     prices = config_base_limits.with_minimum_prices(
         project.prices, terms.models.values(), terms.prices or load_prices()
     )

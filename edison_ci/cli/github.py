@@ -128,7 +128,7 @@ def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
       edison github summary support-reply
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, to_report=True)
     report, details = reporting.report_on(project, wanted, state.folder)
     target, values = os.environ.get("GITHUB_STEP_SUMMARY"), github_run.output_values(report)
     if target:
@@ -164,7 +164,7 @@ def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
       edison github annotations support-reply --json
     """
     terminal = Terminal(state)
-    project = lookup.open_project(state)
+    project = lookup.open_project(state, to_report=True)
     report, _ = reporting.report_on(project, wanted, state.folder)
     found = report_annotations.annotations_of(report, reporting.changed_in(project, report))
     if terminal.json:

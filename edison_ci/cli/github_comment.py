@@ -213,7 +213,7 @@ def _report(
 ) -> tuple[result_report.Report | None, ChangeDetails]:
     nothing = None, ChangeDetails()
     try:
-        project = lookup.open_project(state)
+        project = lookup.open_project(state, to_report=True)
         if not wanted and not (project.root / project.file.results).exists():
             if progress is sticky_comment.ReportState.RUNNING:
                 return reporting.DetailedReport(result_report.Report())

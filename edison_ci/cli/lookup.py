@@ -122,10 +122,11 @@ def _typed(name: str, text: str, kind: str) -> Json:
     return value
 
 
-def open_project(state: CliState) -> Project:
+def open_project(state: CliState, *, to_report: bool = False) -> Project:
     """Load the project of the working folder; raises ConfigError if a file is invalid.
 
-    In a job for a proposal it is on the terms of its base.
+    In a job for a proposal it is on the terms of its base. A command that only reports on runs
+    works without them too, and then shows no texts.
     """
     root = state.enter_project(load.find_root(state.folder))
     try:
@@ -133,9 +134,10 @@ def open_project(state: CliState) -> Project:
     except ConfigError as error:
         _audit_untrusted(root, error.problems)
         raise
-    return (
-        proposal_terms.apply_base_terms(project) if "GITHUB_EVENT_NAME" in os.environ else project
-    )
+    if "GITHUB_EVENT_NAME" not in os.environ:
+        return project
+    apply = proposal_terms.to_report_on if to_report else proposal_terms.apply_base_terms
+    return apply(project)
 
 
 def _audit_untrusted(root: Path, problems: Sequence[Problem]) -> None:

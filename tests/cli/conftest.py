@@ -12,6 +12,7 @@ from tests.conftest import Edison, Folder, edison
 from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.forge.fake_state import REPOSITORY
 from tests.forge.mirror import mirror
+from tests.loopback.server import LoopbackServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +42,13 @@ class Kept:
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return Kept(tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[LoopbackServer]:
+    """The server that the base trusts; `loopback` is that of a stranger."""
+    with LoopbackServer(ledger=tmp_path / "ours.jsonl") as server:
+        yield server
 
 
 def every(nth: int, support: Folder) -> int:

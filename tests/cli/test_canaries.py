@@ -225,9 +225,11 @@ def test_no_key_leaves_the_process(
 
 def actions(project: Folder, fake: FakeGitHub) -> dict[str, str]:
     """Return the environment of a job for pull request 1."""
-    repository = {"id": 1, "owner": {"login": "acme"}}
+    repository = {"id": 1, "owner": {"login": "acme"}, "default_branch": "main"}
     side = {"sha": HEAD, "ref": "topic", "repo": repository}
-    event = {"pull_request": {"number": 1, "head": side, "base": side}}
+    base = {**side, "sha": project.git("rev-parse", "HEAD"), "ref": "main"}
+    pull = {"number": 1, "head": side, "base": base}
+    event = {"repository": repository, "pull_request": pull}
     file = project.write("event.json", json.dumps(event))
     return {
         "GITHUB_ACTIONS": "true",

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access import proposal_terms
+from edison_ci.config.load import load_project
+from edison_ci.errors import UsageError
 from edison_ci.forge.sticky_comment import ReportState, parse_marker
 from tests.cli.test_against import shop, worsen
 from tests.forge.conftest import open_pull
@@ -366,3 +369,12 @@ def test_a_report_without_the_base_says_so_and_does_not_pass(
     done = edison(repo, "github", "comment", "--json")
     assert json.loads(done.out)["outcome"] == "created", done.all
     assert "The base of the change is unknown" in texts(fake)[0]
+
+
+def test_a_report_without_the_terms_of_the_base_shows_no_texts(repo: Folder, job: Any) -> None:
+    project = load_project(repo.path)
+    assert not proposal_terms.to_report_on(project).file.settings.private
+    job()
+    with pytest.raises(UsageError, match="is not in this clone"):
+        proposal_terms.apply_base_terms(project)
+    assert proposal_terms.to_report_on(project).file.settings.private

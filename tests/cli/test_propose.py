@@ -506,8 +506,10 @@ def test_a_job_for_a_pull_request_suggests_lines_there(
     pull = job.state.open_pull(fields, Grant("ada", is_bot=False))
     pull.files = [{"filename": PATH, "status": "modified", "patch": "@@ -5 +5,2 @@\n x\n+y"}]
     pull.diff_lines = {PATH: {5, 6}}
-    side = {"sha": head, "ref": "topic", "repo": {"id": 1, "owner": {"login": "acme"}}}
-    event = {"pull_request": {"number": 1, "head": side, "base": side}}
+    repository = {"id": 1, "owner": {"login": "acme"}, "default_branch": "main"}
+    side = {"sha": head, "ref": "topic", "repo": repository}
+    base = {**side, "sha": repo.git("rev-parse", "main"), "ref": "main"}
+    event = {"repository": repository, "pull_request": {"number": 1, "head": side, "base": base}}
     monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
     monkeypatch.setenv(
         "GITHUB_EVENT_PATH", str(repo.write(".edison/event.json", json.dumps(event)))

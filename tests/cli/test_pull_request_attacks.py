@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.test_against import improve, shop, worsen
-from tests.cli.test_trusting import TRUST, commit, laid_out, proposal
+from tests.cli.test_trusting import KEY, TRUST, commit, laid_out, proposal
 from tests.conftest import ROOT
 from tests.loopback.fixture import loopback
 from tests.timing import PATIENCE_S
@@ -287,11 +287,12 @@ def test_links_within_the_commit_are_followed(edison: Edison, proposal: Folder) 
 def test_no_other_variable_is_sent_as_a_key(
     edison: Edison,
     proposal: Folder,
+    ours: LoopbackServer,
     loopback: LoopbackServer,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    """Not even to a host that the base trusts with another key."""
+    """Not even to a host that the base trusts with another key, which is asked as the base does."""
     monkeypatch.setenv(name, "c4N4ry-of-another-variable")
     laid_out(proposal, loopback.url)
     commit(proposal, "the base")
@@ -301,8 +302,9 @@ def test_no_other_variable_is_sent_as_a_key(
     )
     commit(proposal, "another key")
     done = edison(proposal, "run", "--yes")
-    assert done.code == 2, done.all
+    assert done.code == 0, done.all
     assert loopback.requests == []
+    assert {request.headers["authorization"] for request in ours.requests} == {f"Bearer {KEY}"}
     assert "c4N4ry" not in done.all
 
 

@@ -20,16 +20,15 @@ from edison_ci.records import Completion, Request
 from edison_ci.store.database import open_database
 from edison_ci.store.liveness import ProcessLock
 from tests.loopback.fixture import loopback
-from tests.loopback.server import LoopbackServer
 from tests.offered import offer
 from tests.opened import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
+    from tests.loopback.server import LoopbackServer
 
 pytestmark = pytest.mark.daily
 
@@ -86,13 +85,6 @@ def laid_out(project: Folder, host: str, *, check: str = "contains: '{{ expected
     project.write("models.yaml", f"small: {{{model}, price: {{in: 1, out: 2}}}}\n")
     project.write("experiments/hello.yaml", EXPERIMENT.replace("{check}", check))
     project.write(".edison/trust.yaml", TRUST.format(host=host))
-
-
-@pytest.fixture
-def ours(tmp_path: Path) -> Iterator[LoopbackServer]:
-    """The server that the base trusts; `loopback` is that of a stranger."""
-    with LoopbackServer(ledger=tmp_path / "ours.jsonl") as server:
-        yield server
 
 
 def only_asks_the_base(

@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from tests.redteam.attack import Change
     from tests.redteam.bench import Scene
 
-BODY = 'body: {model: m, messages: [{role: user, content: "{{ prompt }}"}]}'
+BODY = 'body: {model: "Welcome, friend", messages: [{role: user, content: "{{ prompt }}"}]}'
+"""The server says in its reply which model it was asked for."""
 TEXTS = ("choices.0.message.content", "model", "id", "object", "choices.0.finish_reason")
-COSTS = ("usage: {cost_usd: nothing}", "usage: {cost_usd: usage.none, in: none, out: none}", "")
+COSTS = (
+    "usage: {cost_usd: choices.0.index}",  # which is always 0
+    "usage: {tokens_in: choices.0.index, tokens_out: choices.0.index}",
+    "usage: {cost_usd: nothing}",
+    "",
+)
 SETTINGS = (
     "settings: {private: false}", "settings: {reuse_days: 3650}", "settings: {allow_code: true}",
     "settings: {monthly_budget_usd: 1000000}", "defaults: {budget_usd: 10000}",
@@ -53,12 +59,20 @@ def application(text: str, usage: str, *, where: str = "", key: bool = True) -> 
 
 def setting(text: str) -> Change:
     """Return a head that writes keys of edison.yaml."""
-    return lambda scene: scene.write("edison.yaml", f"version: 1\nproject: greetings\n{text}\n")
+
+    def change(scene: Scene) -> None:
+        scene.write("edison.yaml", f"version: 1\nproject: greetings\n{text}\n")
+
+    return change
 
 
 def stop(text: str) -> Change:
     """Return a head that writes stop rules."""
-    return lambda scene: scene.add("experiments/hello.yaml", f"{text}\n")
+
+    def change(scene: Scene) -> None:
+        scene.add("experiments/hello.yaml", f"{text}\n")
+
+    return change
 
 
 def base(scene: Scene) -> None:
@@ -97,7 +111,8 @@ def _fixed() -> Iterator[Variant]:
         yield _passing(f"application that answers with {text}", application(text, ""))
     for key in (True, False):
         yield _passing(
-            "application of the thief", application(TEXTS[0], "", where="thief", key=key)
+            f"application of the thief, {'with' if key else 'without'} a key",
+            application(TEXTS[0], "", where="thief", key=key),
         )
     for text in SETTINGS:
         yield _costly(text, setting(text))
