@@ -2,8 +2,8 @@
 
 `dataclasses` compiles up to seven methods of its own for each class, which takes a millisecond; the
 two hundred that a command loads would cost a fifth of a second. Here only `__init__` is compiled,
-when the first record is created, and the others are shared. Everything else, `fields`, `replace`
-and type checkers included, sees an ordinary dataclass.
+for a class of which several records are created, and the others are shared. Everything else,
+`fields`, `replace` and type checkers included, sees an ordinary dataclass.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["dataclass"]
 
 _set = object.__setattr__
+_FEW = 5
+"""Records that are filled field by field; to compile takes as long as to fill thirty."""
 _FACTORY = object()
 """Marks a field whose default factory has to be called."""
 
@@ -92,17 +94,52 @@ def _with_slots(cls: type, names: list[str], more: dict[str, Any]) -> type:
 
 
 def _lazy_init(cls: Any, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Any:
-    """Return an `__init__` that compiles the real one when the first record is created.
+    """Return an `__init__` that compiles the real one when a class has more than a few records.
 
-    Most commands create records of few classes.
+    Of most classes a command creates none, one or two.
     """
+    created = 0
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls.__init__ = _initialiser(cls, fields, frozen=frozen)
-        cls.__init__(self, *args, **kwargs)
+        nonlocal created
+        created += 1
+        if created > _FEW or not _filled(self, fields, args, kwargs):
+            cls.__init__ = _initialiser(cls, fields, frozen=frozen)
+            cls.__init__(self, *args, **kwargs)
 
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     return __init__
+
+
+def _filled(
+    record: Any,
+    fields: tuple[dataclasses.Field[Any], ...],
+    args: tuple[Any, ...],
+    values: dict[str, Any],
+) -> bool:
+    """Set the fields of a record, and return whether the arguments were right."""
+    in_order = [field.name for field in fields if field.init and not field.kw_only]
+    given = dict(zip(in_order, args, strict=False))
+    if len(given) < len(args) or given.keys() & values.keys():
+        return False
+    given |= values
+    for field in fields:
+        if field.init and field.name in given:
+            value = given.pop(field.name)
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
+        elif field.default is not dataclasses.MISSING:
+            value = field.default
+        elif field.init:
+            return False
+        else:
+            continue
+        _set(record, field.name, value)
+    if given:
+        return False
+    if hasattr(record, "__post_init__"):
+        record.__post_init__()
+    return True
 
 
 def _initialiser(cls: type, fields: tuple[dataclasses.Field[Any], ...], *, frozen: bool) -> Any:

@@ -69,6 +69,12 @@ MADE = [
 ]
 
 
+@pytest.fixture(params=[0, 1, 5], autouse=True)
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill none, the first or all records without the compiled `__init__`."""
+    monkeypatch.setattr(_dataclass, "_FEW", request.param)
+
+
 @pytest.mark.parametrize(("cls", "args", "kwargs"), MADE)
 def test_it_is_like_the_standard_librarys(
     cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -96,12 +102,20 @@ def test_it_is_like_the_standard_librarys(
     assert said[0] == said[1]
 
 
-@pytest.mark.parametrize("args", [(), ("a", 1, (), "more")])
-def test_wrong_arguments_are_refused_alike(args: tuple[Any, ...]) -> None:
+WRONG: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}),
+    (("a", 1, (), "more"), {}),
+    (("a",), {"name": "b"}),
+    (("a",), {"other": 1}),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs"), WRONG)
+def test_wrong_arguments_are_refused_alike(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     told = []
     for made in both(Plain):
         with pytest.raises(TypeError) as error:
-            made(*args)
+            made(*args, **kwargs)
         told.append(str(error.value))
     assert told[0] == told[1]
 

@@ -20,8 +20,7 @@ from edison_ci.execute.run_options import (
     resumed_target,
     run_targets,
 )
-from edison_ci.operate import programs
-from edison_ci.operate.provenance import model_doubts
+from edison_ci.operate import programs, provenance
 from edison_ci.operate.sessions import SessionFactory, require_editor, run_outside_loop
 from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
@@ -116,7 +115,9 @@ def _doubts(project: Project, target: RunTarget) -> tuple[BaselineDoubt, ...]:
     sides = [experiment, *([against.variant] if against and against.variant else [])]
     models = [model for side in sides for _, model, _ in side.models]
     models += [project.models[name] for name in project.other_models_of(experiment)]
-    doubts = model_doubts(project, experiment)
+    doubts: tuple[BaselineDoubt, ...] = ()
+    if any(model.store or model.script for model in models):
+        doubts += provenance.model_doubts(project, experiment)
     if any(model.provider == "command" for model in models):
         doubts += programs.ProgramRules.of(project).doubts(models)
     return doubts

@@ -1,8 +1,7 @@
 """The base class of checks: options, templates in arguments, and entries in YAML."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -33,12 +32,10 @@ from edison_ci.spelling import did_you_mean
 from edison_ci.templating.templates import Template, TemplateFaults, as_text, compile_template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pydantic_core import InitErrorDetails
 
     from edison_ci.checks.evaluation import ParsedAnswer
-    from edison_ci.extras import Library  # noqa: TC004 - pydantic needs no types of class variables
+    from edison_ci.extras import Library
 
 
 _FAMILIES = {
@@ -82,7 +79,7 @@ class Check(Shape):
     """Whether the score has values between 0 and 1 (default threshold 0.5 instead of 1)."""
     example: ClassVar[str]
     """A line of YAML as an example."""
-    needs: ClassVar[tuple[Library, ...]] = ()
+    needs: ClassVar[tuple["Library", ...]] = ()
     """Libraries of extras that it needs."""
 
     name: Name | None = Field(
@@ -148,16 +145,16 @@ class Check(Shape):
         for option in type(self).model_fields:
             yield from ((option, template) for template in _templates(getattr(self, option)))
 
-    def inner_checks(self) -> tuple[Check, ...]:
+    def inner_checks(self) -> "tuple[Check, ...]":
         """Return the checks inside a combinator."""
         return ()
 
     @property
-    def libraries(self) -> tuple[Library, ...]:
+    def libraries(self) -> "tuple[Library, ...]":
         """The libraries of extras that it needs with its options."""
         return self.needs
 
-    def texts_to_embed(self, answered: ParsedAnswer) -> Iterator[tuple[str, str]]:
+    def texts_to_embed(self, answered: "ParsedAnswer") -> Iterator[tuple[str, str]]:
         """Yield a model of models.yaml and a text for each embedding that `evaluate` compares."""
         for part in self.inner_checks():
             yield from part.texts_to_embed(answered)
@@ -177,7 +174,7 @@ class Check(Shape):
         """Whether it may wait for a process, so that it is run in a thread."""
         return any(part.blocking for part in self.inner_checks())
 
-    def evaluate(self, answered: ParsedAnswer) -> Grade:
+    def evaluate(self, answered: "ParsedAnswer") -> Grade:
         """Return the grade of an answer.
 
         Raises MissingValueError if the case lacks a variable of an argument, and any other
@@ -480,7 +477,7 @@ def _no_entry(entry: Any) -> Exception:
     return wrong("check", said if len(said) < 200 else said[:197] + "...", hint)
 
 
-def _at_argument(item: InitErrorDetails, main: tuple[str, str]) -> InitErrorDetails:
+def _at_argument(item: "InitErrorDetails", main: tuple[str, str]) -> "InitErrorDetails":
     """Return an error of the main option with the location of the bare argument."""
     loc = item.get("loc", ())
     if loc[:2] == main:

@@ -1,7 +1,5 @@
 """Checks of the text of an answer by one other text."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -42,7 +40,7 @@ class Equals(TrimmedCheck):
     value: TemplateText = expected_output("The text; the expected output by default.")
     ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: ParsedAnswer) -> Grade:
+    def evaluate(self, answered: "ParsedAnswer") -> Grade:
         """Return 1 if both texts are the same without surrounding white space."""
         wanted, found = answered.render(self.value), answered.text
         if not self.exact:
@@ -60,7 +58,7 @@ class Contains(Check):
     example: ClassVar[str] = 'contains: "{{ expected }}"'
     value: SomeText = expected_output("The text; the expected output by default.")
 
-    def evaluate(self, answered: ParsedAnswer) -> Grade:
+    def evaluate(self, answered: "ParsedAnswer") -> Grade:
         """Return 1 if the text is in the answer."""
         wanted = answered.render_required(self.value)
         return _containment(wanted in answered.text, wanted)
@@ -73,7 +71,7 @@ class Icontains(Check):
     example: ClassVar[str] = "icontains: thank you"
     value: SomeText = expected_output("The text; the expected output by default.")
 
-    def evaluate(self, answered: ParsedAnswer) -> Grade:
+    def evaluate(self, answered: "ParsedAnswer") -> Grade:
         """Return 1 if the text is in the answer, both case-folded."""
         wanted = answered.render_required(self.value)
         return _containment(wanted.casefold() in answered.text.casefold(), wanted)
@@ -87,7 +85,7 @@ class StartsWith(TrimmedCheck):
     value: SomeText = Field(description="The text.")
     ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: ParsedAnswer) -> Grade:
+    def evaluate(self, answered: "ParsedAnswer") -> Grade:
         """Return 1 if the answer starts with the text, ignoring white space before it."""
         wanted, text = answered.render_required(self.value), answered.text
         start, given = fold([wanted, text], ignore_case=self.ignore_case)
@@ -105,7 +103,7 @@ class EndsWith(TrimmedCheck):
     value: SomeText = Field(description="The text.")
     ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: ParsedAnswer) -> Grade:
+    def evaluate(self, answered: "ParsedAnswer") -> Grade:
         """Return 1 if the answer ends with the text, ignoring white space after it."""
         wanted, text = answered.render_required(self.value), answered.text
         end, given = fold([wanted, text], ignore_case=self.ignore_case)

@@ -9,6 +9,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.terminal import BAD, ODD, StyledText
 from edison_ci.errors import EdisonError
 from edison_ci.operate import alert_check
+from edison_ci.operate import site as sites
 from edison_ci.store import alerts, runs
 
 if TYPE_CHECKING:
@@ -27,13 +28,14 @@ def check_after_run(terminal: Terminal, project: Project, run_ids: Sequence[str]
     """
     if not run_ids:
         return
+    site = sites.Site(project.root, project.file).at_one_time()
     try:
         with lookup.results_of(project) as reader:
             names = {runs.find_run(reader, run_id).experiment for run_id in run_ids}
             names = {name for name in names if alerts.has_news(reader, name)}
-        if not names:
-            return
-        done = alert_check.check_experiments(project, names)
+            if not names:
+                return
+            done = alert_check.check_experiments(site, project, reader, names)
         if not (done.opened or done.raised or done.closed):
             return
         with lookup.results_of(project) as reader:

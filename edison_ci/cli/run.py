@@ -494,10 +494,10 @@ def finish(
         if flips:
             cli_flips.show_flips(terminal, flips)
     alert_notes.check_after_run(terminal, project, ids)
-    with lookup.results_of(project) if ended else contextlib.nullcontext() as reader:
-        if asked is not None and not asked.write(terminal, project, ids, dropped):
-            code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
-        if terminal.json:
+    if asked is not None and not asked.write(terminal, project, ids, dropped):
+        code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
+    if terminal.json:
+        with lookup.results_of(project) if ended else contextlib.nullcontext() as reader:
             found = (
                 []
                 if reader is None

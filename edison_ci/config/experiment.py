@@ -1,8 +1,7 @@
 """The models of an experiment file: prompts, data, models, grading, gates and stop rules."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -37,8 +36,6 @@ from edison_ci.shape import (
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from edison_ci.config.gates import Gate
     from edison_ci.config.params import GridParams
     from edison_ci.config.upkeep import CoverageTargets, Production, Schedule

@@ -1,9 +1,8 @@
 """The models of models.yaml: entries, parameters, limits and options of providers."""
 
-from __future__ import annotations
-
 import itertools
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -35,8 +34,6 @@ from edison_ci.shape import (
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
     from edison_ci.config.model_price import Price
     from edison_ci.config.params import Params
     from edison_ci.documents.marks import Document
@@ -308,7 +305,7 @@ def params_refused(written: Mapping[str, Any], provider: str) -> Iterator[tuple[
 class ModelRules:
     """Checks one model with its inherited values."""
 
-    _document: Document
+    _document: "Document"
     _name: str
     _known: Collection[str]
     """Names of all models."""

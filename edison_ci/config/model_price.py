@@ -1,7 +1,5 @@
 """Prices of models: dollars for tokens by the size of a call, for batches, or for each call."""
 
-from __future__ import annotations
-
 import math
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +61,7 @@ class BatchPrice(Rates):
         tiers = [tier for tier in self.above if tokens_in > tier.tokens]
         return max(tiers, key=lambda tier: tier.tokens, default=self)
 
-    def cost(self, used: Completion) -> float:
+    def cost(self, used: "Completion") -> float:
         """Return the micro-dollars that a call was charged, not rounded."""
         total = used.tokens_in or 0
         rates = self.at(total)
@@ -77,7 +75,7 @@ class BatchPrice(Rates):
             + (used.tokens_out or 0) * rates.tokens_out
         )
 
-    def charge(self, used: Completion) -> int:
+    def charge(self, used: "Completion") -> int:
         """Return the same in whole micro-dollars, rounded up."""
         return math.ceil(self.cost(used) - 1e-9)
 
@@ -106,7 +104,7 @@ class Price(BatchPrice):
     )
     batch: BatchPrice | None = Field(None, description="Rates of calls in a batch.")
 
-    def cost(self, used: Completion) -> float:
+    def cost(self, used: "Completion") -> float:
         """Return the micro-dollars that a call was charged, not rounded."""
         if used.cost_microusd is not None:
             return used.cost_microusd

@@ -1,7 +1,5 @@
 """The models of edison.yaml: project, defaults, settings, members and notifications."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from typing import TYPE_CHECKING, Annotated, Literal, Self

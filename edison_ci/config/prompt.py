@@ -3,10 +3,9 @@
 A prompt is front matter between `---` lines and a body of role sections.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
@@ -47,8 +46,6 @@ from edison_ci.spelling import did_you_mean, odd_character
 from edison_ci.templating.templates import Syntax, Template, TemplateFaults, compile_template
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from edison_ci.config.params import Params
     from edison_ci.records import Role
 else:
@@ -86,7 +83,7 @@ _TOOLS: dict[str, Any] = {
 class Section:
     """One message of a prompt, before rendering."""
 
-    role: Role
+    role: "Role"
     template: Template
     line: int
     """First line of its text in the file."""
@@ -118,7 +115,7 @@ class Findings:
 class _RawSection(NamedTuple):
     """Lines of the body under one heading, or before the first one."""
 
-    role: Role | None
+    role: "Role | None"
     line: int
     """Line of the heading; for text before the first one, the line before the body."""
     lines: list[str]

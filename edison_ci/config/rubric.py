@@ -1,19 +1,15 @@
 """The models of a rubric file: criteria, scales and calibration."""
 
-from __future__ import annotations
-
 import math
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from edison_ci.config.project import Version
 from edison_ci.numeric import exceeds, significant
 from edison_ci.shape import PATH_PATTERN, FilePath, Name, Or, Shape, items, report, short, wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCALES = ("0-1", "0-3", "0-5", "0-10", "0-100")
 WEIGHT_TOLERANCE = 0.01

@@ -1,7 +1,5 @@
 """The safety screens of an experiment file: what is looked for, and what a finding does."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, field_validator

@@ -1,17 +1,13 @@
 """The models of .edison/secrets.yaml: keys of models, sealed so that they can be committed."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Self
+from collections.abc import Iterator
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from edison_ci.config.project import Version
 from edison_ci.documents.base64_text import KEY_PATTERN, at_least_pattern
 from edison_ci.shape import Date, EnvName, Shape, TextPattern, items, report, wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PRIVATE_KEY = "EDISON_PRIVATE_KEY"
 """Environment variable of the private key, for CI; during a rotation it may hold two."""
@@ -77,13 +73,13 @@ class SecretsFile(Shape):
         """Return the sealed key of a variable; None if there is none."""
         return next((key for key in self.keys if key.name == name), None)
 
-    def with_key(self, key: SealedKey) -> SecretsFile:
+    def with_key(self, key: SealedKey) -> "SecretsFile":
         """Return the file with a key, in the place of the former one of this name."""
         kept = [known for known in self.keys if known.name != key.name]
         both = sorted([*kept, key], key=lambda each: each.name)
         return self.model_copy(update={"keys": tuple(both)})
 
-    def without_key(self, name: str) -> SecretsFile:
+    def without_key(self, name: str) -> "SecretsFile":
         """Return the file without a key."""
         return self.model_copy(update={"keys": tuple(k for k in self.keys if k.name != name)})
 

@@ -1,7 +1,5 @@
 """The models of .edison/trust.yaml, and which key may be sent to which host."""
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -194,7 +192,7 @@ class TrustFile(Shape):
 
     def identity(
         self, provider: str, address: str
-    ) -> AwsIdentity | GoogleIdentity | AzureIdentity | None:
+    ) -> "AwsIdentity | GoogleIdentity | AzureIdentity | None":
         """Return the identity that models of a provider at this address are called with."""
         identity: AwsIdentity | GoogleIdentity | AzureIdentity | None
         identity = getattr(self.identities, provider, None)

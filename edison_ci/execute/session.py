@@ -63,7 +63,7 @@ from edison_ci.judges import approval as judge_approval
 from edison_ci.plan import interim_analysis
 from edison_ci.plan.plan import bare_plan, joined, ranged
 from edison_ci.plan.versions import label_of
-from edison_ci.providers import shared_cache
+from edison_ci.providers import shared_cache, transport
 from edison_ci.providers.budget import RunBudget
 from edison_ci.records import CellStatus, RunStatus, Side, Verdict
 from edison_ci.results import judges, rollups, snapshot, spending
@@ -328,7 +328,11 @@ class Session:
                 self._refuse_without_room(plan)
             owner = ProcessLock(locks)
             stack.callback(owner.close)
-            writer = stack.enter_context(Writer(self._path))
+            writer, is_new = Writer(self._path), not self._path.exists()
+            writer.open()
+            if is_new and self._makes_calls(plan):
+                transport.load_client()  # while the disk makes the file, which has no answers
+            stack.enter_context(writer)
             reader = open_reader(self._path)
             stack.callback(reader.close)
             writer.submit(reclaim(owner.is_alive, now=self._now())).result()
@@ -344,6 +348,11 @@ class Session:
                 run_id, writer, reader, owner, project, plan, options, newer, resumed, stored
             )
             return run_in_loop(self._execute(state))
+
+    def _makes_calls(self, plan: Plan) -> bool:
+        """Whether this process calls models over the network, unless their answers are stored."""
+        elsewhere = self._context.connect or self._context.cache or self._context.answers
+        return not elsewhere and any(load.calls and load.model.address for load in plan.loads)
 
     @contextmanager
     def _refusal_audited(self) -> Iterator[None]:

@@ -17,13 +17,12 @@ from edison_ci.documents.files import WorkingTree
 from edison_ci.execute.budgets import caps_of, share_used
 from edison_ci.execute.run_options import options_of
 from edison_ci.numeric import duration, fixed, percent
-from edison_ci.operate.alerts import close_alert, raise_alert, tell_alerts
-from edison_ci.operate.site import Site
+from edison_ci.operate import alerts
 from edison_ci.records import RunStatus
+from edison_ci.results import watching
 from edison_ci.results.stuck_runs import stuck_runs
-from edison_ci.results.watching import OF_EXPERIMENT, findings_of
 from edison_ci.store import integrity
-from edison_ci.store.alerts import Condition, Finding, Level, has_news, open_alerts
+from edison_ci.store.alerts import Condition, Finding, Level, has_alerts, open_alerts, shows_more
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import newest_complete, newest_run
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.operate.site import Site
     from edison_ci.store.alerts import Alert
     from edison_ci.store.ledger import SpendingCap
 
@@ -59,7 +59,7 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
     Unless it is thorough, the pages of the results file are not read, and of experiments only those
     are looked at that had a run in the last hour: each run is followed by a check of its own.
     """
-    site = _at_one_time(site)
+    site = site.at_one_time()
     project, _ = inspect_project(WorkingTree(site.root), root=site.root)
     with open_for_reading(site.results) as connection:
         found = [*_disk(site), *_stuck(site, connection)]
@@ -73,7 +73,7 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
             for name in sorted(watched):
                 found += _budget(site, connection, project, known[name])
             for name in sorted(looked):
-                found += findings_of(connection, name, known[name].file.alerts)
+                found += watching.findings_of(connection, name, known[name].file.alerts)
             found += _month(site, connection, project)
         runs = {name: newest_complete(connection, name) for name in watched}
 
@@ -82,21 +82,11 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
             return thorough
         if not alert.experiment or alert.experiment not in watched:
             return True
-        if alert.condition in OF_EXPERIMENT and alert.experiment not in looked:
+        if alert.condition in watching.OF_EXPERIMENT and alert.experiment not in looked:
             return False
         return _may_close(alert, runs[alert.experiment])
 
     return _write(site, found, looked_for)
-
-
-def _at_one_time(site: Site) -> Site:
-    """Return the site with its clock stopped.
-
-    What is found is written as seen before the results were read: a run that ends meanwhile is
-    later, and may close it.
-    """
-    now = site.clock()
-    return replace(site, clock=lambda: now)
 
 
 def _ended_since(connection: sqlite3.Connection, name: str, since: str) -> bool:
@@ -104,20 +94,23 @@ def _ended_since(connection: sqlite3.Connection, name: str, since: str) -> bool:
     return run is not None and (run.finished_at or "") >= since
 
 
-def check_experiments(project: Project, names: Collection[str]) -> CheckResult:
-    """Look for the conditions of some experiments, after a run of them has ended."""
-    site = _at_one_time(Site(project.root, project.file))
-    with open_for_reading(site.results) as connection:
-        known = project.experiments.keys() & set(names)
-        names = {name for name in known if has_news(connection, name)}
-        if not names:
-            return CheckResult()
-        found = [each for each in _stuck(site, connection) if each.experiment in names]
-        for name in sorted(names):
-            experiment = project.experiment(name)
-            found += findings_of(connection, name, experiment.file.alerts)
-            found += _budget(site, connection, project, experiment)
-        runs = {name: newest_complete(connection, name) for name in names}
+def check_experiments(
+    site: Site, project: Project, reader: sqlite3.Connection, names: Collection[str]
+) -> CheckResult:
+    """Look for the conditions of some experiments, after a run of them has ended.
+
+    The clock of the site has stopped, before the results were opened.
+    """
+    names = project.experiments.keys() & set(names)
+    found = [each for each in _stuck(site, reader) if each.experiment in names]
+    for name in sorted(names):
+        experiment = project.experiment(name)
+        if experiment.file.alerts.latency_ms is not None or shows_more(reader, name):
+            found += watching.findings_of(reader, name, experiment.file.alerts)
+        found += _budget(site, reader, project, experiment)
+    if not found and not has_alerts(reader):
+        return CheckResult()
+    runs = {name: newest_complete(reader, name) for name in names}
 
     def looked_for(alert: Alert) -> bool:
         return alert.experiment in names and _may_close(alert, runs[alert.experiment])
@@ -130,7 +123,7 @@ def _may_close(alert: Alert, newest: str | None) -> bool:
 
     What runs have shown is over when a later run is complete; `newest` is when the last one ended.
     """
-    if alert.condition in (*OF_EXPERIMENT, *_BY_SCHEDULER):
+    if alert.condition in (*watching.OF_EXPERIMENT, *_BY_SCHEDULER):
         return newest is not None and newest > alert.seen_at
     return True
 
@@ -153,12 +146,12 @@ def _write(
     with open_for_change(site.results) as connection:
         before = {alert.id: alert for alert in open_alerts(connection)}
         for finding in _keep_names(by_key, before.values()):
-            raise_alert(connection, site, finding)
+            alerts.raise_alert(connection, site, finding)
         for alert in before.values():
             if (alert.condition, alert.experiment) not in by_key and looked_for(alert):
                 why = _GONE.get(alert.condition, "a complete run does not show it")
-                close_alert(connection, site, alert.condition, alert.experiment, why=why)
-        tell_alerts(connection, site)
+                alerts.close_alert(connection, site, alert.condition, alert.experiment, why=why)
+        alerts.tell_alerts(connection, site)
         after = {alert.id: alert for alert in open_alerts(connection)}
     risen = (n for n, alert in after.items() if n in before and alert.level != before[n].level)
     return CheckResult(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access.proposal_terms import apply_base_terms, base_secrets, is_proposed
+from edison_ci.access import proposal_terms
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
 from edison_ci.documents.base64_text import (
@@ -327,10 +327,14 @@ class KeyEnvironment(Mapping[str, str]):
 
 def key_environment(project: Project) -> KeyEnvironment:
     """Return the variables and sealed keys of a project, on the terms of its base."""
-    return KeyEnvironment(apply_base_terms(project).secrets, project.root)
+    in_job = "GITHUB_EVENT_NAME" in os.environ
+    terms = proposal_terms.apply_base_terms(project) if in_job else project
+    return KeyEnvironment(terms.secrets, project.root)
 
 
 def keys_at(root: Path) -> KeyEnvironment:
     """Return the same for the project at `root`, whose other files may be invalid."""
     files = ProjectFiles(WorkingTree(root))
-    return KeyEnvironment(base_secrets(root) if is_proposed(root) else files.secrets(), root)
+    proposed = proposal_terms.is_proposed(root)
+    secrets = proposal_terms.base_secrets(root) if proposed else files.secrets()
+    return KeyEnvironment(secrets, root)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access.proposal_terms import apply_base_terms
+from edison_ci.access import proposal_terms
 from edison_ci.errors import TrustError
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
@@ -21,12 +21,12 @@ from edison_ci.execute.session import Session
 from edison_ci.operate import (
     alert_check,
     alerts,
+    own_results,
     programs,
     run_notices,
     shared_budget,
     shared_cache,
 )
-from edison_ci.operate.own_results import claim_new_results
 from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers import command
@@ -60,12 +60,19 @@ REPEATS = "every answer is stored, and the same command continues from there"
 
 def require_editor(project: Project, action: str) -> None:
     """Raise RoleError, and audit it, if the actor may not make calls."""
-    Site(project.root, project.file).require(Role.EDITOR, action)
+    if project.file.members:  # without a list everybody may, and Git need not be asked who it is
+        Site(project.root, project.file).require(Role.EDITOR, action)
+
+
+def _terms(project: Project) -> Project:
+    """Return a project on the terms of its base, which only a job of GitHub has."""
+    in_job = "GITHUB_EVENT_NAME" in os.environ
+    return proposal_terms.apply_base_terms(project) if in_job else project
 
 
 def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model], Provider]:
     """Return what opens models with the keys of this process, as far as the project allows."""
-    terms = apply_base_terms(project)
+    terms = _terms(project)
     opened = partial(
         provider_for,
         environ=key_environment(terms),
@@ -84,8 +91,9 @@ def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model]
 
 def run_context(project: Project, *, offline: bool = False) -> RunContext:
     """Return the context of a run: providers with keys from the environment, and graders."""
-    terms = apply_base_terms(project)
-    claim_new_results(project)
+    terms = _terms(project)
+    if terms.proposed:
+        own_results.claim_new_results(project)
     called, environ = model_caller(project, offline=offline), key_environment(terms)
     site = Site(project.root, project.file)
 
@@ -111,7 +119,8 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
         audit=partial(_audit_entry, site),
         key_used=KeyUses(site),
         lease=partial(_lease, terms, offline),
-        ahead=(watching, drift, alerts, alert_check, slices),
+        # An experiment with one run shows no trend.
+        ahead=(alert_check, slices, *((watching, drift, alerts) if site.results.exists() else ())),
     )
     if not project.file.notifications:
         return context
@@ -162,7 +171,7 @@ def advice(then: str) -> str:
 
 
 def _grading(project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
-    return CellGrader.of(apply_base_terms(project), experiment, clients)
+    return CellGrader.of(_terms(project), experiment, clients)
 
 
 def run_outside_loop(work: Callable[[], T]) -> T:
@@ -204,7 +213,7 @@ class SessionFactory:
         context = replace(context, answers=self.answers, connect=self.connect)
         with self._exporting(target.project), self.hooks() as hooks:
             context = replace(context, **{"advice": advice(RESUMES), **hooks})
-            project = apply_base_terms(target.project)
+            project = _terms(target.project)
             yield Session(project, target.experiment, context, against=target.against)
 
     @contextlib.contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -210,6 +211,15 @@ class Site:
     def now(self) -> str:
         """Return the time as it is stored."""
         return utc.timestamp(self.clock())
+
+    def at_one_time(self) -> Site:
+        """Return the site with its clock stopped.
+
+        What is found is written as seen before the results were read: a run that ends meanwhile is
+        later, and may close an alert.
+        """
+        now = self.clock()
+        return replace(self, clock=lambda: now)
 
     def seconds_ago(self, seconds: float) -> str:
         """Return the time `seconds` ago as it is stored."""

@@ -281,21 +281,22 @@ def chat(access: _ModelAccess) -> Provider:
         headers["OpenAI-Organization"] = str(organization)
     if access.model.moderates:
         return openai_moderations.OpenAIModerations(access.transport("/moderations", headers))
-    can, batches = (
-        access.model.capabilities,
-        partial(provider_batches.OpenAIBatches, access.transport("", headers)),
-    )
+    can = access.model.capabilities
+
+    def batches(*about: Any) -> Callable[[], provider_batches.OpenAIBatches]:
+        return lambda: provider_batches.OpenAIBatches(access.transport("", headers), *about)
+
     if can.responses:
         found = provider_openai_responses.OpenAIResponses(
             access.transport("/responses", headers), can
         )
         body = partial(openai_responses.request_body, can=can)
-        found.batches = batches("/v1/responses", body, openai_responses.read_completion)
+        found.open_batches = batches("/v1/responses", body, openai_responses.read_completion)
         return found
     dialect = find_dialect(access.model)
     chatting = OpenAICompatible(access.transport("/chat/completions", headers), dialect)
     body = partial(openai_compatible.request_body, dialect=dialect)
-    chatting.batches = batches("/v1/chat/completions", body, openai_compatible.read_completion)
+    chatting.open_batches = batches("/v1/chat/completions", body, openai_compatible.read_completion)
     return WithEmbeddings(chatting, OpenAIEmbeddings(access.transport("/embeddings", headers)))
 
 

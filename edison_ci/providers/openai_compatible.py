@@ -12,6 +12,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -20,6 +21,8 @@ from edison_ci.providers.failures import Scrubber, error_in_reply
 from edison_ci.records import Completion, FinishReason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from edison_ci.config.models import Model
     from edison_ci.providers.batches import OpenAIBatches
     from edison_ci.providers.transport import Transport
@@ -183,13 +186,32 @@ def find_dialect(model: Model) -> Dialect:
     return Dialect(system=system)
 
 
-class OpenAICompatible:
+class OpenAIModel:
+    """A model whose batches are opened when they are asked for."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.open_batches: Callable[[], OpenAIBatches] | None = None
+
+    @cached_property
+    def batches(self) -> OpenAIBatches | None:
+        """The batches of the model, if it has some."""
+        return None if self.open_batches is None else self.open_batches()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.aclose()
+        batches: OpenAIBatches | None = vars(self).get("batches")
+        if batches is not None:
+            await batches.transport.aclose()
+
+
+class OpenAICompatible(OpenAIModel):
     """A model behind a chat completions endpoint."""
 
     def __init__(self, transport: Transport, dialect: Dialect | None = None) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._dialect = dialect or Dialect()
-        self.batches: OpenAIBatches | None = None
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
@@ -205,12 +227,6 @@ class OpenAICompatible:
 
     def _body(self, request: Request) -> bytes:
         return _as_json(request_body(request, self._dialect)).encode()
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
-        if self.batches is not None:
-            await self.batches.transport.aclose()
 
 
 def request_body(request: Request, dialect: Dialect) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.capabilities import UNKNOWN, Capabilities
 from edison_ci.providers.openai_compatible import (
+    OpenAIModel,
     Usage,
     bad_reply,
     model_name,
@@ -25,7 +26,6 @@ from edison_ci.providers.openai_compatible import (
 from edison_ci.records import Completion, FinishReason
 
 if TYPE_CHECKING:
-    from edison_ci.providers.batches import OpenAIBatches
     from edison_ci.providers.transport import Transport
     from edison_ci.records import Json, Request
 
@@ -38,23 +38,17 @@ _INCOMPLETE = {
 }
 
 
-class OpenAIResponses:
+class OpenAIResponses(OpenAIModel):
     """A model behind a responses endpoint."""
 
     def __init__(self, transport: Transport, can: Capabilities = UNKNOWN) -> None:
-        self._transport, self._can = transport, can
-        self.batches: OpenAIBatches | None = None
+        super().__init__(transport)
+        self._can = can
 
     async def complete(self, request: Request) -> Completion:
         """Return the answer, or raise CallError."""
         reply = await self._transport.post(_as_json(request_body(request, self._can)).encode())
         return read_completion(parse_reply(reply.body, self._transport.scrub), reply.latency_ms)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._transport.aclose()
-        if self.batches is not None:
-            await self.batches.transport.aclose()
 
 
 def request_body(request: Request, can: Capabilities = UNKNOWN) -> dict[str, Any]:

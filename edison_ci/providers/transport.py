@@ -181,6 +181,11 @@ class Reply:
     latency_ms: int
 
 
+def load_client() -> None:
+    """Import aiohttp, which loads the certificates of the system, before the first call."""
+    import aiohttp  # noqa: F401
+
+
 class Transport:
     """Posts to one service."""
 

@@ -198,6 +198,21 @@ def has_news(connection: sqlite3.Connection, experiment: str) -> bool:
     return calls_made(connection, run.id) or bool(open_alerts(connection, experiment))
 
 
+def shows_more(connection: sqlite3.Connection, experiment: str) -> bool:
+    """Whether the runs of an experiment show more than that one went well: a trend, or errors."""
+    query = (
+        "select count(*) > 1 or max(status != 'COMPLETED') or exists (select 1 from cell c "
+        "join run o on o.id = c.run_id where o.experiment = ?1 and c.status = 'error') "
+        "from run where experiment = ?1"
+    )
+    return bool(connection.execute(query, (experiment,)).fetchone()[0])
+
+
+def has_alerts(connection: sqlite3.Connection) -> bool:
+    """Whether there is any alert, open or closed."""
+    return connection.execute("select 1 from alert limit 1").fetchone() is not None
+
+
 def find_open(
     connection: sqlite3.Connection, condition: Condition, experiment: str
 ) -> Alert | None:

@@ -37,9 +37,9 @@ MAX_BATCH = 200
 PATIENCE = 3
 """Number of busy time-outs to wait for a file that another program has locked."""
 
-LOG_PAGES = 4_000
+LOG_PAGES = 500
 """How long the log grows before it goes into the file. A page that many calls change goes there
-once. Readers find up to 4,062 pages of a log in one step."""
+once; to remove a long log at the end takes longer than to copy pages meanwhile."""
 CACHE_KIB = 500
 """Calls lie by their hashes all over the file; pages that stay in memory are not read again."""
 
@@ -132,9 +132,14 @@ class Writer:
         self._process = os.getpid()
         self.commits = 0
 
-    def start(self) -> Writer:
-        """Open the file; raises if it cannot be written."""
+    def open(self) -> None:
+        """Begin to open the file, which waits for the disk when it is new."""
         self._thread.start()
+
+    def start(self) -> Writer:
+        """Wait until the file is open; raises if it cannot be written."""
+        if self._thread.ident is None:
+            self.open()
         self._opened.result()
         return self
 

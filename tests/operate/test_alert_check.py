@@ -197,7 +197,9 @@ def test_an_alert_is_open_until_a_complete_run_does_not_show_it(
     assert check_alerts(site).opened == (1,)
     assert conditions(site) == {"drop": "alert"}
     clock.move(DAY / 2)
-    assert check_alerts(site) == check_experiments(load_project(site.root), ["hello"])
+    with open_for_reading(site.results) as reader:
+        again = check_experiments(site, load_project(site.root), reader, ["hello"])
+    assert check_alerts(site) == again
     filled(history, [0.8] * 3)
     clock.now = history.at
     assert check_alerts(site).closed == (1,)
@@ -289,7 +291,8 @@ def test_only_the_experiments_that_ran_are_checked_after_a_run(
         for finding in (other, machine):
             raise_alert(connection, site, finding)
     filled(history, [0.6] * 2)
-    done = check_experiments(load_project(site.root), ["hello"])
+    with open_for_reading(site.results) as reader:
+        done = check_experiments(site, load_project(site.root), reader, ["hello"])
     assert (done.opened, done.closed) == ((3,), ())
 
 

@@ -60,7 +60,7 @@ def test_writes_that_wait_share_a_commit(tmp_path: Path) -> None:
     assert count(tmp_path / "results.db") == 150
 
 
-def test_a_page_that_many_change_stays_in_the_log_for_long(tmp_path: Path) -> None:
+def test_a_page_that_many_change_stays_in_the_log_for_a_while(tmp_path: Path) -> None:
     def change(letter: str) -> Callable[[sqlite3.Connection], object]:
         return lambda connection: connection.execute("update event set data = ?", (letter * 4_000,))
 
@@ -70,7 +70,7 @@ def test_a_page_that_many_change_stays_in_the_log_for_long(tmp_path: Path) -> No
         for letter in "abcdefghijklmnopqrst":
             writer.submit(change(letter)).result()
         pages = path.with_name("results.db-wal").stat().st_size // 4_096
-    assert 2_000 < pages < 4_100
+    assert 400 < pages < 800, "and a long log would take time to remove"
 
 
 LONG = 3600.0
