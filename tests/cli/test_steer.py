@@ -47,7 +47,7 @@ def server(tmp_path: Path) -> Iterator[LoopbackServer]:
 
 @pytest.fixture
 def project(mini: Folder, server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    """Two models on the loopback server, each with four calls at once."""
+    """Two models with a price for batches on the loopback server, each with four calls at once."""
     monkeypatch.setenv("OWN_KEY", "k-123456789012")
     mini.write(
         "datasets/names.jsonl",
@@ -59,7 +59,8 @@ def project(mini: Folder, server: LoopbackServer, monkeypatch: pytest.MonkeyPatc
         "".join(
             f"{name}: {{provider: openai_compatible, base_url: '{server.openai_url}', "
             f"model: {name}, key_env: OWN_KEY, params: {{max_tokens: 40}}, "
-            "price: {in: 1, out: 2}, limits: {concurrency: 4, attempts: 1}}\n"
+            "price: {in: 1, out: 2, batch: {in: 0.5, out: 1}}, "
+            "limits: {concurrency: 4, attempts: 1}}\n"
             for name in ("small", "large")
         ),
     )
