@@ -306,8 +306,8 @@ def test_a_maintainer_evaluates_a_fork_by_hand_on_the_terms_of_our_branch(bench:
     bench.repository.git("checkout", "--quiet", "--detach", "main")
     started["inputs"] = {**read, "commit": bench.head}
     done = bench.act("edison-by-hand.yml", "workflow_dispatch", started)
-    assert (done.code, done.outputs["verdict"]) == (1, "error"), done.log
-    assert "would send the key OPENAI_API_KEY to" in done.log
+    assert (done.code, done.outputs["verdict"]) == (0, "inconclusive"), done.log
+    assert "small is not called with another address: the entry of the base was" in done.log
     bench.assert_no_secret(done)
 
 

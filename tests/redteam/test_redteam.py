@@ -45,7 +45,7 @@ def tried(site: Site, variant: Variant) -> Outcome:
 def test_attacks_are_held_off(site: Site) -> None:
     stolen = Variant("the thief's host", keys.with_models(keys.near("127.0.0.1")))
     dodged = next(each for each in gates.ATTACKS[0].fixed() if each.name == "archive")
-    for variant, ended in ((stolen, "error"), (dodged, "inconclusive")):
+    for variant, ended in ((stolen, "fail"), (dodged, "inconclusive")):
         found = tried(site, variant)
         assert (found.findings, found.ended) == ((), ended), found.said
 
@@ -54,9 +54,12 @@ def test_attacks_are_held_off(site: Site) -> None:
 
 
 def _trust_the_thief(scene: Scene) -> None:
-    """Let the base itself send the key to the thief too: then nothing stops it."""
-    hosts = f"{scene.site.model.url}', '{scene.site.thief.url}"
+    """Let the base itself call a model of the thief with the key: then nothing stops it."""
+    thief = scene.site.thief.url
+    hosts = f"{scene.site.model.url}', '{thief}"
     scene.write(".edison/trust.yaml", TRUST.format(host=hosts))
+    other = keys.near("127.0.0.1").replace("small:", "other:", 1)
+    scene.add("models.yaml", other.replace("{port}", thief.rpartition(":")[2]))
 
 
 @pytest.mark.nightly
@@ -179,11 +182,9 @@ def test_a_pull_request_neither_replaces_nor_redirects_a_sealed_key(site: Site) 
         keys.with_models(keys.near("127.0.0.1"))(scene)
 
     environ = {KEY: "", PRIVATE_KEY: private.text}
-    for change, ended, told in (
-        (replaced, "fail", {f"Bearer {value}"}),
-        (redirected, "error", set()),
-    ):
+    for change in (replaced, redirected):
         found = tried(site, Variant("sealed", change, base, environ=environ))
-        assert (found.findings, found.ended) == ((), ended), found.said
-        assert {seen.headers.get("authorization") for seen in site.model.requests} == told
+        assert (found.findings, found.ended) == ((), "fail"), found.said
+        told = {seen.headers.get("authorization") for seen in site.model.requests}
+        assert told == {f"Bearer {value}"}
         assert not site.thief.requests
