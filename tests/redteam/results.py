@@ -54,7 +54,7 @@ def forged(scene: Scene) -> Path:
     scene.site.model.script[:] = [rule(text="Welcome, dear friend.")]
     environ = {"PATH": os.environ["PATH"], "HOME": str(project)}
     environ["VENDOR_API_KEY"] = scene.site.canaries.values["VENDOR_API_KEY"]
-    command = [str(scene.site.edison), "run", "-q", "--yes", "--against", "main"]
+    command = [*scene.site.edison, "run", "-q", "--yes", "--against", "main"]
     command += ["--record", "recordings/hello.jsonl"]
     (project / "recordings").mkdir()
     subprocess.run(command, cwd=project, env=environ, check=True, capture_output=True)
