@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.access import proposal_terms
+from edison_ci.access import job
 from edison_ci.cli.terminal import ODD, StyledText
 from edison_ci.config import load, project_files
 from edison_ci.config import prompt as config_prompt
@@ -134,10 +134,7 @@ def open_project(state: CliState, *, to_report: bool = False) -> Project:
     except ConfigError as error:
         _audit_untrusted(root, error.problems)
         raise
-    if "GITHUB_EVENT_NAME" not in os.environ:
-        return project
-    apply = proposal_terms.to_report_on if to_report else proposal_terms.apply_base_terms
-    return apply(project)
+    return job.on_base_terms(project, to_report=to_report)
 
 
 def _audit_untrusted(root: Path, problems: Sequence[Problem]) -> None:

@@ -215,6 +215,11 @@ class RunContext:
     audit: Callable[[str, str, Any], AuditEntry] | None = None
     """Returns the entry of the audit for an action, on an experiment, with its details."""
 
+    @property
+    def makes_calls(self) -> bool:
+        """Whether this process asks models: no worker, shared cache or file of answers does."""
+        return self.connect is None and self.cache is None and self.answers is None
+
     def scopes(self, run_id: str, experiment: Experiment | None) -> tuple[str, ...]:
         """Return the scopes that the calls of a run are booked in."""
         named = () if experiment is None else (f"experiment:{experiment.id}",)

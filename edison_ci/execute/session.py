@@ -330,9 +330,10 @@ class Session:
             stack.callback(owner.close)
             writer, is_new = Writer(self._path), not self._path.exists()
             writer.open()
-            if is_new and self._makes_calls(plan):
+            stack.callback(writer.close)
+            if is_new and plan.is_over_network and self._context.makes_calls:
                 transport.load_client()  # while the disk makes the file, which has no answers
-            stack.enter_context(writer)
+            writer.start()
             reader = open_reader(self._path)
             stack.callback(reader.close)
             writer.submit(reclaim(owner.is_alive, now=self._now())).result()
@@ -348,11 +349,6 @@ class Session:
                 run_id, writer, reader, owner, project, plan, options, newer, resumed, stored
             )
             return run_in_loop(self._execute(state))
-
-    def _makes_calls(self, plan: Plan) -> bool:
-        """Whether this process calls models over the network, unless their answers are stored."""
-        elsewhere = self._context.connect or self._context.cache or self._context.answers
-        return not elsewhere and any(load.calls and load.model.address for load in plan.loads)
 
     @contextmanager
     def _refusal_audited(self) -> Iterator[None]:

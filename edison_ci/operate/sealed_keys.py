@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access import proposal_terms
+from edison_ci.access.job import on_base_terms
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
 from edison_ci.documents.base64_text import (
@@ -327,9 +328,7 @@ class KeyEnvironment(Mapping[str, str]):
 
 def key_environment(project: Project) -> KeyEnvironment:
     """Return the variables and sealed keys of a project, on the terms of its base."""
-    in_job = "GITHUB_EVENT_NAME" in os.environ
-    terms = proposal_terms.apply_base_terms(project) if in_job else project
-    return KeyEnvironment(terms.secrets, project.root)
+    return KeyEnvironment(on_base_terms(project).secrets, project.root)
 
 
 def keys_at(root: Path) -> KeyEnvironment:

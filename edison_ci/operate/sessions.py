@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access import proposal_terms
+from edison_ci.access.job import on_base_terms
 from edison_ci.errors import TrustError
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
@@ -64,15 +64,9 @@ def require_editor(project: Project, action: str) -> None:
         Site(project.root, project.file).require(Role.EDITOR, action)
 
 
-def _terms(project: Project) -> Project:
-    """Return a project on the terms of its base, which only a job of GitHub has."""
-    in_job = "GITHUB_EVENT_NAME" in os.environ
-    return proposal_terms.apply_base_terms(project) if in_job else project
-
-
 def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model], Provider]:
     """Return what opens models with the keys of this process, as far as the project allows."""
-    terms = _terms(project)
+    terms = on_base_terms(project)
     opened = partial(
         provider_for,
         environ=key_environment(terms),
@@ -91,7 +85,7 @@ def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model]
 
 def run_context(project: Project, *, offline: bool = False) -> RunContext:
     """Return the context of a run: providers with keys from the environment, and graders."""
-    terms = _terms(project)
+    terms = on_base_terms(project)
     if terms.proposed:
         own_results.claim_new_results(project)
     called, environ = model_caller(project, offline=offline), key_environment(terms)
@@ -171,7 +165,7 @@ def advice(then: str) -> str:
 
 
 def _grading(project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
-    return CellGrader.of(_terms(project), experiment, clients)
+    return CellGrader.of(on_base_terms(project), experiment, clients)
 
 
 def run_outside_loop(work: Callable[[], T]) -> T:
@@ -213,7 +207,7 @@ class SessionFactory:
         context = replace(context, answers=self.answers, connect=self.connect)
         with self._exporting(target.project), self.hooks() as hooks:
             context = replace(context, **{"advice": advice(RESUMES), **hooks})
-            project = _terms(target.project)
+            project = on_base_terms(target.project)
             yield Session(project, target.experiment, context, against=target.against)
 
     @contextlib.contextmanager

@@ -486,6 +486,11 @@ class Plan:
         return sum(load.calls for load in self.loads)
 
     @property
+    def is_over_network(self) -> bool:
+        """Whether it has calls to a model at an address."""
+        return any(load.calls and load.model.address for load in self.loads)
+
+    @property
     def fewest_calls(self) -> int:
         """Calls of all phases, if the run stops as early as it can."""
         return sum(round(load.once_calls * load.iterations.low) for load in self.loads)
