@@ -26,7 +26,8 @@ from edison_ci.documents import files, signatures
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate import sealed_keys, shared_cache
+from edison_ci.operate import shared_cache
+from edison_ci.operate.key_environment import key_environment
 from edison_ci.providers import shared_cache as provider_shared_cache
 from edison_ci.report import pdf
 from edison_ci.resources import KINDS
@@ -234,7 +235,7 @@ def _cache(project: load.Project, *, offline: bool) -> Iterator[Finding]:
     if (entry := project.file.cache) is None:
         return
     terms = proposal_terms.apply_base_terms(project)
-    access = shared_cache.cache_access(terms, sealed_keys.key_environment(terms), offline=offline)
+    access = shared_cache.cache_access(terms, key_environment(terms), offline=offline)
     if access is None:
         why = "--offline" if offline else f"{entry.url_env} is not set"
         yield Finding("warn", "cache", f"not used: {why}")

@@ -10,7 +10,8 @@ from edison_ci.config import sealed as config_sealed
 from edison_ci.errors import UsageError
 from edison_ci.forge import workflow_step
 from edison_ci.git import repository as git
-from edison_ci.operate import sealed_keys, workflows
+from edison_ci.operate import workflows
+from edison_ci.operate.key_environment import key_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +28,7 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
     """
     terms = proposal_terms.apply_base_terms(project)
     models = [m for m in _models(project, experiments) if not terms.has_identity(m)]
-    known = sealed_keys.key_environment(project)
+    known = key_environment(project)
     variables = workflows.Variables.of(models, known.secrets)
     lines = variables.lines
     named = [name for name in lines if name != config_sealed.PRIVATE_KEY]

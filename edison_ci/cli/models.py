@@ -17,9 +17,10 @@ from edison_ci.contracts import WHAT_TO_CHECK, CallError, ErrorKind
 from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.execute import standalone
 from edison_ci.numeric import counted, dollar_range, dollars
-from edison_ci.operate import model_edits, sealed_keys
+from edison_ci.operate import model_edits
 from edison_ci.operate import sessions as run_sessions
 from edison_ci.operate import site as sites
+from edison_ci.operate.key_environment import key_environment
 from edison_ci.plan import plan as planning
 from edison_ci.providers import adapters
 from edison_ci.spelling import did_you_mean
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.config.trust import TrustFile
+    from edison_ci.operate.key_environment import KeyEnvironment
     from edison_ci.operate.model_edits import ModelEdit
-    from edison_ci.operate.sealed_keys import KeyEnvironment
     from edison_ci.plan.estimate import CostRange
     from edison_ci.providers.model_lists import ListedModel
 
@@ -275,7 +276,7 @@ def fetch_models(state: CliState, names: tuple[str, ...]) -> None:
         raise UsageError(
             "no key of a known vendor is set", hint="set one, such as OPENAI_API_KEY, or name one"
         )
-    environ = sealed_keys.key_environment(project)
+    environ = key_environment(project)
     fetched = {
         name: _fetch(model, environ, trust, offline=state.offline) for name, model in chosen.items()
     }

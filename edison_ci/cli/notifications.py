@@ -12,8 +12,8 @@ from edison_ci.config import load
 from edison_ci.errors import DeliveryError, EdisonError, ExitCode, UsageError
 from edison_ci.numeric import counted
 from edison_ci.operate import notifications as operate_notifications
-from edison_ci.operate import sealed_keys
 from edison_ci.operate import site as sites
+from edison_ci.operate.key_environment import keys_at
 from edison_ci.spelling import did_you_mean
 from edison_ci.store import database, outbox
 
@@ -56,7 +56,7 @@ def list_recipients(state: CliState) -> None:
     counts = _counts(site)
     named = {recipient.name: recipient for recipient in site.file.notifications}
     rows = [(name, named.get(name), counts.get(name)) for name in dict.fromkeys([*named, *counts])]
-    environ = sealed_keys.keys_at(site.root)
+    environ = keys_at(site.root)
     if terminal.json:
         terminal.document({"recipients": [_as_json(*row, environ) for row in rows]})
         return
@@ -110,7 +110,7 @@ def test_recipients(state: CliState, names: tuple[str, ...]) -> None:
         sites.Role.EDITOR, "notifications test", ", ".join(one.name for one in chosen)
     )
     _refuse_offline(state)
-    results, environ = [], sealed_keys.keys_at(site.root)
+    results, environ = [], keys_at(site.root)
     for recipient in chosen:
         try:
             said, error = operate_notifications.send_test(site, recipient), None

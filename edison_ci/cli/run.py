@@ -265,8 +265,9 @@ def _evaluate(
             given = cli_flips.twice_the_repeats(project, picked, given, offline=state.offline)
         recording = provider_replay.open_recording(given["replay"]) if given["replay"] else None
         run_sessions.require_editor(project, "run")
-        files = [given["replay"]] if given["replay"] else []
-        order = RunOrder(picked, given, recording, provenance.recording_doubts(project.root, files))
+        replay = given["replay"]
+        doubts = provenance.recording_doubts(project.root, [replay]) if replay else ()
+        order = RunOrder(picked, given, recording, doubts)
         ended = evaluate_order(state, terminal, project, order)
         if scheduled:
             _sample_production(state, terminal, project, order)

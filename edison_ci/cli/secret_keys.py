@@ -16,6 +16,7 @@ from edison_ci.numeric import counted
 from edison_ci.operate import key_edits, key_overview, key_test, sealed_keys
 from edison_ci.operate import sessions as run_sessions
 from edison_ci.operate import site as sites
+from edison_ci.operate.key_environment import key_environment
 
 if TYPE_CHECKING:
     from edison_ci.operate.key_edits import Kept
@@ -147,9 +148,7 @@ def list_keys(state: CliState) -> None:
     """
     terminal, project = Terminal(state), lookup.open_project(state)
     site = sites.Site(project.root, project.file)
-    states = key_overview.key_states(
-        project, sealed_keys.key_environment(project), site.clock().date()
-    )
+    states = key_overview.key_states(project, key_environment(project), site.clock().date())
     if terminal.json:
         terminal.document({"keys": [_state_json(each) for each in states]})
         return
@@ -216,9 +215,7 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
     site = sites.Site(project.root, project.file)
     known = [
         each.name
-        for each in key_overview.key_states(
-            project, sealed_keys.key_environment(project), site.clock().date()
-        )
+        for each in key_overview.key_states(project, key_environment(project), site.clock().date())
         if each.source not in ("missing", "identity")
     ]
     chosen = list(dict.fromkeys(names)) or known

@@ -21,8 +21,8 @@ from edison_ci.cluster import preparation, wire
 from edison_ci.cluster import tls as cluster_tls
 from edison_ci.errors import UsageError
 from edison_ci.execute import grading, run_options
-from edison_ci.operate import sealed_keys
 from edison_ci.operate import sessions as run_sessions
+from edison_ci.operate.key_environment import key_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +92,7 @@ def _work(
     prepared = preparation.Preparation(
         project,
         run_sessions.model_caller(project, offline=state.offline),
-        sealed_keys.key_environment(project).has,
+        key_environment(project).has,
     )
     terminal.note(f"edison {__version__}, Python {preparation.PYTHON}, {project.root}")
     for model in prepared.models():

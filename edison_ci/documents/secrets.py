@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import math
+import os
 import re
 import reprlib
 from collections import Counter
@@ -61,6 +62,14 @@ _KNOWN = _KnownSecrets()
 
 HIDDEN: dict[str, str] = {}
 """Variables that are removed from the environment while litellm is in use."""
+
+
+def variable(name: str, environ: Mapping[str, str]) -> str:
+    """Return a variable, also while it is hidden from litellm; empty if it is not set."""
+    value = environ.get(name, "")
+    if not value.strip() and environ is os.environ:
+        value = HIDDEN.get(name, "")
+    return value if value.strip() else ""
 
 
 def learn(environ: Mapping[str, str]) -> None:

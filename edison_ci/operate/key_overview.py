@@ -13,7 +13,7 @@ from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project
-    from edison_ci.operate.sealed_keys import KeyEnvironment
+    from edison_ci.operate.key_environment import KeyEnvironment
 
 Source = Literal["environment", "sealed", "identity", "missing"]
 SHOWN = 4

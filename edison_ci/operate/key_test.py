@@ -17,8 +17,8 @@ from edison_ci.config.vendors import VENDORS
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.standalone import probe
+from edison_ci.operate.key_environment import key_environment
 from edison_ci.operate.model_edits import vendor_model
-from edison_ci.operate.sealed_keys import key_environment
 from edison_ci.operate.sessions import run_context
 from edison_ci.providers.adapters import HAVE_LISTS, lister_for
 

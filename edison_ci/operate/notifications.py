@@ -23,7 +23,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access.proposal_terms import base_file, is_proposed
 from edison_ci.errors import DeliveryError, EdisonError
 from edison_ci.operate import issues, mail, webhooks
-from edison_ci.operate.sealed_keys import keys_at
+from edison_ci.operate.key_environment import keys_at
 from edison_ci.operate.site import BY_ITSELF
 from edison_ci.sanitize import line, lines
 from edison_ci.store import outbox

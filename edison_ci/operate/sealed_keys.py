@@ -15,16 +15,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access import proposal_terms
-from edison_ci.access.job import on_base_terms
-from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
 from edison_ci.documents.base64_text import (
     decode_base64,
@@ -32,8 +28,7 @@ from edison_ci.documents.base64_text import (
     encode_base64,
     encode_base64url,
 )
-from edison_ci.documents.files import WorkingTree
-from edison_ci.documents.secrets import HIDDEN, remember
+from edison_ci.documents.secrets import remember, variable
 from edison_ci.errors import UsageError
 from edison_ci.git.command import remote_of, run_git
 from edison_ci.git.repository import Repository
@@ -41,9 +36,8 @@ from edison_ci.records import canonical_json
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
-    from edison_ci.config.load import Project
 
 LOCAL = "a repository without a remote"
 """What stands in a box for a repository that no host knows."""
@@ -142,7 +136,7 @@ def store_private_key(key: PrivateKey) -> Path:
 
 def find_private_key(public: str, environ: Mapping[str, str] = os.environ) -> PrivateKey:
     """Return the private key for a public key; raises UsageError if it is not here."""
-    given = _variable(PRIVATE_KEY, environ).split()
+    given = variable(PRIVATE_KEY, environ).split()
     known = [read_private_key(text, f"the value of {PRIVATE_KEY}") for text in given]
     for key in known:
         if key.public == public:
@@ -180,14 +174,6 @@ def _stored(path: Path, public: str) -> PrivateKey:
             f"the private key {path} belongs to another public key", hint="restore the file"
         )
     return key
-
-
-def _variable(name: str, environ: Mapping[str, str]) -> str:
-    """Return a variable, also while it is hidden from litellm; empty if it is not set."""
-    value = environ.get(name, "")
-    if not value.strip() and environ is os.environ:
-        value = HIDDEN.get(name, "")
-    return value if value.strip() else ""
 
 
 # --- boxes ----------------------------------------------------------------------------------------
@@ -287,53 +273,3 @@ def _is_whole(told: Any) -> bool:
 
 
 # --- use ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyEnvironment(Mapping[str, str]):
-    """The variables of this process, and the sealed keys for those that are not set."""
-
-    secrets: SecretsFile
-    """That of the base, in a job for a pull request."""
-    root: Path
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-
-    def __getitem__(self, name: str) -> str:
-        """Return a variable, or the sealed key of this name; raises UsageError."""
-        if value := _variable(name, self.environ):
-            return value
-        if (key := self.secrets.of(name)) is None:
-            return self.environ[name]
-        assert self.secrets.public_key is not None, "a file with keys has a public key"
-        private = find_private_key(self.secrets.public_key, self.environ)
-        return open_box(key, private, repository_name(self.root, self.environ))
-
-    def __iter__(self) -> Iterator[str]:
-        yield from {
-            **dict.fromkeys(self.environ),
-            **dict.fromkeys(k.name for k in self.secrets.keys),
-        }
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def is_set(self, name: str) -> bool:
-        """Whether a variable is set, so that a sealed key of its name is not used."""
-        return bool(_variable(name, self.environ))
-
-    def has(self, name: str) -> bool:
-        """Whether a variable is set, or sealed; what is sealed is not opened."""
-        return self.is_set(name) or self.secrets.of(name) is not None
-
-
-def key_environment(project: Project) -> KeyEnvironment:
-    """Return the variables and sealed keys of a project, on the terms of its base."""
-    return KeyEnvironment(on_base_terms(project).secrets, project.root)
-
-
-def keys_at(root: Path) -> KeyEnvironment:
-    """Return the same for the project at `root`, whose other files may be invalid."""
-    files = ProjectFiles(WorkingTree(root))
-    proposed = proposal_terms.is_proposed(root)
-    secrets = proposal_terms.base_secrets(root) if proposed else files.secrets()
-    return KeyEnvironment(secrets, root)

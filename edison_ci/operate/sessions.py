@@ -27,7 +27,7 @@ from edison_ci.operate import (
     shared_budget,
     shared_cache,
 )
-from edison_ci.operate.sealed_keys import key_environment
+from edison_ci.operate.key_environment import key_environment
 from edison_ci.operate.site import Role, Site
 from edison_ci.providers import command
 from edison_ci.providers.adapters import provider_for

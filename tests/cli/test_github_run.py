@@ -446,7 +446,6 @@ def test_a_model_that_asks_nobody_proves_nothing_where_the_base_asks(job: Job, m
     assert len(job.bench.model.requests) == 2 * CASES, "the entry of the base was measured"
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize(("script", "verdict"), [("same", "pass"), ("other", "inconclusive")])
 def test_made_up_answers_decide_only_where_the_base_has_the_same(
     job: Job, script: str, verdict: str

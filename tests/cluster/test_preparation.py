@@ -16,7 +16,7 @@ from edison_ci.config.load import load_project
 from edison_ci.config.program_files import check_digest
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import TrustError, UsageError
-from edison_ci.operate.sealed_keys import key_environment
+from edison_ci.operate.key_environment import key_environment
 from edison_ci.operate.sessions import model_caller
 
 if TYPE_CHECKING:

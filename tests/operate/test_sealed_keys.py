@@ -11,9 +11,9 @@ import pytest
 from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
 from edison_ci.documents.secrets import hidden, learn, redacted
 from edison_ci.errors import UsageError
+from edison_ci.operate.key_environment import KeyEnvironment
 from edison_ci.operate.sealed_keys import (
     LOCAL,
-    KeyEnvironment,
     find_private_key,
     generate_key,
     key_path,
