@@ -37,13 +37,19 @@ MAX_BATCH = 200
 PATIENCE = 3
 """Number of busy time-outs to wait for a file that another program has locked."""
 
-LOG_PAGES = 500
+LOG_PAGES = (500, 4_000)
 """How long the log grows before it goes into the file. A page that many calls change goes there
 once; to remove a long log at the end takes longer than to copy pages meanwhile."""
-CACHE_KIB = 500
+CACHE_KIB = (500, 8_000)
 """Calls lie by their hashes all over the file; pages that stay in memory are not read again."""
+_LOG_SHARE, _CACHE_SHARE = 8, 4
+"""A large file has a longer log and a larger cache: a page for so many KiB, and a KiB."""
 
 logger = logging.getLogger(__name__)
+
+
+def _within(number: int, bounds: tuple[int, int]) -> int:
+    return min(max(number, bounds[0]), bounds[1])
 
 
 def _attempted(operation: Operation[T], connection: sqlite3.Connection) -> T | Exception:
@@ -209,8 +215,11 @@ class Writer:
     def _work(self) -> None:
         try:
             connection = open_database(self._path)
-            connection.execute(f"pragma wal_autocheckpoint = {LOG_PAGES}")
-            connection.execute(f"pragma cache_size = -{CACHE_KIB}")
+            size_kib = self._path.stat().st_size // 1024
+            log_pages = _within(size_kib // _LOG_SHARE, LOG_PAGES)
+            connection.execute(f"pragma wal_autocheckpoint = {log_pages}")
+            cache_kib = _within(size_kib // _CACHE_SHARE, CACHE_KIB)
+            connection.execute(f"pragma cache_size = -{cache_kib}")
         except BaseException as error:
             self._opened.set_exception(error)
             return

@@ -76,6 +76,23 @@ def test_a_page_that_many_change_stays_in_the_log_for_a_while(tmp_path: Path) ->
 LONG = 3600.0
 
 
+def setting(name: str) -> Callable[[sqlite3.Connection], int]:
+    return lambda connection: int(connection.execute(f"pragma {name}").fetchone()[0])
+
+
+def test_a_large_file_has_a_longer_log_and_a_larger_cache(tmp_path: Path) -> None:
+    found = []
+    for kib in (0, 16_000, 400_000):
+        path = tmp_path / f"{kib}.db"
+        open_database(path).close()
+        if kib:
+            os.truncate(path, kib * 1024)
+        with Writer(path) as writer:
+            names = ("wal_autocheckpoint", "cache_size")
+            found.append([writer.submit(setting(name)).result() for name in names])
+    assert found == [[500, -500], [2_000, -4_000], [4_000, -8_000]]
+
+
 def test_who_can_wait_is_written_with_who_comes_next(tmp_path: Path) -> None:
     async def write() -> list[int]:
         patient = [writer.begin(insert(str(i)), within_s=LONG) for i in range(5)]
