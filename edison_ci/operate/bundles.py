@@ -275,6 +275,8 @@ class Arrival(NamedTuple):
     actor: Actor
     keys: Collection[str]
     """The trusted public keys."""
+    run_id: str | None = None
+    """The run that was asked for; None takes any runs."""
 
 
 def trusted_keys(root: Path) -> tuple[str, ...]:
@@ -391,6 +393,8 @@ def import_bundle(
             runs = _runs(source)
             if [run._asdict() for run in runs] != manifest["runs"] or not runs:
                 raise invalid_bundle(bundle, "its runs differ from the manifest")
+            if arrival.run_id is not None and [run.id for run in runs] != [arrival.run_id]:
+                raise invalid_bundle(bundle, f"it is not run {arrival.run_id}, which was asked for")
             if arrival.way != "import":
                 _refuse_for_transfer(site, bundle, manifest, source)
             taken = _split_known(site, source, runs)

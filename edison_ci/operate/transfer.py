@@ -48,6 +48,8 @@ _TOO_MANY, _RATE_WAIT_S = 429, 15.0
 count requests by the minute."""
 _SHORTEST_PART = 4_096
 _MOST_REPLY = 1_000_000
+_MOST_PAGES = 200
+"""Replies in which a site lists its runs: 100,000 runs."""
 _GLANCE_S = 0.2
 _SHOWN = 500
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -107,14 +109,32 @@ class Remote:
 
     def runs(self) -> dict[str, bool]:
         """Return the runs that the site has, and whether it trusts them."""
-        found: dict[str, bool] = {}
-        after: str | None = ""
-        while after is not None:
-            status, told = self._ask("GET", f"{self._project}/runs", params={"after": after})
-            page = _done(status, told)
-            found |= {str(each["run_id"]): bool(each["trusted"]) for each in page["runs"]}
-            after = page["next"]
-        return found
+        trusted: dict[str, bool] = {}
+        after = ""
+        for _ in range(_MOST_PAGES):
+            page = _done(*self._ask("GET", f"{self._project}/runs", params={"after": after}))
+            try:
+                trusted |= {str(run["run_id"]): run["trusted"] is True for run in page["runs"]}
+                following = page["next"]
+            except (KeyError, TypeError):
+                raise self._odd("no list of runs") from None
+            if following is None:
+                return trusted
+            after = str(following)
+        raise self._odd(f"a list of runs that does not end within {_MOST_PAGES} parts")
+
+    def _odd(self, what: str) -> UsageError:
+        """Return the error for a reply that no site of this version sends."""
+        return UsageError(
+            f"{self.host} sent {what}", hint="check the address, and that its edison is this one"
+        )
+
+    def number(self, told: dict[str, Any], name: str, most: int) -> int:
+        """Return a number that a site told, from 0 to the most that it can be."""
+        number = told.get(name)
+        if type(number) is not int or not 0 <= number <= most:
+            raise self._odd(f"no valid {name}")
+        return number
 
     def upload(
         self, bundle: Path, part_bytes: int, on_bytes: Callable[[int], None]
@@ -122,7 +142,7 @@ class Remote:
         """Send a bundle, from the byte that the site has; return what the site made of it."""
         total, waits, most = bundle.stat().st_size, 0, part_bytes
         url = f"{self._project}/uploads/{_sha256(bundle)}"
-        received = self._received(url)
+        received = furthest = self._received(url, total)
         with bundle.open("rb") as stream:
             while True:
                 on_bytes(received)
@@ -144,18 +164,24 @@ class Remote:
                 if status == 201:
                     on_bytes(total)
                     return told
-                if status != 409 or waits == _TRIES:
-                    received, waits = int(_done(status, told)["received"]), 0
+                if status == 409 and waits < _TRIES:
+                    # Cut off, or another push of the same bundle is ahead: go on after what is
+                    # there.
+                    if wait_s:
+                        self.wait(wait_s)
+                    received = self._received(url, total)
+                else:
+                    received = self.number(_done(status, told), "received", total)
+                if received > furthest:
+                    furthest, waits = received, 0
                     continue
-                # Cut off, or another push of the same bundle is ahead: go on after what is there.
-                if wait_s:
-                    self.wait(wait_s)
-                before, received = received, self._received(url)
-                waits = 0 if received > before else waits + 1
+                if waits == _TRIES:
+                    raise DeliveryError(f"{self.host} keeps no more of it", hint="push it again")
+                waits += 1
                 self.wait(2**waits / 8)
 
-    def _received(self, url: str) -> int:
-        return int(_done(*self._ask("GET", url))["received"])
+    def _received(self, url: str, total: int) -> int:
+        return self.number(_done(*self._ask("GET", url)), "received", total)
 
     def download(self, run_id: str, target: Path, on_bytes: Callable[[int, int], None]) -> None:
         """Fetch the bundle of a run, from the byte that is here."""
@@ -329,7 +355,7 @@ def _push_one(
     told: dict[str, Any],
     on_progress: Callable[[Progress], None],
 ) -> Sent:
-    site, limit = remote.site, int(told.get("push_limit_bytes", 0))
+    site, limit = remote.site, remote.number(told, "push_limit_bytes", 10**15)
     with tempfile.TemporaryDirectory(prefix="edison-push-") as folder:
         bundle = Path(folder) / "run.zip"
         size = bundles.write_bundle(site, [run], bundle, actor)
@@ -341,7 +367,7 @@ def _push_one(
         site.note_export(f"run {run.id} as a bundle", remote.host, actor)
         done = remote.upload(
             bundle,
-            int(told.get("part_bytes", 0)) or 1_000_000,
+            max(_SHORTEST_PART, remote.number(told, "part_bytes", bundles.MOST_BYTES)),
             lambda received: on_progress(Progress(run.id, received, size)),
         )
     return Sent(run.id, run.id in done.get("new", ()), bool(done.get("trusted")), size)
@@ -435,7 +461,7 @@ def _pull_one(
     bundle = _folder(site) / f"{hashlib.sha256(run_id.encode()).hexdigest()[:24]}.pull"
     remote.download(run_id, bundle, lambda have, total: on_progress(Progress(run_id, have, total)))
     size = bundle.stat().st_size
-    arrival = bundles.Arrival("pull", remote.host, actor, bundles.trusted_keys(site.root))
+    arrival = bundles.Arrival("pull", remote.host, actor, bundles.trusted_keys(site.root), run_id)
     try:
         taken = bundles.import_bundle(site, bundle, arrival=arrival)
     except EdisonError as error:
@@ -445,8 +471,6 @@ def _pull_one(
     finally:
         bundle.unlink(missing_ok=True)
         bundle.with_suffix(".etag").unlink(missing_ok=True)
-    if [run.id for run in (*taken.new, *taken.known)] != [run_id]:
-        raise UsageError(f"{remote.host} sent another run than {run_id}")
     return Sent(run_id, bool(taken.new), taken.trusted, size)
 
 

@@ -17,7 +17,7 @@ import zipfile
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import httpx
 import pytest
@@ -29,9 +29,9 @@ from edison_ci.operate.bundles import Arrival, import_bundle, write_bundle
 from edison_ci.operate.shared_budget import _send
 from edison_ci.operate.site import Actor, Identity, Role, open_site
 from edison_ci.operate.site_client import SiteClient, site_address
-from edison_ci.operate.transfer import Remote
+from edison_ci.operate.transfer import Remote, pull, push
 from edison_ci.operate.uploads import MOST_OPEN, UploadRefused, Uploads
-from edison_ci.store.database import open_database, open_reader
+from edison_ci.store.database import migrations, open_database, open_reader
 from edison_ci.store.liveness import try_lock
 from edison_ci.store.runs import find_run
 from tests import forked
@@ -43,7 +43,7 @@ from tests.respelled import same_bytes
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.daily
@@ -476,6 +476,98 @@ class BusySite(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         del format, args
+
+
+class OddSite(http.server.BaseHTTPRequestHandler):
+    """Answers requests by what a test says, and counts them."""
+
+    replies: ClassVar[dict[str, Callable[[int], bytes]]] = {}
+    """By the end of the path: the body of the reply to the n-th request."""
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        cls, path = type(self), self.path.partition("?")[0]
+        cls.asked.append(path)
+        end = next(end for end in cls.replies if path.endswith(end))
+        body = cls.replies[end](sum(one.endswith(end) for one in cls.asked))
+        self.send_response(200)
+        self.send_header("etag", f'"{hashlib.sha256(body).hexdigest()}"')
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.do_GET()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args
+
+
+@contextmanager
+def odd_site(folder: Folder, replies: dict[str, Callable[[int], bytes]]) -> Iterator[Remote]:
+    """Yield a site that answers as a test says; it describes itself as sites do."""
+    told = {"results_version": len(migrations()), "push_limit_bytes": 10**9, "part_bytes": 10**6}
+    OddSite.asked.clear()
+    OddSite.replies = {"/transfer": lambda _: json.dumps(told).encode(), **replies}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), OddSite) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with httpx.Client(trust_env=False) as client:
+            address = f"http://127.0.0.1:{server.server_port}"
+            yield Remote(open_site(folder.path), address, client, lambda _: None)
+        server.shutdown()
+
+
+def page(*runs: str, after: str | None = None) -> bytes:
+    listed = [{"run_id": run, "trusted": True} for run in runs]
+    return json.dumps({"runs": listed, "next": after}).encode()
+
+
+def test_a_site_that_sends_another_run_changes_nothing(here: Folder, tmp_path: Path) -> None:
+    """What was asked for is compared with what came before anything is stored."""
+    other, asked = bundle_of(here, tmp_path / "b.zip").read_bytes(), "20260101T000000-abcd"
+    there = elsewhere(here, tmp_path / "there").site
+    replies = {"/runs": lambda _: page(asked), f"/runs/{asked}": lambda _: other}
+    with (
+        odd_site(Folder(there.root), replies) as remote,
+        pytest.raises(UsageError, match=f"it is not run {asked}"),
+    ):
+        list(pull(remote, [], lambda _: None))
+    with opened(there.results) as connection:
+        assert connection.execute("select count(*) from run").fetchone() == (0,)
+        assert connection.execute("select count(*) from answer").fetchone() == (0,)
+        assert connection.execute("select count(*) from booked").fetchone() == (0,)
+        assert connection.execute("select action from audit").fetchall() == [
+            ("refused: pull runs",)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (lambda number: page(f"run-{number}", after=f"run-{number}"), "does not end within 200"),
+        (lambda _: page("run", after="run"), "does not end within 200"),
+        (lambda _: b'{"runs": [{"run_id": "run"}], "next": null}', "no list of runs"),
+        (lambda _: b'{"runs": 7, "next": null}', "no list of runs"),
+        (lambda _: b"{}", "no list of runs"),
+    ],
+)
+def test_a_list_of_runs_has_an_end(here: Folder, reply: Callable[[int], bytes], why: str) -> None:
+    with odd_site(here, {"/runs": reply}) as remote, pytest.raises(UsageError, match=why):
+        list(pull(remote, [], lambda _: None))
+    assert len(OddSite.asked) <= 1 + 200
+
+
+@pytest.mark.parametrize(
+    "reply", [b'{"received": 0}', b'{"received": -1}', b'{"received": 1e9}', b'{"received": "x"}']
+)
+def test_a_site_that_keeps_nothing_of_a_push_is_given_up(here: Folder, reply: bytes) -> None:
+    with (
+        odd_site(here, {"/runs": lambda _: page(), "": lambda _: reply}) as remote,
+        pytest.raises((DeliveryError, UsageError), match=r"keeps no more of it|no valid received"),
+    ):
+        list(push(remote, [], lambda _: None))
+    assert len(OddSite.asked) < 20
 
 
 def test_a_site_that_is_busy_is_asked_again_later_also_if_it_names_no_time(here: Folder) -> None:
