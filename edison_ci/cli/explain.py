@@ -209,6 +209,7 @@ def _person(grade: ManualGrade) -> dict[str, Any]:
         "criteria": dict(grade.criteria),
         "note": secrets.redacted(grade.note),
         "flagged": grade.flagged,
+        "came_with": grade.origin,
     }
 
 
@@ -380,7 +381,8 @@ def _people(terminal: Terminal, found: explanation.CellExplanation) -> None:
         said = "no grade" if grade.score is None else fixed(100 * grade.score)
         flag = ", flagged for a second look" if grade.flagged else ""
         note = f": {secrets.redacted(grade.note)}" if grade.note else ""
-        terminal.result(f"{grade.actor}  {said}{flag}{note}")
+        origin = f" (came with run {grade.origin})" if grade.origin else ""
+        terminal.result(f"{grade.actor}{origin}  {said}{flag}{note}")
 
 
 def _show_answers(terminal: Terminal, found: explanation.CellExplanation) -> None:

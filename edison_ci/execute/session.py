@@ -77,6 +77,7 @@ from edison_ci.store.liveness import (
     experiment_lock,
     requested_control,
 )
+from edison_ci.store.origins import refresh_trust
 from edison_ci.store.runs import SCHEDULE, NewRun, find_run, move_run, start_run
 from edison_ci.store.steering import (
     SteeringAction,
@@ -645,6 +646,7 @@ class Session:
         if resumed is not None and resumed.moving and resumed.status not in still:
             died = move_run(state.run_id, RunStatus.PAUSED, self._now(), stopped_by="killed")
             await state.writer.write(died)
+        await state.writer.write(refresh_trust(state.project.trust.results.public_keys))
         fresh = {"owner": state.owner.id, "stopped_by": None, "verdict": None}
         begin = move_run(state.run_id, RunStatus.EXECUTING, self._now(), **fresh)
         if resumed is not None:

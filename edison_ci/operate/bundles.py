@@ -30,7 +30,6 @@ from edison_ci.access import proposal_terms
 from edison_ci.config import project_files
 from edison_ci.documents import files as document_files
 from edison_ci.documents import json_text, marks, secrets, signatures
-from edison_ci.documents import signatures as document_signatures
 from edison_ci.errors import ConfigError, StoreError, UsageError
 from edison_ci.operate import site as sites
 from edison_ci.providers import replay
@@ -234,11 +233,13 @@ def _add(archive: zipfile.ZipFile, place: str, content: Path | bytes) -> None:
 
 
 _FORM = 1
-_DATABASE, _MANIFEST, _SIGNATURE = "results.db", "manifest.json", "manifest.json.sig"
-_LIMITS = {_MANIFEST: 1_000_000, _SIGNATURE: 200, _DATABASE: MOST_BYTES}
+_DATABASE, _MANIFEST = "results.db", "manifest.json"
 _LONGEST_NAME = 200
 _ABOUT = b"edison-ci bundle 1\n"
 """Prefix of what is signed, so that signatures of other things are not valid."""
+SIGNATURE = "manifest.json.sig"
+MOST_SIGNATURE = 200
+_LIMITS = {_MANIFEST: 1_000_000, SIGNATURE: MOST_SIGNATURE, _DATABASE: MOST_BYTES}
 _HINT = "make a bundle with edison report --format bundle"
 
 
@@ -327,14 +328,18 @@ def write_bundle(site: Site, runs: Sequence[Run], target: Path, actor: Actor | N
             "origins": _origins(site, runs),
             "files": [file],
         }
-        private = os.environ.get(signatures.VARIABLE, "").strip()
-        own = all(_is_own(site, run) for run in runs)
-        signer = document_signatures.Signer(private) if private and own else None
-        return pack(target, {**_manifest_files(manifest, signer), _DATABASE: database})
+        signer = own_signer() if all(_is_own(site, run) for run in runs) else None
+        return pack(target, {**manifest_files(manifest, signer, _ABOUT), _DATABASE: database})
 
 
-def _manifest_files(
-    manifest: dict[str, Any], signer: document_signatures.Signer | None
+def own_signer() -> signatures.Signer | None:
+    """Return what signs with the private key of the environment; None without one."""
+    private = os.environ.get(signatures.VARIABLE, "").strip()
+    return signatures.Signer(private) if private else None
+
+
+def manifest_files(
+    manifest: dict[str, Any], signer: signatures.Signer | None, about: bytes
 ) -> dict[str, bytes]:
     """Return the manifest and, if it is to be signed, its signature."""
     if signer is not None:
@@ -342,8 +347,8 @@ def _manifest_files(
     text = f"{json.dumps(manifest, indent=2, ensure_ascii=True)}\n".encode()
     if signer is None:
         return {_MANIFEST: text}
-    signed = signer.sign(_ABOUT, hashlib.sha256(text).digest())
-    return {_MANIFEST: text, _SIGNATURE: signed.signature.encode()}
+    signed = signer.sign(about, hashlib.sha256(text).digest())
+    return {_MANIFEST: text, SIGNATURE: signed.signature.encode()}
 
 
 def _origins(site: Site, runs: Sequence[Run]) -> list[dict[str, str]]:
@@ -379,13 +384,13 @@ def import_bundle(
         actor = site.require(sites.Role.EDITOR, "import bundle", bundle.name)
         arrival = Arrival("import", bundle.name, actor, trusted_keys(site.root))
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
-        files = unpack(bundle, _LIMITS, Path(name), optional=_SIGNATURE)
+        files = unpack(bundle, _LIMITS, Path(name), optional=SIGNATURE)
         manifest = _manifest(bundle, files[_MANIFEST].path.read_bytes())
         listed = manifest["files"][0]
         found = files[_DATABASE]
         if (listed["size_bytes"], listed["sha256"]) != (found.size_bytes, found.sha256):
             raise invalid_bundle(bundle, f"the checksum of {_DATABASE} differs from the manifest")
-        signed_by = _signer(bundle, files, manifest)
+        signed_by = manifest_signer(bundle, files, manifest, _ABOUT)
         with closing(import_check.open_foreign(found.path, hint=_HINT)) as source:
             odd = next(import_check.problems_in(source), None)
             if odd is not None:
@@ -430,10 +435,11 @@ def _accept(
             arrival.actor.name,
             now,
             taken.signed_by,
+            taken.trusted,
         )
         for run_id in ids
     ]
-    merge.accept(site.results, source, origins, entry, _add_rollups)
+    merge.accept(site.results, source, origins, entry, add_rollups)
 
 
 def _claims(manifest: Mapping[str, Any]) -> dict[str, tuple[str, str, str]]:
@@ -451,20 +457,17 @@ def _short(claim: Mapping[str, Any], name: str) -> str:
     return line(value)[:_LONGEST_NAME] if isinstance(value, str) else ""
 
 
-def _signer(
-    bundle: Path, files: Mapping[str, UnpackedFile], manifest: Mapping[str, Any]
+def manifest_signer(
+    bundle: Path, files: Mapping[str, UnpackedFile], manifest: Mapping[str, Any], about: bytes
 ) -> str | None:
     """Return the key that signed the manifest; None without one. Raises if it does not fit."""
     key = manifest.get("public_key")
-    if key is None and _SIGNATURE not in files:
+    if key is None and SIGNATURE not in files:
         return None
-    signature = files[_SIGNATURE].path.read_bytes() if _SIGNATURE in files else b""
+    signature = files[SIGNATURE].path.read_bytes() if SIGNATURE in files else b""
     digest = bytes.fromhex(files[_MANIFEST].sha256)
     given = signature.decode("ascii", "replace")
-    if (
-        not isinstance(key, str)
-        or document_signatures.signer_of(_ABOUT, digest, given, [key]) is None
-    ):
+    if not isinstance(key, str) or signatures.signer_of(about, digest, given, [key]) is None:
         raise invalid_bundle(bundle, "its signature does not fit: it was changed after signing")
     return key
 
@@ -480,7 +483,8 @@ def _refuse_for_transfer(
             raise invalid_bundle(bundle, f"run {run_id} has not ended")
 
 
-def _add_rollups(connection: sqlite3.Connection, run_id: str) -> None:
+def add_rollups(connection: sqlite3.Connection, run_id: str) -> None:
+    """Write the sums of a run."""
     rollups.rollups_of(connection, run_id)(connection)
 
 

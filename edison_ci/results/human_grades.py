@@ -461,9 +461,9 @@ def _count_graded(connection: sqlite3.Connection, run: Run) -> tuple[int, int, i
     row = connection.execute(
         "with here as (select distinct case_id, request_hash, answer_no from cell where run_id = "
         "?1), "
-        "last as (select g.* from manual_grade g join here using (case_id, request_hash, "
+        "last as (select g.* from counted_grade g join here using (case_id, request_hash, "
         "answer_no) "
-        "where g.experiment = ?2 and g.id in (select max(id) from manual_grade "
+        "where g.experiment = ?2 and g.id in (select max(id) from counted_grade "
         "where experiment = ?2 group by case_id, request_hash, answer_no, actor)) "
         "select (select count(*) from (select distinct case_id, request_hash, answer_no from last "
         "where score is not null)), (select count(distinct actor) from last "
@@ -478,7 +478,7 @@ def _count_graded(connection: sqlite3.Connection, run: Run) -> tuple[int, int, i
 def grading_seeds(connection: sqlite3.Connection, experiment: str) -> list[int]:
     """Return the seeds by whose order people went through the answers of an experiment."""
     rows = connection.execute(
-        "select distinct seed from manual_grade where experiment = ? order by 1", (experiment,)
+        "select distinct seed from counted_grade where experiment = ? order by 1", (experiment,)
     )
     return [seed for (seed,) in rows] or [0]
 
@@ -662,8 +662,8 @@ _GRADES = (
 
 _CRITERION = (
     "join run r on r.id = c.run_id left join (select g.experiment, g.case_id, g.request_hash, "
-    "g.answer_no, avg(e.value) as score from manual_grade g, json_each(g.criteria) e "
-    "where e.key = :component and g.id in (select max(id) from manual_grade "
+    "g.answer_no, avg(e.value) as score from counted_grade g, json_each(g.criteria) e "
+    "where e.key = :component and g.id in (select max(id) from counted_grade "
     "group by experiment, case_id, request_hash, answer_no, actor) "
     "group by g.experiment, g.case_id, g.request_hash, g.answer_no) h on "
     "h.experiment = r.experiment and h.case_id = c.case_id and h.request_hash = c.request_hash "
@@ -699,7 +699,7 @@ def labels_of(
     if name not in ("composite", "pass_rate") and not name.startswith("criterion."):
         return None
     graded = connection.execute(
-        "select exists (select 1 from manual_grade where experiment = ?)", (run.experiment,)
+        "select exists (select 1 from counted_grade where experiment = ?)", (run.experiment,)
     ).fetchone()[0]
     if not graded or _who(connection, run.id) == _CHECKS:
         return None

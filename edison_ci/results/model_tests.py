@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.store.origins import MADE_HERE
+
 if TYPE_CHECKING:
     import sqlite3
 
@@ -43,7 +45,7 @@ def uses_since(connection: sqlite3.Connection, since: str) -> dict[str, ModelUse
     """Return what each model was called for in finished runs since a day."""
     rows = connection.execute(
         "select model, max(day), sum(calls), sum(cost_microusd) from rollup_spending "
-        "where day >= ? group by model",
+        f"where day >= ? and {MADE_HERE} group by model",
         (since,),
     )
     return {model: ModelUse(*use) for model, *use in rows}

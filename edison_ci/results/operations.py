@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.results.live_progress import progress_of
 from edison_ci.results.spending import WITHIN_MS
+from edison_ci.store.origins import MADE_HERE
 from edison_ci.store.runs import RESTING, find_run
 
 if TYPE_CHECKING:
@@ -44,14 +45,17 @@ def calls_by_model(connection: sqlite3.Connection) -> list[ModelCalls]:
     rows = connection.execute(
         "select model, phase, sum(calls), sum(released), sum(unknown), sum(tokens_in), "
         f"sum(tokens_out), sum(cost_microusd), sum(latency_ms), {within} "
-        "from rollup_spending where phase <> 'replay' group by 1, 2 order by 3 desc, 1, 2"
+        f"from rollup_spending where phase <> 'replay' and {MADE_HERE} group by 1, 2 "
+        "order by 3 desc, 1, 2"
     )
     return [ModelCalls._make((*row[:9], tuple(row[9:]))) for row in rows]
 
 
 def reused_total(connection: sqlite3.Connection) -> int:
     """Return how many answers ended runs used that they did not buy."""
-    row = connection.execute("select coalesce(sum(reused), 0) from rollup_calls").fetchone()
+    row = connection.execute(
+        f"select coalesce(sum(reused), 0) from rollup_calls where {MADE_HERE}"
+    ).fetchone()
     return int(row[0])
 
 

@@ -263,7 +263,7 @@ def costs_by_writer(connection: sqlite3.Connection, project: Project) -> WriterC
     """
     rows = connection.execute(
         "select t.model, sum(case t.state when 'settled' then t.cost_microusd when 'released' "
-        f"then 0 else t.est_microusd end), coalesce(max({SIMULATED}), 0) from attempt t "
+        f"then 0 else t.est_microusd end), coalesce(max({SIMULATED}), 0) from own_attempt t "
         "left join answer a on a.attempt = t.id where t.phase = ? group by t.model",
         (PHASE,),
     ).fetchall()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.config import screens
 from edison_ci.records import BaselineDoubt, Side
-from edison_ci.store.runs import NO_OUTPUTS, NO_TRIAL, PRODUCTION, find_run
+from edison_ci.store.runs import NO_OUTPUTS, NO_STRANGER, NO_TRIAL, PRODUCTION, find_run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -94,15 +94,22 @@ MOST_RUNS = 200
 
 
 def complete_runs(
-    connection: sqlite3.Connection, experiment: str, most: int, *, trials: bool = False
+    connection: sqlite3.Connection,
+    experiment: str,
+    most: int,
+    *,
+    trials: bool = False,
+    strangers: bool = True,
 ) -> list[Run]:
     """Return the complete runs of an experiment, newest first; trials only with `trials`.
 
-    Runs of imported outputs are left out.
+    Runs of imported outputs are left out, and without `strangers` runs that came from elsewhere
+    without a trusted signature.
     """
     rows = connection.execute(
         "select id from run where experiment = ? and complete = 1 and status = 'COMPLETED' "
         f"and {NO_OUTPUTS} {'' if trials else f'and {NO_TRIAL} '}"
+        f"{'' if strangers else f'and {NO_STRANGER} '}"
         "order by created_at desc, rowid desc limit ?",
         (experiment, most),
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from edison_ci._dataclass import dataclass
 from edison_ci.results import current_prices
 from edison_ci.store import answers
+from edison_ci.store.origins import MADE_HERE
 from edison_ci.store.runs import NO_TRIAL, find_run
 
 if TYPE_CHECKING:
@@ -289,8 +290,8 @@ def spending_by(
         f"coalesce(sum(t.state = 'settled' and t.phase <> 'replay' and {answers.SIMULATED}), 0), "
         f"coalesce(sum(case when t.state = 'settled' and {answers.SIMULATED} "
         "then t.cost_microusd end), 0), sum(t.state = 'settled' and a.cost_kind is 'estimated') "
-        "from attempt t left join run r on r.id = t.run_id left join answer a on a.attempt = t.id "
-        "where t.sent_at >= ? group by 1 order by 1",
+        "from own_attempt t left join run r on r.id = t.run_id "
+        "left join answer a on a.attempt = t.id where t.sent_at >= ? group by 1 order by 1",
         (since,),
     )
     saved = None
@@ -306,16 +307,16 @@ def spending_by(
 
 # Answers of finished runs that the run did not buy, by the tokens that they used: few rows for many
 # answers, as those of one length are counted together.
-_REUSED = """
+_REUSED = f"""
 select run_id, side, model, tokens_in, tokens_out, cached_in, cost_microusd, count(*) from (
-  select c.run_id, c.side, {prompt} min(c.model) as model, a.tokens_in, a.tokens_out, a.cached_in,
+  select c.run_id, c.side, {{prompt}} min(c.model) as model, a.tokens_in, a.tokens_out, a.cached_in,
     a.cost_microusd
   from run r join cell c on c.run_id = r.id
   join answer a on a.request_hash = c.request_hash and a.answer_no = c.answer_no
   join attempt t on t.id = a.attempt
   where r.created_at >= ? and t.run_id <> r.id and exists (
-    select 1 from rollup_run s where s.run_id = r.id and s.answers > s.bought)
-  group by c.run_id, c.side, {prompt} {model} a.attempt
+    select 1 from rollup_run s where s.run_id = r.id and s.answers > s.bought and s.{MADE_HERE})
+  group by c.run_id, c.side, {{prompt}} {{model}} a.attempt
 ) group by 1, 2, 3, 4, 5, 6, 7
 """
 
@@ -378,7 +379,7 @@ def run_spending_by(connection: sqlite3.Connection, by: By, since: str) -> list[
         "sum(s.cost_microusd * exists (select 1 from json_each(r.models) part, "
         "json_each(part.value) model where model.key = s.model and model.value)) "
         "from rollup_spending s join run r on r.id = s.run_id "
-        "where s.day >= ? group by 1",
+        f"where s.day >= ? and s.{MADE_HERE} group by 1",
         (since,),
     )
     found = [RunSpending(*row) for row in rows]
@@ -391,7 +392,7 @@ def saved_since(connection: sqlite3.Connection, since: str) -> int:
     """Return what answers that runs since a day used again had cost."""
     row = connection.execute(
         "select coalesce(sum(s.saved_microusd), 0) from rollup_run s join run r on r.id = s.run_id "
-        "where r.created_at >= ?",
+        f"where r.created_at >= ? and s.{MADE_HERE}",
         (since,),
     ).fetchone()
     return int(row[0])
@@ -400,7 +401,7 @@ def saved_since(connection: sqlite3.Connection, since: str) -> int:
 def phase_prices(connection: sqlite3.Connection, experiment: str) -> dict[str, tuple[float, int]]:
     """Return by phase what a call for an experiment cost on average, and was booked at most."""
     rows = connection.execute(
-        "select phase, avg(cost_microusd), max(est_microusd) from attempt "
+        "select phase, avg(cost_microusd), max(est_microusd) from own_attempt "
         "where experiment = ? and state = 'settled' and phase <> 'replay' group by phase",
         (experiment,),
     )
@@ -408,9 +409,10 @@ def phase_prices(connection: sqlite3.Connection, experiment: str) -> dict[str, t
 
 
 def last_run_of(connection: sqlite3.Connection, experiment: str) -> str | None:
-    """Return the newest run of an experiment, finished or not, trials of suggestions aside."""
+    """Return the newest run made here, finished or not, trials of suggestions aside."""
     row = connection.execute(
         f"select id from run where experiment = ? and {NO_TRIAL} "
+        "and id not in (select run_id from run_origin) "
         "order by created_at desc, rowid desc limit 1",
         (experiment,),
     ).fetchone()

@@ -129,9 +129,9 @@ class DriftFinding:
 def points_of(
     connection: sqlite3.Connection, experiment: str, *, most: int = MOST_RUNS
 ) -> list[TrendRun]:
-    """Return the newest whole, complete runs of an experiment, oldest first."""
-    runs = [run for run in complete_runs(connection, experiment, most) if not run.partial]
-    return points_of_runs(connection, runs)
+    """Return the newest whole, complete runs of an experiment that count, oldest first."""
+    runs = complete_runs(connection, experiment, most, strangers=False)
+    return points_of_runs(connection, [run for run in runs if not run.partial])
 
 
 def points_of_runs(connection: sqlite3.Connection, runs: Sequence[Run]) -> list[TrendRun]:

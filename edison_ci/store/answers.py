@@ -59,8 +59,10 @@ def cache_stats(connection: sqlite3.Connection) -> list[ModelCache]:
         select t.model, count(*), count(x.request_hash),
           coalesce(sum(length(cast(x.text as blob))
             + coalesce(length(cast(x.tool_calls as blob)), 0)), 0),
-          min(a.created_at), max(a.created_at), sum(a.cost_microusd), coalesce(sum(u.uses), 0),
-          sum(max(coalesce(u.uses, 0) - 1, 0) * a.cost_microusd), sum({SIMULATED})
+          min(a.created_at), max(a.created_at), sum(a.cost_microusd * (t.origin is null)),
+          coalesce(sum(u.uses), 0),
+          sum(max(coalesce(u.uses, 0) - 1, 0) * a.cost_microusd * (t.origin is null)),
+          sum({SIMULATED})
         from answer a join attempt t on t.id = a.attempt
         left join answer_text x on x.request_hash = a.request_hash and x.answer_no = a.answer_no
         left join used u on u.request_hash = a.request_hash and u.answer_no = a.answer_no
@@ -382,7 +384,8 @@ _TOKENS_OF_ANSWERS = (
 _TOKENS_OF_REPLIES = (
     "'', j.model",
     "cell c join judgment j on j.cell_id = c.id join answer a "
-    "on a.request_hash = j.request_hash and a.answer_no = j.answer_no",
+    "on a.request_hash = j.request_hash and a.answer_no = j.answer_no "
+    "and a.cost_kind <> 'imported'",
 )
 
 

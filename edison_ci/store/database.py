@@ -252,7 +252,7 @@ def has_current_tables(connection: sqlite3.Connection) -> bool:
 
     Files of development versions before it have other columns under the same version number.
     """
-    columns = "select 1 from pragma_table_info('cell') where name = 'request_hash'"
+    columns = "select 1 from pragma_table_info('manual_grade') where name = 'origin'"
     return connection.execute(columns).fetchone() is not None
 
 

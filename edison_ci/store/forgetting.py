@@ -129,7 +129,10 @@ FIXED: dict[str, tuple[str, ...]] = {
     "comparison": (
         *("a_cell", "b_cell", "run_id", "judge_hash", "status", "ab_winner", "ba_winner", "own"),
     ),
-    "attempt": ("request_hash", "run_id", "loop", "phase", "state", "owner", "sent_at", "done_at"),
+    "attempt": (
+        *("request_hash", "run_id", "loop", "phase", "state", "owner", "sent_at", "done_at"),
+        "origin",
+    ),
     "batch": ("id", "run_id", "state", "remote_id", "created_at", "checked_at"),
     "batch_request": ("batch_id", "left_out"),
     "schedule_fire": (
@@ -150,7 +153,7 @@ FIXED: dict[str, tuple[str, ...]] = {
     ),
     "alert_mute": ("condition", "until", "made_at"),
     "decision": ("run_id", "metric", "verdict", "decided_at"),
-    "manual_grade": ("cell_id", "request_hash", "scale", "graded_at"),
+    "manual_grade": ("cell_id", "request_hash", "scale", "graded_at", "origin"),
     "judge_approval": ("run_id",),
     "suggestion": (
         *("id", "hash", "base_hash", "new_hash", "status", "commit_id", "decided_at"),

@@ -95,7 +95,7 @@ def _references(connection: sqlite3.Connection) -> Found:
 # estimate while its fate is open. Tokens that the provider did not report count as estimated.
 _COUNTED = """
 with counted as (
-  select substr(t.sent_at, 1, 10) as day, t.run_id, t.loop,
+  select substr(t.sent_at, 1, 10) as day, t.run_id, t.loop, t.origin is null as own,
     coalesce(t.experiment, r.experiment) as experiment,
     case t.state when 'settled' then t.cost_microusd when 'released' then 0
          else t.est_microusd end as microusd,
@@ -106,19 +106,19 @@ with counted as (
 )
 """
 _DUE = f"""{_COUNTED}
-select 'project', day, sum(microusd), sum(tokens) from counted group by day
+select 'project', day, sum(microusd), sum(tokens) from counted where own group by day
 union all
 select 'run:' || run_id, day, sum(microusd), sum(tokens) from counted group by run_id, day
 union all
 select 'experiment:' || experiment, day, sum(microusd), sum(tokens)
-from counted where experiment is not null group by experiment, day
+from counted where own and experiment is not null group by experiment, day
 union all
 select 'loop:' || loop, day, sum(microusd), sum(tokens)
-from counted where loop is not null group by loop, day
+from counted where own and loop is not null group by loop, day
 """
 # Calls of no run (`try`, `assist`) may count for an experiment without saying for which.
 _LOOSE = f"""{_COUNTED}
-select day, sum(microusd), sum(tokens) from counted where experiment is null group by day
+select day, sum(microusd), sum(tokens) from counted where own and experiment is null group by day
 """
 
 _Sum = tuple[int, int]

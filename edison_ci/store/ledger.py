@@ -349,7 +349,7 @@ def phase_costs(
     """Return the calls of a run or an experiment, by phase and model."""
     rows = connection.execute(
         "select phase, model, sum(state = 'settled'), "
-        "max(coalesce(cost_microusd, est_microusd)), max(est_microusd) from attempt "
+        "max(coalesce(cost_microusd, est_microusd)), max(est_microusd) from own_attempt "
         "where (run_id = ?1 or ?1 is null) and (experiment = ?2 or ?2 is null) "
         "and state <> 'released' and phase <> 'replay' group by phase, model",
         (run_id, experiment),

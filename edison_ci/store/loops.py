@@ -265,7 +265,7 @@ def loop_spending(connection: sqlite3.Connection, loop: Loop) -> list[PhaseSpend
         "sum(case when t.state = 'settled' then t.cost_microusd else t.est_microusd end), "
         "coalesce(sum(a.tokens_in), 0), coalesce(sum(a.tokens_out), 0), "
         "coalesce(sum(86400 * (julianday(t.done_at) - julianday(t.sent_at))), 0) "
-        "from attempt t left join answer a on a.attempt = t.id "
+        "from own_attempt t left join answer a on a.attempt = t.id "
         "where t.loop = ? and t.state <> 'released' group by t.phase order by t.phase",
         (loop.id,),
     )

@@ -1,7 +1,8 @@
 """Human grades of answers.
 
 A grade belongs to an answer, so it counts in every run that points to that answer. Grades are only
-ever added: a person's last one counts, and over people their mean (the view `human_grades`).
+ever added: a person's last one counts, and over people their mean (the view `human_grades`). Grades
+that came with a run from elsewhere count only with a trusted signature (the view `counted_grade`).
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ class ManualGrade:
     flagged: bool = False
     seed: int = 0
     """Of the random order in which cases were graded."""
+    origin: str | None = None
+    """The run that it came with from elsewhere; None if it was graded here."""
 
     @property
     def key(self) -> Key:
@@ -60,10 +63,10 @@ class ManualGrade:
 _COLUMNS = (
     "cell_id, experiment, case_id, request_hash, answer_no, actor, graded_at, scale, score, "
     "passed, "
-    "criteria, note, flagged, seed"
+    "criteria, note, flagged, seed, origin"
 )
 _LAST = (
-    "id in (select max(id) from manual_grade where experiment = ? "
+    "id in (select max(id) from counted_grade where experiment = ? "
     "group by case_id, request_hash, answer_no, actor)"
 )
 
@@ -72,7 +75,7 @@ def add_grade(connection: sqlite3.Connection, grade: ManualGrade) -> int:
     """Add a grade in the current transaction; return its number."""
     cursor = connection.execute(
         f"insert into manual_grade ({_COLUMNS}) values "
-        "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
+        "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning id",
         (
             grade.cell_id,
             grade.experiment,
@@ -88,6 +91,7 @@ def add_grade(connection: sqlite3.Connection, grade: ManualGrade) -> int:
             _storable(grade.note),
             grade.flagged,
             grade.seed,
+            grade.origin,
         ),
     )
     return int(cursor.fetchone()[0])
@@ -105,7 +109,7 @@ def last_grades(
 ) -> list[ManualGrade]:
     """Return the last grade of each person about each answer of an experiment."""
     rows = connection.execute(
-        f"select {_COLUMNS} from manual_grade where experiment = ? and {_LAST} "
+        f"select {_COLUMNS} from counted_grade where experiment = ? and {_LAST} "
         "and (? is null or actor = ?) order by id",
         (experiment, experiment, actor, actor),
     )
@@ -113,11 +117,11 @@ def last_grades(
 
 
 def grades_of(connection: sqlite3.Connection, experiment: str, cell: CellRow) -> list[ManualGrade]:
-    """Return the last grade of each person about the answer of a cell."""
+    """Return the last grade of each person about the answer of a cell, those from elsewhere too."""
     rows = connection.execute(
         f"select {_COLUMNS} from manual_grade where id in (select max(id) from manual_grade "
         "where experiment = ? and case_id = ? and request_hash = ? and answer_no = ? group by "
-        "actor) "
+        "actor, origin) "
         "order by id",
         (experiment, cell.case_id, cell.request_hash, cell.answer_no),
     )
@@ -130,7 +134,7 @@ def own_grades(
     """Return a person's last grades of the answers of some cells, by cell."""
     columns = ", ".join(f"g.{name.strip()}" for name in _COLUMNS.split(","))
     rows = connection.execute(
-        f"select c.id, {columns} from cell c join run r on r.id = c.run_id join manual_grade g "
+        f"select c.id, {columns} from cell c join run r on r.id = c.run_id join counted_grade g "
         "on g.experiment = r.experiment and g.case_id = c.case_id and g.actor = ? "
         "and g.request_hash = c.request_hash and g.answer_no = c.answer_no "
         "where c.id in (select value from json_each(?)) order by g.id",
@@ -142,7 +146,7 @@ def own_grades(
 def has_human_grades(connection: sqlite3.Connection, run: Run) -> bool:
     """Whether there is a human grade in the experiment, or its judges were compared with labels."""
     row = connection.execute(
-        "select exists (select 1 from manual_grade where experiment = ?) "
+        "select exists (select 1 from counted_grade where experiment = ?) "
         "or exists (select 1 from judge_approval where run_id = ? and n > 0)",
         (run.experiment, run.id),
     ).fetchone()
@@ -161,11 +165,11 @@ def flagged_cells(connection: sqlite3.Connection, run_id: str) -> list[FlaggedCe
     """Return the cells of a run with a flag that was not withdrawn."""
     rows = connection.execute(
         "select distinct c.side, c.case_id, c.id from run r "
-        "cross join manual_grade g on g.experiment = r.experiment and g.flagged = 1 "
+        "cross join counted_grade g on g.experiment = r.experiment and g.flagged = 1 "
         "cross join cell c on c.run_id = r.id and c.case_id = g.case_id "
         "and c.request_hash = g.request_hash and c.answer_no = g.answer_no where r.id = ? and "
         "not exists "
-        "(select 1 from manual_grade n where n.experiment = g.experiment and n.answer_no = "
+        "(select 1 from counted_grade n where n.experiment = g.experiment and n.answer_no = "
         "g.answer_no "
         "and n.case_id = g.case_id and n.request_hash = g.request_hash and n.actor = g.actor "
         "and n.id > g.id)",

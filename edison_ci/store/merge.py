@@ -4,7 +4,8 @@ Rows of a run are copied under its id in the target. Calls and answers may be th
 both files grew from one, or because another shard brought them: an attempt is recognised by its
 owner, time and request, and its cost is booked when it is copied for the first time. An answer to a
 request that has another answer in the target becomes a further answer. Each import is one
-transaction. Imported answers are never reused: a foreign file can contain anything.
+transaction. A foreign file can contain anything: imported answers are never reused, their cost is
+booked for their run alone, and attempts and human grades name the run that they came with.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from edison_ci.store.database import (
 )
 from edison_ci.store.integrity import check_database
 from edison_ci.store.ledger import Totals
-from edison_ci.store.origins import add_origins
-from edison_ci.store.runs import IMPORT
+from edison_ci.store.origins import add_origin
+from edison_ci.store.runs import IMPORT, run_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,16 +89,18 @@ def import_run(
     target: sqlite3.Connection,
     source: sqlite3.Connection,
     run_id: str,
-    *,
-    foreign: bool = False,
+    origin: RunOrigin | None = None,
 ) -> None:
     """Copy a finished run with its decisions and rollups, in the current transaction.
 
-    A `foreign` run and its answers are marked as imported.
+    With an origin, the run, its answers, attempts and human grades are marked as from elsewhere.
     """
+    foreign = origin is not None
     transfer = _Transfer(_tables(target), _tables(source), run_id, run_id, foreign=foreign)
     marked = {"trigger": f"'{IMPORT}'"} if foreign else {}
     transfer.carry("run", marked, "where x.id = :run")
+    if origin is not None:
+        add_origin(target, origin)
     transfer.copy_measurements()
     for table in transfer.source.table_names():
         if table in _CONCLUDED or table.startswith("rollup_"):
@@ -132,11 +135,16 @@ class _Transfer:
     """Answers that have another number here than there."""
     values: dict[str, str] = field(default_factory=dict)
     """What queries on the source may name."""
+    runs_here: frozenset[str] = frozenset()
+    """The runs of the target; a file from elsewhere adds no call to them."""
 
     def __post_init__(self) -> None:
         self.values |= {"run": self.run_id, "shard": self.shard}
+        if self.foreign:
+            self.runs_here = frozenset(run_ids(self.target.conn))
         create = self.source.conn.create_function
         create("new_run", 0, lambda: self.into, deterministic=True)
+        create("new_caller", 1, self._caller, deterministic=True)
         create("new_attempt", 1, self._new_attempt)
         create(
             "new_answer_no",
@@ -153,6 +161,10 @@ class _Transfer:
         is_new = index < len(self.attempts) and self.attempts[index] == there
         return self.first + index if is_new else None
 
+    def _caller(self, run_id: str) -> str:
+        """Return the run here that a call is of."""
+        return self.into if run_id == self.run_id or run_id in self.runs_here else run_id
+
     def copy_measurements(self) -> None:
         """Copy calls, answers, cells, grades, comparisons and events."""
         self._match_calls()
@@ -166,7 +178,7 @@ class _Transfer:
         self.carry("judge_score", cell, cells)
         self.carry("judgment", cell | _ANSWER_NO, cells)
         self.carry("fallback_answer", cell | _ANSWER_NO, cells)
-        self._carry_grades(cell | _ANSWER_NO, f"{cells} order by x.id")
+        self._carry_grades(cell | _ANSWER_NO | self._marked, f"{cells} order by x.id")
         pair = {"a_cell": _new("a"), "b_cell": _new("b"), **here}
         both = "join cell a on a.id = x.a_cell join cell b on b.id = x.b_cell where x.run_id = :run"
         self.carry("comparison", pair, both)
@@ -175,6 +187,11 @@ class _Transfer:
             "event", {"seq": "null", **marked, **here}, "where x.run_id = :run order by x.seq"
         )
         self.carry("steering", {"id": "null", **here}, "where x.run_id = :run order by x.id")
+
+    @property
+    def _marked(self) -> dict[str, str]:
+        """Column of the origin of attempts and human grades; a file has no say in it."""
+        return {"origin": "new_run()" if self.foreign else "null"}
 
     def carry(self, table: str, changes: Mapping[str, str], rest: str) -> None:
         """Insert the rows of a table, some of their columns changed."""
@@ -235,7 +252,8 @@ class _Transfer:
         experiment = "(select r.experiment from run r where r.id = x.run_id)"
         changes = {
             "id": "new_attempt(x.id)",
-            "run_id": "iif(x.run_id = :run, new_run(), x.run_id)",
+            **self._marked,
+            "run_id": "new_caller(x.run_id)",
             "experiment": f"coalesce(x.experiment, {experiment})",
             "state": f"iif({gone}, 'unknown', x.state)",
             "error": f"iif({gone}, 'the process died', x.error)",
@@ -280,9 +298,10 @@ class _Transfer:
         """Book the cost of a call, or its estimate, in every scope."""
         if call["state"] == "released" or call["phase"] == "replay":
             return
-        run = self.into if call["run_id"] == self.run_id else call["run_id"]
-        scopes = ["project", f"run:{run}"]
-        scopes += [f"{kind}:{call[kind]}" for kind in ("experiment", "loop") if call[kind]]
+        scopes = [f"run:{self._caller(call['run_id'])}"]
+        if not self.foreign:  # else it was paid for elsewhere
+            scopes += ["project"]
+            scopes += [f"{kind}:{call[kind]}" for kind in ("experiment", "loop") if call[kind]]
         totals.add(tuple(scopes), call["sent_at"][:10], call["microusd"], call["tokens"])
 
     def _number(self, sql: str, values: dict[str, Any] | None = None) -> int:
@@ -385,7 +404,6 @@ def accept(
     """
     with open_for_change(results) as target:
         for origin in origins:
-            import_run(target, source, origin.run_id, foreign=True)
+            import_run(target, source, origin.run_id, origin)
             add_up(target, origin.run_id)
-        add_origins(target, origins)
         add_audit(target, entry)

@@ -3,15 +3,23 @@
 A run that was made here has no row. What a row says of who ran it, and where, is what its bundle
 says; it is worth as much as the signature. Whether a key is trusted is asked when it matters, so
 that a key that is removed from trust.yaml counts no more.
+
+Attempts and human grades that came with a run name it in their column `origin`. The views
+`own_attempt` and `counted_grade` leave out what does not count; whatever decides reads them, and
+only what shows a run reads the tables.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection
+
+MADE_HERE = "run_id not in (select run_id from run_origin)"
+"""In a query on sums of runs: only what runs of this machine did and paid for."""
 
 
 class RunOrigin(NamedTuple):
@@ -25,13 +33,15 @@ class RunOrigin(NamedTuple):
     ran_as: str
     """How it was started there: cli, schedule, replay, ..."""
     way: str
-    """import, push or pull."""
+    """import, push, pull or restore."""
     source: str
     """File or address that it came from."""
     brought_by: str
     brought_at: str
     signed_by: str | None
     """Public key of its valid signature; None without one."""
+    trusted: bool = False
+    """Whether that key was trusted when it came, or at the last run since."""
 
     def is_trusted(self, keys: Collection[str]) -> bool:
         """Whether it is signed with one of these keys."""
@@ -41,10 +51,23 @@ class RunOrigin(NamedTuple):
 _COLUMNS = ", ".join(RunOrigin._fields)
 
 
-def add_origins(connection: sqlite3.Connection, origins: Iterable[RunOrigin]) -> None:
-    """Write where runs came from, in the current transaction."""
+def add_origin(connection: sqlite3.Connection, origin: RunOrigin) -> None:
+    """Write where a run came from, in the current transaction."""
     places = ", ".join("?" * len(RunOrigin._fields))
-    connection.executemany(f"insert into run_origin ({_COLUMNS}) values ({places})", origins)
+    connection.execute(f"insert into run_origin ({_COLUMNS}) values ({places})", origin)
+
+
+def refresh_trust(keys: Collection[str]) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that writes which runs are signed with one of these keys."""
+
+    def operation(connection: sqlite3.Connection) -> None:
+        trusted = "coalesce(signed_by in (select value from json_each(?1)), 0)"
+        connection.execute(
+            f"update run_origin set trusted = {trusted} where trusted <> {trusted}",
+            (json.dumps([*keys]),),
+        )
+
+    return operation
 
 
 def origin_of(connection: sqlite3.Connection, run_id: str) -> RunOrigin | None:

@@ -56,6 +56,10 @@ RESTING = FINAL | {RunStatus.PAUSED}
 """Statuses in which no process works on a run."""
 
 
+NO_STRANGER = "id not in (select run_id from run_origin where trusted = 0)"
+"""In a query on `run`: only runs that were made here, or that came with a trusted signature."""
+
+
 ANSWERS, JUDGES = "answers", "judges"
 """The parts of a run that models have."""
 RunModels: TypeAlias = dict[str, dict[str, bool]]
@@ -298,7 +302,8 @@ def newest_comparisons(
     """Return the newest complete runs of an experiment with a base, newest first."""
     rows = connection.execute(
         f"select id from run where experiment = ? and {NO_TRIAL} and status = 'COMPLETED' "
-        "and complete = 1 and base_commit is not null and shard is null and simulated = ? "
+        f"and {NO_STRANGER} and complete = 1 and base_commit is not null and shard is null "
+        "and simulated = ? "
         "order by created_at desc, rowid desc limit ?",
         (experiment, simulated, count),
     )
@@ -374,10 +379,10 @@ def run_experiments(connection: sqlite3.Connection) -> list[str]:
 
 
 def newest_run(connection: sqlite3.Connection, experiment: str) -> Run | None:
-    """Return the last run of an experiment that is neither a trial nor of imported outputs."""
+    """Return the last run of an experiment that counts; no trial, and none of imported outputs."""
     row = connection.execute(
         f"select {_COLUMNS} from run where experiment = ? and {NO_TRIAL} and {NO_OUTPUTS} "
-        "order by created_at desc, rowid desc limit 1",
+        f"and {NO_STRANGER} order by created_at desc, rowid desc limit 1",
         (experiment,),
     ).fetchone()
     return None if row is None else _run(row)
@@ -387,7 +392,7 @@ def newest_complete(connection: sqlite3.Connection, experiment: str) -> str | No
     """Return when the last complete run of an experiment ended; None without one."""
     row = connection.execute(
         f"select max(finished_at) from run where experiment = ? and {NO_TRIAL} and {NO_OUTPUTS} "
-        "and complete = 1 and partial = 0 and status = 'COMPLETED'",
+        f"and {NO_STRANGER} and complete = 1 and partial = 0 and status = 'COMPLETED'",
         (experiment,),
     ).fetchone()
     return None if row is None or row[0] is None else str(row[0])

@@ -272,11 +272,13 @@ def test_every_view_can_be_read(db: sqlite3.Connection) -> None:
     views = [name for (name,) in db.execute("select name from sqlite_schema where type = 'view'")]
     rows = {view: len(db.execute(f"select * from {view}").fetchall()) for view in views}
     assert rows == {
+        "counted_grade": 0,
         "failed_checks": 4,
         "head_to_head": 0,
         "human_grades": 0,
         "judge_scores": 0,
         "latest_runs": 1,
+        "own_attempt": 6,
         "results": 8,
         "spending": 3,
     }

@@ -300,12 +300,12 @@ def test_22_a_copy_of_the_future_is_not_even_put_into_wal_mode(results: Path) ->
 
 
 def columns_before_the_first_release(path: Path) -> None:
-    """Give the cells of a file the columns that they had in development versions."""
+    """Give the human grades of a file the columns that they had in development versions."""
     with closing(sqlite3.connect(path)) as connection:
-        for view in ("results", "failed_checks", "head_to_head", "judge_scores"):
+        for view in ("human_grades", "counted_grade"):
             connection.execute(f"drop view {view}")
-        for new, old in (("repeat", "draw"), ("request_hash", "address"), ("answer_no", "take")):
-            connection.execute(f"alter table cell rename column {new} to {old}")
+        connection.execute("drop trigger manual_grade_is_kept")
+        connection.execute("alter table manual_grade drop column origin")
         connection.commit()
 
 

@@ -50,11 +50,13 @@ create table run_origin (                   -- runs that were made elsewhere, an
   ran_by     text not null,                 -- who ran it, as its bundle says; empty if it does not
   ran_on     text not null,                 -- the machine, as its bundle says
   ran_as     text not null,                 -- trigger of the run there
-  way        text not null check (way in ('import', 'push', 'pull')),
+  way        text not null check (way in ('import', 'push', 'pull', 'restore')),
   source     text not null,                 -- file or address that it came from
   brought_by text not null,                 -- who imported, pushed or pulled it
   brought_at text not null,
-  signed_by  text                           -- public key of its valid signature; null without one
+  signed_by  text,                          -- public key of its valid signature; null without one
+  trusted    integer not null               -- 1: trust.yaml has that key, as of the last run here
+    check (trusted in (0, 1))
 ) strict, without rowid;
 
 create table start_request (                -- runs that pages and programs asked for, each once
@@ -207,7 +209,8 @@ create table attempt (                      -- one try at a call, booked before 
   sent_at       text not null,
   done_at       text,
   http_status   integer,
-  error         text
+  error         text,
+  origin        text references run_origin (run_id) -- run that it came with; null: made here
 ) strict;
 create index attempt_open on attempt (request_hash) where state = 'reserved';
 create index attempt_by_run on attempt (run_id);
@@ -439,16 +442,18 @@ create table manual_grade (                 -- human grades of answers; append-o
   note         text not null default '',
   flagged      integer not null check (flagged in (0, 1)), -- 1: flagged for review
   seed         integer not null,            -- of the random order of cases that was gone through
-  graded_at    text not null
+  graded_at    text not null,
+  origin       text references run_origin (run_id) -- run that it came with; null: graded here
 ) strict;
 create index manual_grade_by_answer on manual_grade (experiment, case_id, request_hash, answer_no);
 create index manual_grade_flagged on manual_grade (experiment, case_id) where flagged = 1;
 create trigger manual_grade_is_kept before update on manual_grade
 when new.note <> '' or (new.id, new.cell_id, new.experiment, new.case_id, new.request_hash,
     new.answer_no, new.actor, new.scale, new.score, new.passed, new.criteria, new.flagged, new.seed,
-    new.graded_at)
+    new.graded_at, new.origin)
   is not (old.id, old.cell_id, old.experiment, old.case_id, old.request_hash, old.answer_no,
-    old.actor, old.scale, old.score, old.passed, old.criteria, old.flagged, old.seed, old.graded_at)
+    old.actor, old.scale, old.score, old.passed, old.criteria, old.flagged, old.seed, old.graded_at,
+    old.origin)
 begin select raise(abort, 'grades are only added to'); end;
 
 create table judge_approval (               -- what the judges of a run were allowed to decide
@@ -825,6 +830,15 @@ create table rollup_paid (                  -- what the calls of a run cost, by 
   primary key (run_id, prompt, model)
 ) strict, without rowid;
 
+-- What came from elsewhere with a run is shown with that run. These two say what of it counts.
+
+create view own_attempt as                  -- tries at calls that were made here, and paid for here
+select * from attempt where origin is null;
+
+create view counted_grade as                -- human grades from here, or with a trusted signature
+select * from manual_grade
+where origin is null or origin in (select run_id from run_origin where trusted = 1);
+
 -- Views for people who ask with SQL. Columns are added, not renamed.
 
 create view results as                      -- one row for each cell, with its answer
@@ -844,7 +858,7 @@ select substr(t.sent_at, 1, 10) as day, coalesce(t.experiment, r.experiment) as 
   sum(case t.state when 'settled' then t.cost_microusd when 'released' then 0
       else t.est_microusd end) as cost_microusd,
   coalesce(sum(a.tokens_in), 0) as tokens_in, coalesce(sum(a.tokens_out), 0) as tokens_out
-from attempt t
+from own_attempt t
 left join run r on r.id = t.run_id
 left join answer a on a.attempt = t.id
 group by 1, 2, 3, 4;
@@ -890,6 +904,6 @@ create view human_grades as                 -- answers that people graded: the m
 select experiment, case_id, request_hash, answer_no, count(score) as people, avg(score) as score,
   avg(case when scale <> 'thumbs' then score end) as rating, avg(passed) as passed,
   max(flagged) as flagged, min(seed) as seed
-from manual_grade
-where id in (select max(id) from manual_grade group by experiment, case_id, request_hash, answer_no, actor)
+from counted_grade
+where id in (select max(id) from counted_grade group by experiment, case_id, request_hash, answer_no, actor)
 group by experiment, case_id, request_hash, answer_no;

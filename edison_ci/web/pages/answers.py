@@ -248,7 +248,7 @@ class ComparedAnswerView:
     @property
     def flagged(self) -> bool:
         """Whether a person has flagged it."""
-        return any(one.flagged for one in self.known.people)
+        return any(one.flagged for one in self.known.people if one.origin is None)
 
 
 def case(context: PageContext) -> Page:

@@ -60,7 +60,7 @@ def personal_grade(
     if not gradable or not may_grade(context) or context.actor is None:
         return None
     name = context.actor.name
-    mine = next((one for one in grades if one.actor == name), None)
+    mine = next((one for one in grades if one.actor == name and one.origin is None), None)
     rubric = rubric_of(context, run.experiment)
     return PersonalGrade(mine, rubric.criteria if rubric is not None else ())
 
