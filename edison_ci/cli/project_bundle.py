@@ -35,7 +35,8 @@ def create(state: CliState, file: Path) -> None:
     The bundle has every file of the project that Git would take, recordings and loop reports, all
     results and the audit log, with checksums. It has no accounts and no keys; if a file holds one,
     nothing is written. A private project is not bundled. To bundle one run, use `edison report
-    --format bundle`.
+    --format bundle`. With a private key in EDISON_SIGNING_KEY the bundle is signed, and can be
+    restored with its results as your own.
 
     Examples:
       edison admin bundle create project.zip
@@ -64,6 +65,9 @@ def restore(state: CliState, file: Path, folder: Path) -> None:
     log are checked first. The list of trusted hosts is restored as trust.yaml.bundled: look at it,
     and rename it if you agree. Restore only what you would also clone and run.
 
+    If EDISON_SIGNING_KEY is the key that signed the bundle, its results are restored as they were.
+    Otherwise its runs are restored as from elsewhere: they are shown, and decide nothing.
+
     Examples:
       edison admin bundle restore project.zip restored
     """
@@ -71,10 +75,15 @@ def restore(state: CliState, file: Path, folder: Path) -> None:
     made = project_bundles.restore_project_bundle(state.folder / file, state.folder / folder)
     if terminal.json:
         told = {"folder": str(folder), "files": made.files, "runs": made.runs}
-        terminal.document({**told, "audit_rows": made.audit_rows})
+        terminal.document({**told, "audit_rows": made.audit_rows, "own": made.own})
         return
     what = f"{counted(made.files, 'file')}, {counted(made.runs, 'run')}"
     terminal.result(f"restored {folder}: {what}, {counted(made.audit_rows, 'audit row')}")
+    if made.runs and not made.own:
+        terminal.note(
+            "the runs are shown and decide nothing here: the bundle is not signed with the key in "
+            "EDISON_SIGNING_KEY"
+        )
     if made.trust:
         terminal.note("no host is trusted yet: look at .edison/trust.yaml.bundled, and rename it")
     if made.allows_code:

@@ -15,7 +15,10 @@ import pytest
 from edison_ci.errors import UsageError
 from edison_ci.operate.project_bundles import restore_project_bundle, write_project_bundle
 from edison_ci.operate.site import open_site
+from edison_ci.store.integrity import check_database
 from tests.conftest import Folder
+from tests.fixed_keys import signing_keys
+from tests.opened import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +28,17 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
+KEYS = signing_keys("ours")
 TRUST = "version: 1\nkeys:\n  - {env: SHOP_LLM, hosts: ['https://llm.example']}\n"
+
+
+OF_A_MACHINE = (
+    ".edison/auth.db", ".EDISON/auth.db", ".edi\u200bson/auth.db", "sub/.edison/auth.db",
+    ".edison/loops/.edison/auth.db", ".edison", ".edison/auth.db-wal", ".edison/results.db-wal",
+    ".edison/leases.db", ".edison/secrets.yaml", ".edison/trust.yaml.bundled", ".edison/locks/x",
+    ".edison/cache/x", ".env", "deep/.ENV.local", "deep/id_ed25519", "deep/server.key",
+)  # fmt: skip
+"""Files that are of one machine, or that hold keys."""
 
 
 @pytest.fixture
@@ -45,37 +58,124 @@ def made(edison: Edison, mini: Folder, tmp_path: Path) -> Path:
     return target
 
 
-def numbers(folder: Path) -> list[Any]:
+def numbers(folder: Path, *, answers: bool) -> list[Any]:
     with closing(sqlite3.connect(folder / ".edison/results.db")) as connection:
         return [
             *connection.execute("select id, composite, passed, status from cell order by id"),
             *connection.execute("select * from rollup_run"),
-            *connection.execute("select * from answer order by 1, 2"),
+            *(connection.execute("select * from answer order by 1, 2") if answers else ()),
+            *connection.execute("select request_hash, answer_no, text from answer_text order by 1"),
             *connection.execute("select seq, sha256 from audit where action = 'run'"),
         ]
 
 
+@pytest.mark.parametrize("own", [True, False])
 def test_a_project_is_restored_on_another_machine(
-    edison: Edison, mini: Folder, made: Path, tmp_path: Path
+    edison: Edison,
+    mini: Folder,
+    made: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own: bool,
 ) -> None:
     there = Folder(tmp_path / "there")
+    if own:
+        monkeypatch.setenv("EDISON_SIGNING_KEY", KEYS.private)
+        assert edison(mini, "admin", "bundle", "create", str(made)).code == 0
     done = edison(mini, "admin", "bundle", "restore", str(made), str(there.path))
     assert done.code == 0, done.err
+    assert ("the runs are shown and decide nothing here" in done.err) == (not own)
     assert "no host is trusted yet: look at .edison/trust.yaml.bundled" in done.err
-    assert numbers(there.path) == numbers(mini.path)
+    assert numbers(there.path, answers=own) == numbers(mini.path, answers=own)
     assert there.read("answers.jsonl") == mini.read("answers.jsonl")
     names = {p.relative_to(there.path).as_posix() for p in there.path.rglob("*") if p.is_file()}
     assert names & {".edison/auth.db", ".edison/trust.yaml", ".env", "link"} == set()
     assert there.read(".edison/trust.yaml.bundled") == TRUST
-    shown = json.loads(edison(there, "status", "--json").out)
-    assert shown["runs"] == json.loads(edison(mini, "status", "--json").out)["runs"]
+    runs = [json.loads(edison(each, "status", "--json").out)["runs"] for each in (there, mini)]
+    for shown in (*runs[0], *runs[1]):
+        shown.update(dict.fromkeys(() if own else ("labels", "trigger", "reproduce")))
+    assert runs[0] == runs[1]
     assert edison(there, "admin", "audit", "--verify").code == 0
     newest = json.loads(edison(there, "admin", "audit", "--json").out)["rows"][0]
     assert newest["action"] == "bundle restore"
     assert newest["after"]["sha256"] == hashlib.sha256(made.read_bytes()).hexdigest()
-    assert edison(there, "run", "-q").code in (0, 1, 5)
+    run = json.loads(edison(there, "run", "--json").out)["runs"][0]
+    assert (run["calls"]["made"] == 0) == own, "only one's own answers are used again"
     exported = json.loads(edison(mini, "admin", "audit", "--json").out)["rows"][0]
     assert exported["entity"] == "the whole project as a bundle to project.zip"
+
+
+def test_results_of_a_stranger_are_shown_and_decide_nothing(
+    edison: Edison, mini: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundle with a passed run, grades, suggestions, budgets and alerts that somebody made up."""
+    assert edison(mini, "run", "-q").code in (0, 1, 5)
+    with opened(mini.path / ".edison/results.db") as connection:
+        for sql in MADE_UP:
+            connection.execute(sql)
+    monkeypatch.setenv("EDISON_SIGNING_KEY", signing_keys("stranger").private)
+    assert edison(mini, "admin", "bundle", "create", str(tmp_path / "x.zip")).code == 0
+    monkeypatch.setenv("EDISON_SIGNING_KEY", KEYS.private)
+    there = Folder(tmp_path / "there")
+    restored = edison(mini, "admin", "bundle", "restore", str(tmp_path / "x.zip"), str(there.path))
+    assert restored.code == 0, restored.err
+    with opened(there.path / ".edison/results.db") as connection:
+
+        def ask(sql: str) -> list[Any]:
+            return connection.execute(sql).fetchall()
+
+        (run,) = ask("select id, trigger, verdict from run")
+        assert run[1:] == ("import", "pass"), "it is shown"
+        assert ask("select run_id, way, signed_by, trusted from run_origin") == [
+            (run[0], "restore", signing_keys("stranger").public, 0)
+        ]
+        assert ask("select distinct cost_kind from answer") == [("imported",)]
+        assert ask("select distinct origin from attempt") == [(run[0],)]
+        assert {scope for (scope,) in ask("select scope from booked")} == {f"run:{run[0]}"}
+        assert ask("select count(*) from manual_grade")[0][0] > 0
+        for table in ("counted_grade", "own_attempt", "suggestion", "alert_mute", "schedule_watch"):
+            assert ask(f"select count(*) from {table}") == [(0,)], table
+        assert [text for one in check_database(connection) for text in one.problems] == []
+    made_calls = json.loads(edison(there, "run", "--json").out)["runs"][0]["calls"]
+    assert (made_calls["made"] > 0, made_calls["reused"]) == (True, 0)
+
+
+MADE_UP = (
+    "update run set verdict = 'pass', plan_hash = plan_hash",
+    "insert into manual_grade (cell_id, experiment, case_id, request_hash, answer_no, actor, "
+    "scale, score, passed, flagged, seed, graded_at) select id, 'hello', case_id, request_hash, "
+    "answer_no, 'ann', '0-1', 1.0, 1, 0, 0, '2026-11-19T05:00:00Z' from cell",
+    "insert into suggestion (id, hash, experiment, prompt, path, base_hash, diff, note, targets, "
+    "guardrails, evidence, status, simulated, cost_microusd, created_at) values ('0123456789ab', "
+    "'x', 'hello', 'hello', 'prompts/hello.md', 'x', '', '', '[]', '[]', '{}', 'approved', 0, 0, "
+    "'2026-11-19T05:00:00Z')",
+    "insert into alert_mute (experiment, condition, until, actor, made_at) values ('', '', "
+    "'2099-01-01T00:00:00Z', 'ann', '2026-11-19T05:00:00Z')",
+    "insert into schedule_watch values ('hello', 'nightly', '', '2099-01-01T00:00:00Z')",
+)
+
+
+def test_a_folder_of_the_project_has_its_own_list_of_trusted_hosts_set_aside(
+    made: Path, tmp_path: Path
+) -> None:
+    restore_project_bundle(again(made, with_file("sub/.edison/trust.yaml")), tmp_path / "there")
+    left = [path.name for path in (tmp_path / "there/sub/.edison").iterdir()]
+    assert left == ["trust.yaml.bundled"]
+
+
+def test_what_is_written_can_be_restored(mini: Folder, tmp_path: Path) -> None:
+    """Writer and reader share one list of paths."""
+    for path in OF_A_MACHINE:
+        if path != ".edison":
+            mini.write(path, "x")
+    mini.write(".edison/loops/one.md", "a loop")
+    mini.write("data/more.db", "x")
+    bundle = tmp_path / "project.zip"
+    write_project_bundle(open_site(mini.path), bundle)
+    restore_project_bundle(bundle, tmp_path / "there")
+    there = Folder(tmp_path / "there")
+    assert (there.read(".edison/loops/one.md"), there.read("data/more.db")) == ("a loop", "x")
+    assert not [path for path in OF_A_MACHINE if (there.path / path).is_file()]
 
 
 def test_the_same_project_makes_the_same_bundle(mini: Folder, tmp_path: Path) -> None:
@@ -123,6 +223,28 @@ def with_file(path: str, data: bytes = b"x", size: int | None = None) -> Any:
     return change
 
 
+def moved_results(path: str) -> Any:
+    """Return a change by which a bundle has its results at another path."""
+
+    def change(files: dict[str, bytes]) -> None:
+        told = json.loads(files["manifest.json"])
+        told["results"]["path"] = path
+        files["manifest.json"] = json.dumps(told).encode()
+
+    return change
+
+
+def planted_results(files: dict[str, bytes]) -> None:
+    """Make the results one of the files, which nothing checks."""
+    told, data = json.loads(files["manifest.json"]), files.pop("results.db")
+    project = files["files/edison.yaml"] + b"results: data/planted.db\n"
+    told["results"] = None
+    told["files"] = [one for one in told["files"] if one["path"] != "edison.yaml"]
+    files["manifest.json"] = json.dumps(told).encode()
+    with_file("edison.yaml", project)(files)
+    with_file("data/planted.db", data)(files)
+
+
 def damaged_audit(files: dict[str, bytes]) -> None:
     told = json.loads(files["manifest.json"])
     data = files["results.db"].replace(b"somebody", b"somebodx")
@@ -142,6 +264,9 @@ def damaged_audit(files: dict[str, bytes]) -> None:
         (with_file("a\\b"), "it contains"),
         (with_file("Edison.yaml"), "two of its files have the same name"),
         (with_file("edison.yaml/x"), "two of its files have the same name"),
+        *((with_file(path), f"it contains {path!r}") for path in OF_A_MACHINE),
+        (moved_results(".edison/auth.db"), "its results are in '.edison/auth.db'"),
+        (planted_results, "it contains 'data/planted.db'"),
         (with_file("big", b"0" * 50_000_000), "too large"),
         (with_file("big", b"x", size=10**10), "too many bytes"),
         (lambda files: files.update({"files/more": b"x"}), "it contains 'files/more'"),
