@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -56,7 +57,11 @@ def bare_loop(folder: Path, cases: int) -> float:
 
 async def pool(folder: Path, cases: int) -> float:
     """Return the seconds of the same through the pool of a provider."""
-    provider = CommandProvider(Program(RUN, folder))
+
+    def write_files(target: Path) -> None:
+        shutil.copytree(folder / "app", target / "app")
+
+    provider = CommandProvider(Program(RUN, folder, write_files))
     numbers = iter(range(cases))
 
     async def work() -> None:

@@ -1,16 +1,17 @@
-"""Code checks in a sandboxed child process.
+"""Code in a child process with limits and a sandbox: code checks, and programs that are models.
 
-Each evaluation has a process and a session of its own, without the keys and settings of this one,
-with a home that is deleted afterwards. The whole session is killed after five seconds.
-`child_entry` drops the rest from the inside: the network, other processes, and write access to all
-other folders. Where the kernel does not allow that, as on macOS or without user namespaces, code
-could read the keys of its parent and send them anywhere. So it is not run there unless a flag or an
-environment variable allows it; no file of the repository can.
+Each evaluation of a code check has a process and a session of its own, without the keys and
+settings of this one, with a home that is deleted afterwards. The whole session is killed after five
+seconds. `child_entry` drops the rest from the inside: the network, other processes, all files but
+those of `visible_paths`, and write access. Where the kernel does not allow that, as on macOS or
+without user namespaces, code could read the keys of its parent and send them anywhere. So it is not
+run there unless a flag or an environment variable allows it; no file of the repository can.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import selectors
@@ -21,13 +22,15 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
+from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError, quote, single_line
+from edison_ci.checks.visible_paths import paths_for_check, paths_for_program
 from edison_ci.extras import search_path
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from edison_ci.records import Json
 
@@ -39,8 +42,7 @@ _MAX_ERROR_BYTES = 10_000
 """The end of standard error that is kept."""
 _BLOCK = 65_536
 _GLANCE_S = 0.1
-_MAX_MEMORY_BYTES = 256 << 20
-_SESSION, _RESIDENT = 3, 21
+_PARENT, _SESSION, _THREADS, _RESIDENT = 1, 3, 17, 21
 """Fields of /proc/PID/stat, counted from the one after the name."""
 _SET_DUMPABLE = 4
 _ENTRY = Path(__file__).with_name("child_entry.py")
@@ -48,6 +50,59 @@ _NO_SANDBOX = 97
 """Exit code of `child_entry`."""
 WITHOUT_SANDBOX = "EDISON_ALLOW_CODE_WITHOUT_SANDBOX"
 """Variable that allows code without a sandbox, like `--allow-code-without-sandbox`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a child and everything that it starts may use."""
+
+    memory_bytes: int
+    files_bytes: int
+    """Of all files that it has written."""
+    file_bytes: int
+    """Of one file."""
+    processes: int
+    """Threads count."""
+    cpu_s: int | None = None
+    """Processor time of each process."""
+
+    def excess(self, usage: Usage) -> str:
+        """Return what a child uses too much of; empty if nothing."""
+        if usage.memory_bytes > self.memory_bytes:
+            return f"it used more than {self.memory_bytes >> 20:,} MB"
+        if usage.processes > self.processes + _ENTRY_PROCESSES:
+            return f"it started more than {self.processes} processes"
+        if usage.files_bytes > self.files_bytes:
+            return f"it wrote more than {self.files_bytes >> 20:,} MB to files"
+        return ""
+
+
+CHECK_LIMITS = Limits(256 << 20, 256 << 20, 16 << 20, 64, cpu_s=5)
+PROGRAM_LIMITS = Limits(2 << 30, 1 << 30, 1 << 30, 256)
+"""A call of a program has its time by `limits.timeout_s`."""
+_ENTRY_PROCESSES = 2
+"""Processes of `child_entry` outside of the code."""
+
+
+class Usage(NamedTuple):
+    """What the processes of a child use."""
+
+    memory_bytes: int
+    processes: int
+    """Threads count."""
+    files_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What `child_entry` lets code do."""
+
+    sandbox: Literal["none", "optional", "required"]
+    limits: Limits
+    visible: Sequence[str] = ()
+    """Paths that are there; nothing else is."""
+    writable: Sequence[str] = ()
+    """Folders among these, besides HOME, that may be written to."""
 
 
 class _ChildOutput(NamedTuple):
@@ -71,16 +126,19 @@ def run_program(root: Path, command: Sequence[str], request: str) -> Json:
     return _run(["command", *command], root, request, command[0])
 
 
-def entry_command(*arguments: str) -> list[str]:
+def entry_command(terms: Terms, *arguments: str) -> list[str]:
     """Return the command of a child of this process that runs code; see `child_entry`."""
-    return [sys.executable, "-I", str(_ENTRY), str(os.getpid()), *arguments]
+    told = json.dumps(dataclasses.asdict(terms))
+    return [sys.executable, "-I", str(_ENTRY), str(os.getpid()), told, *arguments]
 
 
 def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
     name = single_line(name[:100])
     hide_environment()
-    kind = "open" if _sandbox_is_optional() else "sandbox"
-    command = entry_command(kind, *arguments)
+    optional = _sandbox_is_optional()
+    visible = paths_for_check(root, arguments[1])
+    terms = Terms("optional" if optional else "required", CHECK_LIMITS, visible)
+    command = entry_command(terms, *arguments)
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
         child = _Child(command, root, child_environment(home))
         try:
@@ -89,7 +147,7 @@ def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
             raise EvaluationError(f"{name} was stopped: {error}") from None
         finally:
             child.end()
-    if said.code == _NO_SANDBOX and kind == "sandbox":
+    if said.code == _NO_SANDBOX and not optional:
         raise EvaluationError(f"{name} was not run: {NO_SANDBOX}")
     if said.code != 0:
         lines = said.err.decode("utf-8", "replace").strip().splitlines()
@@ -111,10 +169,15 @@ def _sandbox_is_optional() -> bool:
 def has_sandbox() -> bool:
     """Whether the kernel can run code without network, keys and write access."""
     with tempfile.TemporaryDirectory(prefix="edison-check-") as home:
-        command = entry_command("sandbox", "probe")
+        terms = Terms("required", CHECK_LIMITS, paths_for_program((), (), Path(home)))
+        command = entry_command(terms, "probe")
         try:
             done = subprocess.run(
-                command, env=child_environment(home), capture_output=True, timeout=_PROBE_S
+                command,
+                cwd=home,
+                env=child_environment(home),
+                capture_output=True,
+                timeout=_PROBE_S,
             )
         except (OSError, subprocess.TimeoutExpired):
             return False
@@ -148,17 +211,37 @@ def _ending(code: int) -> str:
     return f"signal {-code}"
 
 
-def session_memory(session: int) -> int:
-    """Return the bytes of memory that the processes of a session use; 0 without /proc."""
-    pages = 0
+def process_stats() -> list[list[int]]:
+    """Return id, parent, session, threads and resident pages of all processes, from /proc."""
+    stats = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
+        with contextlib.suppress(OSError):  # it has ended
             fields = entry.read_bytes().rpartition(b")")[2].split()
-        except OSError:  # it has ended
-            continue
-        if int(fields[_SESSION]) == session:
-            pages += int(fields[_RESIDENT])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+            wanted = (_PARENT, _SESSION, _THREADS, _RESIDENT)
+            stats.append([int(entry.parent.name), *(int(fields[index]) for index in wanted)])
+    return stats
+
+
+def usage_of(process: int, stats: Iterable[Sequence[int]]) -> Usage:
+    """Return what a process uses, with everything it started and the rest of its session."""
+    members, pages, threads = {process}, 0, 0
+    rest = list(stats)
+    while own := [row for row in rest if row[0] in members or {row[1], row[2]} & members]:
+        members.update(row[0] for row in own)
+        pages += sum(row[4] for row in own)
+        threads += sum(row[3] for row in own)
+        rest = [row for row in rest if row[0] not in members]
+    return Usage(pages * os.sysconf("SC_PAGE_SIZE"), threads)
+
+
+def files_size(folder: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    total = 0
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # it is gone
+                total += Path(where, name).lstat().st_size
+    return total
 
 
 def _too_slow() -> EvaluationError:
@@ -169,8 +252,8 @@ class _Child:
     """A running child and its output so far."""
 
     def __init__(self, command: list[str], root: Path, env: dict[str, str]) -> None:
-        self._memory_checked_at = time.monotonic()
-        self._ends_at = self._memory_checked_at + LIMIT_S
+        self._checked_at = time.monotonic()
+        self._ends_at = self._checked_at + LIMIT_S
         self._process = subprocess.Popen(
             command,
             cwd=root,
@@ -200,7 +283,7 @@ class _Child:
                 # Polled before reading: output written before the end is in the pipes then.
                 ended = process.poll() is not None
                 ready = pipes.select(min(self._left(), _GLANCE_S))
-                self._check_memory()
+                self._check_usage()
                 if not ready and ended:
                     break  # a process that it started keeps the pipes open
                 for key, _ in ready:
@@ -211,14 +294,14 @@ class _Child:
             raise _too_slow() from None
         return _ChildOutput(code, bytes(self._out), bytes(self._err))
 
-    def _check_memory(self) -> None:
-        """Raise EvaluationError if the child uses too much memory."""
+    def _check_usage(self) -> None:
+        """Raise EvaluationError if the child uses too much."""
         now = time.monotonic()
-        if now < self._memory_checked_at + _GLANCE_S:
+        if now < self._checked_at + _GLANCE_S:
             return
-        self._memory_checked_at = now
-        if session_memory(self._process.pid) > _MAX_MEMORY_BYTES:
-            raise EvaluationError(f"it used more than {_MAX_MEMORY_BYTES >> 20} MB")
+        self._checked_at = now
+        if excess := CHECK_LIMITS.excess(usage_of(self._process.pid, process_stats())):
+            raise EvaluationError(excess)
 
     def _left(self) -> float:
         left = self._ends_at - time.monotonic()

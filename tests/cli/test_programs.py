@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +20,6 @@ from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.opened import opened
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 
@@ -27,11 +27,12 @@ pytestmark = pytest.mark.daily
 
 __all__ = ["proposal"]
 
-MODELS = """\
+FILES = "files: [app, shared.py]"
+MODELS = f"""\
 small:
   provider: command
-  options: {run: [python3, app/main.py], files: [app]}
-  price: {call: 0.01}
+  options: {{run: [{sys.executable}, app/main.py], {FILES}}}
+  price: {{call: 0.01}}
 """
 APP = """\
 import json, os, sys
@@ -112,6 +113,25 @@ def test_a_program_is_measured_and_costs_what_it_says(edison: Edison, home: Fold
     assert again["calls"]["reused"] == 20, "the same program is not asked again"
     home.write("app/words.py", "def greet(name): return f'Hi {name}!'\n")
     assert ran(edison, home)["calls"]["reused"] == 0, "another program is"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", ["app/.rules", "app/node_modules/left/index.js", "shared.py"])
+def test_answers_of_a_program_with_other_files_are_not_reused(
+    edison: Edison, home: Folder, path: str
+) -> None:
+    ran(edison, home)
+    home.write(path, "SIGN = 'Ours'\n")
+    assert ran(edison, home)["calls"]["reused"] == 0
+
+
+@pytest.mark.nightly
+def test_a_program_has_no_file_that_is_not_listed(edison: Edison, home: Folder) -> None:
+    home.write("models.yaml", MODELS.replace(FILES, "files: [app]"))
+    done = edison(home, "run", "--yes", "--json")
+    assert done.code == 3, "every call is an error"
+    with opened(home.path / ".edison/results.db") as connection:
+        assert connection.execute("select count(*) from answer_text").fetchone() == (0,)
 
 
 @pytest.mark.nightly
@@ -214,20 +234,24 @@ def test_the_program_of_the_base_runs_with_its_key_and_its_own_files(
     edison: Edison, proposed: Folder
 ) -> None:
     proposed.edit("prompts/hello.md", "friendly", "very friendly")
-    proposed.write("shared.py", "import os\nSIGN = os.environ['VENDOR_KEY'][::-1]\n")
+    proposed.write("json.py", "import os\nSIGN = os.environ['VENDOR_KEY'][::-1]\n")
     commit(proposed, "another prompt, and a file that is not listed")
     run = ran(edison, proposed)
     assert run["pass_rate"]["estimate"] == 1
     assert contexts(proposed) == {"[key]"}
-    assert "Hello P7! Yours" in texts(proposed), "the file of the base was imported"
+    assert texts(proposed) == {f"Hello P{number}! Yours" for number in range(20)}
 
 
 CHANGES = {
     "its file": ("app/words.py", "def greet(name):\n    open('PWNED', 'w')\n    return name\n"),
     "a new file": ("app/json.py", "open('PWNED', 'w')\n"),
+    "a hidden file": ("app/.rules", "answer badly"),
+    "a committed package": ("app/node_modules/left/index.js", "answer badly"),
+    "a lock file": ("app/package-lock.json", "{}"),
+    "a listed file beside it": ("shared.py", "SIGN = 'Badly'"),
     "its arguments": ("models.yaml", MODELS.replace("app/main.py]", "evil.py]")),
-    "its files": ("models.yaml", MODELS.replace("files: [app]", "files: [shared.py]")),
-    "its set-up": ("models.yaml", MODELS.replace("files: [app]", "files: [app], setup: [evil]")),
+    "its files": ("models.yaml", MODELS.replace(FILES, "files: [shared.py]")),
+    "its set-up": ("models.yaml", MODELS.replace(FILES, f"{FILES}, setup: [evil]")),
     "its trust": (".edison/trust.yaml", "version: 1\nprograms: [{model: small}]\n"),
 }
 
@@ -265,20 +289,58 @@ def test_a_changed_program_that_needs_nothing_runs_without_keys_and_network(
 ) -> None:
     proposed.write(".edison/trust.yaml", "version: 1\nprograms: [{model: small}]\n")
     rebased(proposed, tmp_path)
+    proposed.git("config", "http.extraheader", "token-of-the-job")
+    secrets = [proposed.path / ".git/config", Path.home() / ".netrc", proposed.path / "app/.left"]
+    secrets[1].write_text("password-of-home")
     proposed.write(
         "app/words.py",
-        "import socket\n"
         "def greet(name):\n"
+        f"    for path in {[str(path) for path in secrets]} + ['.git/config', 'app/.left']:\n"
+        "        try:\n"
+        "            name += open(path).read()\n"
+        "        except OSError:\n"
+        "            pass\n"
         "    try:\n"
         "        open('PWNED', 'w')\n"
         "    except OSError:\n"
         "        return f'Good day {name}!'\n",
     )
     commit(proposed, "change it")
+    secrets[2].write_text("credentials-of-a-step")
     run = ran(edison, proposed)
     assert run["pass_rate"]["estimate"] == 1
     assert contexts(proposed) == {"no key"}
-    assert "Good day P7! Yours" in texts(proposed)
+    assert texts(proposed) == {f"Good day P{number}! Yours" for number in range(20)}
+    stored = (proposed.path / ".edison/results.db").read_bytes().decode("latin-1")
+    assert not [word for word in ("token-of", "password-of", "credentials-of") if word in stored]
+
+
+@pytest.mark.skipif(not has_sandbox(), reason="the kernel has no sandbox")
+@pytest.mark.parametrize("side", ["base", "head"])
+def test_only_the_base_names_folders_and_limits_of_a_program(
+    edison: Edison, proposed: Folder, tmp_path: Path, side: str
+) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "weights").write_text("from-the-folder")
+    plain = "version: 1\nprograms: [{model: small%s}]\n"
+    more = f", folders: [{folder}], limits: {{memory_mb: 3000, processes: 9, files_mb: 2}}"
+    proposed.write(".edison/trust.yaml", plain % (more if side == "base" else ""))
+    rebased(proposed, tmp_path)
+    proposed.write(".edison/trust.yaml", plain % more)
+    proposed.write(
+        "app/words.py",
+        "import os, resource\n"
+        "def greet(name):\n"
+        f"    path = {str(folder / 'weights')!r}\n"
+        "    text = open(path).read() if os.path.exists(path) else 'nothing'\n"
+        "    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20\n"
+        "    return f'{name} {text} {limit}'\n",
+    )
+    commit(proposed, "change it")
+    ran(edison, proposed)
+    seen = "from-the-folder 2" if side == "base" else "nothing 1024"
+    assert f"P7 {seen} Yours" in texts(proposed)
 
 
 @pytest.mark.parametrize(("how", "verdict"), [("approved", "pass"), ("rejected", "inconclusive")])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import shutil
 import sys
+import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from edison_ci.checks.child import has_sandbox
+from edison_ci.checks.child import PROGRAM_LIMITS, has_sandbox
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.providers.command import MOST_BYTES, CommandProvider, Program
 from edison_ci.records import FinishReason
@@ -33,9 +38,13 @@ def program(folder: Path, body: str, **more: Any) -> CommandProvider:
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     (folder / "app.py").write_text(ANSWER + indented)
     run = more.pop("run", [sys.executable, "app.py"])
-    return CommandProvider(
-        Program(run, folder, timeout_s=more.pop("timeout_s", PATIENCE_S), **more)
-    )
+    own = more.pop("files", folder)
+    more.setdefault("timeout_s", PATIENCE_S)
+    return CommandProvider(Program(run, folder, partial(copy_files, own), **more))
+
+
+def copy_files(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, dirs_exist_ok=True)
 
 
 async def closing(provider: CommandProvider, *texts: str, at_once: bool = False) -> list[Any]:
@@ -129,10 +138,10 @@ def test_a_failure_is_an_error_of_its_call_and_the_next_one_is_answered(
 
 
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    body = """if os.fork() == 0:
+    body = f"""if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        open("stray", "w").write(str(os.getpid()))
+        open({str(tmp_path / "stray")!r}, "w").write(str(os.getpid()))
         time.sleep(600)
 time.sleep(600)"""
     error = failure(program(tmp_path, body, timeout_s=2.0))
@@ -215,6 +224,144 @@ except OSError:
     assert (open_one.text, confined.text) == ("reached", "not reached")
 
 
+WALK = """
+seen = []
+for where, folders, names in os.walk("/"):
+    folders[:] = [f for f in folders if f not in ("usr", "proc") and os.path.join(where, f) not in
+                  (sys.prefix, sys.base_prefix)]
+    seen += [os.path.join(where, name) for name in names]
+"""
+
+
+@pytest.mark.skipif(not has_sandbox(), reason="the kernel has no sandbox")
+def test_a_confined_program_sees_its_own_files_and_named_folders_only(tmp_path: Path) -> None:
+    root, named = tmp_path / "project", tmp_path / "models"
+    for path in (
+        root / ".git/config",
+        root / "app/.hidden",
+        root / "beside.txt",
+        root / "app/node_modules/left/index.js",
+        named / "weights.bin",
+        named / ".git/config",
+        Path.home() / ".netrc",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("canary-word")
+    body = f"""{WALK.strip()}
+for path in ({str(root / ".git/config")!r}, os.path.expanduser("~/.netrc"),
+             {str(Path.home() / ".netrc")!r}, {str(root / "beside.txt")!r}):
+    try:
+        seen.append(open(path).read())
+    except OSError:
+        pass
+try:
+    open({str(named / "new")!r}, "w")
+    seen.append("written")
+except OSError:
+    pass
+own = os.getcwd()
+seen = [name.removeprefix(own) for name in seen]
+system = ("/etc/", "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
+          "/dev/fd", "/dev/std")
+say(text=json.dumps([name for name in seen if not name.startswith(system)]))"""
+    provider = program(root / "app", body, files=root / "app", confined=True, readable=[named])
+    (answer,) = answers(provider, "hello")
+    visible = sorted(json.loads(answer.text))
+    assert visible == sorted([
+        *("/app.py", "/.hidden", "/node_modules/left/index.js"), str(named / "weights.bin"),
+    ])  # fmt: skip
+    assert not (named / "new").exists()
+
+
+@pytest.mark.skipif(not has_sandbox(), reason="the kernel has no sandbox")
+def test_a_confined_set_up_builds_what_the_program_reads(tmp_path: Path) -> None:
+    (tmp_path / "build.py").write_text("open('built', 'w').write('fine')")
+    body = """try:
+    open("built", "w")
+except OSError:
+    say(text=open("built").read())"""
+    setup = [sys.executable, "build.py"]
+    (answer,) = answers(program(tmp_path, body, setup=setup, confined=True), "hello")
+    assert answer.text == "fine"
+    assert not (tmp_path / "built").exists()
+
+
+EXCESSES = {
+    "memory": ("kept = bytearray(300 << 20)\ntime.sleep(600)", "it used more than 100 MB"),
+    "memory of a process that leaves": (
+        "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
+        "        kept = bytearray(300 << 20)\n        time.sleep(600)\ntime.sleep(600)",
+        "it used more than 100 MB",
+    ),
+    "processes": (
+        "import threading\nfor _ in range(40):\n"
+        "    threading.Thread(target=time.sleep, args=[600]).start()\ntime.sleep(600)",
+        "it started more than 20 processes",
+    ),
+    "files": (
+        "for number in range(30):\n    open(str(number), 'wb').write(b'x' * 100_000)\n"
+        "time.sleep(600)",
+        "it wrote more than 1 MB to files",
+    ),
+}
+SMALL = replace(
+    PROGRAM_LIMITS, memory_bytes=100 << 20, processes=20, files_bytes=1 << 20, file_bytes=1 << 20
+)
+
+
+@pytest.mark.parametrize("kind", EXCESSES)
+def test_a_program_that_takes_too_much_is_ended_and_the_next_call_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    for name in ("app", "temporary"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    body, reason = EXCESSES[kind]
+    indented = body.replace("\n", "\n    ")
+    body = f"if text == 'bad':\n    {indented}\nelse:\n    say(text='good')"
+    bad, good = answers(program(tmp_path / "app", body, limits=SMALL), "bad", "fine")
+    assert isinstance(bad, CallError)
+    assert reason in str(bad)
+    assert good.text == "good"
+    poll("all are gone", lambda: not processes_in(tmp_path))
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the processes that work below a folder."""
+    pids = []
+    for entry in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):
+            if str(folder) in str(entry.readlink()) and alive(entry.parent.name):
+                pids.append(entry.parent.name)
+    return pids
+
+
+@pytest.mark.skipif(not has_sandbox(), reason="the kernel has no sandbox")
+@pytest.mark.parametrize("sizes", [[3_000_000], [100_000] * 30])
+def test_what_a_confined_program_writes_is_limited_by_the_kernel(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    body = f"""try:
+    for number, size in enumerate({sizes}):
+        with open(os.path.expanduser(f"~/{{number}}"), "wb") as file:
+            file.write(b"x" * size)
+    say(text="written")
+except OSError as error:
+    say(text=error.strerror)"""
+    (answer,) = answers(program(tmp_path, body, confined=True, limits=SMALL), "hello")
+    assert answer.text in ("File too large", "No space left on device")
+
+
+def test_a_set_up_that_takes_too_much_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "build.py").write_text(
+        "import time\nfor n in range(30): open(str(n), 'wb').write(b'x' * 100_000)\ntime.sleep(600)"
+    )
+    setup = [sys.executable, "build.py"]
+    error = failure(program(tmp_path, "say(text='x')", setup=setup, limits=SMALL))
+    assert error.kind is ErrorKind.MODEL_NOT_FOUND
+    assert "was stopped: it wrote more than 1 MB to files" in str(error)
+
+
 def test_the_set_up_runs_once_before_the_first_call(tmp_path: Path) -> None:
     (tmp_path / "build.py").write_text("print('noise' * 100000); open('built', 'a').write('x')")
     provider = program(
@@ -225,13 +372,16 @@ def test_the_set_up_runs_once_before_the_first_call(tmp_path: Path) -> None:
 
 
 def test_a_set_up_that_fails_is_said_once_and_for_all(tmp_path: Path) -> None:
-    (tmp_path / "build.py").write_text("open('tried', 'a').write('x'); raise SystemExit('no lock')")
+    tried = tmp_path / "tried"
+    (tmp_path / "build.py").write_text(
+        f"open({str(tried)!r}, 'a').write('x'); raise SystemExit('no lock')"
+    )
     provider = program(tmp_path, "say(text='x')", setup=[sys.executable, "build.py"])
     for error in answers(provider, "a", "b"):
         assert isinstance(error, CallError)
         assert error.kind is ErrorKind.MODEL_NOT_FOUND
         assert "the set-up of the program ended with 1: no lock" in str(error)
-    assert (tmp_path / "tried").read_text() == "x"
+    assert tried.read_text() == "x"
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
