@@ -52,8 +52,10 @@ def approvals(state: CliState) -> None:
     For a job with the event pull_request or pull_request_review. Counts the members whose last
     review approves the newest commit, each once, without the author of the pull request; at least
     one of them must have the role that CODEOWNERS asks for. Members and settings.approvals are
-    those of the default branch, so that a pull request cannot change them for itself. Other files
-    than those of the project need no approval here. The exit code is 1 until there are enough.
+    those of the default branch, so that a pull request cannot change them for itself. So are the
+    files that need an approval: those in the folders of the project, and whatever else its
+    experiments use, such as prompts, checks and programs in other folders. Other files need none.
+    The exit code is 1 until there are enough.
 
     Examples:
       edison github approvals
@@ -75,9 +77,21 @@ def approvals(state: CliState) -> None:
         )
     folder = root.resolve().relative_to(repository.root.resolve()).as_posix()
     prefix = "" if folder == "." else f"{folder}/"
-    file = _project_file(repository, commit, "" if folder == "." else folder)
+    tree = commit_tree.CommitTree(repository, commit, prefix)
+    if not tree.exists(project_files.PROJECT):
+        raise UsageError(
+            f"the default branch has no {project_files.PROJECT}",
+            hint="merge the project first, without members",
+        )
+    project, problems = load.inspect_project(tree, root=root)
+    wrong = project_files.only_errors(problems)
+    if project is None:
+        raise ConfigError(wrong)
+    paths = code_owners.owned_paths(project, prefix)
+    if wrong:  # a file that cannot be read could use any other
+        paths.append(code_owners.OwnedPath(prefix, sites.Role.REVIEWER))
     address = host.repository_address(os.environ)
-    found = asyncio.run(_read(address, event.number, file, code_owners.owned_paths(file, prefix)))
+    found = asyncio.run(_read(address, event.number, project.file, paths))
     if terminal.json:
         terminal.document(
             {
@@ -92,19 +106,6 @@ def approvals(state: CliState) -> None:
     _show(terminal, found)
     if not found.ok:
         raise click.exceptions.Exit(ExitCode.GATE_FAILED)
-
-
-def _project_file(repository: git.Repository, commit: str, folder: str) -> ProjectFile:
-    files = project_files.ProjectFiles(commit_tree.CommitTree(repository, commit, folder))
-    if not files.tree.exists(project_files.PROJECT):
-        raise UsageError(
-            f"the default branch has no {project_files.PROJECT}",
-            hint="merge the project first, without members",
-        )
-    file = files.project()
-    if file is None:
-        raise ConfigError(project_files.only_errors(files.problems))
-    return file
 
 
 async def _read(

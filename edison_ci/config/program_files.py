@@ -70,8 +70,13 @@ def check_files(check: Check, tree: Tree) -> set[str]:
     if check.check == "python":
         return {cast("Python", check).path}
     if check.check == "command":
-        return {word for word in cast("Command", check).value if _is_file(tree, word)}
+        return files_among(cast("Command", check).value, tree)
     return set()
+
+
+def files_among(words: Iterable[str], tree: Tree) -> set[str]:
+    """Return the words of a command line that are files."""
+    return {inside(word) for word in words if _is_file(tree, word)}
 
 
 def check_digest(check: Check, tree: Tree) -> str:

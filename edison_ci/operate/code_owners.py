@@ -1,24 +1,31 @@
 """CODEOWNERS of a repository: who must approve a change of which files, derived from the members.
 
 GitHub reads the file from the base branch of a pull request; of the lines that match a path the
-last one counts. Reviewers and above own what is evaluated, admins and owners what decides about
-trust.
+last one counts. Reviewers and above own what is evaluated, wherever it lies: the folders of the
+project, and what its experiments use outside of them. Admins and owners own what decides about
+trust, and the code that gets keys or that pull requests may run.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.config.project_files import JUDGE_APPROVALS, PROJECT, QUARANTINE
+from edison_ci.config import program_files
+from edison_ci.config.load import INSTRUCTIONS
+from edison_ci.config.project_files import JUDGE_APPROVALS, PROJECT, QUARANTINE, about_path
 from edison_ci.errors import Location, UsageError
 from edison_ci.operate.site import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from edison_ci.config.project import Member, ProjectFile
+    from edison_ci.config.load import Project
+    from edison_ci.config.models import Model
+    from edison_ci.config.project import Member
+    from edison_ci.documents.files import Tree
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS")
 """Where GitHub looks for the file; the first one counts."""
@@ -35,7 +42,7 @@ class OwnedPath(NamedTuple):
     """A file or folder of the repository, and the lowest role that may approve its changes."""
 
     path: str
-    """From the top of the repository; a folder ends with a slash."""
+    """From the top of the repository, which itself is empty; a folder ends with a slash."""
     role: Role
 
     @property
@@ -50,19 +57,75 @@ class OwnedPath(NamedTuple):
 
     def covers(self, path: str) -> bool:
         """Whether a file is this one, or in this folder."""
-        return path.startswith(self.path) if self.path.endswith("/") else path == self.path
+        if self.path.endswith("/") or not self.path:
+            return path.startswith(self.path)
+        return path == self.path
 
 
-def owned_paths(file: ProjectFile, prefix: str = "") -> list[OwnedPath]:
+def owned_paths(project: Project, prefix: str = "") -> list[OwnedPath]:
     """Return what needs the approval of a member; `prefix` is the folder of the project."""
-    paths = file.paths
-    folders = (paths.prompts, paths.experiments, paths.datasets, paths.rubrics)
-    reviewed = [*(f"{folder}/" for folder in folders), QUARANTINE, JUDGE_APPROVALS]
-    trusted = [PROJECT, paths.models, ".edison/"]
+    paths = project.file.paths
+    folders = [paths.prompts, paths.experiments, paths.datasets, paths.rubrics]
+    folders += [str(PurePosixPath(path).parent) for path in INSTRUCTIONS]
+    own = [*(f"{folder}/" for folder in folders), QUARANTINE, JUDGE_APPROVALS]
+    trusted = [PROJECT, paths.models, ".edison/", *sorted(_trusted_code(project))]
+    used = [path for path in sorted(_used(project)) if path not in trusted]
     return [
-        *(OwnedPath(prefix + path, Role.REVIEWER) for path in dict.fromkeys(reviewed)),
-        *(OwnedPath(prefix + path, Role.ADMIN) for path in trusted),
+        *(OwnedPath(prefix + path, Role.REVIEWER) for path in _outermost([*own, *used], trusted)),
+        *(OwnedPath(prefix + path, Role.ADMIN) for path in dict.fromkeys(trusted)),
         OwnedPath(_GITHUB, Role.ADMIN),
+    ]
+
+
+def _used(project: Project) -> Iterator[str]:
+    """Yield the files and folders that the experiments and models of a project use."""
+    for experiment in project.experiments.values():
+        yield from project.files_of(experiment)
+        yield from (about_path(entry.path) for entry in experiment.file.data)
+        for path in experiment.code_files(project.tree):
+            if folder := path.rpartition("/")[0]:  # code imports what lies beside it
+                yield f"{folder}/"
+    for model in project.models.values():
+        yield from (path for path in (model.store, model.script) if path)
+        if model.provider == "command":
+            yield from _program(model, project.tree)
+
+
+def _trusted_code(project: Project) -> Iterator[str]:
+    """Yield the code that pull requests may run, and that of programs with keys or network."""
+    trust, tree = project.trust, project.tree
+    yield from _places(trust.code.paths, tree)
+    for entry in trust.programs:
+        model = project.models.get(entry.model)
+        if model is not None and model.provider == "command" and not entry.needs_nothing:
+            yield from _program(model, tree)
+
+
+def _program(model: Model, tree: Tree) -> Iterator[str]:
+    """Yield the files and folders of a program, and the files that its command lines name."""
+    yield from _places(model.options["files"], tree)
+    words = (*model.options["run"], *(model.options.get("setup") or ()))
+    yield from program_files.files_among(words, tree)
+
+
+def _places(paths: Iterable[str], tree: Tree) -> Iterator[str]:
+    """Yield paths, folders with a slash at their end; one that is not there may become either."""
+    for path in paths:
+        is_folder = bool(tree.names(path))
+        if not is_folder:
+            yield path
+        if is_folder or not tree.exists(path):
+            yield f"{path}/"
+
+
+def _outermost(paths: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Return the paths that are not in a folder of the list, nor in another one of `others`."""
+    listed = dict.fromkeys(paths)
+    folders = {*listed, *others}
+    return [
+        path
+        for path in listed
+        if not any(f"{above}/" in folders for above in PurePosixPath(path).parents)
     ]
 
 

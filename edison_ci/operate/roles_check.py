@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.load import load_project
 from edison_ci.documents.files import WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ForgeError, Location, UsageError
@@ -91,11 +92,14 @@ class CodeOwnersFile:
 
 
 def code_owners(site: Site) -> CodeOwnersFile:
-    """Return CODEOWNERS of the repository of a project; raises UsageError if it is unfit."""
+    """Return CODEOWNERS of the repository of a project; raises UsageError if it is unfit.
+
+    Raises ConfigError if a file of the project is invalid: it could use any file.
+    """
     repository = Repository.find(site.root)
     top = repository.root if repository is not None else site.root
     folder = site.root.resolve().relative_to(top.resolve()).as_posix()
-    paths = owned_paths(site.file, "" if folder == "." else f"{folder}/")
+    paths = owned_paths(load_project(site.root), "" if folder == "." else f"{folder}/")
     tree = WorkingTree(top)
     found = next((place for place in PLACES if tree.exists(place)), None)
     place, text = found or PLACES[0], ""

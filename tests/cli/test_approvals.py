@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
+from edison_ci.operate.code_owners import owned_paths
 from edison_ci.operate.site import Actor, Identity, Role, open_site
 from edison_ci.review.actions import ReviewActions
 from edison_ci.store.suggestions import SuggestionStatus
@@ -17,8 +20,6 @@ from tests.forge.test_events import example
 from tests.suggested import ADDED, PATH, keep, stored, suggestion_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from edison_ci.store.suggestions import Suggestion
     from tests.cli.conftest import Edison
     from tests.conftest import Folder, Result
@@ -227,6 +228,145 @@ def test_what_decides_about_trust_needs_an_admin_and_other_files_nobody(
     changed(job, "README.md")
     done = edison(two, "github", "approvals")
     assert (done.code, "changes no file of the project" in done.out) == (0, True)
+
+
+ELSEWHERE = {
+    "models.yaml": """\
+small: {provider: sim, model: small}
+judge: {provider: sim, model: judge}
+scripted: {provider: sim, model: script, options: {file: shared/answers.yaml}}
+app: {provider: command, options: {run: [python3, main.py], setup: [sh, ./tools/build.sh],
+      files: [src/app, settings.json]}}
+keyed: {provider: command, options: {run: [python3, main.py], files: [src/keyed]}}
+""",
+    ".edison/trust.yaml": """\
+code: {allow: true, paths: [trusted, later]}
+programs: [{model: app}, {model: keyed, env: [APP_KEY]}]
+""",
+    "shared/answers.yaml": "hi: hello\n",
+    "main.py": "",
+    "tools/build.sh": "",
+    "src/app/.hidden": "",
+    "src/app/run.py": "",
+    "settings.json": "{}",
+    "src/keyed/run.py": "",
+    "trusted/tone.py": "",
+    "lib/near.py": "",
+    "lib/grade.py": "def check(output):\n    return True\n",
+    "shared/reply.md": """\
+---
+output: shared/answer.json
+tools: shared/tools.json
+---
+# user
+Write to {{ name }}.
+""",
+    "shared/grader.md": """\
+---
+type: grader
+---
+# user
+Is {{ output }} polite? Answer with a number from 0 to 1.
+""",
+    "shared/answer.json": '{"type": "object"}',
+    "shared/form.json": '{"type": "object"}',
+    "shared/tools.json": '[{"name": "look", "parameters": {"type": "object"}}]',
+    "shared/cases.jsonl": '{"id": "a", "input": {"name": "Ada"}, "expected": "Ada"}\n',
+    "shared/cases.about.yaml": "owner: ann@example.com\n",
+    "shared/warm.yaml": """\
+rubric: warm
+criteria:
+  - {name: Warmth, description: Sounds friendly and warm., weight: 0.5}
+  - {name: Brevity, description: One short sentence only., weight: 0.5}
+calibration: {labels: shared/labels.jsonl}
+""",
+    "shared/labels.jsonl": "",
+    "experiments/elsewhere.yaml": """\
+experiment: elsewhere
+objective: Greet people by their name in a friendly way.
+prompts: [shared/reply.md]
+models: [small, scripted, app, keyed]
+dataset: shared/cases.jsonl
+checks:
+  - python: lib/grade.py:check
+  - command: [sh, ./tools/build.sh]
+  - json_schema: shared/form.json
+rubric: shared/warm.yaml
+judges: {pointwise: [judge], graders: [{prompt: shared/grader.md, by: judge}]}
+""",
+}
+"""An experiment whose files are in no folder of the project."""
+
+
+@pytest.fixture
+def elsewhere(two: Folder) -> Folder:
+    """A default branch with an experiment that uses files in many places."""
+    for name, text in ELSEWHERE.items():
+        two.write(name, text)
+    two.git("add", "--all")
+    two.git("commit", "--quiet", "--message", "an experiment with files elsewhere")
+    return two
+
+
+REVIEWED = (
+    *(f"shared/{name}" for name in (
+        "reply.md", "grader.md", "answer.json", "form.json", "tools.json", "cases.jsonl",
+        "cases.about.yaml", "warm.yaml", "labels.jsonl", "answers.yaml",
+    )),
+    "lib/grade.py", "lib/near.py", "lib/new.py", "tools/build.sh", "settings.json",
+    "src/app/run.py", "src/app/.hidden", "src/app/node_modules/x.js", "judges/pointwise.md",
+    "prompts/hello.md",
+)  # fmt: skip
+TRUSTED = (
+    "src/keyed/run.py", "src/keyed/new.py", "main.py", "trusted/tone.py", "later/x.py", "later",
+    ".edison/trust.yaml",
+)  # fmt: skip
+"""Code that gets keys, and code that pull requests may run, decide about trust."""
+
+
+def test_all_that_a_project_uses_has_owners_wherever_it_lies(
+    elsewhere: Folder, subtests: pytest.Subtests
+) -> None:
+    paths = owned_paths(load_project(elsewhere.path))
+    for path in (*REVIEWED, *TRUSTED):
+        with subtests.test(path):
+            roles = [owned.role for owned in paths if owned.covers(path)]
+            assert max(roles) is (Role.ADMIN if path in TRUSTED else Role.REVIEWER)
+    for path in ("README.md", "shared/unused.md", "src/other/run.py"):
+        assert not any(owned.covers(path) for owned in paths)
+
+
+def test_what_the_base_uses_needs_approvals_wherever_it_lies(
+    edison: Edison, elsewhere: Folder, job: FakeGitHub
+) -> None:
+    # The pull request says that it uses none of it.
+    (elsewhere.path / "experiments/elsewhere.yaml").unlink()
+    elsewhere.write("models.yaml", "small: {provider: sim, model: small}\n")
+    for path, role in (
+        ("shared/reply.md", "reviewer"), ("lib/grade.py", "reviewer"),
+        ("src/keyed/run.py", "admin"), ("trusted/tone.py", "admin"),
+    ):  # fmt: skip
+        changed(job, "README.md", path)
+        done = edison(elsewhere, "github", "approvals", "--json")
+        told = json.loads(done.out)
+        assert (done.code, told["files"], told["role"]) == (1, 1, role), done.all
+    changed(job, "README.md", "shared/unused.md", "src/other/run.py")
+    assert edison(elsewhere, "github", "approvals").code == 0
+
+
+def test_where_a_file_of_the_base_is_invalid_every_file_needs_approvals(
+    edison: Edison, elsewhere: Folder, job: FakeGitHub
+) -> None:
+    elsewhere.git("stash", "--quiet")
+    elsewhere.write("experiments/elsewhere.yaml", "experiment: elsewhere\nprompts: 5\n")
+    elsewhere.git("commit", "--all", "--quiet", "--message", "broken")
+    elsewhere.git("push", "--quiet", "origin", "main")
+    event = json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_text())
+    event["pull_request"]["base"]["sha"] = elsewhere.git("rev-parse", "HEAD")
+    Path(os.environ["GITHUB_EVENT_PATH"]).write_text(json.dumps(event))
+    changed(job, "README.md")
+    done = edison(elsewhere, "github", "approvals", "--json")
+    assert (done.code, json.loads(done.out)["files"]) == (1, 1), done.all
 
 
 def test_a_number_that_cannot_be_reached_is_refused(edison: Edison, repo: Folder) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from edison_ci.config.project import Member, Paths, ProjectFile
+from edison_ci.config.load import load_project
+from edison_ci.config.project import Member
 from edison_ci.errors import UsageError
 from edison_ci.operate.code_owners import (
     BEGIN,
@@ -17,6 +20,9 @@ from edison_ci.operate.code_owners import (
     with_section,
 )
 from edison_ci.operate.site import Role
+
+if TYPE_CHECKING:
+    from tests.conftest import Folder
 
 pytestmark = pytest.mark.daily
 
@@ -64,18 +70,23 @@ def test_the_last_line_that_matches_counts_and_may_have_no_owner() -> None:
     assert rule_of(rules, "prompts/x.md") == (5, "/prompts/x.md", ())
 
 
-def test_reviewers_own_what_is_evaluated_and_admins_what_decides_about_trust() -> None:
-    file = ProjectFile(version=1, project="mini", paths=Paths(prompts="my prompts"))
-    lines = section(owned_paths(file, "sub/"), [ADA, BOB, EVE])
+def test_reviewers_own_what_is_evaluated_and_admins_what_decides_about_trust(mini: Folder) -> None:
+    mini.edit("edison.yaml", "project: mini\n", "project: mini\npaths: {prompts: my prompts}\n")
+    mini.write("shared/names.jsonl", mini.read("datasets/names.jsonl"))
+    mini.edit("experiments/hello.yaml", "datasets/names.jsonl", "shared/names.jsonl")
+    project = load_project(mini.path)
+    lines = section(owned_paths(project, "sub/"), [ADA, BOB, EVE])
     assert (lines[0], lines[-1]) == (BEGIN, END)
     owners = {words[0]: words[1:] for line in lines[1:-1] for words in [line.split()]}
     assert lines[1].startswith("/sub/my\\ prompts/ ")
     assert owners["/sub/experiments/"] == ["@ada", "bob@example.org"]
+    assert owners["/sub/shared/names.jsonl"] == owners["/sub/prompts/hello.md"]
+    assert owners["/sub/prompts/hello.md"] == ["@ada", "bob@example.org"]
     assert owners["/sub/edison.yaml"] == owners["/sub/.edison/"] == owners["/.github/"] == ["@ada"]
     assert "@eve" not in "".join(lines)
-    assert section(owned_paths(file), []) == []
+    assert section(owned_paths(project), []) == []
     # Nobody is an admin: no line is better than one by which everyone may approve.
-    assert not any("edison.yaml " in line for line in section(owned_paths(file), [BOB])[1:])
+    assert not any("edison.yaml " in line for line in section(owned_paths(project), [BOB])[1:])
 
 
 def test_the_section_is_replaced_and_other_lines_stay() -> None:
