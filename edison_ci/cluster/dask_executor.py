@@ -20,7 +20,7 @@ from distributed.comm.core import connect
 
 from edison_ci import __version__
 from edison_ci.checks.child import LIMIT_S
-from edison_ci.cluster.nodes import carry_plain_data
+from edison_ci.cluster.nodes import ForeignMessage, carry_plain_data
 from edison_ci.cluster.preparation import PYTHON
 from edison_ci.cluster.tls import read_address
 from edison_ci.cluster.wire import (
@@ -69,6 +69,11 @@ START_S = 60.0
 _MOST_IDLE = 50.0
 _IDLE_A_SECOND = 5.0
 """Messages without an answer that are no flood: a few at once, and a few a second."""
+_MOST_ADDRESSES = 10_000
+"""Workers that a run connects to or refuses; a scheduler could name new ones without end."""
+_MOST_AT_ONCE = 100
+"""Workers that it connects to at the same time."""
+_LONGEST_ADDRESS = 300
 _CLOCK_S = 60.0
 """Difference between clocks that is told."""
 _TOLD = 5
@@ -407,7 +412,9 @@ class DaskExecutor:
         if not self._scheduler_seen:
             self._scheduler_seen = True
             self._tell("the scheduler answers again")
-        new = [each for each in addresses if each not in self._links and each not in self._refused]
+        seen = self._links.keys() | self._refused.keys()
+        most = min(_MOST_AT_ONCE, max(_MOST_ADDRESSES - len(seen), 0))
+        new = [address for address in addresses if address not in seen][:most]
         await asyncio.gather(*(self._connect(address) for address in new))
 
     async def _listed(self) -> list[str]:
@@ -422,7 +429,12 @@ class DaskExecutor:
         workers = found.get("workers") if isinstance(found, dict) else None
         if not isinstance(workers, dict):
             raise WireError(f"it said {short(found)}")
-        return [str(address) for address in workers]
+        addresses = [str(address) for address in workers]
+        if len(addresses) > _MOST_ADDRESSES or max(map(len, addresses), default=0) > (
+            _LONGEST_ADDRESS
+        ):
+            raise WireError("it lists more workers than a cluster has, or addresses without end")
+        return addresses
 
     async def _open(self, address: str) -> Comm:
         with _translated():
@@ -573,6 +585,8 @@ def _translated() -> Iterator[None]:
     """Turn what Dask raises for messages that it cannot read into WireError."""
     try:
         yield
+    except ForeignMessage as error:
+        raise WireError(f"it sent {error}") from None
     except OSError:
         raise
     except Exception as error:  # a hostile message makes its decoders raise anything

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import pickle
 import signal
+import struct
 from typing import TYPE_CHECKING, Any
 
 import dask.config
@@ -36,6 +37,19 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 256_000_000
 """Bytes of one message at most."""
+MOST_VALUES = 1_000_000
+"""Values of one message at most: a mapping of one byte takes 64 in memory."""
+_ONE_FRAME = struct.pack("Q", 1)
+_CONTAINERS = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
+"""Tags of msgpack for lists and mappings: bytes of their length, and values for each item."""
+_TEXTS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
+"""Tags of texts and bytes: bytes of their length."""
+_NUMBERS = {
+    **dict.fromkeys((0xC0, 0xC2, 0xC3), 0),
+    **{0xCA: 4, 0xCB: 8},
+    **{tag + step: 2**step for tag in (0xCC, 0xD0) for step in range(4)},
+}
+"""Tags of nothing, true, false and numbers: bytes that follow."""
 _SETTINGS = {
     "distributed.admin.system-monitor.gil.enabled": False,
     "distributed.comm.compression": None,
@@ -51,8 +65,9 @@ _SETTINGS = {
 }
 _INTERNALS: tuple[tuple[Any, str], ...] = (
     (tcp, "read_bytes_rw"),
+    (tcp, "unpack_frames"),
+    (tcp, "from_frames"),
     (dask_pickle, "loads"),
-    (dask_messages, "decompress"),
     (Scheduler, "start_http_server"),
     (Worker, "start_http_server"),
     (Worker, "plugin_add"),
@@ -62,6 +77,10 @@ _INTERNALS: tuple[tuple[Any, str], ...] = (
 """What is replaced in Dask: where one is missing, a node might do what it must not."""
 _OF_SCHEDULERS = frozenset({"heartbeat_worker", "identity", "register-worker"})
 _STREAMED_TO_SCHEDULERS = frozenset({"keep-alive", "worker-status-change"})
+
+
+class ForeignMessage(OSError):
+    """A message that no node of a cluster sends: it ends the connection."""
 
 
 def carry_plain_data() -> None:
@@ -75,9 +94,16 @@ def carry_plain_data() -> None:
     dask.config.refresh(paths=[], env={})
     dask.config.set(_SETTINGS)
     dask_pickle.loads = _refuse_pickle
-    messages: Any = dask_messages
-    messages.decompress = _refuse_compressed
-    tcp.read_bytes_rw = _limited(tcp.read_bytes_rw)
+    for name, limit in (
+        ("read_bytes_rw", _limited),
+        ("unpack_frames", _of_one_frame),
+        ("from_frames", _of_few_values),
+    ):
+        original = getattr(tcp, name)
+        if not hasattr(original, "limited"):
+            limited = limit(original)
+            limited.limited = True
+            setattr(tcp, name, limited)
     # Dask gives some loggers a handler of their own when it is imported.
     for name in ("asyncio", "distributed", "distributed.client", "tornado", "tornado.application"):
         theirs = logging.getLogger(name)
@@ -102,28 +128,65 @@ def _unknown_dask(why: str) -> UsageError:
     )
 
 
-def _refuse_compressed(header: Any, frames: Any) -> list[Any]:
-    if any(header["compression"]):  # a small message could become one of any size
-        raise ValueError("this cluster carries nothing compressed")
-    return [*frames]
-
-
 def _refuse_pickle(x: Any, *, buffers: Any = ()) -> Any:
     raise pickle.UnpicklingError("this cluster carries plain data only")
 
 
-def _limited(read: Callable[..., Any]) -> Callable[..., Any]:
+def _limited(read: Callable[..., Any]) -> Any:
     """Return what reads the bytes of a message, for messages of a limited size."""
-    if getattr(read, "limited", False):
-        return read
 
     async def read_limited(stream: Any, n: int) -> Any:
         if n > MOST_BYTES:
-            raise OSError(f"a message of {n:,} bytes; at most {MOST_BYTES:,} are read")
+            raise ForeignMessage(f"a message of {n:,} bytes; at most {MOST_BYTES:,} are read")
         return await read(stream, n)
 
-    read_limited.limited = True  # type: ignore[attr-defined]
     return read_limited
+
+
+def _of_one_frame(unpack: Callable[..., Any]) -> Any:
+    """Return what reads the list of frames: plain data has one, and neither pickles nor bombs."""
+
+    def unpack_one(packed: Any, **options: Any) -> Any:
+        if bytes(packed[:8]) != _ONE_FRAME:
+            raise ForeignMessage("a message that is not of one frame")
+        return unpack(packed, **options)
+
+    return unpack_one
+
+
+def _of_few_values(read: Callable[..., Any]) -> Any:
+    """Return what makes values of a message, for messages of a limited number of them."""
+
+    async def read_few(frames: Any, **options: Any) -> Any:
+        _refuse_many_values(memoryview(frames[0]))
+        return await read(frames, **options)
+
+    return read_few
+
+
+def _refuse_many_values(packed: memoryview) -> None:
+    """Raise ForeignMessage for a message of more values than are read, before any is made."""
+    at, values, expected = 0, 0, 1
+    while expected and at < len(packed):
+        tag, at = packed[at], at + 1
+        values, expected = values + 1, expected - 1
+        if 0x80 <= tag < 0xA0:
+            expected += (tag & 15) * (2 if tag < 0x90 else 1)
+        elif 0xA0 <= tag < 0xC0:
+            at += tag & 31
+        elif tag in _CONTAINERS:
+            width, each = _CONTAINERS[tag]
+            expected += each * int.from_bytes(packed[at : at + width], "big")
+            at += width
+        elif tag in _TEXTS:
+            width = _TEXTS[tag]
+            at += width + int.from_bytes(packed[at : at + width], "big")
+        elif 0xC0 <= tag < 0xE0:
+            if tag not in _NUMBERS:
+                raise ForeignMessage(f"a value of the unknown type {tag:#x}")
+            at += _NUMBERS[tag]
+        if values + expected > MOST_VALUES:
+            raise ForeignMessage(f"a message of more than {MOST_VALUES:,} values")
 
 
 class _Said(logging.Handler):

@@ -22,6 +22,7 @@ from edison_ci.config.program_files import LONGEST_PROGRAM
 from edison_ci.contracts import CallError, CheckOutcome, ErrorKind
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.secrets import hidden_in
 from edison_ci.errors import Location
 from edison_ci.providers.openai_compatible import MOST_TOKENS, storable
 from edison_ci.records import Completion, FinishReason, Message, Request, canonical_json
@@ -44,7 +45,7 @@ _MOST_LEFT_OUT = 100
 _DAY_S = 86_400
 MOST_REQUEST = 1_000_000
 """Characters at most that the code of a check reads at a worker; longer ones are run here."""
-_MOST_PROGRAMS = 1_000
+_MOST_MODELS = _MOST_PROGRAMS = 1_000
 _MOST_PLACES = 1_000
 
 
@@ -208,8 +209,8 @@ def read_hello(text: object) -> Hello:
     if found.any("protocol") != PROTOCOL:
         raise WireError(f"the coordinator speaks protocol {short(found.any('protocol'))}")
     models = found.any("models")
-    if not isinstance(models, list):
-        raise WireError("models is not a list")
+    if not isinstance(models, list) or len(models) > _MOST_MODELS:
+        raise WireError(f"models is not a list of at most {_MOST_MODELS:,}")
     return Hello(
         found.text("version"),
         found.text("run"),
@@ -376,7 +377,7 @@ def read_lease(text: object) -> Lease:
         left_out=asked.texts("left_out"),
         embedding=asked.flag("embedding"),
     )
-    return Lease(found.whole("id", most=2**53), found.whole("model", most=1_000), request)
+    return Lease(found.whole("id", most=2**53), found.whole("model", most=_MOST_MODELS), request)
 
 
 _COMPLETION = (
@@ -387,12 +388,15 @@ _ERROR = "kind message status retry_after_s charged garbled"
 
 
 def write_answer(lease: int, result: Completion | CallError) -> str:
-    """Return the text of an answer, or of the failure of a call."""
+    """Return the text of an answer, or of the failure of a call, without the keys known here.
+
+    A model may repeat the key of its caller, which the coordinator need not have and so not know.
+    """
     if isinstance(result, CallError):
         error = {name: getattr(result, name) for name in _ERROR.split()}
-        return storable(canonical_json({"id": lease, "error": error}))
+        return storable(canonical_json(hidden_in({"id": lease, "error": error})))
     told = {name: getattr(result, name) for name in _COMPLETION.split()}
-    return canonical_json({"id": lease, "completion": told})
+    return canonical_json(hidden_in({"id": lease, "completion": told}))
 
 
 def read_answer(text: object, request_of: Callable[[int], Request | None]) -> Answer:
@@ -485,8 +489,10 @@ def read_check(text: object) -> CheckLease:
 def write_outcome(lease: int, outcome: CheckOutcome | str) -> str:
     """Return the text of what a check found, or of why it was not run."""
     if isinstance(outcome, str):
-        return canonical_json({"id": lease, "unable": single_line(outcome[:_LONGEST_ERROR])})
-    return canonical_json({"id": lease, "outcome": outcome._asdict()})
+        told = {"id": lease, "unable": single_line(outcome[:_LONGEST_ERROR])}
+    else:
+        told = {"id": lease, "outcome": outcome._asdict()}
+    return canonical_json(hidden_in(told))
 
 
 def read_outcome(text: object, given: Container[int]) -> Checked:

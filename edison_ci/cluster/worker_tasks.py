@@ -57,6 +57,8 @@ BEAT_S = 2.0
 """A worker without answers to send says at this interval that it is alive."""
 MOST_LEASES = 20_000
 """Calls and checks at most that one coordinator may have at a worker."""
+MOST_RUNS = 100
+"""Runs at most that a worker serves at the same time."""
 
 
 class WorkerService:
@@ -141,6 +143,8 @@ class WorkerService:
             raise WireError(why)
         if self.draining:
             raise WireError("it is about to end")
+        if len(self._sessions) >= MOST_RUNS:
+            raise WireError(f"it serves {MOST_RUNS} runs already")
         other = self._sessions.get(asked.run)
         if other is not None and other.coordinator != asked.coordinator:
             raise WireError(f"another coordinator runs {asked.run} already")
@@ -280,8 +284,6 @@ class _RunSession:
                 for given_up in message.get("given_up", ()):
                     if (task := self._tasks.get(given_up)) is not None:
                         task.cancel()
-                if len(self._tasks) > MOST_LEASES:
-                    raise WireError("too many calls at once")
         except (OSError, WireError):
             return
         finally:
@@ -290,9 +292,9 @@ class _RunSession:
                 await sending
 
     def _take(self, lease: int, work: Coroutine[Any, Any, None]) -> None:
-        if lease in self._tasks:
+        if lease in self._tasks or len(self._tasks) >= MOST_LEASES:
             work.close()
-            raise WireError("a call was given twice")
+            raise WireError("a call was given twice, or too many at once")
         self._tasks[lease] = asyncio.create_task(work)
 
     async def _call(self, lease: Lease) -> None:
