@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import itertools
 import json
 import logging
 import signal
@@ -68,6 +69,8 @@ GRACE = dt.timedelta(minutes=5)
 """A time that is this late, or less, is still started."""
 BACK = dt.timedelta(minutes=1)
 """A clock that went back by more is taken for one that was wrong before."""
+MOST_MISSED = 10_000
+"""Missed times that are counted: a clock that is set ahead by years passes millions."""
 MOST_AT_ONCE = 4
 """Runs that are at work at the same time; others wait."""
 MOST_ATTEMPTS = 8
@@ -119,6 +122,12 @@ def refuse_network_file_system(site: Site) -> None:
             hint="SQLite is not shared over a network: keep the results on a disk of one machine, "
             "and run the scheduler there",
         )
+
+
+def times_between(cron: str, after: dt.datetime, until: dt.datetime) -> list[dt.datetime]:
+    """Return the times from one exclusively to another inclusively; the first MOST_MISSED."""
+    passed = itertools.takewhile(lambda due: due <= until, fires(cron, after))
+    return [*itertools.islice(passed, MOST_MISSED)]
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -285,15 +294,10 @@ class Scheduler:
     def _find_due(
         self, connection: sqlite3.Connection, each: Scheduled, until: dt.datetime, now: dt.datetime
     ) -> None:
-        late: list[dt.datetime] = []
-        for due in fires(each.entry.cron, until):
-            if due > now:
-                break
-            if now - due > GRACE:
-                late.append(due)
-            else:
-                self._claim(connection, each, due)
-        if late:
+        in_time = now - GRACE - dt.timedelta.resolution
+        for due in times_between(each.entry.cron, max(until, in_time), now):
+            self._claim(connection, each, due)
+        if late := times_between(each.entry.cron, until, in_time):
             said = "no scheduler was running then, or the clock was changed"
             self._miss(connection, each, (late[0], late[-1], len(late)), said)
 
@@ -360,13 +364,9 @@ class Scheduler:
             remove_fire(connection, fire.key)
             cron = known.get((fire.experiment, fire.schedule), ("", ""))[0]
             start = dt.datetime.fromisoformat(fire.due_at) - dt.timedelta(seconds=1)
-            past = []
-            for due in fires(cron, start) if cron else ():
-                if due > self.clock():
-                    break
-                past.append(utc.timestamp(due))
-            if past:
-                add_fire(connection, replace(fire, last_due_at=past[-1], fires=len(past)))
+            if cron and (past := times_between(cron, start, self.clock())):
+                last = utc.timestamp(past[-1])
+                add_fire(connection, replace(fire, last_due_at=last, fires=len(past)))
         for (experiment, name), (cron, until) in known.items():
             if until > now:
                 set_watch(connection, experiment, name, cron, now)

@@ -421,7 +421,8 @@ class Budgeted:
         self, booking: Booking, completion: Completion, request: Request | None = None
     ) -> Settlement:
         """Return what a call did cost; without usage it is counted, if the request is known."""
-        now, booked = self.budget.now(), booking.est_microusd
+        # With a clock that went back, the answer would be too old for the run that has bought it.
+        now, booked = max(self.budget.now(), booking.newer_than or ""), booking.est_microusd
         if completion.cost_microusd is not None:
             return Settlement(completion, completion.cost_microusd, "billed", now)
         if completion.tokens_in is not None and not _too_few_tokens(completion, request):

@@ -56,7 +56,7 @@ def back_up(results: Path, folder: Path, *, stamp: str, keep: int) -> Backup:
     try:
         _prepare(folder)
         _copy(results, target)
-        removed = _prune(folder, results.stem, keep)
+        removed = _prune(target, results.stem, keep)
         with target.open("rb") as stream:
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         return Backup(target, target.stat().st_size, sha256, removed)
@@ -103,8 +103,9 @@ def _copy(results: Path, target: Path) -> None:
         raise StoreError(f"the copy is damaged: {found}", hint="check the disk")
 
 
-def _prune(folder: Path, stem: str, keep: int) -> tuple[str, ...]:
-    copies = backups_in(folder, stem)
+def _prune(made: Path, stem: str, keep: int) -> tuple[str, ...]:
+    # What is dated later than the newest one was made when the clock was ahead.
+    copies = sorted(backups_in(made.parent, stem), key=lambda path: path.name > made.name)
     for path in copies[keep:]:
         path.unlink(missing_ok=True)
     return tuple(sorted(path.name for path in copies[keep:]))

@@ -17,7 +17,12 @@ import pytest
 from edison_ci.errors import StoreError
 from edison_ci.operate import scheduler as scheduler_module
 from edison_ci.operate.maintenance import gc
-from edison_ci.operate.scheduler import Scheduler, network_file_system, start_process
+from edison_ci.operate.scheduler import (
+    MOST_MISSED,
+    Scheduler,
+    network_file_system,
+    start_process,
+)
 from edison_ci.operate.schedules import (
     enable_schedule,
     read_schedules,
@@ -29,7 +34,7 @@ from edison_ci.store.database import open_for_change
 from edison_ci.store.schedules import FireState, open_fires
 from tests import forked, holding
 from tests.opened import opened
-from tests.timing import poll
+from tests.timing import poll, within
 
 if TYPE_CHECKING:
     import subprocess
@@ -227,6 +232,31 @@ def test_a_clock_that_was_ahead_starts_nothing_twice_and_loses_nothing(
         *((hour, "done", 1) for hour in ("10:00", "11:00", "12:00", "13:00")),
     ]
     assert bench.runs == 4
+
+
+@pytest.mark.parametrize("days", [400, 14_600, 2_900_000])
+def test_a_clock_that_jumps_by_years_starts_nothing_and_is_seen_in_time(
+    bench: Bench, watching: Scheduler, days: int
+) -> None:
+    bench.folder.edit(FILE, "0 * * * *", "* * * * *")
+    bench.clock.at("08:59")
+    settle(watching)
+    bench.clock.now += dt.timedelta(days=days, seconds=-30)
+    with within(5):
+        watching.look()
+    ahead = len(bench.started)
+    assert ahead <= 1, "one that is due now"
+    rows = bench.rows("select state, fires from schedule_fire where state = 'missed'")
+    assert (MOST_MISSED, "missed") in [(fires, state) for state, fires in rows]
+    bench.clock.at("08:59")
+    with within(5):
+        settle(watching)
+    assert bench.rows("select count(*) from schedule_fire where state = 'missed'") == [(0,)]
+    bench.clock.at("09:00")
+    settle(watching)
+    assert ("2026-11-17T09:00:00.000Z", "done") in bench.rows(
+        "select due_at, state from schedule_fire"
+    )
 
 
 def test_a_clock_that_goes_back_a_little_starts_nothing_twice(

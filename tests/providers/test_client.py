@@ -28,7 +28,7 @@ from edison_ci.store.writer import Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from edison_ci.records import Json
@@ -97,6 +97,7 @@ class Bench:
         caps: tuple[SpendingCap, ...] = (),
         newer_than: str | None = "",
         limits: ClientLimits | None = None,
+        now: Callable[[], str] = lambda: NOW,
     ) -> ModelClient:
         budget = RunBudget(
             writer=self.writer,
@@ -104,7 +105,7 @@ class Bench:
             owner="me",
             scopes=("run:r",),
             caps=caps,
-            now=lambda: NOW,
+            now=now,
             is_alive=lambda owner: owner == "me",
             sleep=self.time.sleep,
         )
@@ -528,3 +529,22 @@ async def test_giving_up_a_call_that_was_booked_ahead_releases_it(bench: Bench) 
     await bench.writer.write(lambda _: None)
     assert isinstance(ended[-1], asyncio.CancelledError)
     assert sorted(bench.states()) == ["released"] + ["settled"] * 5
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["2026-11-15T11:59:59Z", "2026-11-14T12:00:00Z", "2026-10-01T12:00:00Z", "1970-01-01T00:00:00Z",
+     "2026-11-15T12:00:01Z", "2066-11-15T12:00:00Z"],
+)  # fmt: skip
+async def test_a_clock_that_jumps_in_a_run_buys_nothing_twice(bench: Bench, later: str) -> None:
+    """Also in a run that wants new answers: those that it has bought itself count."""
+    times = iter([NOW] * 2)
+    provider = Scripted(FINE)
+    client = bench.client(provider, newer_than=NOW, now=lambda: next(times, later))
+    for _ in range(3):
+        for text in ("a", "b", "c"):
+            await client.answer(request(text))
+    assert provider.calls == 3
+    resumed = bench.client(provider, newer_than=NOW, now=lambda: later)
+    assert not (await resumed.answer(request("c"))).bought
+    assert provider.calls == 3

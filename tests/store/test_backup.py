@@ -67,6 +67,17 @@ def test_only_the_newest_are_kept_and_nothing_else_is_touched(
     ]
 
 
+@pytest.mark.parametrize("years", [1, 40, -1, -40])
+def test_a_clock_that_was_wrong_costs_no_copy_of_after(
+    results: Path, tmp_path: Path, years: int
+) -> None:
+    folder = tmp_path / "backups"
+    stamps = [f"{2026 + years}11{day}T000000Z" for day in range(10, 15)]
+    stamps += [f"202611{day}T000000Z" for day in range(15, 18)]
+    made = [back_up(results, folder, stamp=stamp, keep=3).path for stamp in stamps]
+    assert sorted(folder.glob("*.db")) == made[-3:]
+
+
 def test_copies_are_not_committed(results: Path, tmp_path: Path) -> None:
     back_up(results, tmp_path / "backups", stamp="1Z", keep=1)
     assert "\n*\n" in (tmp_path / "backups/.gitignore").read_text()

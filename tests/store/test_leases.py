@@ -174,3 +174,20 @@ def test_another_file_is_not_taken_for_leases(file: LeaseFile) -> None:
     file.path.symlink_to("/dev/null")
     with pytest.raises(UsageError, match="is not a file of yours"):
         file.lend(request(1, 10), [ALL], NOON)
+
+
+@pytest.mark.parametrize("months", [(0, 1, 0, 1, 0), (0, -1, 0, -1), (0, 480, 0, 481), (0, -480)])
+def test_a_clock_of_a_site_that_jumps_lends_no_month_twice(
+    file: LeaseFile, months: tuple[int, ...]
+) -> None:
+    seen = set()
+    for number, jump in enumerate(months, 1):
+        year, month = divmod(2026 * 12 + 10 + jump, 12)
+        now = dt.datetime(year, month + 1, 18, 12, tzinfo=dt.UTC)
+        found = file.lend(request(number, 1_000_000), [ALL], now)
+        assert isinstance(found, LeaseRefusal) is (jump in seen)
+        seen.add(jump)
+        for old in range(1, number):
+            again = file.lend(request(old, 2_000_000), [ALL], now)
+            assert isinstance(again, LeaseRefusal), "a lease is of one month, and is full"
+        assert file.used(ALL, f"{now:%Y-%m}") == ALL.microusd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -215,3 +216,43 @@ def test_attempts_of_the_dead_become_unknown_and_the_call_is_free_again(
     states = db.execute("select owner, state from attempt order by id").fetchall()
     assert states == [("me", "unknown"), ("alive", "reserved")]
     assert isinstance(reserve(replace(CALL, caps=()))(db), Reservation)
+
+
+JUMPS = {
+    "a day ahead and back": (0, 1, 0, 1, 0),
+    "a day back and again": (0, -1, 0, -1, 0),
+    "back and forth": (0, 1, 0, 1, 2, 1, 0, 2),
+    "a month ahead": (0, 31, 0, 31, 1),
+    "a month back": (0, -31, 0, 1),
+    "years ahead": (0, 14_600, 0, 1, 2),
+    "years back": (0, -14_600, 0, -14_600, 0),
+    "to 1970": (0, -20_772, -20_771, 0),
+    "to the last year there is": (0, 2_912_000, 0, 1),
+    "an hour around midnight": (0, 0.4, 0.6, 0.4, 0.6, 0.4),
+    "ever earlier": (0, -1, -2, -3, -40, -400),
+    "ever later": (0, 1, 2, 3, 40, 400),
+}
+
+
+@pytest.mark.parametrize("days", [1, 30])
+@pytest.mark.parametrize("attack", JUMPS)
+def test_a_clock_that_jumps_buys_nothing_beyond_a_budget(
+    db: sqlite3.Connection, attack: str, days: int
+) -> None:
+    """What was booked on a later day counts until that has passed: going back frees no money."""
+    cap = SpendingCap("project", days, microusd=1_000, name="settings.daily_budget_usd")
+    start, calls, seen = dt.datetime(2026, 11, 15, 12), 0, set[str]()  # noqa: DTZ001 - as stored
+    for jump in JUMPS[attack]:
+        now = f"{(start + dt.timedelta(days=jump)).isoformat()}Z"
+        before, latest = calls, max(seen, default="")
+        while True:
+            call = replace(CALL, request_hash=f"{calls:064}", now=now, caps=(cap,))
+            outcome = reserve(call)(db)
+            if isinstance(outcome, BudgetRefusal):
+                break
+            calls += 1
+            assert booked(db, cap, now[:10])[0] <= 1_000, "no call is beyond what is left"
+        if now[:10] <= latest:
+            assert calls == before, "what is spent stays spent"
+        seen.add(now[:10])
+    assert spent(db, "project")[0] == 400 * calls <= 1_000 * len(seen)
