@@ -122,8 +122,12 @@ def _words(found: Forgotten) -> str:
 
 def _show_rest(terminal: Terminal, plan: operate_forget.ForgetPlan, site: sites.Site) -> None:
     """Say what is not removed, and what to do about it."""
-    for path in plan.unreadable:
-        terminal.note(f"cannot be read, so it was not changed: {path.name}; delete it by hand")
+    kept = "is a link, or cannot be read, so it was not changed"
+    other = "a project of its own, in which nothing was looked for"
+    notes = [f"{kept}: {path.name}; delete it by hand" for path in plan.unreadable]
+    notes += [f"{other}: {path.relative_to(site.root)}" for path in plan.projects]
+    for note in notes:
+        terminal.note(note)
     if plan.places:
         terminal.note("your own files have it; edit them and commit:")
         for place in plan.places[:_MOST]:
@@ -158,4 +162,5 @@ def _as_json(plan: operate_forget.ForgetPlan, site: sites.Site) -> dict[str, Any
         "commits": list(plan.commits),
         "names": dict(plan.results.names or {}),
         "exports": list(plan.exports),
+        "projects": [named(path) for path in plan.projects],
     }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import CaseFeed
+from edison_ci.config.project_files import PROJECT
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, EdisonError, UsageError
@@ -54,8 +55,8 @@ _MOST_PLACES = 100
 _MOST_COMMITS = 20
 _MOST_BYTES = 100_000_000
 _SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
-_KEPT = frozenset({"trust.yaml", "prices.json", ".gitignore", "auth.db"})
-"""Files in .edison that are not made from results."""
+_DRAFTS = frozenset({"cache", "loops", "suggestions", "transfer"})
+"""Folders in .edison with files made from results. All else there is settings, keys and money."""
 
 
 class Place(NamedTuple):
@@ -89,13 +90,15 @@ class ForgetPlan:
     drafts: tuple[Path, ...]
     """Files made from results, which are removed."""
     unreadable: tuple[Path, ...]
-    """Copies that cannot be read, and so not rewritten."""
+    """Copies that cannot be read, or are links to elsewhere, and so not rewritten."""
     places: tuple[Place, ...]
     """Lines of files that people wrote."""
     commits: tuple[str, ...]
     """Commits that added or removed the text, newest first."""
     exports: tuple[str, ...]
     """Files that were exported before, from the audit."""
+    projects: tuple[Path, ...]
+    """Other projects in folders of this one, in which nothing is looked for."""
 
     @property
     def found(self) -> bool:
@@ -119,6 +122,7 @@ def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
     cells, answers = set(results.cells), set(results.answers)
     for path in copies_of(site):
         try:
+            _refuse_link(site, path)
             copy = find_in_copy(path, selection)
         except EdisonError:
             unreadable.append(path)
@@ -135,10 +139,11 @@ def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
         copies=tuple((path, find_in_copy(path, selection)) for path, _ in copies),
         recordings=tuple(_recordings(site, selection)),
         drafts=tuple(_drafts(site, selection)),
-        unreadable=tuple(unreadable),
+        unreadable=(*unreadable, *(path for path, _ in _recordings(site, selection, links=True))),
         places=tuple(_places(site, selection, cases)),
         commits=tuple(_commits(site, selection)),
         exports=tuple(_exported(site)),
+        projects=tuple(_projects(site.root)),
     )
 
 
@@ -182,8 +187,13 @@ def _selection(project: Project, wish: Wish) -> tuple[Selection, list[tuple[str,
             (file, case) for name, file, case in _cases(project)
             if case.id == wish.name and wish.experiment in (None, name)
         ]  # fmt: skip
-        texts = (text for _, case in cases for text in _leaves([dict(case.inputs), case.expected]))
-        return Selection(_quotes(texts), named), cases
+        own = [text for _, case in cases for text in _texts(case)]
+        others = (
+            text for name, _, case in _cases(project)
+            if case.id != wish.name or wish.experiment not in (None, name)
+            for text in _texts(case)
+        )  # fmt: skip
+        return Selection(_own_quotes(own, others), named), cases
     text = unicodedata.normalize("NFC", wish.name.strip())
     if len(text) < SHORTEST:
         raise UsageError(
@@ -203,12 +213,22 @@ def _selection(project: Project, wish: Wish) -> tuple[Selection, list[tuple[str,
 def _with_answers(site: Site, selection: Selection) -> Selection:
     """Return the selection with quotes of the answers to its cases."""
     with open_for_reading(site.results) as connection:
-        texts = [text for case in selection.cases for text in texts_of_case(connection, case)]
-    return replace(selection, texts=(*selection.texts, *_quotes(texts)))
+        for case in selection.cases:
+            texts = texts_of_case(connection, case)
+            quotes = _own_quotes(texts, texts_of_case(connection, case, others=True))
+            selection = replace(selection, texts=(*selection.texts, *quotes))
+    return selection
 
 
-def _quotes(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple({text[:_QUOTE] for text in texts if len(text) >= _QUOTE // 2})
+def _own_quotes(texts: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    """Return the beginnings of texts, without those by which texts of other cases are found."""
+    quotes = {text[:_QUOTE] for text in texts if len(text) >= _QUOTE // 2}
+    shared = [*filter(Selection(tuple(quotes)).matches(), others)]
+    return tuple(one for one in quotes if not any(map(Selection((one,)).matches(), shared)))
+
+
+def _texts(case: Case) -> Iterator[str]:
+    return _leaves([dict(case.inputs), case.expected])
 
 
 def _cases(project: Project) -> Iterator[tuple[str, str, Case]]:
@@ -243,19 +263,39 @@ def copies_of(site: Site) -> list[Path]:
     return found
 
 
-def _files(root: Path) -> Iterator[Path]:
+def _refuse_link(site: Site, path: Path) -> None:
+    """Raise UsageError for what may belong to another project, and stays as it is."""
+    if path.resolve() != site.root.resolve() / path.relative_to(site.root):
+        raise UsageError(f"{path} is a link to elsewhere")
+
+
+def _files(root: Path, *, links: bool = False) -> Iterator[Path]:
+    """Yield the files of a project, or the links to files, without projects in its folders."""
     for path in sorted(root.iterdir()):
         if path.is_symlink():
-            continue
-        if path.is_dir():
-            if path.name not in _SKIPPED:
-                yield from _files(path)
-        elif path.is_file():
+            if links and path.is_file():
+                yield path
+        elif path.is_dir():
+            if path.name not in _SKIPPED and not (path / PROJECT).exists():
+                yield from _files(path, links=links)
+        elif path.is_file() and not links:
             yield path
 
 
-def _recordings(site: Site, selection: Selection) -> Iterator[tuple[Path, int]]:
-    for path in _files(site.root):
+def _projects(root: Path) -> Iterator[Path]:
+    """Yield the folders of other projects in a project."""
+    for path in sorted(root.iterdir()):
+        if path.is_dir() and not path.is_symlink() and path.name not in _SKIPPED:
+            if (path / PROJECT).exists():
+                yield path
+            else:
+                yield from _projects(path)
+
+
+def _recordings(
+    site: Site, selection: Selection, *, links: bool = False
+) -> Iterator[tuple[Path, int]]:
+    for path in _files(site.root, links=links):
         if path.suffix == ".jsonl" and is_recording(path):
             gone = sum(not kept for _, kept in _recorded(path, selection))
             if gone:
@@ -284,15 +324,10 @@ def _rewrite_recording(path: Path, selection: Selection) -> None:
 
 def _drafts(site: Site, selection: Selection) -> Iterator[Path]:
     """Yield the files in .edison, made from results, that have the text."""
-    own, results = site.root / ".edison", {site.results, *copies_of(site)}
-    if not own.is_dir():
-        return
-    for path in _files(own):
-        inside = path.relative_to(own).parts
-        database = any(path.name.startswith(one.name) for one in results)
-        if database or inside[0] in {"locks", "schemas", "backups"} or path.name in _KEPT:
-            continue
-        if next(_lines_with(path, selection), None) is not None:
+    for path in _files(site.root):
+        inside = path.relative_to(site.root).parts
+        draft = len(inside) > 2 and inside[0] == ".edison" and inside[1] in _DRAFTS
+        if draft and next(_lines_with(path, selection), None) is not None:
             yield path
 
 
@@ -301,7 +336,8 @@ def _places(site: Site, selection: Selection, cases: list[tuple[str, Case]]) -> 
     seen = {Place(file, case.line) for file, case in cases}
     for path in _files(site.root):
         name = path.relative_to(site.root).as_posix()
-        if not name.startswith(".edison/") and not is_recording(path):
+        theirs = not name.startswith(".edison/") or path.suffix == ".yaml"
+        if theirs and not is_recording(path):
             seen |= {Place(name, line) for line in _lines_with(path, selection)}
     yield from sorted(seen)[:_MOST_PLACES]
 
@@ -322,7 +358,12 @@ def _lines_with(path: Path, selection: Selection) -> Iterator[int]:
 def _commits(site: Site, selection: Selection) -> Iterator[str]:
     """Yield the commits whose changes have the text, newest first."""
     for text in sorted(selection.texts)[:_MOST_COMMITS]:
-        pattern = re.sub(r"([][\\.^$*+?(){}|/])", r"\\\1", text.splitlines()[0])
+        # Only within a line a text is found as one.
+        longest = max(text.splitlines(), key=len)
+        pattern = re.sub(r"([][\\.^$*+?(){}|/])", r"\\\1", longest)
+        pattern = re.sub(r"[\x00-\x1f\x7f]", ".", pattern)
+        if len(longest.strip()) < SHORTEST:
+            continue
         told = run_git(
             *("log", "--all", f"--max-count={_MOST_COMMITS}", "-i", "-E", f"-G{pattern}"),
             *("--no-textconv", "--no-ext-diff", "--format=%h %as %s"),

@@ -67,7 +67,6 @@ _AGAIN = "create the bundle again"
 _MANIFEST, _RESULTS, _FILES = "manifest.json", "results.db", "files/"
 MOST_FILES = 10_000
 _MOST_MANIFEST = 10_000_000
-_MOST_TEXT = 10_000_000
 _MOST_PATH = 400
 _ODD = re.compile(r"[\x00-\x1f\x7f\\]")
 _SKIPPED = frozenset({".git", ".venv", "node_modules", "__pycache__"})
@@ -174,7 +173,8 @@ def _project_files(site: Site, target: Path) -> tuple[list[str], list[str]]:
         place = site.root / path
         if place == target.absolute() or not place.exists() or _is_results(path, site):
             continue
-        if _is_bundled(path) and place.is_file() and not place.is_symlink():
+        linked = place.resolve() != site.root.resolve() / path
+        if _is_bundled(path) and place.is_file() and not linked:
             found.append(path)
         elif not path.startswith(".edison/"):
             left_out.append(path)
@@ -202,9 +202,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _refuse_keys(path: str, data: bytes) -> None:
-    if len(data) > _MOST_TEXT:
-        return
-    text = data.decode("utf-8", "replace")
+    text = data.decode("utf-8", "replace").replace("\0", "")  # so that UTF-16 hides none
     fault = next(iter(secrets_in(text)), None)
     if fault is not None or hidden(text) != text:
         where = path if fault is None else f"{path}:{fault.at[0] + 1}"
@@ -219,9 +217,11 @@ def _refuse_keys(path: str, data: bytes) -> None:
 
 def restore_project_bundle(bundle: Path, folder: Path) -> RestoredProject:
     """Make a project of a bundle, in a folder that is not there yet or is empty."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if taken or folder.is_symlink():
         raise UsageError(
-            f"{folder} exists and is not empty", hint="name a folder that does not exist yet"
+            f"{folder} exists and is not empty, or is a link",
+            hint="name a folder that does not exist yet",
         )
     raw = read_member(bundle, _MANIFEST, _MOST_MANIFEST, most_members=MOST_FILES + 3)
     files, results, told = _manifest(bundle, raw)

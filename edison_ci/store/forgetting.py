@@ -358,15 +358,17 @@ def _number(connection: sqlite3.Connection, sql: str) -> int:
     return int(connection.execute(sql).fetchone()[0])
 
 
-def texts_of_case(connection: sqlite3.Connection, case: CaseName) -> list[str]:
-    """Return the answers to a case."""
+def texts_of_case(
+    connection: sqlite3.Connection, case: CaseName, *, others: bool = False
+) -> Iterator[str]:
+    """Yield the answers to a case, or to all other cases."""
     rows = connection.execute(
         "select distinct t.text from cell c join run r on r.id = c.run_id "
         "join answer_text t on t.request_hash = c.request_hash and t.answer_no = c.answer_no "
-        "where c.case_id = ?1 and (?2 is null or r.experiment = ?2)",
-        case,
+        "where (c.case_id = ?1 and (?2 is null or r.experiment = ?2)) <> ?3",
+        (*case, others),
     )
-    return [text for (text,) in rows]
+    return (text for (text,) in rows)
 
 
 # --- removing -------------------------------------------------------------------------------------

@@ -312,3 +312,54 @@ def test_a_bundle_of_runs_is_told_apart(edison: Edison, mini: Folder, tmp_path: 
     with pytest.raises(UsageError) as refused:
         restore_project_bundle(tmp_path / "run.zip", tmp_path / "there")
     assert "edison import bundle" in refused.value.hint
+
+
+KEY = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        f"token: {KEY}\n".encode(),
+        b"x" * 10_500_000 + f"\n{KEY}\n".encode(),
+        f"token: {KEY}\n".encode("utf-16"),
+        f"token: {KEY}\n".encode("utf-16-be"),
+        b"\xff\xfe\x00" + KEY.encode() + b"\xff",
+    ],
+    ids=["text", "large", "utf-16", "utf-16 without mark", "bytes"],
+)
+def test_a_key_leaves_in_no_file_of_a_bundle(mini: Folder, tmp_path: Path, data: bytes) -> None:
+    mini.write("datasets/notes.txt", data)
+    with pytest.raises(UsageError, match="holds a key, so no bundle was written"):
+        write_project_bundle(open_site(mini.path), tmp_path / "x.zip")
+    assert not (tmp_path / "x.zip").exists()
+
+
+def test_what_is_reached_through_a_link_is_not_bundled(
+    mini: Folder, made: Path, tmp_path: Path
+) -> None:
+    beside = tmp_path / "beside"
+    for name in ("passwd", "loops/report.md", "prices.json"):
+        (beside / name).parent.mkdir(parents=True, exist_ok=True)
+        (beside / name).write_text("of another project")
+    mini.git("init", "--quiet")
+    mini.write("texts/passwd", "of this project")
+    mini.git("add", "texts")
+    (mini.path / "texts/passwd").unlink()
+    (mini.path / "texts").rmdir()
+    (mini.path / "texts").symlink_to(beside)  # Git lists what it has below
+    (mini.path / ".edison/loops").symlink_to(beside / "loops")
+    (mini.path / ".edison/prices.json").symlink_to(beside / "prices.json")
+    bundle = tmp_path / "links.zip"
+    told = write_project_bundle(open_site(mini.path), bundle)
+    with zipfile.ZipFile(bundle) as archive:
+        assert not any(b"of another" in archive.read(name) for name in archive.namelist())
+    assert {"texts/passwd", ".edison/prices.json"} <= set(told.left_out)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "there").symlink_to(tmp_path / "empty")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    for target in ("there", "nowhere"):
+        with pytest.raises(UsageError, match="exists and is not empty"):
+            restore_project_bundle(made, tmp_path / target)
+    assert [*(tmp_path / "empty").iterdir()] == []
+    assert not (tmp_path / "gone").exists()
