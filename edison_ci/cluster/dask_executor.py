@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import time
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from distributed.comm.core import connect
@@ -74,6 +75,8 @@ _MOST_ADDRESSES = 10_000
 _MOST_AT_ONCE = 100
 """Workers that it connects to at the same time."""
 _LONGEST_ADDRESS = 300
+_MOST_LOSSES = 3
+"""Times that a worker is lost with calls, before it has answered one, until it gets no more."""
 _CLOCK_S = 60.0
 """Difference between clocks that is told."""
 _TOLD = 5
@@ -242,6 +245,8 @@ class DaskExecutor:
         self._links: dict[str, _WorkerLink] = {}
         self._refused: dict[str, str] = {}
         """Why a worker is not used, by its address."""
+        self._losses: Counter[str] = Counter()
+        """Connections that ended with calls and without an answer, by address."""
         self._name = uuid.uuid4().hex
         self._ids = itertools.count(1)
         self._looking: asyncio.Task[None] | None = None
@@ -555,6 +560,9 @@ class DaskExecutor:
         lost = f"{lost if link.calls else ''}{again if link.checks else ''}"
         left = counted(len(self._links), "worker")
         self._tell(f"worker {link.name} {why}{lost}; {left} left")
+        self._losses[link.address] += bool(link.calls) and not link.answered
+        if self._losses[link.address] >= _MOST_LOSSES:
+            self._refused.setdefault(link.address, "lost all its calls, again and again")
         self._changed()
         for call in link.calls.values():
             if not call.result.done():

@@ -200,8 +200,10 @@ def retry_after_s(headers: Mapping[str, str], now: dt.datetime) -> float | None:
 
     Names of headers are in lower case. `retry-after-ms` and `retry-after` (seconds or a date) take
     precedence over the reset of rate limits: a duration (`1s`, `6m0s`, `20ms`), a time (ISO-8601),
-    or seconds. Values that are past, negative or malformed count as missing.
+    or seconds. Values that are past, negative or malformed count as missing. Dates are compared
+    with the date of the reply, as the clock here may be wrong.
     """
+    now = _moment(headers.get("date", "")[:_LONGEST_TEXT]) or now
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
         return _positive(milliseconds / 1000)

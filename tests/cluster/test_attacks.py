@@ -77,9 +77,9 @@ FRAMES: dict[str, tuple[bytes, str]] = {
 
 
 class Raw(WorkerService):
-    """A worker that answers the first call with bytes of its own."""
+    """A worker that answers the first call with bytes of its own, or leaves."""
 
-    def __init__(self, reply: bytes) -> None:
+    def __init__(self, reply: bytes | None) -> None:
         super().__init__(lambda _: None, NO_CODE, name="raw", version=__version__)  # type: ignore[arg-type, return-value]
         self._reply = reply
         self.met = 0
@@ -92,8 +92,10 @@ class Raw(WorkerService):
         stream: Any = comm
         with contextlib.suppress(OSError):
             await comm.read()
-            await stream.stream.write(self._reply)
-            await comm.read()
+            if self._reply is not None:
+                await stream.stream.write(self._reply)
+                await comm.read()
+        comm.abort()
         return Status.dont_reply
 
 
@@ -131,6 +133,22 @@ async def test_a_run_goes_on_without_a_worker_that_sends_no_messages(
         await found.open(0)
         await held(found, said, "raw", why)
         assert services[0].met == 1
+
+
+async def test_a_worker_that_takes_calls_and_leaves_gets_no_more(tmp_path: Path) -> None:
+    """Each of its calls may have been made, and stays booked: it could spend a whole budget."""
+    leaving = Raw(None)
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(tmp_path, leaving, honest()) as (found, said, _),
+    ):
+        await found.open(0)
+        for _round in range(6):
+            await asyncio.gather(*(answered(found, str(number)) for number in range(4)))
+            await found._look()
+        assert leaving.met == 3
+        assert sum("raw is gone" in line for line in said) == 3, said
+        assert [state.name for state in found.states()] == ["honest"]
 
 
 def failure(lease: int, **changed: Any) -> str:

@@ -49,6 +49,15 @@ def test_a_wish_is_understood(subtests: pytest.Subtests) -> None:
             assert retry_after_s(headers, NOW) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize("days", [-14_600, -400, -1, -0.01, 0.01, 1, 400, 14_600, 2_900_000])
+def test_a_wrong_clock_changes_no_pause(days: float, subtests: pytest.Subtests) -> None:
+    """A date would be years away, which ends the run, or past, which asks again at once."""
+    now, date = NOW + dt.timedelta(days=days), "Sun, 15 Nov 2026 12:00:00 GMT"
+    for headers, seconds in WISHES:
+        with subtests.test(headers=headers):
+            assert retry_after_s({"date": date, **headers}, now) == pytest.approx(seconds)
+
+
 NO_WISHES = [
     {},
     {"retry-after": ""},
