@@ -80,7 +80,8 @@ class DraftFile:
         after = {"model": draft.model, "instructions": draft.instructions[:12]}
         entry = site.entry(actor, "assist", self.path, after=after)
         for path, text in self.texts.items():
-            target = site.root / path
+            outer = path.startswith("../")  # a workflow, of a project below that of its repository
+            target = site.root / path if outer else files.place_in(site.root, path)
             audit = (
                 (lambda: store_audit.write_audit(site.results, entry))
                 if path == self.path

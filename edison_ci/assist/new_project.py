@@ -13,11 +13,14 @@ import shutil
 from dataclasses import asdict, field, fields
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from edison_ci._dataclass import dataclass
 from edison_ci.config import load as config_load
 from edison_ci.config import project as config_project
 from edison_ci.documents import files as document_files
-from edison_ci.documents import yaml_edit, yaml_text
+from edison_ci.documents import json_text, marks, yaml_edit, yaml_text
+from edison_ci.errors import UsageError
 from edison_ci.operate import site as sites
 from edison_ci.store import audit
 
@@ -106,7 +109,6 @@ class ProjectDraft:
     """Text of the message."""
     data: str = ""
     """Text of the dataset."""
-    data_path: str = ""
     data_kind: str = "golden"
     source: str = ""
     """Where the cases come from: generate, type or import; empty until it is known."""
@@ -147,7 +149,7 @@ class ProjectDraft:
             f"experiments/{name}.yaml": self._experiment(),
             f"rubrics/{name}.yaml": self.rubric or self.rubric_skeleton(),
             f"prompts/{name}.md": self.prompt_file(self.prompt or self.prompt_skeleton()),
-            self.data_path or f"datasets/{name}.jsonl": self.data or self._first_case(),
+            f"datasets/{name}.jsonl": self.data or self._first_case(),
             ".gitignore": _IGNORED,
         }
 
@@ -169,7 +171,6 @@ class ProjectDraft:
 
     def _experiment(self) -> str:
         name = self.name
-        path = self.data_path or f"datasets/{name}.jsonl"
         head = "\n".join(
             [
                 "# yaml-language-server: $schema=../.edison/schemas/experiment.schema.json",
@@ -178,7 +179,7 @@ class ProjectDraft:
                 f"prompts: [prompts/{name}.md]",
                 self.fragment("models"),
                 "datasets:",
-                f"  - {{path: {path}, kind: {self.data_kind}}}",
+                f"  - {{path: datasets/{name}.jsonl, kind: {self.data_kind}}}",
                 "# The refiner learns from 60% of the cases; the rest proves the change.",
                 "split: {holdout: 0.4, seed: 0}",
                 "",
@@ -258,46 +259,56 @@ def fragment_values(text: str) -> dict[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
+_MOST_BYTES = 100_000_000
+
+
 class SavedDraft:
-    """The hidden folder with the answers and the copy of the project."""
+    """The hidden folder with the answers and the copy of the project.
+
+    It may have come with the target, from a stranger: so answers are checked, no link is followed,
+    and of the copy only the results of an earlier start are used.
+    """
 
     def __init__(self, target: Path) -> None:
         self.target = target
         self.folder = target / FOLDER
         self.copy = self.folder / "project"
         self._answers = self.folder / "answers.json"
+        self._results = self.copy / ".edison"
 
     def exists(self) -> bool:
         """Whether there are answers of an earlier start."""
         return self._answers.exists()
 
     def load(self) -> ProjectDraft | None:
-        """Return the answers of an earlier start; None if there are none that can be read."""
+        """Return the answers of an earlier start; None if there are none that can be used."""
+        tree = document_files.WorkingTree(self.folder)
         try:
-            value = json.loads(self._answers.read_text("utf-8"))
-        except (OSError, ValueError):
+            data = document_files.read(tree, self._answers.name, max_bytes=_MOST_BYTES)
+            value = json_text.parse_json(data.decode())
+            if not isinstance(value, dict) or value.pop("version", None) != VERSION:
+                return None
+            if value.keys() != {each.name for each in fields(ProjectDraft)}:
+                return None
+            found = TypeAdapter(ProjectDraft).validate_python(value)
+        except (marks.Fault, ValueError):
             return None
-        known = {each.name for each in fields(ProjectDraft)}
-        if not isinstance(value, dict) or value.pop("version", None) != VERSION:
-            return None
-        if value.keys() != known:
-            return None
-        return ProjectDraft(**value)
+        # The name becomes the names of files.
+        usable = found.step >= 0 and found.name and found.name == config_project.slug(found.name)
+        return found if usable else None
 
     def save(self, draft: ProjectDraft) -> None:
         """Save the answers."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        ignored = self.folder / ".gitignore"
-        if not ignored.exists():
-            ignored.write_text("*\n", encoding="utf-8")
+        self.refuse_links()
+        document_files.replace_file(self.folder / ".gitignore", b"*\n")
         data = {"version": VERSION, **asdict(draft)}
         text = json.dumps(data, ensure_ascii=False, indent=1)
         document_files.replace_file(self._answers, text.encode("utf-8"))
 
     def project(self, draft: ProjectDraft) -> tuple[Project, Experiment]:
         """Write the copy of the project and load it; raises ConfigError if it is not valid."""
-        for name in ("experiments", "prompts", "rubrics", "datasets"):
-            shutil.rmtree(self.copy / name, ignore_errors=True)
+        self.refuse_links()
+        self._clear()
         for path, text in draft.files().items():
             target = self.copy / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -305,12 +316,28 @@ class SavedDraft:
         project = config_load.load_project(self.copy)
         return project, project.experiment(draft.name)
 
+    def refuse_links(self) -> None:
+        """Raise UsageError if what is written here would be somewhere else."""
+        for folder in (self.folder, self.copy, self._results):
+            if folder.is_symlink():
+                hint = "check where it comes from, and remove it"
+                raise UsageError(f"{folder.relative_to(self.target)} is a link", hint=hint)
+
+    def _clear(self) -> None:
+        """Remove everything in the copy but the results."""
+        for path in [*self.copy.glob("*"), *self._results.glob("*")]:
+            if path.is_symlink() or not path.is_dir():
+                if path.is_symlink() or not path.name.startswith("results.db"):
+                    path.unlink()
+            elif path != self._results:
+                shutil.rmtree(path)
+
     def hand_over(self, draft: ProjectDraft) -> None:
         """Give the created project the calls for its drafts, and say in its audit who wrote it."""
         project = config_load.load_project(self.target)
         site = sites.Site(self.target, project.file)
         site.results.parent.mkdir(parents=True, exist_ok=True)
-        calls = self.copy / ".edison/results.db"
+        calls = self._results / "results.db"
         if calls.exists() and not site.results.exists():
             calls.replace(site.results)
         actor = site.require(sites.Role.EDITOR, "assist", draft.name)

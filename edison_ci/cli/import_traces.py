@@ -123,7 +123,7 @@ def _without_known(tree: Tree, path: str, found: importing_traces.TracedCases) -
 
 def _write(site: Site, path: str, found: importing_traces.TracedCases, before: bytes) -> None:
     actor = site.require(sites.Role.EDITOR, "import traces", path)
-    target = (site.root / path).resolve()
+    target = document_files.place_in(site.root, path).resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     entry = site.entry(actor, "import traces", path, after=_audited(found))
     audit = (

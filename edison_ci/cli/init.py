@@ -241,10 +241,14 @@ def _write_workflows(target: Path, laid: _WrittenFiles, choice: WorkflowChoice) 
     root = repository.root if repository is not None else target
     branch = _branch(repository) if repository is not None else ""
     folder = target.resolve().relative_to(root.resolve()).as_posix()
+    if "${{" in folder:
+        raise UsageError(
+            f"{folder!r} is an expression of GitHub", hint="give the folder another name"
+        )
     up = os.path.relpath(root, target)
     choice = replace(choice, project=folder, branch=branch or choice.branch)
     for name, data in github_files(choice):
-        _place(target, name if up == "." else f"{up}/{name}", data, laid)
+        _place(target, name if up == "." else f"{up}/{name}", data, laid, within=root)
 
 
 def _branch(repository: git.Repository) -> str:
@@ -264,8 +268,10 @@ def _is_result(name: str) -> bool:
     )
 
 
-def _place(target: Path, name: str, data: bytes, laid: _WrittenFiles) -> None:
-    path = target / name
+def _place(
+    target: Path, name: str, data: bytes, laid: _WrittenFiles, *, within: Path | None = None
+) -> None:
+    path = document_files.place_in(target, name, within=within)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

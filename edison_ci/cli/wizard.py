@@ -106,8 +106,9 @@ class Wizard:
             )
         if self.target.exists() and not self.target.is_dir():
             raise UsageError(f"{str(self.target)!r} is a file", hint="give the name of a folder")
+        self.saved.refuse_links()
         for name in _CLASHES:
-            if (self.target / name).exists():
+            if os.path.lexists(self.target / name):
                 raise UsageError(
                     f"{name} is there already",
                     hint="give a new folder, or change the project with edison assist",
@@ -366,7 +367,7 @@ class Wizard:
             ]
 
         def accept(offer: questions.Offer) -> None:
-            tried = replace(self.draft, prompt=offer.text, data="", data_path="")
+            tried = replace(self.draft, prompt=offer.text, data="")
             _, experiment = self.saved.project(tried)
             lacking = {*self.draft.inputs} ^ {*experiment.prompts[0].inputs}
             if lacking:

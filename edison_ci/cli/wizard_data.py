@@ -224,9 +224,7 @@ class CaseSource:
     def _accept(self, offer: cli_questions.Offer) -> None:
         draft = self.draft
         kind = "synthetic" if draft.source == "generate" else "golden"
-        tried = replace(
-            draft, data=offer.text, data_path=f"datasets/{draft.name}.jsonl", data_kind=kind
-        )
+        tried = replace(draft, data=offer.text, data_kind=kind)
         project, experiment = self.saved.project(tried)
         check = validation.DataCheck(project, experiment)
         count = sum(1 for _ in check)
@@ -236,7 +234,7 @@ class CaseSource:
         if lacking or not count:
             said = f"{counted(lacking, 'case')} of {count} lack an input of the prompt"
             raise UsageError(said, hint=f"inputs: {', '.join(draft.inputs)}")
-        draft.data, draft.data_path, draft.data_kind = tried.data, tried.data_path, kind
+        draft.data, draft.data_kind = tried.data, kind
 
 
 def _told(found: Generated) -> Iterator[str]:

@@ -54,6 +54,20 @@ def replace_file(
             aside.unlink()
 
 
+def place_in(folder: Path, path: str, *, within: Path | None = None) -> Path:
+    """Return where a file is written; raises UsageError if a link leads it out of the folder.
+
+    `within` is the folder that it must stay in, if that is another.
+    """
+    target = folder / path
+    if not Path(os.path.realpath(target.parent)).is_relative_to(os.path.realpath(within or folder)):
+        raise UsageError(
+            f"{path.rpartition('/')[0]} is a link to another place",
+            hint="check where it comes from, and replace it by a folder",
+        )
+    return target
+
+
 CONFIG_BYTES = 1_000_000
 _CHUNK = 1 << 20
 _GIT = ".git"

@@ -17,7 +17,7 @@ from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import only_errors
 from edison_ci.documents.dataset_text import new_dataset_text, read_dataset_text
 from edison_ci.documents.decoding import decode
-from edison_ci.documents.files import OverlayTree, read, replace_file
+from edison_ci.documents.files import OverlayTree, place_in, read, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import secrets_in
 from edison_ci.documents.yaml_edit import with_listed
@@ -263,7 +263,7 @@ def write_edited(
     """Replace the file in one step, with an audit entry; raises RoleError, UsageError."""
     site = Site(project.root, project.file)
     actor = site.require(Role.EDITOR, action, edited.path)
-    target = site.root / edited.path
+    target = place_in(site.root, edited.path)
     entry = site.entry(actor, action, edited.path, after=dict(told))
 
     def just_before() -> None:
