@@ -28,6 +28,7 @@ from edison_ci.documents.signatures import signer_of
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, fixed
 from edison_ci.providers.budget import store_unpaid
+from edison_ci.providers.openai_compatible import token_count
 from edison_ci.providers.transport import Transport
 from edison_ci.records import Completion, FinishReason, canonical_json
 from edison_ci.safety.redaction import redact_completion
@@ -53,7 +54,8 @@ _ABOUT = b"edison-ci answer 1\n"
 _FIRST = b"edison-answer 1 "
 _LONGEST_HEAD = 300
 MOST_BYTES = 4_000_000
-_LARGEST = 2**53
+_LARGEST = 10**12
+"""Of a cost in micro-dollars: sums of a million such answers can still be computed."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -160,8 +162,8 @@ def _is_count(value: Json) -> bool:
     return type(value) is int and 0 <= value < _LARGEST
 
 
-def _is_count_or_none(value: Json) -> bool:
-    return value is None or _is_count(value)
+def _is_tokens(value: Json) -> bool:
+    return value is None or token_count(value) is not None
 
 
 def _is_text(value: Json) -> bool:
@@ -172,6 +174,20 @@ def _is_words(value: Json) -> bool:
     return isinstance(value, list) and all(isinstance(v, str) and v.split() == [v] for v in value)
 
 
+def _is_calls(value: Json) -> bool:
+    calls = value if isinstance(value, list) else []
+    return value is None or (calls == value and all(isinstance(call, dict) for call in calls))
+
+
+def _is_time(value: Json) -> bool:
+    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
+        return False
+    try:
+        return bool(dt.datetime.fromisoformat(value))
+    except ValueError:
+        return False
+
+
 def _fits(pattern: re.Pattern[str]) -> Callable[[Json], bool]:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
 
@@ -179,18 +195,18 @@ def _fits(pattern: re.Pattern[str]) -> Callable[[Json], bool]:
 _KEYS: dict[str, Callable[[Json], bool]] = {
     "request_hash": _fits(_HASH),
     "text": _is_text,
-    "tool_calls": lambda value: value is None or isinstance(value, list),
+    "tool_calls": _is_calls,
     "details": lambda _: True,
     "finish_reason": lambda value: value in list(FinishReason),
-    "tokens_in": _is_count_or_none,
-    "tokens_out": _is_count_or_none,
+    "tokens_in": _is_tokens,
+    "tokens_out": _is_tokens,
     "cached_in": _is_count,
     "latency_ms": _is_count,
     "served_model": _is_text,
     "left_out": _is_words,
     "cost_microusd": _is_count,
     "cost_kind": lambda value: value in ("billed", "estimated"),
-    "created_at": _fits(_TIME),
+    "created_at": _is_time,
 }
 
 
