@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.project_files import SECRETS
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.config.sealed import SealedKey, SecretsFile
     from edison_ci.operate.sealed_keys import PrivateKey
-    from edison_ci.operate.site import Site
+    from edison_ci.operate.site import Actor, Site
     from edison_ci.store.audit import AuditEntry
 
 _LONGEST_NAME = 100
@@ -58,10 +59,15 @@ def create_pair(site: Site, secrets: SecretsFile) -> Kept:
             hint="replace it with: edison secrets rotate",
         )
     key = generate_key()
-    kept = Kept(key, store_private_key(key))
-    row = site.entry(actor, "secrets keygen", fingerprint(key.public))
-    _write(site, secrets.model_copy(update={"public_key": key.public}), row)
+    kept = _store(site, actor, key)
+    _write(site, secrets.model_copy(update={"public_key": key.public}))
     return kept
+
+
+def _store(site: Site, actor: Actor, key: PrivateKey) -> Kept:
+    """Store a private key on this machine; a process that dies leaves no key without its row."""
+    write_audit(site.results, site.entry(actor, "secrets keygen", fingerprint(key.public)))
+    return Kept(key, store_private_key(key))
 
 
 def pass_to_workflows(root: Path) -> tuple[list[str], list[str]]:
@@ -198,7 +204,7 @@ def rotate_pair(site: Site, secrets: SecretsFile, *, was: str | None = None) -> 
         )
         # The key of the vendor is as old as before.
         changed = changed.with_key(box.model_copy(update={"since": key.since}))
-    kept = Kept(new, store_private_key(new))
+    kept = _store(site, actor, new)
     names = [fingerprint(public), fingerprint(new.public)]
     row = site.entry(actor, "secrets rotate", names[1], before=names[0], after=[*values])
     _write(site, changed, row)
@@ -214,7 +220,7 @@ def _opened(key: SealedKey, private: PrivateKey, repository: str, was: str | Non
         return open_box(key, private, LOCAL if was == "none" else was.casefold())
 
 
-def _write(site: Site, secrets: SecretsFile, row: AuditEntry) -> None:
-    """Replace the file atomically, with its audit row."""
-    path = site.root / SECRETS
-    replace_file(path, secrets.text().encode(), just_before=lambda: write_audit(site.results, row))
+def _write(site: Site, secrets: SecretsFile, row: AuditEntry | None = None) -> None:
+    """Replace the file atomically, with its audit row if the change has none yet."""
+    just_before = None if row is None else partial(write_audit, site.results, row)
+    replace_file(site.root / SECRETS, secrets.text().encode(), just_before=just_before)

@@ -21,6 +21,7 @@ from edison_ci.operate.key_environment import key_environment
 from edison_ci.operate.sealed_keys import key_folder
 from tests import forked
 from tests.loopback.server import LoopbackServer
+from tests.opened import opened
 from tests.operate.receiver import receiving
 from tests.timing import PATIENCE_S
 
@@ -316,13 +317,16 @@ def test_only_admins_change_keys_and_every_change_is_audited(
     edison(project, "secrets", "remove", "OLD_KEY")
     edison(project, "secrets", "rotate")
     rows = value_of(edison(project, "admin", "audit", "--json"))["rows"]
+    former, new = rows[-1]["entity"], rows[0]["entity"]
     assert [(row["action"], row["entity"]) for row in rows[1:]] == [
+        ("secrets keygen", new),
         ("secrets remove", "OLD_KEY"),
         ("secrets seal", "OLD_KEY"),
         ("secrets seal", "VENDOR_KEY"),
-        ("secrets keygen", rows[-1]["entity"]),
+        ("secrets keygen", former),
     ]
-    assert (rows[0]["action"], rows[0]["before"]) == ("secrets rotate", rows[-1]["entity"])
+    assert (rows[0]["action"], rows[0]["before"]) == ("secrets rotate", former)
+    assert {path.stem for path in key_folder().iterdir()} == {former, new}
     assert VALUE not in json.dumps(rows)
     project.write("edison.yaml", "version: 1\nproject: mini\nmembers:\n"
                   "  - {email: ed@example.com, role: editor}\n"
@@ -405,6 +409,27 @@ def endings(folder: Folder) -> list[str]:
     return [value[-4:] for value in values]
 
 
+def has_rows(folder: Folder) -> bool:
+    """Whether the audit has a row for every private key on this machine."""
+    keys = {path.stem for path in key_folder().glob("*")}
+    with opened(folder.path / ".edison" / "results.db") as connection:
+        sql = "select entity from audit where action = 'secrets keygen'"
+        return keys <= {entity for (entity,) in connection.execute(sql)}
+
+
+@pytest.mark.nightly
+def test_a_killed_keygen_leaves_no_private_key_without_its_row(project: Folder) -> None:
+    for at in range(1, 200):
+        done = change(project, "keygen", at=at)
+        assert done.returncode in (-signal.SIGKILL, 0), done.stderr
+        assert not key_folder().exists() or has_rows(project)
+        if done.returncode == 0:
+            break
+        (project.path / SECRETS).unlink(missing_ok=True)
+    assert 5 < at < 199
+    assert len([*key_folder().iterdir()]) > 1, "some were left by those that were killed"
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("words", [("rotate",), ("seal", "VENDOR_KEY")])
 def test_a_killed_change_leaves_the_old_keys_or_the_new_ones(
@@ -418,6 +443,7 @@ def test_a_killed_change_leaves_the_old_keys_or_the_new_ones(
         done = change(project, *words, at=at)
         assert done.returncode in (-signal.SIGKILL, 0), done.stderr
         found = endings(project)
+        assert has_rows(project)
         states.add((project.read(SECRETS) == old, *found))
         if done.returncode == 0:
             break
@@ -435,17 +461,30 @@ def test_a_full_disk_changes_no_key(edison: Edison, project: Folder, seal: Any) 
     old, (kept,) = project.read(SECRETS), key_folder().iterdir()
     said = []
     for words in (("rotate",), ("seal", "VENDOR_KEY")):
-        for room in (10, 100, 2_000):  # of the private key, of secrets.yaml, of the audit log
+        for room in (10, 100, 2_000):
             done = change(project, *words, room=room)
             assert done.returncode in (2, 3), done.stderr
             said.append(done.stderr)
             assert endings(project) == ["wxyz"]
             assert project.read(SECRETS) == old
-    assert "the private key cannot be stored" in said[0] and "File too large" in said[0]
-    assert "secrets.yaml cannot be written: File too large" in said[1]
-    assert kept in key_folder().iterdir() and all(p.stat().st_size for p in key_folder().iterdir())
+    assert "results.db: disk I/O error" in said[0]
+    assert "secrets.yaml cannot be written: File too large" in said[3]
+    assert [*key_folder().iterdir()] == [kept]
     assert not [*(project.path / ".edison").glob(".*.part")]
     assert change(project, "rotate").returncode == 0 and endings(project) == ["wxyz"]
+
+
+def test_a_private_key_that_cannot_be_stored_changes_no_key(
+    edison: Edison, project: Folder, seal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edison(project, "secrets", "keygen")
+    seal(project)
+    old, (kept,) = project.read(SECRETS), key_folder().iterdir()
+    monkeypatch.setenv(PRIVATE_KEY, kept.read_text())
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(project.path / "edison.yaml"))
+    done = edison(project, "secrets", "rotate")
+    assert (done.code, "the private key cannot be stored" in done.err) == (2, True)
+    assert project.read(SECRETS) == old
 
 
 # --- test -----------------------------------------------------------------------------------------
