@@ -396,14 +396,16 @@ def certificates_for(address: ClusterAddress, folder: Path | None) -> Certificat
     return read_certificates(tls_folder(folder)) if address.tls else None
 
 
-async def probe(address: ClusterAddress, certificates: Certificates | None) -> None:
+async def probe(
+    address: ClusterAddress, certificates: Certificates | None, within_s: float = _PROBE_S
+) -> None:
     """Connect once; raises CallFailed if nothing answers there, UsageError for certificates.
 
     Dask repeats a failed handshake until it gives up, and then speaks of time only.
     """
     context = None if certificates is None else certificates.context()
     try:
-        async with asyncio.timeout(_PROBE_S):
+        async with asyncio.timeout(min(within_s, _PROBE_S)):
             reader, writer = await asyncio.open_connection(
                 address.host, address.port, ssl=context, server_hostname="" if context else None
             )
@@ -411,7 +413,7 @@ async def probe(address: ClusterAddress, certificates: Certificates | None) -> N
                 # A server of Dask speaks first. With TLS 1.3 it refuses a certificate only now.
                 spoken = await reader.read(1)
             finally:
-                writer.close()
+                writer.transport.abort()  # to end TLS politely needs an answer
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
     except ssl.SSLCertVerificationError as error:

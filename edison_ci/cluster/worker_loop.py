@@ -7,8 +7,9 @@ import contextlib
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.cluster.nodes import carry_plain_data
@@ -17,15 +18,18 @@ from edison_ci.cluster.tls import probe
 from edison_ci.cluster.worker_tasks import PlainWorker
 from edison_ci.errors import CallFailed, Interrupted, UsageError
 from edison_ci.numeric import counted
+from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from edison_ci.cluster.tls import Certificates, ClusterAddress
     from edison_ci.cluster.worker_tasks import WorkerService
 
 _RETRY_S = 1.0
-_REGISTER_S = 5.0
+_LEAST_S = 2.0
+"""An attempt to reach the scheduler gets this long, also with a shorter `--wait`."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,8 @@ class WorkerLoop:
     ) -> None:
         self._options, self._service, self._tell = options, service, tell
         self._stop, self._abort = asyncio.Event(), asyncio.Event()
+        self._until = 0.0
+        """When the scheduler has to be reached."""
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
         """Serve runs; raises CallFailed without a scheduler, Interrupted at a second signal."""
@@ -55,14 +61,10 @@ class WorkerLoop:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._signalled)
         with tempfile.TemporaryDirectory(prefix="edison-worker-") as folder:
-            await self._reach_scheduler()
-            if self._stop.is_set():
+            worker = await self._reach_scheduler(partial(self._start, Path(folder)))
+            if worker is None:
                 return
-            certificates = self._options.certificates
-            security = None if certificates is None else certificates.security()
-            async with PlainWorker(
-                self._options.address, Path(folder), self._service, security
-            ) as worker:
+            async with worker:
                 self._check_clock(worker)
                 on_ready(worker.address)
                 await self._serve(worker)
@@ -76,25 +78,65 @@ class WorkerLoop:
             raise UsageError(f"this machine cannot work here: {why}", hint="set the clock")
         self._tell(f"clock: {tell_offset(ahead_s, 'scheduler')}")
 
-    async def _reach_scheduler(self, *, again: bool = False) -> None:
-        """Wait until a scheduler answers; raises CallFailed after a while, if no run is served.
+    async def _reach_scheduler(
+        self, attempt: Callable[[], Awaitable[T]], *, again: bool = False
+    ) -> T | None:
+        """Return the result of an attempt to register, repeated until it works; None at a signal.
 
-        Certificates that were accepted before are not refused now: a scheduler that dies while it
-        is asked resets the connection, as one that refuses them does.
+        Raises CallFailed after a while, if no run is served. Certificates that were accepted before
+        are not refused now: a scheduler that dies while it is asked resets the connection, as one
+        that refuses them does.
         """
         passing = (CallFailed, UsageError) if again else CallFailed
-        until, said = time.monotonic() + self._options.wait_s, False
+        self._until, said = time.monotonic() + self._options.wait_s, False
         while not self._stop.is_set():
             try:
-                await probe(self._options.address, self._options.certificates)
-                return
+                return await attempt()
             except passing as error:
-                if time.monotonic() > until and not self._service.runs:
+                if time.monotonic() > self._until and not self._service.runs:
                     raise
                 if not said:
                     self._tell(f"{error.message}; waiting {self._options.wait_s:g} s for it")
                 said = True
             await self._pause()
+        return None
+
+    @property
+    def _left_s(self) -> float:
+        return max(_LEAST_S, self._until - time.monotonic())
+
+    async def _start(self, folder: Path) -> PlainWorker:
+        """Return a worker that the scheduler knows; raises CallFailed or UsageError."""
+        address, certificates = self._options.address, self._options.certificates
+        await probe(address, certificates, self._left_s)
+        security = None if certificates is None else certificates.security()
+        worker = PlainWorker(address, folder, self._service, security, self._left_s)
+        try:
+            await worker
+        except (RuntimeError, TimeoutError) as error:
+            raise self._not_registered(error) from None
+        return worker
+
+    async def _register(self, worker: PlainWorker) -> bool:
+        """Register at a scheduler that is back; raises CallFailed or UsageError.
+
+        It may be gone again, or not have missed us yet.
+        """
+        await probe(self._options.address, self._options.certificates, self._left_s)
+        try:
+            async with asyncio.timeout(self._left_s):
+                await worker.register_again()
+        except (OSError, TimeoutError, ValueError) as error:
+            raise self._not_registered(error) from None
+        return True
+
+    def _not_registered(self, error: Exception) -> CallFailed:
+        why = error.__cause__ or error
+        return CallFailed(
+            f"no scheduler registers this worker at {self._options.address}: "
+            f"{line(str(why)) or 'no answer in time'}",
+            hint="look at the scheduler there: edison worker scheduler",
+        )
 
     async def _serve(self, worker: PlainWorker) -> None:
         while not self._stop.is_set():
@@ -102,21 +144,9 @@ class WorkerLoop:
             if self._stop.is_set():
                 break
             self._tell("the scheduler is gone; runs that are served go on")
-            await self._reach_scheduler(again=True)
-            if not self._stop.is_set():
-                await self._register(worker)
+            if await self._reach_scheduler(partial(self._register, worker), again=True):
+                self._tell("the scheduler is back")
         await self._drain()
-
-    async def _register(self, worker: PlainWorker) -> None:
-        """Register at a scheduler that is back; it may be gone again, or not have missed us yet."""
-        try:
-            async with asyncio.timeout(_REGISTER_S):
-                await worker.register_again()
-        except (OSError, TimeoutError, ValueError):
-            worker.scheduler_left.set()
-            await self._pause()
-        else:
-            self._tell("the scheduler is back")
 
     async def _pause(self) -> None:
         with contextlib.suppress(TimeoutError):

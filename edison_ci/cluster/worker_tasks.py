@@ -159,9 +159,11 @@ class PlainWorker(Worker):
         folder: Path,
         service: WorkerService,
         security: Security | None,
+        start_s: float = 60.0,
     ) -> None:
         super().__init__(
             str(scheduler),
+            death_timeout=start_s,  # else Dask tries for ever to register
             nthreads=1,
             security=security,
             dashboard=False,

@@ -8,10 +8,14 @@ import json
 import os
 import pickle
 import signal
+import socket
+import socketserver
+import ssl
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -23,7 +27,7 @@ from tests.loopback.script import rule
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.faults.conftest import MakeStage
@@ -38,6 +42,9 @@ EDISON = ["-P", "-m", "edison_ci"]
 OLDER = "import edison_ci; edison_ci.__version__ = '0.0.9'; "
 AHEAD = "import time; real = time.time; time.time = lambda: real() + 3600; "
 MAIN = "import sys; sys.argv[0] = 'edison'; from edison_ci.__main__ import main; main()"
+
+
+Refuse: TypeAlias = "Callable[[socket.socket, ssl.SSLContext], None]"
 
 
 @dataclass(eq=False)
@@ -327,6 +334,80 @@ def kill_scheduler(cluster: Cluster) -> None:
     scheduler = cluster._parts[0]
     scheduler.process.kill()
     scheduler.ended()
+
+
+def greet_and_close(client: socket.socket, context: ssl.SSLContext) -> None:
+    """Be a scheduler until something is asked, then refuse."""
+    with context.wrap_socket(client, server_side=True) as stream:
+        stream.sendall(b"x")
+        stream.recv(1)
+
+
+def greet_and_wait(client: socket.socket, context: ssl.SSLContext) -> None:
+    """Answer nothing after the first byte, not even the end of TLS."""
+    with context.wrap_socket(client, server_side=True) as stream:
+        stream.sendall(b"x")
+        while stream.recv(4_096):
+            pass
+
+
+def close_at_once(client: socket.socket, context: ssl.SSLContext) -> None:
+    with context.wrap_socket(client, server_side=True):
+        pass
+
+
+def say_nothing(client: socket.socket, context: ssl.SSLContext) -> None:
+    """Accept a connection, and no TLS."""
+    del context
+    while client.recv(4_096):
+        pass
+
+
+class NoScheduler(socketserver.ThreadingTCPServer):
+    """Accepts connections with a certificate of the team, and refuses them in some way."""
+
+    allow_reuse_address, daemon_threads, block_on_close = True, True, False
+
+
+@contextlib.contextmanager
+def refusing(team: Path, refuse: Refuse, port: int = 0) -> Iterator[str]:
+    """Run a server that is no scheduler, and yield its address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(team / "cert.pem", team / "key.pem")
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with contextlib.suppress(OSError):
+                refuse(self.request, context)
+
+    with NoScheduler(("127.0.0.1", port), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"tls://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("refuse", [greet_and_close, greet_and_wait, close_at_once, say_nothing])
+def test_a_worker_that_no_scheduler_takes_ends(
+    make_stage: MakeStage, cluster: Cluster, refuse: Refuse
+) -> None:
+    """Whatever is refused of TLS, or after it: it does not ask for ever."""
+    checkout = keyed(make_stage(cases=1))
+    with refusing(cluster.team, refuse) as cluster.address:
+        worker = cluster.work(checkout, "--wait", "1", key=KEY)
+        assert worker.ended() == 3, worker.said
+    assert f" {cluster.address}" in worker.said.splitlines()[-2]
+
+
+@pytest.mark.nightly
+def test_a_worker_that_is_not_taken_again_ends(make_stage: MakeStage, cluster: Cluster) -> None:
+    """Something else listens in the place of its scheduler, with a certificate of the team."""
+    worker = cluster.work(keyed(make_stage(cases=1)), "--wait", "1", key=KEY)
+    first_line(worker)
+    kill_scheduler(cluster)
+    with refusing(cluster.team, greet_and_close, int(cluster.address.rpartition(":")[2])):
+        assert worker.ended() == 3, worker.said
+    assert "the scheduler is gone; runs that are served go on" in worker.said
 
 
 def test_a_second_signal_aborts(make_stage: MakeStage, cluster: Cluster) -> None:
