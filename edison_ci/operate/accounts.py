@@ -298,7 +298,7 @@ class Accounts:
         found = self._begin_session(member, address, "password", lasts, kept)
         if found is None:
             return SignInFailure()  # the password was changed meanwhile
-        self.file.attempt_worked(account, [place], stamp)
+        self.file.attempt_worked(account, [place])
         return found
 
     def _begin_session(
@@ -350,14 +350,15 @@ class Accounts:
             )
         found = self._begin_session(member, address, "github", SESSION)
         assert found is not None, "there is no password to change"
-        self.file.attempt_worked("", [f"address:{network_key(address)}"], now)
+        self.file.attempt_worked("", [f"address:{network_key(address)}"])
         return found
 
-    def by_header(self, name: str) -> Actor | None:
+    def by_header(self, name: str, *, audited: bool = True) -> Actor | None:
         """Return the actor that a trusted proxy names; None if they are no member."""
         member = self._member(name)
         if member is None:
-            self._audit_refusal(None, "", "the proxy names nobody who is a member")
+            if audited:
+                self._audit_refusal(None, "", "the proxy names nobody who is a member")
             return None
         return _actor(member, "proxy")
 
@@ -374,13 +375,14 @@ class Accounts:
             self.file.touch_session(_sha256(cookie), now)
         return _actor(member)
 
-    def by_token(self, secret: str) -> Actor | None:
+    def by_token(self, secret: str, *, audited: bool = True) -> Actor | None:
         """Return the actor of a token; None if it is not valid or they are no longer a member."""
         now = self.site.now()
         token = self.file.token(_sha256(secret))
         member = self._member(token.name) if token else None
         if token is None or member is None or _over(token.expires_at, now):
-            self._audit_refusal(member, "", "the token is not valid")
+            if audited:
+                self._audit_refusal(member, "", "the token is not valid")
             return None
         if token.used_at is None or self._long_ago(token.used_at):
             self.file.token_used(token.id, now)

@@ -278,15 +278,15 @@ class AuthFile(PrivateFile):
             connection.executemany("insert into attempt (who, time) values (?, ?)", rows)
         return None
 
-    def attempt_worked(self, account: str, others: Sequence[str], now: str) -> None:
-        """Forget the failures of an account, and that this attempt was counted elsewhere."""
+    def attempt_worked(self, account: str, others: Sequence[str]) -> None:
+        """Forget the failures of an account, and one attempt of each other key."""
         with self.writing() as connection:
             connection.execute("delete from attempt where who = ?", (account,))
             for key in others:
                 connection.execute(
-                    "delete from attempt where id = (select id from attempt where who = ? and "
-                    "time = ? limit 1)",
-                    (key, now),
+                    "delete from attempt where id = (select id from attempt where who = ? "
+                    "order by time desc limit 1)",
+                    (key,),
                 )
 
     def report_once(self, key: str, now: str) -> bool:

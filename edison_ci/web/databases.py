@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -37,7 +39,7 @@ class ServerAccess:
     names: tuple[str, ...] = ()
     """Host names of this server; others are refused."""
     per_minute: int = 0
-    """Requests per minute and address; 0 for no limit."""
+    """Requests per minute of a caller; 0 for no limit."""
     github: OAuthApp | None = None
     """The OAuth app for sign-in with GitHub; None without it."""
     user_header: str = ""
@@ -67,7 +69,9 @@ class ServerSettings:
     traffic: Traffic = field(default_factory=Traffic)
     """Counts of requests."""
     limit: RateLimit | None = None
-    """Counts requests per address; None for no limit."""
+    """Counts requests of each caller; None for no limit."""
+    key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
+    """Signs what a browser keeps for this server."""
     projects: Projects | None = None
     """The projects of the site, for the site itself and for each of them; None without others."""
 

@@ -165,12 +165,20 @@ def session_cookie(settings: ServerSettings, scope: Mapping[str, Any]) -> str:
 
 
 def cookie_value(scope: Mapping[str, Any], wanted: str) -> str:
-    """Return the value of a cookie; '' without it."""
-    for part in header(scope, b"cookie").split(";"):
-        name, _, value = part.strip().partition("=")
-        if name == wanted:
-            return value
-    return ""
+    """Return the value of a cookie; '' without it, or with two of them.
+
+    Another site of the same domain can set one of the same name, and it may come first.
+    """
+    parts = (part.strip().partition("=") for part in header(scope, b"cookie").split(";"))
+    values = [value for name, _, value in parts if name == wanted]
+    return values[0] if len(values) == 1 else ""
+
+
+def caller_key(settings: ServerSettings, scope: Mapping[str, Any], actor: Actor | None) -> str:
+    """Return whose requests count together: those of a member, else of a network address."""
+    if actor is not None:
+        return f"member:{actor.name}"
+    return f"address:{network_key(address_of(settings, scope))}"
 
 
 def address_of(settings: ServerSettings, scope: Mapping[str, Any]) -> str:

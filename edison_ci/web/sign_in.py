@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
+import time
 from http.cookies import SimpleCookie
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from datasette import Response
 
+from edison_ci import utc
 from edison_ci.documents.base64_text import decode_base64url, encode_base64url
 from edison_ci.errors import EdisonError
 from edison_ci.forge.oauth import SignInAttempt
@@ -38,7 +40,7 @@ from edison_ci.web.page_context import (
     Page,
 )
 from edison_ci.web.rendering import render_error, render_page
-from edison_ci.web.security import PAGE_HEADERS
+from edison_ci.web.security import PAGE_HEADERS, Once
 
 if TYPE_CHECKING:
     from edison_ci.operate.accounts import SignInSuccess
@@ -112,6 +114,8 @@ async def _form(
 # --- with GitHub ----------------------------------------------------------------------------------
 
 _MINUTES_10_S = 600
+_ended = Once(time.monotonic)
+"""States for which an answer came."""
 
 
 async def start_github(datasette: Any, request: Any) -> Any:
@@ -121,8 +125,33 @@ async def start_github(datasette: Any, request: Any) -> Any:
     wanted = safe_next(request.args.get("next") or "", datasette.urls.path("/"))
     attempt = SignInAttempt.new()
     target = settings.access.github.authorize_url(attempt, _callback(datasette, request))
-    kept = "~".join((attempt.state, attempt.verifier, encode_base64url(wanted.encode())))
-    return _with_attempt(settings, _redirect(target), kept)
+    began, page = int(utc.now().timestamp()), encode_base64url(wanted.encode())
+    kept = f"{attempt.state}~{attempt.verifier}~{page}~{began}"
+    return _with_attempt(settings, _redirect(target), f"{kept}~{_signature(settings, kept)}")
+
+
+def _signature(settings: ServerSettings, kept: str) -> str:
+    """Return what shows that this server began an attempt."""
+    return hmac.digest(settings.key, f"GitHub {kept}".encode(), "sha256").hex()
+
+
+def _attempt_of(datasette: Any, request: Any) -> tuple[SignInAttempt, str] | None:
+    """Return the attempt that this browser began here, and the page that it wants.
+
+    None unless this server signed the cookie in the last ten minutes, and the answer has its
+    state; an answer counts once.
+    """
+    settings = _settings(datasette)
+    cookie = cookie_value(request.scope, _github_cookie_name(settings))
+    kept, _, signature = cookie.rpartition("~")
+    if not hmac.compare_digest(signature.encode(), _signature(settings, kept).encode()):
+        return None
+    state, verifier, page, began = kept.split("~")
+    fits = hmac.compare_digest(state.encode(), (request.args.get("state") or "").encode())
+    recent = 0 <= utc.now().timestamp() - int(began) <= _MINUTES_10_S
+    if not (state and verifier and fits and recent and _ended.is_first("github", state)):
+        return None
+    return SignInAttempt(state, verifier), decode_base64url(page).decode()
 
 
 async def end_github(datasette: Any, request: Any) -> Any:
@@ -130,10 +159,10 @@ async def end_github(datasette: Any, request: Any) -> Any:
     settings, links = _settings(datasette), _links(datasette)
     app = settings.access.github
     assert app is not None, "the route is there only then"
-    kept = cookie_value(request.scope, _github_cookie_name(settings)).split("~")
-    state = request.args.get("state") or ""
-    if len(kept) != 3 or not hmac.compare_digest(kept[0].encode(), state.encode()):
+    begun = _attempt_of(datasette, request)
+    if begun is None:
         return await _no_github(datasette, request, "The sign-in took too long. Try again.")
+    attempt, wanted = begun
     if request.args.get("error") or not request.args.get("code"):
         return await _no_github(datasette, request, "GitHub was not allowed to sign you in.")
     accounts = Accounts(await asyncio.to_thread(current_site, settings.home))
@@ -141,7 +170,6 @@ async def end_github(datasette: Any, request: Any) -> Any:
     blocked = await asyncio.to_thread(accounts.begin_github, address)
     if blocked is not None:
         return await _form(datasette, request, {"next": ""}, wait_s=blocked.wait_s)
-    attempt = SignInAttempt(kept[0], kept[1])
     try:
         async with _AT_ONCE, asyncio.timeout(_GITHUB_S):
             found = await app.account(request.args["code"], attempt, _callback(datasette, request))
@@ -155,7 +183,6 @@ async def end_github(datasette: Any, request: Any) -> Any:
         return await _no_github(datasette, request, done.why)
     if before:
         await asyncio.to_thread(accounts.end, before)
-    wanted = safe_next(_decoded(kept[2]), datasette.urls.path("/"))
     return _with_attempt(settings, _redirect(wanted or links.to(), _cookie(settings, done)))
 
 
@@ -186,13 +213,6 @@ def _with_attempt(settings: ServerSettings, response: Any, kept: str = "") -> An
         samesite="lax",  # GitHub's redirect is a navigation from another site
     )
     return response
-
-
-def _decoded(text: str) -> str:
-    try:
-        return decode_base64url(text).decode()
-    except ValueError:
-        return ""
 
 
 async def sign_out(datasette: Any, request: Any) -> Any:

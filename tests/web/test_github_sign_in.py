@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 from contextlib import closing
 from ipaddress import ip_network
@@ -11,14 +12,16 @@ import httpx
 import pytest
 from playwright.async_api import expect
 
+from edison_ci import utc
 from edison_ci.cli.serve import _access_rules
 from edison_ci.errors import UsageError
 from edison_ci.forge.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.operate.accounts import AUTH_FILE
 from edison_ci.operate.site import Identity
 from edison_ci.review.actions import ReviewActions
-from edison_ci.web.databases import ServerAccess
+from edison_ci.web.databases import ServerAccess, settings_of
 from edison_ci.web.serving import Serving, application
+from edison_ci.web.sign_in import _signature
 from tests.forge.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
 from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, in_browser, started
@@ -58,8 +61,8 @@ def fake() -> Iterator[FakeOAuth]:
         yield server
 
 
-async def browser(folder: Path, peer: str = "127.0.0.1", **access: Any) -> httpx.AsyncClient:
-    """A browser at a server with this access."""
+async def server(folder: Path, **access: Any) -> Any:
+    """A server with this access."""
     results = folder / ".edison" / "results.db"
     rules = ServerAccess(sign_in=True, **access)
     acting: dict[str, Any] = {
@@ -69,6 +72,15 @@ async def browser(folder: Path, peer: str = "127.0.0.1", **access: Any) -> httpx
     serving = Serving(results, folder, "notes", "127.0.0.1", 0, access=rules, **acting)
     datasette = application(serving)
     await datasette.invoke_startup()
+    return datasette
+
+
+async def browser(folder: Path, peer: str = "127.0.0.1", **access: Any) -> httpx.AsyncClient:
+    """A browser at a server with this access."""
+    return visit(await server(folder, **access), peer)
+
+
+def visit(datasette: Any, peer: str = "127.0.0.1") -> httpx.AsyncClient:
     transport = httpx.ASGITransport(datasette.app(), client=(peer, 50_000))
     return httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}", headers=HTML)
 
@@ -139,13 +151,120 @@ async def test_a_person_signs_in_with_github_in_a_browser(
     assert (fake.given, fake.tokens) == (2, set())
 
 
-async def test_a_changed_place_to_return_to_is_ignored(folder: Path, fake: FakeOAuth) -> None:
+async def test_what_this_server_did_not_begin_signs_nobody_in(
+    folder: Path, fake: FakeOAuth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cookies that another site planted, with an answer of GitHub that fits them."""
+    async with await browser(folder, github=fake.app) as other:
+        await start(other, fake)
+        of_another_server = other.cookies["edison_github"]
     async with await browser(folder, github=fake.app) as client:
-        back = await start(client, fake, f"{HOME}/costs?by=day")
-        (cookie,) = (each for each in client.cookies.jar if each.name == "edison_github")
-        cookie.value = f"{cookie.value}!!!!"
-        done = await client.get(back)
-        assert (done.status_code, done.headers["location"]) == (303, HOME)
+        back = await start(client, fake, f"{HOME}/costs")
+        whole = client.cookies["edison_github"]
+        state, verifier, page, began, signature = whole.split("~")
+        query = dict(httpx.URL(back).params)
+        client.cookies.clear()
+
+        async def status(cookie: str, answer: dict[str, str]) -> int:
+            headers = {"cookie": cookie}
+            return (await client.get(CALLBACK_PATH, params=answer, headers=headers)).status_code
+
+        empty = {**query, "state": ""}
+        planted = [
+            "", "~", "~~", "~~~", "~~~~", "~~~~~", f"~~~{began}~", "~~~~" + "0" * 64,
+            f"~{verifier}~{page}~{began}~{signature}",
+            f"{state}~~{page}~{began}~{signature}",
+            f"{state}~{verifier}~{page}",  # as it was without a signature
+            f"{state}~{verifier}~{page}~{began}~",
+            f"{state}~{verifier}~{page}~{int(began) + 60}~{signature}",
+            f"{state}~{verifier}~L3g~{began}~{signature}",
+            f"{whole}~{signature}", whole.upper(), whole[:-1], f"{whole}!",
+            of_another_server,
+        ]  # fmt: skip
+        for value in planted:
+            for answer in (query, empty, {"code": query["code"]}, {**query, "state": "~"}):
+                assert await status(f"edison_github={value}", answer) == 403, value
+        twice = f"edison_github={whole}"
+        assert await status(f"edison_github=x; {twice}", query) == 403
+        assert await status(f"{twice}; {twice}", query) == 403, "another site set it as well"
+        for answer in (empty, {**query, "state": state[:-1]}, {**query, "state": "é"}):
+            assert await status(twice, answer) == 403
+        began_at = utc.now()
+        for minutes in (-1, 11, 60 * 24 * 365):
+            later = began_at + dt.timedelta(minutes=minutes)
+            monkeypatch.setattr(utc, "now", lambda later=later: later)
+            assert await status(twice, query) == 403, "it is not valid then"
+        monkeypatch.setattr(utc, "now", lambda: began_at)
+        assert fake.given == 0, "GitHub was not asked"
+        assert await status(twice, query) == 303, "the one that was begun here"
+        assert fake.given == 1
+
+
+async def test_an_attempt_with_empty_parts_is_refused_also_if_it_is_signed(
+    folder: Path, fake: FakeOAuth
+) -> None:
+    datasette = await server(folder, github=fake.app)
+    settings = settings_of(datasette)
+    assert settings is not None
+    async with visit(datasette) as client:
+        for state, verifier in (("", ""), ("", "v"), ("s", "")):
+            kept = f"{state}~{verifier}~~{int(utc.now().timestamp())}"
+            cookie = f"edison_github={kept}~{_signature(settings, kept)}"
+            answer = {"code": "c", "state": state}
+            done = await client.get(CALLBACK_PATH, params=answer, headers={"cookie": cookie})
+            assert done.status_code == 403
+    assert fake.given == 0
+
+
+async def test_an_answer_counts_once_whoever_sends_it_again(folder: Path, fake: FakeOAuth) -> None:
+    """Also with the cookie of the attempt, and with a code that GitHub would still take."""
+    async with await browser(folder, github=fake.app) as client:
+        back = await start(client, fake)
+        cookie = {"cookie": f"edison_github={client.cookies['edison_github']}"}
+        client.cookies.clear()
+        codes = dict(fake.codes)
+        assert (await client.get(back, headers=cookie)).status_code == 303
+        client.cookies.clear()
+        for address in (back, back.replace("code=", "code=x&code="), f"{back}&error=denied"):
+            fake.codes.update(codes)
+            assert (await client.get(address, headers=cookie)).status_code == 403
+        assert fake.given == 1
+        begun = await start(client, fake)
+        cookie = {"cookie": f"edison_github={client.cookies['edison_github']}"}
+        client.cookies.clear()
+        assert (await client.get(f"{begun}&error=x", headers=cookie)).status_code == 403
+        assert (await client.get(begun, headers=cookie)).status_code == 403, "it was ended"
+    assert fake.given == 1
+
+
+async def test_a_session_that_was_there_before_is_not_the_one_after_sign_in(
+    folder: Path, fake: FakeOAuth
+) -> None:
+    """What another site plants as session is never raised to the rights of who signs in."""
+    async with await browser(folder, github=fake.app) as mallory:
+        fake.login, fake.id = "vi", 9
+        assert (await mallory.get(await start(mallory, fake))).status_code == 303
+        planted = mallory.cookies["edison_session"]
+        fake.login, fake.id = "ed", 7
+        async with await browser(folder, github=fake.app) as victim:
+
+            async def page(cookie: str) -> httpx.Response:
+                victim.cookies.clear()
+                return await victim.get(f"{HOME}/you", headers={"cookie": cookie})
+
+            for value in (planted, "x", planted[:-1], "", "a" * 43, planted + planted):
+                victim.cookies.clear()
+                back = await start(victim, fake)
+                kept = f"edison_github={victim.cookies['edison_github']}"
+                victim.cookies.clear()
+                headers = {"cookie": f"{kept}; edison_session={value}"}
+                assert (await victim.get(back, headers=headers)).status_code == 303
+                own, before = (
+                    f"edison_session={each}" for each in (victim.cookies["edison_session"], value)
+                )
+                assert ">ed</a>" in (await page(own)).text
+                for cookies in (before, f"{before}; {own}", f"{own}; {before}", f"{own}; {own}"):
+                    assert (await page(cookies)).status_code == 303, "of two cookies none counts"
 
 
 async def test_an_account_that_is_no_member_is_refused(folder: Path, fake: FakeOAuth) -> None:
@@ -230,6 +349,15 @@ async def test_attempts_are_limited(folder: Path, fake: FakeOAuth) -> None:
         codes = [(await client.get(await start(client, fake))).status_code for _ in range(6)]
     assert codes == [403] * 5 + [429]
     assert fake.given == 5
+
+
+async def test_a_sign_in_that_works_is_no_attempt_that_failed(
+    folder: Path, fake: FakeOAuth
+) -> None:
+    """Else the sixth person of an office would have to wait."""
+    for _ in range(6):
+        async with await browser(folder, github=fake.app) as client:
+            assert (await client.get(await start(client, fake))).status_code == 303
 
 
 async def test_without_the_option_there_is_no_such_page(folder: Path) -> None:
