@@ -250,7 +250,7 @@ def _shared_limits(state: CliState, terminal: Terminal, project: Project) -> lis
     if shared is not None and not state.offline:
         try:
             found += shared_budget.limits_there(shared, project.file)
-        except (site_client.SiteUnreachable, UsageError) as error:
+        except (site_client.SiteUnreachable, site_client.SiteRefusal, UsageError) as error:
             terminal.note(f"the use of the shared budget is not known: {error}")
     return [
         Limit(each.name, each.of, each.used_microusd, each.limit_microusd, "microusd")

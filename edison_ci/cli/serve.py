@@ -97,7 +97,8 @@ _USUAL_RATE = 100
     "--rate-limit",
     type=click.IntRange(0, 1_000_000),
     metavar="N",
-    help="Requests per minute and address, static files excluded; 0 for no limit. "
+    help="Requests per minute of a member, or of an address without sign-in, static files "
+    "excluded; 0 for no limit. "
     "Default: 100 with sign-in, 0 without.",
 )
 @click.option(

@@ -49,6 +49,9 @@ _AT_THE_END_S = 3.0
 _FIRST_WAIT_S = 0.25
 _ASK_AGAIN_S = 2.0
 """How long a refusal of the site stands while calls are in flight, which may make room."""
+_MOST_MICROUSD = 10**12
+"""The largest amount that is accepted from a site."""
+_LONGEST_NAME = 200
 _NAME = "the shared budget"
 _NOTE = re.compile(r"[0-9a-f]{32}\.json")
 
@@ -99,26 +102,37 @@ def limits_here(root: Path, limits: SiteLimits | None, now: dt.datetime) -> list
 
 
 def limits_there(shared: SharedBudget, file: ProjectFile) -> list[LimitUse]:
-    """Return the limits for a project that its site has; raises UsageError or SiteUnreachable."""
+    """Return the limits for a project that its site has.
+
+    Raises UsageError, SiteUnreachable or SiteRefusal.
+    """
     site = site_client.SiteClient.of(shared.url_env, shared.token_env, os.environ)
-    try:
-        reply = asyncio.run(site.send("GET", "/budget"))
-    except site_client.SiteRefusal as refused:
-        raise site_client.SiteUnreachable(refused.message) from None
+    reply = asyncio.run(site.send("GET", "/budget"))
     own = {("all", ""), ("team", file.team or ""), ("project", file.slug)}
     try:
         return [
             LimitUse(
-                line(str(each["name"])),
-                _whose(each["scope"], each["of"], line(str(reply["month"]))),
-                int(each["used_microusd"]),
-                int(each["limit_microusd"]),
+                _name(each["name"]),
+                _whose(each["scope"], each["of"], _name(reply["month"])),
+                _amount(each["used_microusd"]),
+                _amount(each["limit_microusd"]),
             )
             for each in reply["limits"]
             if (each["scope"], each["of"]) in own
         ]
     except (KeyError, TypeError, ValueError):
-        raise site_client.SiteUnreachable("its reply is not that of a site") from None
+        raise site_client.unknown_reply() from None
+
+
+def _name(value: object) -> str:
+    return line(str(value))[:_LONGEST_NAME]
+
+
+def _amount(value: object) -> int:
+    """Return an amount that a site names; raises ValueError."""
+    if type(value) is not int or not 0 <= value <= _MOST_MICROUSD:
+        raise ValueError
+    return value
 
 
 def _whose(scope: str, of: str, month: str) -> str:
@@ -185,6 +199,7 @@ class MoneyLease:
             site = self._connected()
             if not self._noted:
                 await self._return_lost(site)
+            renewed = False
             while True:
                 needs = self._spent(self.id) + microusd
                 if needs <= self._granted and time.monotonic() < self._until:
@@ -193,8 +208,9 @@ class MoneyLease:
                     await self._lease(site, needs)
                     return ""
                 except site_client.SiteRefusal as refused:
-                    if refused.code not in ("month", "returned"):
+                    if renewed or refused.code not in ("month", "returned"):
                         return self._refused(site, refused)
+                    renewed = True
                     # Calls in flight belong to the lease of the last month: it is returned later.
                     self._retired.append(self.id)
                     self._begin()
@@ -214,8 +230,8 @@ class MoneyLease:
 
     def _refused(self, site: site_client.SiteClient, refused: site_client.SiteRefusal) -> str:
         logger.warning("the site leases no more", extra={"reason": refused.message})
-        limit = refused.data.get("limit")
-        what = f"{limit} of {site.host}" if refused.code == "budget" else refused.message
+        limit = refused.limit if refused.code == "budget" else ""
+        what = f"{limit} of {site.host}" if limit else refused.message
         return f"{_NAME} ({what})"
 
     def _unreached(self, why: str) -> str:
@@ -239,11 +255,14 @@ class MoneyLease:
             {**self._report(self.id), "needs_microusd": needs},
             PATIENCE_S,
         )
-        granted, seconds = reply.get("granted_microusd"), reply.get("expires_in_s")
-        if not isinstance(granted, int) or not isinstance(seconds, int) or granted < needs:
-            raise site_client.SiteUnreachable("its reply is not that of a site")
+        try:
+            granted, seconds = _amount(reply["granted_microusd"]), _amount(reply["expires_in_s"])
+        except (KeyError, ValueError):
+            raise site_client.unknown_reply() from None
+        if granted < needs or not seconds or reply.get("lease") != self.id:
+            raise site_client.unknown_reply()
         # Counted from before the request, so that the site's deadline is never later.
-        self._granted, self._until = granted, asked + seconds
+        self._granted, self._until = granted, asked + min(seconds, store_leases.LEASE_S)
         logger.info("leased", extra={"site": site.host, "granted": dollars(granted)})
 
     def _report(self, lease_id: str) -> dict[str, Any]:
@@ -310,12 +329,15 @@ class MoneyLease:
 async def _send(
     site: site_client.SiteClient, path: str, body: Mapping[str, Any], patience_s: float
 ) -> dict[str, Any]:
-    """Send a request until it is answered; repeated ones are one. Raises SiteUnreachable."""
+    """Send a request until it is answered; repeated ones are one.
+
+    Raises SiteUnreachable or SiteRefusal; a site that is busy is asked again before.
+    """
     until, wait_s = time.monotonic() + patience_s, _FIRST_WAIT_S
     while True:
         try:
             return await site.send("POST", path, body)
-        except site_client.SiteUnreachable:
+        except (site_client.SiteUnreachable, site_client.SiteBusy):
             if time.monotonic() + wait_s > until:
                 raise
         await asyncio.sleep(wait_s)

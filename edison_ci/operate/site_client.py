@@ -28,11 +28,13 @@ TIMEOUT_S = 10.0
 MAX_REPLY_BYTES = 1_000_000
 _PAGES = "/-/edison"
 _SHOWN = 300
-_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+_ABSENT = frozenset({502, 503, 504})
+"""What a proxy answers in front of a site that is not there."""
+_BUSY = _ABSENT | {408, 425, 429, 500}
 
 
 class SiteUnreachable(Exception):
-    """The site did not answer, or could not; the same request may work later."""
+    """No reply of the site came; the same request may work later."""
 
 
 class SiteRefusal(Exception):
@@ -42,8 +44,17 @@ class SiteRefusal(Exception):
         self.status = status
         self.code = line(str(error.get("code", "")))[:_SHOWN]
         self.message = line(str(error.get("message", "")))[:_SHOWN] or f"status {status}"
-        self.data = error
+        self.limit = line(str(error.get("limit", "")))[:_SHOWN]
         super().__init__(self.message)
+
+
+class SiteBusy(SiteRefusal):
+    """The site refused a request for now; the same one may work later."""
+
+
+def unknown_reply(status: int = 200) -> SiteRefusal:
+    """Return the error for a reply with other content than that of a site."""
+    return SiteRefusal(status, {"code": "reply", "message": "its reply is not that of a site"})
 
 
 def site_address(url: str, name: str) -> str:
@@ -108,7 +119,10 @@ class SiteClient:
     async def send(
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the reply of an operation; raises SiteUnreachable or SiteRefusal."""
+        """Return the reply of an operation; raises SiteUnreachable or SiteRefusal.
+
+        A reply that came is never SiteUnreachable, whatever it says.
+        """
         import httpx
 
         content = None if body is None else json.dumps(body).encode()
@@ -120,10 +134,10 @@ class SiteClient:
                 client.stream(method, address, headers=self.headers, content=content) as reply,
             ):
                 status, text = reply.status_code, bytearray()
-                async for chunk in reply.aiter_bytes():
+                async for chunk in reply.aiter_raw():  # unpacked, it could have any size
                     text += chunk
                     if len(text) > MAX_REPLY_BYTES:
-                        raise SiteUnreachable(f"its reply has more than {MAX_REPLY_BYTES:,} bytes")
+                        raise unknown_reply(status)
         except (TimeoutError, httpx.TimeoutException):
             raise SiteUnreachable(f"no answer within {TIMEOUT_S:g} s") from None
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
@@ -136,9 +150,12 @@ def _value(status: int, text: bytes) -> dict[str, Any]:
         value = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    if status in _BUSY or not isinstance(value, dict):
+    error = value.get("error") if isinstance(value, dict) else None
+    if status in _ABSENT and not isinstance(error, dict):
         raise SiteUnreachable(f"it answered with status {status}")
     if not 200 <= status < 300:
-        error = value.get("error")
-        raise SiteRefusal(status, error if isinstance(error, dict) else {})
+        refusal = SiteBusy if status in _BUSY else SiteRefusal
+        raise refusal(status, error if isinstance(error, dict) else {})
+    if not isinstance(value, dict):
+        raise unknown_reply(status)
     return value

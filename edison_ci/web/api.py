@@ -33,7 +33,7 @@ from edison_ci.store.leases import LeaseFile, LeaseRefusal, LeaseRequest
 from edison_ci.store.runs import Run, find_run
 from edison_ci.store.steering import Change, SteeringAction
 from edison_ci.web.databases import settings_of
-from edison_ci.web.identity import authenticate, current_site, header
+from edison_ci.web.identity import authenticate, caller_key, current_site, header
 from edison_ci.web.openapi import API, MOST_BYTES, document
 from edison_ci.web.security import PAGE_HEADERS, RateLimit
 
@@ -418,7 +418,7 @@ async def authorize(
         raise ApiError(401, "token", "the token is not valid", "make a new one: edison roles token")
     if actor.role is None:
         raise ApiError(404, "not_found", "there is no such project, or it is not for you")
-    wait_s = _limit.wait_s(actor.name)
+    wait_s = _limit.wait_s(caller_key(settings, request.scope, actor))
     if wait_s:
         raise ApiError(429, "rate", f"more than {PER_MINUTE} requests a minute", f"wait {wait_s} s")
     site = await asyncio.to_thread(current_site, settings.root)

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from datasette import Forbidden
 
 from edison_ci.errors import EdisonError
-from edison_ci.operate.accounts import Accounts
+from edison_ci.operate.accounts import Accounts, network_key
 from edison_ci.operate.projects import role_in
 from edison_ci.operate.site import Actor, Role, Site, open_site
 from edison_ci.web.databases import PROJECT_FILE, settings_of
@@ -112,27 +113,37 @@ async def require(
     return await asyncio.to_thread(site.admit, actor, needed, action, entity)
 
 
-async def authenticate(settings: ServerSettings, scope: Mapping[str, Any]) -> Actor | None:
+async def authenticate(
+    settings: ServerSettings, scope: Mapping[str, Any], *, audited: bool = True
+) -> Actor | None:
     """Return the sender of a request: by token, by the header of a proxy, or by session.
 
-    In a project of a site that is not for them, they have no role.
+    In a project of a site that is not for them, they have no role. With `audited` a token or a
+    header that is not valid is audited.
     """
-    actor = await _authenticated(settings, scope)
+    if KNOWN in scope:
+        known: Actor | None = scope[KNOWN]
+        return known
+    actor = await _authenticated(settings, scope, audited=audited)
     if actor is None or settings.is_home:
         return actor
     return await asyncio.to_thread(_actor_here, settings, actor.identity)
 
 
-async def _authenticated(settings: ServerSettings, scope: Mapping[str, Any]) -> Actor | None:
+async def _authenticated(
+    settings: ServerSettings, scope: Mapping[str, Any], *, audited: bool
+) -> Actor | None:
     authorization = header(scope, b"authorization")
     if authorization:  # with a token, a cookie does not count
         kind, _, token = authorization.partition(" ")
         if kind.casefold() != "bearer":
             return None
-        return await asyncio.to_thread(_accounts(settings).by_token, token.strip())
+        by_token = partial(_accounts(settings).by_token, audited=audited)
+        return await asyncio.to_thread(by_token, token.strip())
     named = proxy_user(settings, scope)
     if named:
-        return await asyncio.to_thread(_accounts(settings).by_header, named)
+        by_header = partial(_accounts(settings).by_header, audited=audited)
+        return await asyncio.to_thread(by_header, named)
     cookie = session_cookie(settings, scope)
     return await asyncio.to_thread(_accounts(settings).by_session, cookie) if cookie else None
 

@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from edison_ci._dataclass import dataclass
-from edison_ci.operate.accounts import network_key
 from edison_ci.operate.site import Actor, Role
 from edison_ci.web.databases import settings_of
-from edison_ci.web.identity import KNOWN, address_of, authenticate, current_site, header
+from edison_ci.web.identity import (
+    KNOWN,
+    address_of,
+    authenticate,
+    caller_key,
+    current_site,
+    header,
+)
 from edison_ci.web.page_context import LONGEST_NEXT, PREFIX, SIGN_IN, TRANSFER
 
 if TYPE_CHECKING:
@@ -61,26 +67,34 @@ def query_problem(query: str) -> str:
 
 
 class RateLimit:
-    """A token bucket per network address, refilled within a minute.
+    """A token bucket for each caller (`caller_key`), refilled within a minute.
 
-    With too many addresses the least recently used are dropped; their buckets are full again.
+    With too many callers the least recently used are dropped; their buckets are full again.
     """
 
     def __init__(self, per_minute: int, clock: Callable[[], float]) -> None:
         self._most, self._clock = float(per_minute), clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """Remaining tokens and time of the last request, by address."""
+        """Remaining tokens and time of the last request, by caller."""
 
-    def wait_s(self, address: str) -> int:
+    def wait_s(self, caller: str) -> int:
         """Count a request; return 0, or the seconds until the next one is allowed."""
-        now, network = self._clock(), network_key(address)
-        left, since = self._left.pop(network, (self._most, now))
-        left = min(self._most, left + (now - since) * self._most / _MINUTE_S)
+        now = self._clock()
+        left = self._tokens(caller, now)
         allowed = left >= 1
-        self._left[network] = (left - 1 if allowed else left, now)
+        self._left[caller] = (left - 1 if allowed else left, now)
+        self._left.move_to_end(caller)
         while len(self._left) > _REMEMBERED:
             self._left.popitem(last=False)
         return 0 if allowed else max(1, math.ceil((1 - left) * _MINUTE_S / self._most))
+
+    def is_spent(self, caller: str) -> bool:
+        """Whether a request would be refused now."""
+        return self._tokens(caller, self._clock()) < 1
+
+    def _tokens(self, caller: str, now: float) -> float:
+        left, since = self._left.get(caller, (self._most, now))
+        return min(self._most, left + (now - since) * self._most / _MINUTE_S)
 
 
 class Once:
@@ -195,12 +209,12 @@ def with_guard(datasette: Any, app: App) -> App:
         send = _with_headers(send, _STRICT if settings.access.tls else {})
         actor: Actor | None = None
         refusal = _request_refusal(scope, settings)
-        if refusal is None and settings.limit and not _FILES.fullmatch(_path(scope)):
-            wait_s = settings.limit.wait_s(address_of(settings, scope))
-            refusal = _rate_limit_refusal(wait_s, settings.access.per_minute)
         if refusal is None and settings.access.sign_in:
-            actor = await authenticate(settings, scope)
+            actor = await authenticate(settings, scope, audited=_has_requests(settings, scope))
             scope = {**scope, KNOWN: actor}
+        if refusal is None:
+            refusal = _rate_limit_refusal(settings, scope, actor)
+        if refusal is None and settings.access.sign_in:
             refusal = await _visitor_refusal(datasette, settings, scope, actor)
             await _note_proxy(settings, once, scope, actor)
         if refusal is None and _downloaded(scope):
@@ -283,9 +297,23 @@ def _request_refusal(scope: Mapping[str, Any], settings: ServerSettings) -> Refu
     return None
 
 
-def _rate_limit_refusal(wait_s: int, most: int) -> Refusal | None:
+def _has_requests(settings: ServerSettings, scope: Mapping[str, Any]) -> bool:
+    """Whether a stranger at this address has requests left; else they cannot fill the audit."""
+    if _FILES.fullmatch(_path(scope)):
+        return False
+    limit = settings.limit
+    return limit is None or not limit.is_spent(caller_key(settings, scope, None))
+
+
+def _rate_limit_refusal(
+    settings: ServerSettings, scope: Mapping[str, Any], actor: Actor | None
+) -> Refusal | None:
+    if settings.limit is None or _FILES.fullmatch(_path(scope)):
+        return None
+    wait_s = settings.limit.wait_s(caller_key(settings, scope, actor))
     if not wait_s:
         return None
+    most = settings.access.per_minute
     text = f"More than {most:,} requests per minute. Retry in {wait_s} s."
     return Refusal(429, text, {"retry-after": str(wait_s)})
 

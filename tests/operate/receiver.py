@@ -23,6 +23,8 @@ class Receiver:
     body: bytes = b"ok"
     behave: Callable[[BaseHTTPRequestHandler], bool] | None = None
     """Handles a request in its own way; returns whether it has done so."""
+    on_get: Callable[[BaseHTTPRequestHandler], bool] | None = None
+    """Answers a GET."""
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
     """Set at the end, so that requests that hang come to an end."""
@@ -58,6 +60,10 @@ def receiving() -> Iterator[Receiver]:
             self.send_header("content-length", str(len(found.body)))
             self.end_headers()
             self.wfile.write(found.body)
+
+        def do_GET(self) -> None:
+            assert found.on_get is not None
+            found.on_get(self)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
