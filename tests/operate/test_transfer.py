@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+import zlib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -34,6 +35,7 @@ from edison_ci.operate.uploads import MOST_OPEN, UploadRefused, Uploads
 from edison_ci.store.database import migrations, open_database, open_reader
 from edison_ci.store.liveness import try_lock
 from edison_ci.store.runs import find_run
+from edison_ci.web.security import MOST_PART
 from tests import forked
 from tests.conftest import MINIMAL, Folder
 from tests.fixed_keys import signing_keys
@@ -917,6 +919,87 @@ def test_bytes_that_do_not_fit_are_refused(here: Folder, uploads: Uploads, tmp_p
         uploads.add(f"{number:064x}", 0, 9, b"x")
     with pytest.raises(UploadRefused, match="other bundles are being pushed"):
         uploads.add("f" * 64, 0, 9, b"x")
+
+
+def bomb_of(bundle: Path) -> bytes:
+    """Return a bundle whose results are 200 MB of nothing."""
+    files = files_of(bundle)
+    return write_files(bundle.with_suffix(".bomb"), {**files, "results.db": bytes(200_000_000)})
+
+
+@pytest.mark.nightly
+def test_no_push_of_a_stranger_changes_a_site(place: Place, here: Folder, tmp_path: Path) -> None:
+    """Of no member, of a viewer, into other projects, cut off, too large, and with odd lengths."""
+    name, run = slug(here), run_of(here)
+    assert here.edison("push", place.address, env=place.env("eve")).code == 0
+    closed = project(place.root / "projects" / f"closed-{name}", f"closed-{name}")
+    closed.edit(
+        "edison.yaml", "description:", "members: [{github: ann, role: owner}]\ndescription:"
+    )
+    bundle = bundle_of(here, tmp_path / "b.zip")
+    data, bomb = bundle.read_bytes(), bomb_of(bundle)
+    foreign = changed(bundle, {"project": "other"})
+    place.tokens |= {"nobody": "edison_token_x"}
+    uploads = f"/projects/{name}/-/edison/api/transfer/uploads"
+
+    def push(
+        who: str, sent: bytes, base: str = uploads, named: str = "", **headers: str
+    ) -> tuple[int, str]:
+        sha256 = named or hashlib.sha256(sent).hexdigest()
+        told = {"upload-offset": "0", "upload-length": str(len(sent))}
+        told |= {key.replace("_", "-"): value for key, value in headers.items()}
+        reply = place.ask("POST", f"{base}/{sha256}", who, content=sent, headers=told)
+        return reply.status_code, reply.text
+
+    def cut_off() -> tuple[int, str]:
+        head = f"POST {uploads}/{'c' * 64} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        head += f"Authorization: Bearer {place.tokens['eve']}\r\nUpload-Offset: 0\r\n"
+        head += f"Upload-Length: {len(data)}\r\nContent-Length: {len(data)}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", place.port)) as client:
+            client.sendall(head.encode() + data[:1_000])
+        received = place.ask("GET", f"{uploads}/{'c' * 64}", "eve").json()["received"]
+        return (200, "cut") if received <= 1_000 else (0, str(received))
+
+    there = place.root / "projects" / name / ".edison"
+    before = contents(there / "results.db")
+    attacks: dict[str, tuple[int, str]] = {
+        "without a token": push("eve", data, authorization="Basic eve"),
+        "with a token of nobody": push("nobody", data),
+        "as a viewer": push("vic", data),
+        "as a viewer, of a bomb": push("vic", bomb),
+        "into a project of others": push("eve", data, uploads.replace(name, f"closed-{name}")),
+        "into no project": push("eve", data, uploads.replace(name, "nowhere")),
+        "into a folder above": push("eve", data, uploads.replace(name, "..%2f" + name)),
+        "into the site itself": push("eve", data, "/-/edison/api/transfer/uploads"),
+        "under a name with a path": push("eve", data, named="..%2f..%2fedison.yaml"),
+        "under another name": push("eve", data, named="d" * 64),
+        "of another project": push("eve", foreign),
+        "of a bomb": push("eve", bomb),
+        "of half a bundle": push("eve", data[: len(data) // 2]),
+        "of no bytes": push("eve", b""),
+        "packed once more": push("eve", zlib.compress(data), content_encoding="deflate"),
+        "from a byte that is not there": push("eve", data, upload_offset="7"),
+        "longer than it says": push("eve", data, upload_length="9"),
+        "of more than is accepted": push("eve", data, upload_length="999999999999"),
+        "of a negative length": push("eve", data, upload_length="-1"),
+        "of a length in other digits": push("eve", data, upload_length="1e9"),
+        "of a part that is too long": push("eve", bytes(MOST_PART + 1)),
+        "from the page of another site": push("eve", data, sec_fetch_site="cross-site"),
+        "cut off": cut_off(),
+    }
+    allowed = {"cut off": (200,), "into a folder above": (302, 404)}
+    for what, (status, text) in attacks.items():
+        assert status in allowed.get(what, (400, 401, 403, 404, 409, 413, 422)), (what, status)
+        assert str(place.root) not in text, what
+    assert place.runs(name) == [run]
+    assert contents(there / "results.db") == before
+    assert not (closed.path / ".edison/transfer").exists()
+    assert sum(path.stat().st_size for path in (there / "transfer").iterdir()) < 2_000
+    assert [path.name for path in place.root.parent.iterdir()] == ["site"]
+    refused = [action for _, action in place.audit(name) if action == "refused: push runs"]
+    assert len(refused) > 5
+    again = here.edison("push", place.address, run, env=place.env("eve"))
+    assert (again.code, again.out) == (0, f"exists  {run}\n")
 
 
 def test_a_full_disk_loses_nothing(here: Folder, uploads: Uploads, tmp_path: Path) -> None:
