@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 import signal
-import socket
 import socketserver
 import ssl
 import subprocess
@@ -27,6 +26,7 @@ from tests.loopback.script import rule
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
