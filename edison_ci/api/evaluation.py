@@ -29,7 +29,7 @@ from edison_ci.results.snapshot import outputs_of, snapshot_of
 from edison_ci.store import loops
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
-from edison_ci.store.runs import OUTPUTS, PRODUCTION, TRIAL, find_run
+from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION, TRIAL, find_run
 from edison_ci.store.steering import steered_budget
 
 if TYPE_CHECKING:
@@ -168,6 +168,9 @@ def _refuse_other_triggers(stored: Run) -> None:
     if stored.trigger == "replay":
         hint = "start it again: edison run --replay FILE"
         raise UsageError(f"run {stored.id} answers from a recording", hint=hint)
+    if stored.trigger == IMPORT:
+        hint = f"start one here: edison run {name}"
+        raise UsageError(f"run {stored.id} came from elsewhere", hint=hint)
     if stored.trigger == OUTPUTS:
         hint = "import them again, its judges are not asked twice: edison import outputs FILE"
         raise UsageError(f"run {stored.id} grades imported answers", hint=hint)

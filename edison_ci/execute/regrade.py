@@ -21,7 +21,7 @@ from edison_ci.plan.plan import without_generating
 from edison_ci.providers.budget import StoredAnswer
 from edison_ci.providers.replay import MissingRecording
 from edison_ci.records import CellStatus, Side
-from edison_ci.store.answers import answer_at
+from edison_ci.store.answers import answer_at, has_foreign_answers
 from edison_ci.store.cells import CellState, cell_state, count_cells, count_repeats
 from edison_ci.store.runs import ANSWERS, OUTPUTS, find_run
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -175,5 +175,5 @@ def regrade_options(reader: sqlite3.Connection, run: Run, experiment: Experiment
     models = tuple(name for name in options.selection.models if name in known)
     selection = dataclasses.replace(options.selection, models=models, repeats=repeats)
     # Imported answers stay imported, however often they are graded.
-    trigger = "regrade" if options.outputs is None else OUTPUTS
+    trigger = OUTPUTS if has_foreign_answers(reader, run.id) else "regrade"
     return dataclasses.replace(options, trigger=trigger, selection=selection, regrade=run.id)

@@ -225,6 +225,16 @@ def any_answer(connection: sqlite3.Connection) -> bool:
     return connection.execute("select 1 from answer limit 1").fetchone() is not None
 
 
+def has_foreign_answers(connection: sqlite3.Connection, run_id: str) -> bool:
+    """Whether a run rests on an answer that may not be reused."""
+    row = connection.execute(
+        "select exists (select 1 from cell c join answer a on a.request_hash = c.request_hash "
+        f"and a.answer_no = c.answer_no where c.run_id = ? and not a.{REUSABLE})",
+        (run_id,),
+    ).fetchone()
+    return bool(row[0])
+
+
 def newest_time(connection: sqlite3.Connection, request_hash: str) -> str | None:
     """Return when the newest answer of a call was stored; one from elsewhere does not count."""
     row = connection.execute(

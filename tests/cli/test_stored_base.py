@@ -164,6 +164,21 @@ def test_a_run_from_a_bundle_never_serves(edison: Edison, project: Folder) -> No
     assert "came in with a bundle" in skipped(edison, project)
 
 
+@pytest.mark.nightly
+def test_answers_from_elsewhere_never_serve_however_often_they_are_graded(
+    edison: Edison, project: Folder
+) -> None:
+    edison(project, "run", "-q")
+    assert edison(project, "report", "--out", "run.zip").code == 0
+    for left in (project.path / ".edison").glob("results.db*"):
+        left.unlink()
+    assert edison(project, "import", "bundle", "run.zip").code == 0
+    for _ in range(2):  # also what was graded again is graded again
+        (run,) = json.loads(edison(project, "regrade", "latest", "--json").out)["runs"]
+        assert run["trigger"] == "outputs"
+    assert "has imported answers" in skipped(edison, project)
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 def test_a_signed_run_from_a_bundle_serves_where_its_key_is_trusted(
     edison: Edison, project: Folder, monkeypatch: pytest.MonkeyPatch, trusted: bool

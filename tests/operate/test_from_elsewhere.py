@@ -14,7 +14,9 @@ import pytest
 from edison_ci.documents.signatures import Signer
 from edison_ci.operate.bundles import Arrival, import_bundle
 from edison_ci.operate.site import Actor, Identity, Role, open_site
+from edison_ci.results.trends import points_of
 from edison_ci.store.integrity import check_database
+from edison_ci.store.runs import find_run, newest_comparisons, newest_complete, newest_run
 from tests.fixed_keys import signing_keys
 from tests.opened import opened
 
@@ -206,6 +208,49 @@ def test_a_file_has_no_say_in_where_its_rows_come_from(edison: Edison, here: Fol
         (FORGED, "import", None, 0)
     ]
     assert ask(here, "select count(*), count(origin) from manual_grade") == [(2 * CASES, CASES)]
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [None, STRANGER.private, KEYS.private])
+def test_a_run_of_a_stranger_is_in_no_trend_and_closes_no_alert(
+    edison: Edison, here: Folder, key: str | None
+) -> None:
+    here.write(".edison/trust.yaml", f"version: 1\nresults: {{public_keys: ['{KEYS.public}']}}\n")
+    newest, later = ran(here), "2099-01-01T00:00:00Z"
+    compared = "base_commit = 'b', partial = 0"
+    bundle = forged(
+        here, f"update run set created_at = '{later}', finished_at = '{later}', {compared}", key=key
+    )
+    assert edison(here, "import", "bundle", str(bundle)).code == 0
+    counts = key == KEYS.private
+    with opened(here.path / ".edison/results.db") as connection:
+        points = [point.run.id for point in points_of(connection, "hello")]
+        assert points == ([newest, FORGED] if counts else [newest])
+        last = newest_run(connection, "hello")
+        assert last is not None
+        assert last.id == points[-1]
+        assert (newest_complete(connection, "hello") == later) == counts
+        simulated = newest_comparisons(connection, "hello", simulated=True)
+        assert simulated == ([FORGED] if counts else [])
+        assert find_run(connection, "latest").id == FORGED, "it is shown"
+
+
+def test_a_run_from_elsewhere_is_not_resumed(edison: Edison, here: Folder) -> None:
+    paused = "update run set status = 'PAUSED', complete = 0, verdict = null"
+    with zipfile.ZipFile(forged(here, paused)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(files["manifest.json"])
+    manifest["runs"][0]["verdict"] = None
+    with zipfile.ZipFile(here.path / "paused.zip", "w") as archive:
+        archive.writestr("manifest.json", json.dumps(manifest))
+        archive.writestr("results.db", files["results.db"])
+    assert edison(here, "import", "bundle", "paused.zip").code == 0
+    before = ask(here, "select id, status, verdict from run order by 1")
+    done = edison(here, "resume", FORGED)
+    assert (done.code, "came from elsewhere" in done.err) == (2, True)
+    assert ask(here, "select id, status, verdict from run order by 1") == before
 
 
 # --- costs ----------------------------------------------------------------------------------------
