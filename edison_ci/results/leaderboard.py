@@ -273,9 +273,11 @@ def measurements_of(
 ) -> Measurements | None:
     """Return what was measured in an experiment; None without a complete run.
 
+    Runs of strangers are ranked among themselves only, where no other run is complete.
     With `prices`, answers count at what they cost now; without, at what was paid for them.
     """
-    runs = complete_runs(connection, experiment, MOST_RUNS)
+    counted = complete_runs(connection, experiment, MOST_RUNS, strangers=False)
+    runs = counted or complete_runs(connection, experiment, MOST_RUNS)
     if not runs:
         return None
     wanted = grading_hash(runs[0])

@@ -17,13 +17,14 @@ from edison_ci.operate.site import Actor, Identity, Role, open_site
 from edison_ci.results.trends import points_of
 from edison_ci.store.integrity import check_database
 from edison_ci.store.runs import find_run, newest_comparisons, newest_complete, newest_run
+from tests.conftest import Folder
 from tests.fixed_keys import signing_keys
 from tests.opened import opened
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.conftest import Edison, Folder
+    from tests.conftest import Edison
 
 pytestmark = pytest.mark.daily
 
@@ -235,6 +236,21 @@ def test_a_run_of_a_stranger_is_in_no_trend_and_closes_no_alert(
         simulated = newest_comparisons(connection, "hello", simulated=True)
         assert simulated == ([FORGED] if counts else [])
         assert find_run(connection, "latest").id == FORGED, "it is shown"
+
+
+def test_a_run_of_a_stranger_is_ranked_beside_none_from_here(edison: Edison, here: Folder) -> None:
+    before = edison(here, "leaderboard", "--json").out
+    assert FORGED not in before
+    best = "update cell set composite = 1.0, passed = 1, version = 'f00d', model = 'large'"
+    bundle = forged(here, best, "update rollup_run set composite = 1.0")
+    assert edison(here, "import", "bundle", str(bundle)).code == 0
+    assert edison(here, "leaderboard", "--json").out == before
+    there = Folder(here.path.with_name("there"))
+    for name in ("edison.yaml", "models.yaml", "experiments/hello.yaml", "prompts/hello.md",
+                 "datasets/names.jsonl", "rubrics/tone.yaml"):  # fmt: skip
+        there.write(name, here.read(name))
+    assert edison(there, "import", "bundle", str(bundle)).code == 0
+    assert '"large"' in edison(there, "leaderboard", "--json").out, "it is shown"
 
 
 def test_a_run_from_elsewhere_is_not_resumed(edison: Edison, here: Folder) -> None:
