@@ -117,32 +117,33 @@ class Remote:
                 trusted |= {str(run["run_id"]): run["trusted"] is True for run in page["runs"]}
                 following = page["next"]
             except (KeyError, TypeError):
-                raise self._odd("no list of runs") from None
+                raise self._bad_reply("no list of runs") from None
             if following is None:
                 return trusted
             after = str(following)
-        raise self._odd(f"a list of runs that does not end within {_MOST_PAGES} parts")
+        raise self._bad_reply(f"a list of runs that does not end within {_MOST_PAGES} parts")
 
-    def _odd(self, what: str) -> UsageError:
+    def _bad_reply(self, what: str) -> UsageError:
         """Return the error for a reply that no site of this version sends."""
         return UsageError(
             f"{self.host} sent {what}", hint="check the address, and that its edison is this one"
         )
 
-    def number(self, told: dict[str, Any], name: str, most: int) -> int:
-        """Return a number that a site told, from 0 to the most that it can be."""
-        number = told.get(name)
+    def number(self, reply: dict[str, Any], name: str, most: int) -> int:
+        """Return a number of a reply, from 0 to the most that it can be."""
+        number = reply.get(name)
         if type(number) is not int or not 0 <= number <= most:
-            raise self._odd(f"no valid {name}")
+            raise self._bad_reply(f"no valid {name}")
         return number
 
     def upload(
         self, bundle: Path, part_bytes: int, on_bytes: Callable[[int], None]
     ) -> dict[str, Any]:
         """Send a bundle, from the byte that the site has; return what the site made of it."""
-        total, waits, most = bundle.stat().st_size, 0, part_bytes
+        total, most = bundle.stat().st_size, part_bytes
         url = f"{self._project}/uploads/{_sha256(bundle)}"
-        received = furthest = self._received(url, total)
+        received = self._received(url, total)
+        stalls = _Stalls(received)
         with bundle.open("rb") as stream:
             while True:
                 on_bytes(received)
@@ -156,7 +157,7 @@ class Remote:
                     # A shorter part gets through where connections do not last.
                     if not broken.wait_s:  # else it was refused, and did not break off
                         part_bytes = max(_SHORTEST_PART, part_bytes // 16)
-                    if waits == _TRIES:
+                    if stalls.too_many:
                         raise DeliveryError(
                             f"{self.host} broke off: {broken}", hint="push again: it goes on there"
                         ) from None
@@ -164,7 +165,7 @@ class Remote:
                 if status == 201:
                     on_bytes(total)
                     return told
-                if status == 409 and waits < _TRIES:
+                if status == 409 and not stalls.too_many:
                     # Cut off, or another push of the same bundle is ahead: go on after what is
                     # there.
                     if wait_s:
@@ -172,13 +173,10 @@ class Remote:
                     received = self._received(url, total)
                 else:
                     received = self.number(_done(status, told), "received", total)
-                if received > furthest:
-                    furthest, waits = received, 0
-                    continue
-                if waits == _TRIES:
+                if stalls.too_many and received <= stalls.furthest:
                     raise DeliveryError(f"{self.host} keeps no more of it", hint="push it again")
-                waits += 1
-                self.wait(2**waits / 8)
+                stalls.note(received)
+                self.wait(2**stalls.waits / 8 if stalls.waits else 0)
 
     def _received(self, url: str, total: int) -> int:
         return self.number(_done(*self._ask("GET", url)), "received", total)
@@ -253,6 +251,28 @@ class Remote:
             if reply.status_code in _AGAIN:
                 raise _Broken(f"HTTP {reply.status_code}", _wait_s(reply))
             return reply.status_code, told
+
+
+@dataclass(slots=True)
+class _Stalls:
+    """How often an upload got no further, so that it ends whatever a site answers."""
+
+    furthest: int
+    waits: int = 0
+    """Since it got further last."""
+    losses: int = 0
+    """Times that the site had less than before: perhaps another push of it ended."""
+
+    @property
+    def too_many(self) -> bool:
+        """Whether it is given up when it gets no further again."""
+        return _TRIES in (self.waits, self.losses)
+
+    def note(self, received: int) -> None:
+        """Note how much the site has now."""
+        self.waits = 0 if received > self.furthest else self.waits + 1
+        self.losses += received < self.furthest
+        self.furthest = received
 
 
 class _Broken(Exception):
