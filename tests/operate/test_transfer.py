@@ -27,6 +27,7 @@ from edison_ci.documents.signatures import Signer
 from edison_ci.errors import DeliveryError, UsageError
 from edison_ci.operate.accounts import Accounts
 from edison_ci.operate.bundles import Arrival, import_bundle, write_bundle
+from edison_ci.operate.project_bundles import restore_project_bundle, write_project_bundle
 from edison_ci.operate.shared_budget import _send
 from edison_ci.operate.site import Actor, Identity, Role, open_site
 from edison_ci.operate.site_client import SiteClient, site_address
@@ -249,6 +250,26 @@ def test_a_signed_run_goes_to_the_site_and_to_another_machine(
     assert ("vic", "export") in place.audit(name)
     foreign = other.edison("push", place.address, run, env=place.env("eve"))
     assert (foreign.code, "its signature is not trusted here" in foreign.err) == (2, True)
+
+
+def test_pages_show_what_was_restored_and_where_it_is_from(
+    place: Place, here: Folder, tmp_path: Path
+) -> None:
+    name, run = slug(here), run_of(here)
+    with opened(here.path / ".edison/results.db") as connection:
+        (cell,) = connection.execute("select id from cell limit 1").fetchone()
+        connection.execute(
+            "insert into manual_grade (cell_id, experiment, case_id, request_hash, answer_no, "
+            "actor, scale, score, passed, flagged, seed, graded_at) select id, 'hello', case_id, "
+            "request_hash, answer_no, 'ann', '0-1', 1.0, 1, 0, 0, '2026-11-19T05:00:00Z' from cell"
+        )
+    write_project_bundle(open_site(here.path), tmp_path / "p.zip")
+    restore_project_bundle(tmp_path / "p.zip", place.root / "projects" / name)
+    page = place.ask("GET", f"/projects/{name}/-/edison/run/{run}", "vic").text
+    assert "restored by" in page
+    assert "not signed with a trusted key" in page
+    page = place.ask("GET", f"/projects/{name}/-/edison/cell/{cell[:12]}", "vic").text
+    assert f"ann (came with run {run})" in page
 
 
 @pytest.mark.nightly

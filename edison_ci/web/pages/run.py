@@ -104,7 +104,7 @@ def head_of(context: PageContext, found: Run, tab: str) -> dict[str, Any]:
     }
 
 
-_BROUGHT = {"import": "imported", "push": "pushed", "pull": "pulled"}
+_BROUGHT = {"import": "imported", "push": "pushed", "pull": "pulled", "restore": "restored"}
 
 
 def _origin(context: PageContext, found: Run) -> str:
