@@ -97,7 +97,7 @@ def import_run(
     """
     foreign = origin is not None
     transfer = _Transfer(_tables(target), _tables(source), run_id, run_id, foreign=foreign)
-    marked = {"trigger": f"'{IMPORT}'"} if foreign else {}
+    marked = {"trigger": f"'{IMPORT}'", "loop": "null"} if foreign else {}
     transfer.carry("run", marked, "where x.id = :run")
     if origin is not None:
         add_origin(target, origin)

@@ -203,11 +203,15 @@ def test_a_file_has_no_say_in_where_its_rows_come_from(edison: Edison, here: Fol
     own += f"'{KEYS.public}', 1)"
     marked = f"update attempt set origin = '{FORGED}'"
     booked = "delete from booked where scope not like 'run:%'"
-    bundle = forged(here, own, marked, booked, f"update manual_grade set origin = '{FORGED}'")
+    looped = "update run set loop = 'mine'"
+    bundle = forged(
+        here, own, marked, booked, looped, f"update manual_grade set origin = '{FORGED}'"
+    )
     assert edison(here, "import", "bundle", str(bundle)).code == 0
     assert ask(here, "select run_id, way, signed_by, trusted from run_origin") == [
         (FORGED, "import", None, 0)
     ]
+    assert ask(here, "select loop from run where trigger = 'import'") == [(None,)]
     assert ask(here, "select count(*), count(origin) from manual_grade") == [(2 * CASES, CASES)]
 
 
