@@ -176,7 +176,7 @@ def _project_files(site: Site, target: Path) -> tuple[list[str], list[str]]:
         linked = place.resolve() != site.root.resolve() / path
         if _is_bundled(path) and place.is_file() and not linked:
             found.append(path)
-        elif not path.startswith(".edison/"):
+        elif _is_bundled(path) or not path.startswith(".edison/"):
             left_out.append(path)
     return found, left_out
 
