@@ -158,6 +158,61 @@ def failure(lease: int, **changed: Any) -> str:
 
 
 HUGE = 10**399
+WELCOMES: dict[str, dict[str, Any]] = {
+    "another version": {"version": "0.0.1"},
+    "a version without end": {"version": "x" * 301},
+    "no name": {"name": ""},
+    "a name with colours": {"name": "\x1b[31mred"},
+    "a name of lines": {"name": "a\nb"},
+    "a name without end": {"name": "x" * 101},
+    "a name that reads backwards": {"name": "\u202eabc"},
+    "a path as name": {"name": "../../x"},
+    "a time that is none": {"now": float("nan")},
+    "a negative time": {"now": -1},
+    "a huge time": {"now": HUGE},
+    "no places": {"places": 0},
+    "places without end": {"places": 10**6},
+    "places as a text": {"places": "8"},
+    "places by a list": {"unready": ["x"]},
+    "places by name": {"unready": {"-1": "x"}},
+    "a reason that is no text": {"unready": {"0": 7}},
+    "no reasons": {"unable": None},
+    "a key": {"api_key": KEY},
+    "another run": {"run": "run-2"},
+}
+
+
+class Greeting(Odd):
+    """A worker that introduces itself in its own way."""
+
+    told: dict[str, Any]
+
+    async def serve(self, comm: Comm, hello: str) -> Status:
+        right = {"version": __version__, "name": "odd", "now": time.time(), "unready": {}}
+        await comm.write({"welcome": json.dumps({**right, "unable": {}, "places": 1, **self.told})})
+        return Status.dont_reply
+
+
+async def test_a_worker_that_introduces_itself_wrongly_is_not_used(tmp_path: Path) -> None:
+    service = Greeting(lambda _: [])
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        cluster(tmp_path, service, honest()) as (found, said, (worker, _)),
+    ):
+        await found.open(0)
+        await found.aclose()
+        for attack, told in WELCOMES.items():
+            service.told = told
+            said.clear()
+            found._refused.clear()
+            await found._look()
+            refused = [line for line in said if f"worker {worker.address} is not used: " in line]
+            assert len(refused) == 1 and KEY not in refused[0], (attack, said)
+            await found._look()
+            assert [state.name for state in found.states()] == ["honest"], attack
+        assert (await answered(found, "x")).text == "to x"
+
+
 MESSAGES: dict[str, tuple[Callable[[int], list[Any]], str]] = {
     "welcome again": (lambda _: [{"welcome": "{}"}], "unknown message"),
     "an operation of Dask": (lambda _: [{"op": "close"}], "unknown message"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import shutil
 import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,12 +24,15 @@ from edison_ci.cluster.nodes import PlainScheduler, carry_plain_data
 from edison_ci.cluster.tls import ClusterAddress, issue_certificates, probe, read_certificates
 from edison_ci.errors import UsageError
 from tests.cluster.test_executor import model
-from tests.cluster.test_nodes import first_byte
+from tests.cluster.test_nodes import first_byte, scheduler
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from tests.cli.conftest import Edison
+    from tests.conftest import Folder
 
 pytestmark = pytest.mark.daily
 
@@ -227,11 +231,40 @@ async def test_a_run_with_certificates_speaks_to_no_worker_without(
         assert not any(heard)
 
 
-def test_exit_codes_of_certificates_are_those_of_wrong_settings(team: Path) -> None:
-    for name in ("ca.pem", "cert.pem"):
-        text = (team / name).read_bytes()
-        (team / name).write_bytes(text[: len(text) // 2])
-        with pytest.raises(UsageError) as refused:
-            read_certificates(team)
-        assert refused.value.exit_code == 2
-        (team / name).write_bytes(text)
+@pytest.mark.nightly
+def test_a_run_with_other_certificates_ends_before_its_first_call(
+    team: Path, tmp_path: Path, edison: Edison, mini: Folder
+) -> None:
+    authority = tls._open_authority(team)
+    assert authority is not None
+    ours = Signed(*authority)
+    folders: dict[str, str] = {}
+    for attack, found in {
+        "expired": signed(ours, days=(-3, -1)),
+        "of next week": signed(ours, days=(7, 8)),
+        "signed by itself": signed(None),
+        "another authority of our name": signed(
+            signed(None, name="edison-ci cluster", authority=True)
+        ),
+        "for servers only": signed(ours, uses=(Usage.SERVER_AUTH,)),
+    }.items():
+        folder = tmp_path / attack
+        folder.mkdir()
+        (folder / "ca.pem").write_bytes((team / "ca.pem").read_bytes())
+        (folder / "cert.pem").write_bytes(tls._pem(found.certificate))
+        tls._write(folder / "key.pem", tls._pem_of(found.key))
+        folders[attack] = str(folder)
+    issue_certificates(tmp_path / "other", (), days=2)
+    folders["another team"] = str(tmp_path / "other")
+    folders["none"] = str(tmp_path / "none")
+    for attack in ("open to all", "the key of another", "no certificate"):
+        shutil.copytree(team, tmp_path / attack)
+        folders[attack] = str(tmp_path / attack)
+    (tmp_path / "open to all/key.pem").chmod(0o644)
+    (tmp_path / "the key of another/key.pem").write_bytes((tmp_path / "other/key.pem").read_bytes())
+    (tmp_path / "no certificate/cert.pem").write_text("-----BEGIN CERTIFICATE-----")
+    with scheduler(team) as address:
+        for attack, folder_of_attack in folders.items():
+            done = edison(mini, "run", "--on", address, "--tls", folder_of_attack)
+            assert done.code == 2, (attack, done.all)
+            assert not (mini.path / ".edison/results.db").exists(), attack
