@@ -11,6 +11,7 @@ import hashlib
 import re
 import shutil
 import unicodedata
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,7 @@ from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, EdisonError, UsageError
 from edison_ci.git.command import decode, run_git
 from edison_ci.operate.bundles import is_recording, replace_recording
+from edison_ci.operate.own_results import unsigned_path
 from edison_ci.operate.site import Role
 from edison_ci.records import canonical_json
 from edison_ci.store.audit import FORGET, exports
@@ -118,11 +120,14 @@ def plan_forget(site: Site, project: Project, wish: Wish) -> ForgetPlan:
             f"no dataset and no result has a case {wish.name!r}",
             hint="see the ids: edison dataset show EXPERIMENT",
         )
-    copies, unreadable = [], []
+    unsigned = unsigned_path(site.results)
+    copies, unreadable = [], [unsigned] if unsigned.exists() else []
     cells, answers = set(results.cells), set(results.answers)
     for path in copies_of(site):
+        if not _is_own(site, path):
+            unreadable.append(path)
+            continue
         try:
-            _refuse_link(site, path)
             copy = find_in_copy(path, selection)
         except EdisonError:
             unreadable.append(path)
@@ -165,7 +170,8 @@ def forget(site: Site, plan: ForgetPlan) -> None:
         refuse_while_run(site.locks)
         overwrite_removed(site.results)
         for left in half_done((site.results.parent, site.backups)):
-            left.unlink(missing_ok=True)
+            if _is_own(site, left):
+                left.unlink(missing_ok=True)
         for path, copy in plan.copies:
             if copy.rows:
                 rewrite_copy(path, plan.selection, entry)
@@ -263,10 +269,9 @@ def copies_of(site: Site) -> list[Path]:
     return found
 
 
-def _refuse_link(site: Site, path: Path) -> None:
-    """Raise UsageError for what may belong to another project, and stays as it is."""
-    if path.resolve() != site.root.resolve() / path.relative_to(site.root):
-        raise UsageError(f"{path} is a link to elsewhere")
+def _is_own(site: Site, path: Path) -> bool:
+    """Whether no link leads to a file, behind which it may belong to another project."""
+    return path.resolve() == site.root.resolve() / path.relative_to(site.root)
 
 
 def _files(root: Path, *, links: bool = False) -> Iterator[Path]:
@@ -343,14 +348,20 @@ def _places(site: Site, selection: Selection, cases: list[tuple[str, Case]]) -> 
 
 
 def _lines_with(path: Path, selection: Selection) -> Iterator[int]:
-    has = selection.matches()
+    """Yield the lines in which a text begins, also one of several lines."""
+    has, most = selection.matches(), max((text.count("\n") for text in selection.texts), default=0)
+    window: deque[str] = deque(maxlen=most + 1)
     if path.stat().st_size > _MOST_BYTES:
         return
     try:
         with path.open(encoding="utf-8", errors="replace") as stream:
             for number, line in enumerate(stream, 1):
-                if has(line):
-                    yield number
+                window.append(line)
+                if has("".join(window)):
+                    while has("".join([*window][1:])):
+                        window.popleft()
+                    yield number - len(window) + 1
+                    window.clear()
     except OSError:
         return
 

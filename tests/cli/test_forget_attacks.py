@@ -127,6 +127,7 @@ def test_keys_settings_and_money_are_no_drafts(edison: Edison, ran: Folder) -> N
         assert ran.read(f".edison/{name}") == f"# {PERSON}\n", name
     assert not any((ran.path / ".edison" / name).exists() for name in drafts)
     assert ".edison/secrets.yaml:1" in done.err, "its owner is told where it stands"
+    assert "results.unsigned.db; delete it by hand" in " ".join(done.err.split())
 
 
 def test_a_project_beside_or_below_is_left_alone(
@@ -163,6 +164,8 @@ def test_a_project_beside_or_below_is_left_alone(
     assert {path.name: path.read_bytes() for path in beside.iterdir()} == before
     assert {name: (below / name).read_text() for name in texts} == texts
     assert PERSON not in ran.read("answers.jsonl")
+    (beside / ".results.db.0.forgetting").write_text("of another command")
+    before[".results.db.0.forgetting"] = b"of another command"
     (ran.path / ".edison/backups").rename(tmp_path / "moved")
     (ran.path / ".edison/backups").symlink_to(beside)
     assert edison(ran, "admin", "forget", "--case", "bo", "--yes").code == 0
@@ -225,3 +228,23 @@ def test_no_text_stops_the_search_in_the_history(ran: Folder) -> None:
         found = [*forget._commits(site, Selection((text,)))]
         assert len(found) == count or "\0" in text or "\x01" in text, text
     assert not os.path.lexists(ran.path / "x")
+
+
+def test_a_text_of_several_lines_is_found_where_it_begins(edison: Edison, ran: Folder) -> None:
+    """An answer may begin with a blank line, or break one within its first 40 characters."""
+    person = "Zephyrine\nQuillfeather\n\nof Elsewhere"
+    texts: dict[str, tuple[str, tuple[int, ...] | None]] = {
+        ".edison/loops/1/report.md": (f"said:\n{person}\n", None),
+        ".edison/loops/2/report.md": ("Zephyrine\nQuillfeather\nof Elsewhere\n", ()),
+        "notes.md": (f"one\ntwo\n{person.upper()} and others\n{person}\n", (3, 7)),
+        "windows.md": ("one\r\n" + person.replace("\n", "\r\n"), (2,)),
+    }
+    for name, (text, _) in texts.items():
+        ran.write(name, text)
+    done = edison(ran, "admin", "forget", "--person", person, "--yes", "--json")
+    assert done.code == 0, done.err
+    places = json.loads(done.out)["places"]
+    for name, (_, lines) in texts.items():
+        assert (ran.path / name).exists() is (lines is not None), name
+        found = [place["line"] for place in places if place["file"] == name]
+        assert found == [*(lines or ())], name
