@@ -87,7 +87,7 @@ class Raw(WorkerService):
     async def serve(self, comm: Comm, hello: str) -> Status:
         read_hello(hello)
         self.met += 1
-        told = {"version": __version__, "name": "raw", "now": 0.0, "unready": {}, "unable": {}}
+        told = {"version": __version__, "name": self.name, "now": 0.0, "unready": {}, "unable": {}}
         await comm.write({"welcome": json.dumps({**told, "places": 1})})
         stream: Any = comm
         with contextlib.suppress(OSError):

@@ -21,6 +21,7 @@ import pytest
 from edison_ci.cluster.tls import issue_certificates, read_certificates
 from tests import forked
 from tests.cluster.test_nodes import ask
+from tests.conftest import ROOT
 from tests.faults.stage import TONE_CHECK, copied, name_of, with_code, with_reasons
 from tests.loopback.script import rule
 from tests.timing import PATIENCE_S, poll
@@ -174,6 +175,34 @@ def test_a_worker_finishes_its_calls_at_sigterm(make_stage: MakeStage, cluster: 
     assert again.code == 0, again.all
     assert "  0 calls made, 80 reused" in again.out
     assert (stage.results(), len(stage.server.requests)) == (expected, calls)
+
+
+@pytest.mark.nightly
+def test_hostile_workers_of_the_team_change_no_run(make_stage: MakeStage, cluster: Cluster) -> None:
+    stage = make_stage(cases=20, concurrency=6)
+    expected = stage.undisturbed()
+    first_line(cluster.work(keyed(stage), key=KEY))
+    hostile = subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.hostile_workers", cluster.address],
+        env={**os.environ, **cluster.variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    with hostile:
+        assert hostile.stdout is not None and hostile.stdout.readline() == b"ready\n"
+        run = stage.start("run", "--on", cluster.address, env=cluster.variables)
+        done = run.wait()
+        hostile.communicate()
+    assert done.code == 0, done.all
+    assert stage.results() == expected
+    stage.check_settled(lost=0)
+    for name in ("bomb", "endless", "costly", "thief"):
+        assert done.err.count(f"worker {name} was dropped: ") == 1, done.err
+    assert done.err.count("worker leaving is gone") in (1, 2, 3)
+    assert run.peak_mb < 1_000
+    assert KEY not in done.all
+    assert KEY.encode() not in stage.database.read_bytes()
 
 
 @pytest.mark.nightly
