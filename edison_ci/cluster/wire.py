@@ -441,6 +441,8 @@ def _read_completion(value: object, request: Request) -> Completion:
     calls, details = found.any("tool_calls"), found.any("details")
     if calls is not None and not isinstance(calls, list):
         raise WireError("tool_calls is not a list")
+    if len(canonical_json([calls, details])) > MOST_TEXT:
+        raise WireError(f"tool_calls and details have more than {MOST_TEXT:,} characters")
     cost = None
     told = details is not None or not found.missing("cost_microusd")
     if told and request.provider in PROVIDERS.built_in.keys() - APPLICATIONS:

@@ -252,6 +252,10 @@ MESSAGES: dict[str, tuple[Callable[[int], list[Any]], str]] = {
         lambda lease: [completion(lease, tool_calls=json.loads("[" * 60 + "]" * 60))],
         "not JSON",
     ),
+    "calls without end": (
+        lambda lease: [completion(lease, tool_calls=["x" * MOST_TEXT])],
+        "tool_calls and details have more than",
+    ),
     "a key of a model": (lambda lease: [completion(lease, api_key=KEY)], "unknown fields"),
     "another run": (lambda lease: [completion(lease, run_id="run-2")], "unknown fields"),
     "an odd status": (lambda lease: [failure(lease, status=10**6)], "status is not a whole"),

@@ -52,6 +52,22 @@ def test_fault_47_a_clock_that_jumps_between_run_and_resume_buys_nothing_twice(
     assert stage.results() == expected
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("jump_s", [-3600.0, -86_400.0 * 40])
+def test_fault_47_new_answers_are_bought_once_though_the_clock_went_back(
+    stage: Stage, jump_s: float
+) -> None:
+    expected = stage.undisturbed()
+    done = stage.edison("run", "--no-cache", point="graded", model="small", nth=4, jump_s=jump_s)
+    assert done.code == -signal.SIGKILL, done.all
+    stored = stage.count("answer")
+    done = stage.edison("resume", jump_s=jump_s)
+    assert done.code == 0, done.all
+    assert stored > 0
+    stage.check_settled(lost=4)
+    assert stage.results() == expected
+
+
 def test_fault_48_a_model_without_a_price_is_refused_before_the_first_call(stage: Stage) -> None:
     text = stage.folder.read("models.yaml").replace("price: {in: 1, out: 2}, ", "", 1)
     stage.folder.write("models.yaml", text)
