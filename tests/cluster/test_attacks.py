@@ -20,7 +20,7 @@ from edison_ci.cluster import nodes
 from edison_ci.cluster.dask_executor import DaskExecutor
 from edison_ci.cluster.nodes import PlainScheduler
 from edison_ci.cluster.preparation import PYTHON
-from edison_ci.cluster.tls import ClusterAddress
+from edison_ci.cluster.tls import ClusterAddress, read_address
 from edison_ci.cluster.wire import MOST_TEXT, Hello, WireError, read_hello
 from edison_ci.cluster.worker_tasks import MOST_LEASES, MOST_RUNS, WorkerService
 from edison_ci.contracts import CallError, ErrorKind
@@ -435,6 +435,26 @@ async def test_a_worker_goes_on_after_a_coordinator_that_lies(tmp_path: Path) ->
         assert service.in_flight == 0, "what they asked for is given up"
         assert made <= MOST_LEASES + 2
         assert (await answered(found, "x")).text == "fine"
+
+
+async def test_a_scheduler_and_a_worker_go_on_after_bytes_that_are_no_message(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(PATIENCE_S), cluster(tmp_path, honest()) as (found, _, (worker,)):
+        await found.open(0)
+        for address in (found._scheduler, worker.address):
+            for packed, _why in FRAMES.values():
+                comm: Any = await found._open(address)
+                await comm.stream.write(packed)
+                with contextlib.suppress(OSError):  # it is cut off, or told that it is wrong
+                    await comm.read()
+                comm.abort()
+            place = read_address(address)
+            _, writer = await asyncio.open_connection(place.host, place.port)
+            writer.write(b"\0" * 100_000)  # without a greeting
+            writer.close()
+        assert await found._listed() == [worker.address]
+        assert (await answered(found, "x")).text == "to x"
 
 
 def test_a_worker_serves_a_limited_number_of_runs() -> None:
