@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 SHORTEST = 3
 """Characters of a text that a person is found by; shorter ones are in every text."""
 _QUOTE = 40
-"""Characters from the beginning of a text of a case by which a quote of it is found."""
+"""Characters from the beginning or end of a text of a case by which a quote of it is found."""
 _MOST_PLACES = 100
 _MOST_COMMITS = 20
 _MOST_BYTES = 100_000_000
@@ -227,10 +227,14 @@ def _with_answers(site: Site, selection: Selection) -> Selection:
 
 
 def _own_quotes(texts: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
-    """Return the beginnings of texts, without those by which texts of other cases are found."""
-    quotes = {text[:_QUOTE] for text in texts if len(text) >= _QUOTE // 2}
-    shared = [*filter(Selection(tuple(quotes)).matches(), others)]
-    return tuple(one for one in quotes if not any(map(Selection((one,)).matches(), shared)))
+    """Return the beginning of each text, or its end: the first that no other text has."""
+    ends = {(text[:_QUOTE], text[-_QUOTE:]) for text in texts if len(text) >= _QUOTE // 2}
+    shared = [*filter(Selection(tuple(quote for pair in ends for quote in pair)).matches(), others)]
+
+    def is_own(quote: str) -> bool:
+        return not any(map(Selection((quote,)).matches(), shared))
+
+    return tuple({quote for pair in ends for quote in [*filter(is_own, pair)][:1]})
 
 
 def _texts(case: Case) -> Iterator[str]:

@@ -102,8 +102,11 @@ def test_what_a_case_has_in_common_with_others_does_not_take_theirs_away(
 ) -> None:
     before = answers(ran)
     assert len(set(before.values())) == 1
+    ran.write(".edison/loops/1/ours.md", f"> {PREFACE}{PERSON}\n")
+    ran.write(".edison/loops/1/theirs.md", f"> {PREFACE}Bo Nightingale\n")
     assert edison(ran, "admin", "forget", "--case", "ada", "--yes").code == 0
     assert answers(ran) == {**before, "ada": 0}
+    assert [path.name for path in (ran.path / ".edison/loops/1").iterdir()] == ["theirs.md"]
     assert PERSON not in ran.read("answers.jsonl")
     assert "Bo Nightingale" in ran.read("answers.jsonl")
     assert PERSON.encode() not in (ran.path / RESULTS).read_bytes()
