@@ -194,6 +194,7 @@ def test_nothing_is_forgotten_while_a_run_works(edison: Edison, ran: Folder) -> 
     assert not any(PERSON in line for path in files for line in content(path))
 
 
+@pytest.mark.nightly
 def test_bundles_of_before_are_named_and_those_of_after_are_without_it(
     edison: Edison, ran: Folder, tmp_path: Path
 ) -> None:

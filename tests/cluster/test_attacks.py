@@ -394,6 +394,7 @@ REQUESTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.nightly
 async def test_a_worker_goes_on_after_a_coordinator_that_lies(tmp_path: Path) -> None:
     made, over = 0, asyncio.Semaphore(0)
 

@@ -125,6 +125,7 @@ async def scheduler_of(team: Path) -> AsyncIterator[str]:
         yield scheduler.address
 
 
+@pytest.mark.nightly
 async def test_a_scheduler_speaks_with_nobody_who_is_not_of_the_team(
     team: Path, tmp_path: Path
 ) -> None:

@@ -321,7 +321,7 @@ KEY = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     "data",
     [
         f"token: {KEY}\n".encode(),
-        b"x" * 10_500_000 + f"\n{KEY}\n".encode(),
+        b"x" * 10_000_001 + f"\n{KEY}\n".encode(),
         f"token: {KEY}\n".encode("utf-16"),
         f"token: {KEY}\n".encode("utf-16-be"),
         b"\xff\xfe\x00" + KEY.encode() + b"\xff",
