@@ -10,6 +10,7 @@ import datetime as dt
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 import unicodedata
 from typing import TYPE_CHECKING, TypeVar
@@ -87,6 +88,7 @@ WINDOW = dt.timedelta(minutes=15)
 CLOCK_SLACK = dt.timedelta(days=1)
 """How far a clock may go back without ending the sessions that it has begun."""
 _MINUTE = dt.timedelta(minutes=1)
+_WITH_PORT = re.compile(r"\[([^]]*)\](?::\d+)?|([\d.]+):\d+")
 TOKEN_PREFIX = "edison_token_"  # so that scanners recognise a leaked token
 LISTED = 50
 """Refused sign-ins of a window that have a row of their own in the audit; others are counted."""
@@ -455,7 +457,12 @@ def _wait(blocked_since: str, now: dt.datetime) -> SignInFailure:
 
 
 def network_key(address: str) -> str:
-    """Return the network that attempts are counted for: an IPv4 address, or a /64 of IPv6."""
+    """Return the network that attempts are counted for: an IPv4 address, or a /64 of IPv6.
+
+    Some proxies add a port.
+    """
+    if host := _WITH_PORT.fullmatch(address):
+        address = host[1] or host[2]
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

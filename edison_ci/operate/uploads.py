@@ -33,7 +33,7 @@ FOLDER = ".edison/transfer"
 PUSH = "push runs"
 """Its name in the audit."""
 MOST_OPEN = 20
-"""Unfinished uploads of a project."""
+"""Unfinished uploads of a member to a project."""
 _DAY_S = 86_400
 _NAME = re.compile(r"[0-9a-f]{64}")
 _importing: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
@@ -57,11 +57,13 @@ class UploadRefused(EdisonError):
 
 @dataclass(frozen=True, slots=True)
 class Uploads:
-    """The unfinished uploads of a project."""
+    """The unfinished uploads of a member to a project."""
 
     site: Site
     limit: int
     """Most bytes of a bundle."""
+    actor: Actor
+    """Who pushes."""
 
     def received(self, name: str) -> int:
         """Return how many bytes of a bundle are here."""
@@ -97,11 +99,12 @@ class Uploads:
                 raise _no_room(error) from None
         return size + len(data)
 
-    def finish(self, name: str, actor: Actor) -> ImportedRuns:
+    def finish(self, name: str) -> ImportedRuns:
         """Import a bundle that is complete; what is not valid is removed and audited."""
         path = self._path(name)
         with _locked(path, create=False), _importing[self.site.results]:
-            arrival = Arrival("push", f"bundle {name[:12]}", actor, trusted_keys(self.site.root))
+            source = f"bundle {name[:12]}"
+            arrival = Arrival("push", source, self.actor, trusted_keys(self.site.root))
             try:
                 with path.open("rb") as stream:
                     found = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -113,7 +116,7 @@ class Uploads:
             except EdisonError as error:
                 message = error.message.replace(str(path), "the bundle")
                 path.unlink(missing_ok=True)
-                entry = self.site.entry(actor, f"refused: {PUSH}", name[:12], after=message)
+                entry = self.site.entry(self.actor, f"refused: {PUSH}", name[:12], after=message)
                 self.site.note(entry)
                 raise UploadRefused(422, "bundle", message, error.hint or "") from None
             path.unlink(missing_ok=True)
@@ -122,7 +125,12 @@ class Uploads:
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
             raise UploadRefused(400, "name", "an upload is named by its SHA-256")
-        return self.site.root / FOLDER / f"{name}.part"
+        return self.site.root / FOLDER / f"{name}{self._ending}"
+
+    @property
+    def _ending(self) -> str:
+        """The end of the names of a member's uploads, so that nobody's count for another one."""
+        return f".{hashlib.sha256(self.actor.name.encode()).hexdigest()[:12]}.part"
 
     def _make_room(self, path: Path) -> None:
         """Make the folder, and remove uploads that nobody went on with for a day."""
@@ -133,10 +141,10 @@ class Uploads:
         for part in folder.glob("*.part"):
             if time.time() - part.stat().st_mtime > _DAY_S:
                 part.unlink(missing_ok=True)
-            elif part != path:
+            elif part != path and part.name.endswith(self._ending):
                 others.append(part)
         if len(others) >= MOST_OPEN:
-            said = f"{len(others)} other bundles are being pushed to this project"
+            said = f"{len(others)} other bundles of yours are being pushed to this project"
             raise UploadRefused(409, "too_many", said, "wait until they are done, at most a day")
 
 

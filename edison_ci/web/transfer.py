@@ -125,29 +125,30 @@ async def _upload(datasette: Any, request: Any, receive: Any) -> Any:
         site, actor = await authorize(datasette, request, Role.EDITOR, PUSH, name[:12])
         if not limit:
             raise _no_push()
-        uploads = Uploads(site, limit)
+        uploads = Uploads(site, limit, actor)
         if request.method == "GET":
             here = await asyncio.to_thread(uploads.received, name)
             return json_reply(200, {"received": here})
         offset, total = _number(request, b"upload-offset"), _number(request, b"upload-length")
         data = await _body(receive)
         async with _AT_ONCE:
-            return await asyncio.to_thread(_taken, uploads, actor, (name, offset, total, data))
+            return await asyncio.to_thread(_taken, uploads, (name, offset, total, data))
     except EdisonError as error:
         return error_reply(error)
 
 
-def _taken(uploads: Uploads, actor: Actor, part: tuple[str, int, int, bytes]) -> Any:
+def _taken(uploads: Uploads, part: tuple[str, int, int, bytes]) -> Any:
     name, _, total, _ = part
     try:
         here = uploads.add(*part)
         if here < total:
             return json_reply(200, {"received": here})
-        return json_reply(201, _imported(uploads.finish(name, actor)))
+        return json_reply(201, _imported(uploads.finish(name)))
     except UploadRefused as refused:
         if refused.status == 413:
             site = uploads.site
-            site.note(site.entry(actor, f"refused: {PUSH}", name[:12], after=refused.message))
+            entry = site.entry(uploads.actor, f"refused: {PUSH}", name[:12], after=refused.message)
+            site.note(entry)
         error = {"code": refused.reason, "message": refused.message, "hint": refused.hint or ""}
         return json_reply(refused.status, {"error": error, "received": refused.received})
 

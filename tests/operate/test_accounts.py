@@ -222,7 +222,12 @@ def test_success_forgets_the_failures_of_the_account(world: World) -> None:
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
         ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
         ("::1", "::/64"),
+        ("192.0.2.1:50123", "192.0.2.1"),
+        ("[2001:db8:1:2::9]:443", "2001:db8:1:2::/64"),
+        ("[2001:db8:1:2::9]", "2001:db8:1:2::/64"),
         ("nonsense", "unknown"),
+        ("192.0.2.1:", "unknown"),
+        ("[nonsense]:443", "unknown"),
     ],
 )
 def test_attempts_are_counted_for_a_network(address: str, network: str) -> None:

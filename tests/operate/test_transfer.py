@@ -16,7 +16,7 @@ import threading
 import zipfile
 import zlib
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -779,7 +779,7 @@ def elsewhere(here: Folder, path: Path) -> Uploads:
     there.write(".edison/trust.yaml", TRUST)
     site = open_site(there.path)
     open_database(site.results).close()
-    return Uploads(site, 50_000_000)
+    return Uploads(site, 50_000_000, EVE)
 
 
 EVE = Actor(Identity("token", login="eve"), Role.EDITOR)
@@ -788,7 +788,7 @@ EVE = Actor(Identity("token", login="eve"), Role.EDITOR)
 def sent(uploads: Uploads, data: bytes, name: str = "") -> Any:
     name = name or hashlib.sha256(data).hexdigest()
     uploads.add(name, uploads.received(name), len(data), data)
-    return uploads.finish(name, EVE)
+    return uploads.finish(name)
 
 
 def files_of(bundle: Path) -> dict[str, bytes]:
@@ -944,8 +944,12 @@ def test_bytes_that_do_not_fit_are_refused(here: Folder, uploads: Uploads, tmp_p
     assert large.value.status == 413
     for number in range(MOST_OPEN - 1):
         uploads.add(f"{number:064x}", 0, 9, b"x")
-    with pytest.raises(UploadRefused, match="other bundles are being pushed"):
+    with pytest.raises(UploadRefused, match="20 other bundles of yours are being pushed"):
         uploads.add("f" * 64, 0, 9, b"x")
+    ned = replace(uploads, actor=Actor(Identity("token", login="ned"), Role.EDITOR))
+    assert ned.received(name) == 0
+    assert ned.add(name, 0, len(data), data) == len(data)
+    assert len(ned.finish(name).new) == 1, "a member who leaves pushes unfinished stops no other"
 
 
 def bomb_of(bundle: Path) -> bytes:
@@ -1047,11 +1051,11 @@ def test_a_full_disk_loses_nothing(here: Folder, uploads: Uploads, tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
         try:
             with pytest.raises(UploadRefused) as full:
-                uploads.finish(name, EVE)
+                uploads.finish(name)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         assert (full.value.status, uploads.received(name)) == (507, len(data)), full.value
-    assert len(uploads.finish(name, EVE).new) == 1
+    assert len(uploads.finish(name).new) == 1
 
 
 @pytest.mark.nightly
