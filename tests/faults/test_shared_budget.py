@@ -18,6 +18,7 @@ from edison_ci.operate.site import open_site
 from tests.conftest import Folder
 from tests.faults.stage import Running, Stage, copied
 from tests.loopback.script import rule
+from tests.operate.receiver import receiving
 from tests.timing import poll
 
 if TYPE_CHECKING:
@@ -168,6 +169,29 @@ def test_without_its_site_a_machine_spends_nothing_unless_its_project_says_so(
     without = strict.edison("costs", env=lender.variables)
     assert (without.code, month in without.out) == (0, False)
     assert "the use of the shared budget is not known" in without.err
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (429, b'{"error": {"code": "rate", "message": "more than 120 requests a minute"}}', "120"),
+        (200, b"<title>Sign in to the network</title>", "its reply is not that of a site"),
+    ],
+)
+def test_a_site_that_refuses_lifts_no_limit(
+    make_stage: MakeStage, tmp_path: Path, status: int, body: bytes, said: str
+) -> None:
+    """A run goes on without a site that is not there, and not without one that refuses."""
+    stage = make_stage(cases=2, judged=False, dollars_in=100)
+    lax = machine(stage, tmp_path / "lax", ", if_unreachable: continue")
+    with receiving() as site:
+        site.status, site.body = status, body
+        variables = {"SITE_URL": site.url, "SITE_TOKEN": "edison_token_x"}
+        done = lax.edison("run", env=variables)
+    assert (done.code, lax.booked(), stage.server.ledger_rows()) == (4, 0, []), done.all
+    assert said in done.out
+    assert site.requests
 
 
 @pytest.mark.parametrize(
