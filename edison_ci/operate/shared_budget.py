@@ -162,7 +162,7 @@ class MoneyLease:
         self._site: site_client.SiteClient | None = None
         self._asking = asyncio.Lock()
         self._retired: list[str] = []
-        self._unlimited = False
+        self._unlimited_until = 0.0
         self._begin()
 
     def _begin(self) -> None:
@@ -179,8 +179,11 @@ class MoneyLease:
     @property
     def cap(self) -> SpendingCap:
         """The cap of calls; a lease that was not renewed in time allows nothing."""
-        most: int | None = self._granted if time.monotonic() < self._until else 0
-        return SpendingCap(self.scope, None, microusd=None if self._unlimited else most, name=_NAME)
+        now = time.monotonic()
+        most: int | None = self._granted if now < self._until else 0
+        if now < self._unlimited_until:
+            most = None
+        return SpendingCap(self.scope, None, microusd=most, name=_NAME)
 
     async def extend(self, microusd: int) -> str:
         """Lease money for calls that cost at most this; return the name of what has no room.
@@ -237,7 +240,8 @@ class MoneyLease:
     def _unreached(self, why: str) -> str:
         host = self._site.host if self._site is not None else "its site"
         if self._terms.if_unreachable == "continue":
-            self._unlimited = True
+            # Then the site is asked again, and learns what was spent meanwhile.
+            self._unlimited_until = time.monotonic() + store_leases.LEASE_S
             logger.warning(
                 "the shared budget cannot be reached; calls go on without it",
                 extra={"site": host, "reason": why},

@@ -6,6 +6,7 @@ import gzip
 import json
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -187,6 +188,24 @@ async def test_only_a_site_that_is_not_there_is_done_without(
         lease = make_lease(f"http://127.0.0.1:{port}")
         assert await lease.extend(NEEDS) == ""
         assert lease.cap.microusd is None
+
+
+async def test_a_site_that_is_back_limits_again(
+    make_lease: Callable[[str], MoneyLease], site: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that was cut once does not lift the shared limit for the rest of a run."""
+    now = [1_000.0]
+    monkeypatch.setattr(shared_budget, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    site.behave = cut
+    lease = make_lease(site.url)
+    assert (await lease.extend(NEEDS), lease.cap.microusd) == ("", None)
+    now[0] += 601
+    assert lease.cap.microusd == 0
+    site.behave = FORGED["spent"]
+    assert "limits.monthly_usd" in await lease.extend(NEEDS)
+    assert lease.cap.microusd == 0
+    site.behave = partial(lend, change={})
+    assert (await lease.extend(NEEDS), lease.cap.microusd) == ("", 5_000)
 
 
 @pytest.mark.parametrize(
