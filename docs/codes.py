@@ -154,6 +154,10 @@ CODES: dict[str, tuple[str, str]] = {
         "cases have the same input, as the prompt renders it, so they count as one",
         "vary the inputs, or use a variable of the dataset in the prompt",
     ),
+    "request-header": (
+        "a file sets a header that it may not set, or one that is no header",
+        "remove it, or allow it under `services` in `.edison/trust.yaml`",
+    ),
     "retired": ("a model is retired, or will be within 60 days", "choose a newer one"),
     "scale": ("a scale is not one, or stands where none belongs", "write `0-5` or `{min, max}`"),
     "schema": ("a JSON Schema of the project is not valid", "the message names the place in it"),
@@ -179,8 +183,9 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "tools": ("tools are not a list of name, description and parameters", "see the message"),
     "trust": (
-        "a key would be sent to a host that is not trusted with it",
-        "allow the pair in `.edison/trust.yaml`, or change `base_url`",
+        "a key would be sent to a host, or by an http model to a path, that is not trusted with it",
+        "allow the pair, or the path under `services`, in `.edison/trust.yaml`, or change "
+        "`base_url`",
     ),
     "type": ("a value is of another type", "the type is in the message; quote texts"),
     "unknown-case": ("`quarantine.yaml` names a case that is not there", "remove the entry"),

@@ -24,6 +24,7 @@ from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.app import all_commands, edison
 from edison_ci.cli.groups import COMMANDS, EVERYDAY
 from edison_ci.config.provider_options import OPTIONS
+from edison_ci.config.request_headers import USUAL
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
 from edison_ci.extras import EXTRAS, LIBRARIES
@@ -363,6 +364,11 @@ def metrics() -> str:
     return table(("name", "kind", "labels", "what it is"), rows)
 
 
+def headers() -> str:
+    """Return the headers that every http model may set."""
+    return ", ".join(map(code, sorted(USUAL)))
+
+
 def homes() -> str:
     """Return the libraries that may be imported in one place only."""
     told = (
@@ -424,6 +430,7 @@ __all__ = [
     "commands",
     "exit_codes",
     "extras",
+    "headers",
     "help_pages",
     "homes",
     "keys",

@@ -206,6 +206,7 @@ approvals:
 version: 1
 builtin: false
 keys: [{env: KEY, hosts: ["https://h.example:443", "http://[::1]:8080"]}]
+services: [{host: "https://h.example:443", paths: [/v1/ask], headers: [X-Tenant]}]
 code: {allow: true, paths: [checks]}
 budget_usd_max: 20
 identities:

@@ -230,6 +230,7 @@ RULES = {
     "experiments-are-known": "another file",
     "files-exist": "other files",
     "gates-name-what-is-graded": "another part of the file, and the rubric",
+    "headers-of-the-connection-are-nobody-s": "the letter case of a text, and other files",
     "hosts-have-a-port-there-is": "the size of a number inside a text",
     "keys-go-to-trusted-hosts": "another file",
     "hashes-are-of-what-they-say": "the hash of another value",

@@ -53,8 +53,9 @@ def _project(state: CliState) -> Project:
 def list_trust(state: CliState) -> None:
     """List who may send what where, and what else is trusted.
 
-    Lists the pairs of trust.yaml, the built-in ones of keys that models name, programs with the
-    variables they get, code that pull requests may run, and hosts in private networks.
+    Lists the pairs of trust.yaml, the built-in ones of keys that models name, what http models may
+    send, programs with the variables they get, code that pull requests may run, and hosts in
+    private networks.
 
     Examples:
       edison trust list
@@ -84,6 +85,10 @@ def _show_others(terminal: Terminal, file: TrustFile) -> None:
         gets = ", ".join(program.env) or "no variables"
         network = "uses the network" if program.network else "has no network in pull requests"
         terminal.result(f"program {program.model}: gets {gets}, {network}")
+    for service in file.services:
+        paths = ", ".join(service.paths) or "the paths of the default branch"
+        headers = f", with the headers {', '.join(service.headers)}" if service.headers else ""
+        terminal.result(f"http models at {service.host}: send keys to {paths}{headers}")
     for host in file.hosts:
         terminal.result(f"{host}: CI may call it without a key")
     if file.code.allow:
@@ -177,8 +182,9 @@ def _show(terminal: Terminal, each: Permission) -> None:
     what = "credentials of a job" if each.basis == "identity" else each.key
     said = f"  {each.model}: {what} to {each.host}"
     if each.basis == "not allowed":
-        terminal.result(StyledText("refused", BAD), f"{said}, which nothing allows")
-        terminal.note(f"    edison trust add {each.key} {each.host}")
+        path = f" with the path {each.path}" if each.path else ""
+        terminal.result(StyledText("refused", BAD), f"{said}{path}, which nothing allows")
+        terminal.note(f"    {each.hint}")
         return
     terminal.result(StyledText("allowed", GOOD), f"{said}, by {_by(each)}")
     if each.host.startswith("http://"):

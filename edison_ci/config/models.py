@@ -123,6 +123,11 @@ class Model:
         return [*self.keys.values(), *([self.base_url_env] if self.base_url_env else [])]
 
     @property
+    def posts_key(self) -> bool:
+        """Whether it sends a key together with any body that its entry writes."""
+        return self.provider == "http" and bool(self.keys)
+
+    @property
     def moderates(self) -> bool:
         """Whether it is called at the moderations endpoint: it scores texts and does not answer.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from edison_ci.config.request_headers import HeaderName, HeaderValue, distinct
 from edison_ci.shape import (
     UNIQUE,
     EnvName,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 class OpenaiOptions(Shape):
     """Options of OpenAI."""
 
-    organization: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+    organization: Annotated[HeaderValue, Field(min_length=1, max_length=200)] | None = Field(
         None, description="Organization that is billed."
     )
 
@@ -171,8 +172,14 @@ class HttpOptions(Shape):
         description="What is sent, as JSON: texts are templates over `prompt`, `system`, "
         "`messages`, `params`, `model`, `tools` and `output`."
     )
-    headers: Annotated[dict[str, Annotated[str, Field(max_length=2_000)]], Field(max_length=20)] = (
-        Field(default_factory=dict, description="Headers; `{{ key }}` is the key of key_env.")
+    headers: Annotated[
+        dict[HeaderName, Annotated[HeaderValue, Field(max_length=2_000)]],
+        Field(max_length=20),
+        AfterValidator(distinct),
+    ] = Field(
+        default_factory=dict,
+        description="Headers of a closed list, and others that `services` of trust.yaml adds; "
+        "`{{ key }}` is the key of key_env.",
     )
     text: _JsonPlace = Field("text", description="Where the reply has the answer.")
     error: _JsonPlace = Field("error", description="Where it has an error.")

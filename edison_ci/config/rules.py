@@ -66,6 +66,26 @@ def service_of(model: Model) -> str | None:
     return LITELLM_VENDORS.get(model.model.partition("/")[0])
 
 
+class HeaderRefusal(NamedTuple):
+    """A header that the entry of a model sets and may not send to its address."""
+
+    name: str
+    message: str
+    hint: str
+
+
+def header_refusals(
+    model: Model, address: str, trust_file: trust.TrustFile
+) -> Iterator[HeaderRefusal]:
+    """Yield the headers of an http model that its address may not get."""
+    headers = model.options.get("headers", ()) if model.provider == "http" else ()
+    for name in trust_file.refused_headers(headers, address):
+        host = trust.target_of(address)
+        message = f"model {model.name!r} may not send the header {name} to {host}"
+        entry = f'services: [{{host: "{host}", headers: [{name}]}}]'
+        yield HeaderRefusal(name, message, f"allow it in .edison/trust.yaml: {entry}")
+
+
 @dataclass(frozen=True, slots=True)
 class RegistryRules:
     """Checks of models, prices, trust and quarantine, independent of experiments."""
@@ -79,6 +99,7 @@ class RegistryRules:
         """Check keys against trust, prices against the table, defaults against the registry."""
         for model in self._refs.models.values():
             self._check_trust(model)
+            self._check_headers(model)
             self._check_price(model)
             self._check_files(model)
         self._check_age()
@@ -109,6 +130,15 @@ class RegistryRules:
                         f'allow it in .edison/trust.yaml: {{env: {env}, hosts: ["{host}"]}}',
                     )
                 )
+
+    def _check_headers(self, model: Model) -> None:
+        """Check the headers of an http model against the closed list and trust."""
+        document = self._refs.files.documents.get(self._refs.header.paths.models)
+        if model.base_url is None or document is None:
+            return  # checked before a call
+        for refusal in header_refusals(model, model.base_url, self._trust):
+            place = (model.name, "options", "headers", refusal.name)
+            self._refs.add(document, place, "request-header", refusal.message, refusal.hint)
 
     def _check_price(self, model: Model) -> None:
         if self._prices.price_of(model) is None:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from edison_ci.config import request_headers
 from edison_ci.config.project import Version
 from edison_ci.documents.base64_text import KEY_PATTERN
 from edison_ci.shape import (
@@ -20,6 +21,8 @@ from edison_ci.shape import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from edison_ci.config.trust_entries import (
         AwsIdentity,
         AzureIdentity,
@@ -27,11 +30,13 @@ if TYPE_CHECKING:
         TrustedIdentities,
         TrustedKey,
         TrustedProgram,
+        TrustedService,
     )
 else:
     TrustedIdentities = section("edison_ci.config.trust_entries", "TrustedIdentities")
     TrustedKey = section("edison_ci.config.trust_entries", "TrustedKey")
     TrustedProgram = section("edison_ci.config.trust_entries", "TrustedProgram")
+    TrustedService = section("edison_ci.config.trust_entries", "TrustedService")
 
 _PORTS = {"http": 80, "https": 443}
 _BEARER = frozenset({"openai", "openai_compatible", "litellm"})
@@ -105,6 +110,30 @@ def origin(address: str) -> str:
     return f"{parts.scheme.lower()}://{shown}:{parts.port or _PORTS.get(parts.scheme.lower(), 0)}"
 
 
+def path_of(address: str) -> str:
+    """Return the path of an address, without a slash at its end."""
+    try:
+        return urlsplit(address).path.rstrip("/")
+    except ValueError:
+        return ""
+
+
+_STEPS = r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~:@!$&'()*+,;=-]+)+"
+"""Steps of a path that every server reads in the same way: no dots, escapes or empty steps."""
+ServicePath = Annotated[
+    str,
+    Field(max_length=500),
+    TextPattern(f"/|{_STEPS}", "a path", "write /v1/ask, without escapes or a final slash", "path"),
+]
+
+
+def _is_at_or_below(path: str, allowed: str) -> bool:
+    below = path.removeprefix(allowed)
+    return path == allowed or (
+        path.startswith(f"{allowed}/") and re.fullmatch(_STEPS, below) is not None
+    )
+
+
 def _address(value: str) -> str:
     try:
         origin(value)
@@ -165,6 +194,9 @@ class TrustFile(Shape):
     hosts: Annotated[tuple[Host, ...], items(0, 200), UNIQUE] = Field(
         (), description="Hosts on this machine or in a private network that CI may call."
     )
+    services: Annotated[tuple[TrustedService, ...], items(0, 200)] = Field(
+        (), description="What http models may send to which host."
+    )
     builtin: bool = Field(True, description="Whether the built-in pairs of known vendors apply.")
     code: TrustedCode = Field(
         default_factory=TrustedCode.model_construct, description="Code checks."
@@ -196,7 +228,7 @@ class TrustFile(Shape):
         """Return the identity that models of a provider at this address are called with."""
         identity: AwsIdentity | GoogleIdentity | AzureIdentity | None
         identity = getattr(self.identities, provider, None)
-        target = _target(address)
+        target = target_of(address)
         if identity is None or target is None:
             return None
         if provider == "azure":
@@ -208,7 +240,7 @@ class TrustFile(Shape):
 
     def allows(self, env: str, address: str, provider: str) -> bool:
         """Whether a provider may send the key of a variable to this address."""
-        target = _target(address)
+        target = target_of(address)
         if target is None:
             return False
         if any(origin(host) == target for key in self.keys if key.env == env for host in key.hosts):
@@ -218,19 +250,36 @@ class TrustFile(Shape):
             return False
         return re.fullmatch(rf"https://{pair.host}:443", target) is not None
 
+    def refused_headers(self, names: "Iterable[str]", address: str) -> list[str]:
+        """Return the headers that an entry at this address may not set, in any letter case."""
+        services = self._services(address)
+        added = {name.lower() for service in services for name in service.headers}
+        return [name for name in names if name.lower() not in request_headers.USUAL | added]
+
+    def reaches(self, address: str) -> bool:
+        """Whether an http model may send its key to the path of this address."""
+        path = path_of(address)
+        listed = [path for entry in self._services(address) for path in entry.paths]
+        return any(_is_at_or_below(path, allowed.rstrip("/")) for allowed in listed)
+
+    def _services(self, address: str) -> "list[TrustedService]":
+        target = target_of(address)
+        return [entry for entry in self.services if origin(entry.host) == target]
+
     def program(self, model: str) -> TrustedProgram | None:
         """Return what is said about the program of a model; None if it is not named."""
         return next((program for program in self.programs if program.model == model), None)
 
     def names(self, address: str) -> bool:
         """Whether this file names the host of an address, for a key or for models without one."""
-        target = _target(address)
+        target = target_of(address)
         listed = [*self.hosts, *(host for key in self.keys for host in key.hosts)]
         return target is not None and any(origin(host) == target for host in listed)
 
 
-def _target(address: str) -> str | None:
+def target_of(address: str) -> str | None:
+    """Return the origin of an address; None for another text, perhaps from a variable."""
     try:
         return origin(address)
-    except ValueError:  # not an address, perhaps from a variable
+    except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""Entries of .edison/trust.yaml: keys, programs, and identities that jobs have instead of keys."""
+"""Entries of .edison/trust.yaml: keys, services, programs, and identities in place of keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from edison_ci.config.trust import Host
+from edison_ci.config.request_headers import HeaderName
+from edison_ci.config.trust import Host, ServicePath
 from edison_ci.shape import UNIQUE, EnvName, Name, Shape, TextPattern, items
 
 
@@ -36,6 +37,20 @@ _Folder = Annotated[
         r"/[^\0\n]+", "an absolute path", "write the path from the root: /opt/models", "path"
     ),
 ]
+
+
+class TrustedService(Shape):
+    """A host that http models call, and what they may send it."""
+
+    host: Host = Field(description="Exact scheme, host and port.")
+    paths: Annotated[tuple[ServicePath, ...], items(0, 50), UNIQUE] = Field(
+        (),
+        description="Paths at or below which they may send keys; default: those that models have "
+        "on the default branch.",
+    )
+    headers: Annotated[tuple[HeaderName, ...], items(0, 50), UNIQUE] = Field(
+        (), description="Headers that models.yaml may set, besides those of the closed list."
+    )
 
 
 class TrustedProgram(Shape):

@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import leaks
+from edison_ci.config import leaks, service_paths
 from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
@@ -58,6 +58,8 @@ def inspect(root: Path) -> Inspection:
             cases += check.cases
         problems += unclaimed_data(project)
         problems += missing_in(project)
+        if any(model.posts_key for model in project.models.values()):
+            problems += service_paths.path_problems(project)
     known = {problem.where for problem in problems if problem.code == "secret"}
     problems += [problem for problem in leaks.leaked_keys(root) if problem.where not in known]
     return Inspection(root, project, cases, list(sorted_problems(problems)))

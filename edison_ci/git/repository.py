@@ -98,6 +98,13 @@ class Repository:
         ref = self._default_ref()
         return ref and ref.removeprefix("refs/heads/").removeprefix("refs/remotes/")
 
+    def default_commit(self) -> str | None:
+        """Return the newest commit of the default branch; None if there is none.
+
+        A tag may have the name of the branch, so the whole name of the branch is resolved.
+        """
+        return self._commit(self._default_ref() or "")
+
     def resolve(self, ref: str) -> str:
         """Return the full id of the commit that `ref` names; raises UsageError if there is none."""
         commit = self._commit(ref)

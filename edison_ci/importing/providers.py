@@ -15,6 +15,7 @@ from edison_ci.config.model_entry import params_refused, takes
 from edison_ci.config.params import Params
 from edison_ci.config.prices import load_prices
 from edison_ci.config.prompt import MAX_SYSTEM
+from edison_ci.config.request_headers import belongs_to_connection
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.user_schemas import schema_faults, tool_faults
 from edison_ci.config.vendors import VENDORS
@@ -428,6 +429,10 @@ def _headers(
         text, found = str(child.value), _KEY_HEADER.match(str(child.value))
         if child.name.lower() == "content-type":
             fidelity.add_mapped(child, "", "bodies are always JSON")
+        elif belongs_to_connection(child.name):
+            fidelity.add_unsupported(child, "no file may set it")
+        elif trust.refused_headers([child.name], str(entry.get("base_url", ""))):
+            fidelity.add_unsupported(child, "allow it under services in .edison/trust.yaml")
         elif found is not None:
             address = entry.get("base_url")
             if isinstance(address, str) and not trust.allows(found["name"], address, "http"):

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access.job import on_base_terms
+from edison_ci.config import service_paths
 from edison_ci.errors import TrustError
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
@@ -67,12 +68,13 @@ def require_editor(project: Project, action: str) -> None:
 def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model], Provider]:
     """Return what opens models with the keys of this process, as far as the project allows."""
     terms = on_base_terms(project)
+    environ = key_environment(terms)
     opened = partial(
         provider_for,
-        environ=key_environment(terms),
+        environ=environ,
         offline=offline,
         tree=terms.tree,
-        trust=terms.trust,
+        trust=service_paths.effective_trust(terms, environ),
     )
 
     def provider(model: Model) -> Provider:

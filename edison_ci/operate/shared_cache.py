@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from edison_ci import __version__
+from edison_ci.config.request_headers import belongs_to_connection
 from edison_ci.config.trust import origin
 from edison_ci.documents import signatures
 from edison_ci.documents.secrets import remember
@@ -115,7 +116,7 @@ def _token(
         )
     remember([value])
     header = _HEADER.fullmatch(value)
-    if header is not None:
+    if header is not None and not belongs_to_connection(header[1]):
         return {header[1]: header[2]}
     if not (value.isascii() and value.isprintable() and " " not in value):
         raise UsageError(

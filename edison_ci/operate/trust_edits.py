@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import service_paths
 from edison_ci.config.project_files import TRUST
-from edison_ci.config.rules import service_of
-from edison_ci.config.trust import BUILT_IN, Host, TrustFile, origin
+from edison_ci.config.trust import BUILT_IN, Host, TrustFile, origin, path_of
 from edison_ci.documents.files import WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.yaml_edit import with_entry
@@ -48,20 +48,24 @@ class Permission:
     basis: Basis
     variable: str = ""
     """The variable of the address, if it has one."""
+    path: str = ""
+    """The path that may not get the key, where the host may."""
+    hint: str = ""
+    """What allows it, if nothing does."""
 
 
 def permissions(project: Project, environ: Mapping[str, str]) -> list[Permission]:
     """Return each key of each model with the host that it goes to."""
+    trust = service_paths.effective_trust(project, environ)
     return [
-        _permission(project.trust, model, key, environ)
+        _permission(trust, model, key, environ)
         for model in project.models.values()
         for key in model.keys.values()
     ]
 
 
 def _permission(trust: TrustFile, model: Model, key: str, environ: Mapping[str, str]) -> Permission:
-    variable = model.base_url_env or ""
-    address = environ.get(variable, "") if variable else service_of(model) or ""
+    variable, address = model.base_url_env or "", service_paths.address_of(model, environ)
     basis: Basis = "not allowed"
     if trust.allows(key, address, model.provider):
         own = trust.model_copy(update={"builtin": False})
@@ -72,7 +76,10 @@ def _permission(trust: TrustFile, model: Model, key: str, environ: Mapping[str, 
         host = origin(address) if address else ""
     except ValueError:
         host = ""
-    return Permission(model.name, key, host, basis, variable)
+    if refusal := service_paths.path_refusal(model, address, trust):
+        path = path_of(address) or "/"
+        return Permission(model.name, key, host, "not allowed", variable, path, refusal[1])
+    return Permission(model.name, key, host, basis, variable, "", f"edison trust add {key} {host}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config import rules as config_rules
+from edison_ci.config import service_paths
 from edison_ci.config.case_origin import is_unverified
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.experiment import Split
@@ -739,14 +741,19 @@ def _idle(experiment: Experiment, of: str) -> list[str]:
 
 
 def _unready(project: Project, loads: list[Load]) -> list[str]:
-    found = _unset(project, loads)
+    found, trust = _unset(project, loads), service_paths.effective_trust(project)
     for model in _models(loads):
         if project.prices.price_of(model) is None:
             found.append(f"the price of {model.name} is unknown: add price to models.yaml")
-        address = os.environ.get(model.base_url_env or "", "")
-        for env in model.keys.values() if address else ():
+        if not (address := service_paths.address_of(model, os.environ)):
+            continue
+        for env in model.keys.values() if model.base_url_env else ():
             if not project.trust.allows(env, address, model.provider):
                 found.append(f"{env} may not go to the host in {model.base_url_env}")
+        headers = config_rules.header_refusals(model, address, trust)
+        found += [f"{refusal.message}: {refusal.hint}" for refusal in headers]
+        if (refusal := service_paths.path_refusal(model, address, trust)) is not None:
+            found.append(f"{refusal[0]}: {refusal[1]}")
     return found
 
 

@@ -21,7 +21,8 @@ from edison_ci.config.model_entry import (
     PROVIDERS,
     plugin_of,
 )
-from edison_ci.config.rules import service_of
+from edison_ci.config.rules import header_refusals, service_of
+from edison_ci.config.service_paths import path_refusal
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.contracts import CallError, ErrorKind, ModelSettings
 from edison_ci.documents.files import WorkingTree
@@ -146,6 +147,8 @@ def _open_access(
             "by --offline",
             hint="use a simulated model, or a recording: --replay FILE",
         )
+    for refusal in header_refusals(model, address, trust or TrustFile()):
+        raise TrustError(refusal.message, hint=refusal.hint)
     identity = reading.identity(address)
     keys = {} if identity is not None else reading.keys(address)
     reach = allowed_reach(address, trust or TrustFile(), environ)
@@ -237,6 +240,9 @@ class _EnvironmentReader:
                     hint=f"allow it in .edison/trust.yaml: {{env: {name}, "
                     f'hosts: ["{_display_host(address)}"]}}',
                 )
+            refusal = None if trust is None else path_refusal(self.model, address, trust)
+            if refusal is not None:
+                raise TrustError(refusal[0], hint=refusal[1])
             value = self._value(name, "a key").strip()
             if self.model.provider != "vertex" and not (value.isascii() and value.isprintable()):
                 raise UsageError(
@@ -348,7 +354,9 @@ def http(access: _ModelAccess) -> Provider:
     """Return an endpoint of the user."""
     options = provider_options.HttpOptions.model_validate(access.model.options)
     headers = {
-        name: text.replace("{{ key }}", access.key or "") for name, text in options.headers.items()
+        # In one letter case, so that none is sent beside one of ours.
+        name.title(): text.replace("{{ key }}", access.key or "")
+        for name, text in options.headers.items()
     }
     if access.key and not any("{{ key }}" in text for text in options.headers.values()):
         headers["Authorization"] = f"Bearer {access.key}"

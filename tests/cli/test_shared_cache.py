@@ -393,6 +393,11 @@ def test_a_token_goes_only_where_the_trust_file_allows(
         assert "canary" not in found["told"]
         files = [path for path in folder.path.rglob("*") if path.is_file()]
         assert not [path for path in files if b"canary-of-the-cache" in path.read_bytes()]
+    team.cache.seen.clear()
+    for value in ("Host: evil.example", "x-forwarded-for: 10.0.0.1", "Cookie: a=b"):
+        monkeypatch.setenv("ANSWERS_TOKEN", value)
+        run(edison, team.checkout(f"header{value[:1]}"))
+    assert team.cache.seen == []
 
 
 def test_a_query_of_the_address_is_kept(

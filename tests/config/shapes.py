@@ -135,6 +135,7 @@ _AROUND = (
     ("check.", ""),
     ("$.", ""),
     ("", ".py:f"),
+    ("/", ""),
 )
 """What may have to stand around a text of letters to make it one of the kinds of text we have."""
 
@@ -185,6 +186,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
     "Schedule": {"name": "daily", "cron": "0 9 * * *"},
     "SealedKey": {"name": "KEY", "since": "2026-01-01", "box": "A" * 116},
     "TrustedProgram": {"model": "m"},
+    "TrustedService": {"host": "https://example.com"},
     "TrustedKey": {"env": "KEY", "hosts": ["https://example.com"]},
 }
 """The least each shape that stands in a list needs."""

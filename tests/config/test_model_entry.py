@@ -120,6 +120,11 @@ def test_a_password_in_an_address_is_not_repeated() -> None:
             ["2:14: 'v1' is not an API version (write a date in quotes: \"2024-10-21\")"],
         ),
         ("azure", "deployment: d\n", ["1:1: key 'api_version' is missing (add api_version: ...)"]),
+        (
+            "openai",
+            'organization: "o\\r\\nHost: h"\n',
+            [r"1:15: 'o\r\nHost: h' is not the value of a header (use printable ASCII only)"],
+        ),
         ("bedrock", "region: eu-central-1\n", []),
         (
             "bedrock",

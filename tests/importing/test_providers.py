@@ -179,7 +179,13 @@ def service(config: dict[str, Any]) -> tuple[dict[str, Any], str]:
 def test_a_service_over_http_becomes_one_here() -> None:
     entry, note = service(
         {
-            "headers": {"Content-Type": "application/json", "X-App": "a", "X-Key": "{{env.K}}"},
+            "headers": {
+                "Content-Type": "application/json",
+                "Accept-Language": "de",
+                "X-App": "a",
+                "X-Key": "{{env.K}}",
+                "Host": "evil.test",
+            },
             "body": {"q": "{{prompt}}", "n": [1, "x {{ prompt }}"]},
             "transformResponse": "json.answer.text",
         }
@@ -191,7 +197,7 @@ def test_a_service_over_http_becomes_one_here() -> None:
         "options": {
             "body": {"q": "{{ prompt }}", "n": [1, "x {{ prompt }}"]},
             "text": "answer.text",
-            "headers": {"X-App": "a"},
+            "headers": {"Accept-Language": "de"},
         },
     }
     assert not note

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.config.trust import TrustFile
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.errors import TrustError
 from edison_ci.providers.adapters import provider_for
 from edison_ci.providers.http_service import at
 from tests.providers.kitchen import KEY, ask, model, refused
@@ -29,6 +31,7 @@ class Endpoint:
         self.status = 200
         self.bodies: list[Any] = []
         self.headers: list[dict[str, str]] = []
+        self.names: list[list[str]] = []
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -36,6 +39,7 @@ class Endpoint:
                 size = int(self.headers["Content-Length"])
                 endpoint.bodies.append(json.loads(self.rfile.read(size)))
                 endpoint.headers.append({k.lower(): v for k, v in self.headers.items()})
+                endpoint.names.append([name.lower() for name in self.headers])
                 self.send_response(endpoint.status)
                 self.end_headers()
                 reply = endpoint.reply
@@ -47,11 +51,13 @@ class Endpoint:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/ask"
 
-    def answer(self, options: str, key: str = "", **asked: Any) -> Completion:
+    def answer(
+        self, options: str, key: str = "", *, trust: TrustFile | None = None, **asked: Any
+    ) -> Completion:
         entry = f"{{provider: http, base_url: '{self.url}', options: {options}{key}}}"
 
         async def call() -> Completion:
-            provider = provider_for(model(entry), environ={"APP_KEY": KEY})
+            provider = provider_for(model(entry), environ={"APP_KEY": KEY}, trust=trust)
             try:
                 return await provider.complete(ask(**asked))
             finally:
@@ -104,6 +110,50 @@ def test_a_key_is_sent_as_bearer_or_where_a_header_has_it(endpoint: Endpoint) ->
     assert first["authorization"] == f"Bearer {KEY}"
     assert second["x-key"] == f"k {KEY}"
     assert "authorization" not in second
+
+
+def test_a_header_in_other_letters_is_not_sent_beside_ours(endpoint: Endpoint) -> None:
+    endpoint.reply = {"text": "Hi."}
+    headers = "{user-agent: own, AUTHORIZATION: Basic abc, content-Type: text/plain}"
+    trust = TrustFile.model_validate(
+        {
+            "keys": [{"env": "APP_KEY", "hosts": [endpoint.url.removesuffix("/ask")]}],
+            "services": [
+                {
+                    "host": endpoint.url.removesuffix("/ask"),
+                    "paths": ["/ask"],
+                    "headers": ["CONTENT-TYPE"],
+                }
+            ],
+        }
+    )
+    endpoint.answer(f"{{body: {{}}, headers: {headers}}}", ", key_env: APP_KEY", trust=trust)
+    (names,), (sent,) = endpoint.names, endpoint.headers
+    assert len(names) == len({*names})
+    assert (sent["user-agent"], sent["content-type"]) == ("own", "text/plain")
+    assert sent["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_header_of_no_list_is_not_sent_without_trust(endpoint: Endpoint) -> None:
+    with pytest.raises(TrustError, match="may not send the header X-Role"):
+        endpoint.answer("{body: {}, headers: {X-Role: admin}}")
+    assert endpoint.headers == []
+
+
+@pytest.mark.parametrize("paths", [[], ["/other"], ["/as"], ["/ask/more"]])
+def test_a_key_is_sent_to_no_path_that_trust_does_not_name(
+    endpoint: Endpoint, paths: list[str]
+) -> None:
+    host = endpoint.url.removesuffix("/ask")
+    trust = TrustFile.model_validate(
+        {
+            "keys": [{"env": "APP_KEY", "hosts": [host]}],
+            "services": [{"host": host, "paths": paths}],
+        }
+    )
+    with pytest.raises(TrustError, match="would send APP_KEY to /ask of"):
+        endpoint.answer("{body: {}}", ", key_env: APP_KEY", trust=trust)
+    assert endpoint.headers == []
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_delays_and_faults_of_the_simulator_are_not() -> None:
     assert hash_of(model(slow)) == hash_of(model("{provider: sim, model: small}"))
 
 
-@pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "cookie", "x-auth-token"])
+@pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "api-key", "x-auth-token"])
 def test_a_header_with_a_key_is_not_in_the_hash(name: str) -> None:
     def with_header(value: str) -> Model:
         return model(f"{{{HTTP}, options: {{body: {{}}, headers: {{{name}: {value}}}}}}}")
