@@ -272,6 +272,8 @@ LITELLM_VENDORS = {
 }
 """Vendors that may be called through litellm, by the prefix of the model name, with their address:
 only vendors that honour `base_url`."""
+_PLAIN_STEPS = re.compile(r"(?!.*(?:^|/)\.{0,2}(?:/|$))[A-Za-z0-9._:@+/-]+")
+"""Names that stay where they are put in a path: no empty or dotted steps, queries or escapes."""
 _AWS = frozenset({"access_key_id", "secret_access_key"})
 _COMPARED = 100
 NAMELESS = frozenset({"azure", "replay", *APPLICATIONS})
@@ -347,6 +349,10 @@ class ModelRules:
             message = f"litellm may not call {vendor!r}: the host that gets its key is unknown"
             hint = did_you_mean(vendor, LITELLM_VENDORS, label="use one of these prefixes")
             self._add(("model",), "vendor", message, hint or "use provider: openai_compatible")
+        in_path = provider in ("bedrock", "vertex") or (provider, vendor) == ("litellm", "gemini")
+        if in_path and entry.model is not None and not _PLAIN_STEPS.fullmatch(entry.model):
+            message = f"{short(entry.model)} is no model name: it becomes part of the address"
+            self._add(("model",), "name", message, "write the name that the vendor documents")
         if provider == "sim" and entry.model is not None and entry.model not in SIM_MODELS:
             hint = did_you_mean(entry.model, SIM_MODELS)
             self._add(("model",), "unknown-model", f"sim has no model {entry.model!r}", hint)

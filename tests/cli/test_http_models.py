@@ -1,4 +1,4 @@
-"""http models: the paths that get a key, and the headers that a file may set."""
+"""Which paths get a key, by an http model or a name of a model, and with which headers."""
 
 from __future__ import annotations
 
@@ -172,6 +172,21 @@ def test_a_proposal_sends_a_key_to_no_other_path_and_with_no_other_header(
     assert run(edison, proposal) == 2
     proposal.write("models.yaml", MODEL.format(url=ours.url).replace("/v1", "/admin"))
     commit(proposal, "another path")
+    assert run(edison, proposal) == 2
+    assert arrived(ours) == {}
+
+
+def test_a_proposal_leads_to_no_other_path_by_the_name_of_a_model(
+    edison: Edison, proposal: Folder, ours: LoopbackServer, tmp_path: Path
+) -> None:
+    entry = (
+        "small: {{provider: litellm, model: '{}', base_url: {}, key_env: VENDOR_KEY, "
+        "price: {{in: 1, out: 2}}}}\n"
+    )
+    proposal.write("models.yaml", entry.format("gemini/gemini-2.5-flash", ours.url))
+    rebased(proposal, tmp_path)
+    proposal.write("models.yaml", entry.format("gemini/../../upload?x=", ours.url))
+    commit(proposal, "another model")
     assert run(edison, proposal) == 2
     assert arrived(ours) == {}
 

@@ -9,6 +9,7 @@ from edison_ci.config.model_price import Price
 from edison_ci.config.params import GridParams, Params
 from edison_ci.config.provider_options import OPTIONS
 from tests.config.said import said
+from tests.providers.kitchen import model, refused
 
 
 def test_the_providers_are_those_of_the_contract() -> None:
@@ -145,3 +146,31 @@ def test_a_password_in_an_address_is_not_repeated() -> None:
 )
 def test_options_belong_to_their_provider(provider: str, text: str, messages: list[str]) -> None:
     assert sorted(said(OPTIONS[provider], text)) == sorted(messages)
+
+
+NAMES_IN_A_PATH = (
+    "gemini/../../upload", "gemini/x?key=", "gemini/x#", "gemini/%2e%2e/x", "gemini//x",
+    "gemini/x/", "gemini/x\\\\y", "gemini/x y", "gemini/./x", "gemini/..",
+)  # fmt: skip
+
+
+def test_a_model_name_leads_to_no_other_path(subtests: pytest.Subtests) -> None:
+    vertex = "options: {project: p, location: us-central1}"
+    bedrock = "options: {region: eu-central-1}"
+    for name in NAMES_IN_A_PATH:
+        own = name.removeprefix("gemini/")
+        for entry in (
+            f'{{provider: litellm, model: "{name}"}}',
+            f'{{provider: vertex, model: "{own}", {vertex}}}',
+            f'{{provider: bedrock, model: "{own}", {bedrock}}}',
+        ):
+            with subtests.test(entry):
+                assert any("it becomes part of the address" in said for said in refused(entry))
+    for entry in (
+        "{provider: litellm, model: gemini/gemini-2.5-flash}",
+        "{provider: litellm, model: 'fireworks_ai/accounts/a/models/m#accounts/a/deployments/d'}",
+        f"{{provider: vertex, model: publishers/google/models/gemini-2.5-pro@001, {vertex}}}",
+        "{provider: bedrock, model: 'arn:aws:bedrock:eu-west-1:1:inference-profile/eu.a.b-v1:0', "
+        f"{bedrock}}}",
+    ):
+        assert model(entry).model
