@@ -123,9 +123,9 @@ class CaseForm:
         inputs |= self.fixed
         expected = self._expected(item.get("expected"))
         case = Case(CaseId("draft"), inputs, expected)
-        self._check(case, slot)
-        tags = (slot.tag, _slug(slot.topic), "edge" if slot.edge else "", *_tags(item))
         why = item.get("why")
+        self._check(case, slot, why)
+        tags = (slot.tag, _slug(slot.topic), "edge" if slot.edge else "", *_tags(item))
         return WrittenCase(
             inputs,
             expected,
@@ -134,10 +134,12 @@ class CaseForm:
         )
 
     def _expected(self, given: Json) -> Json:
-        if self.expected == "none" or given is None or given == "":
+        if self.expected == "none" or given is None:
             return None
         if not isinstance(given, str) or len(given) > _MOST_TEXT:
             raise Unusable("with an expected answer that is no text, or too long")
+        if not given.strip():  # which every answer contains
+            return None
         if self.expected == "text":
             return _clean("expected", given)
         try:
@@ -145,8 +147,8 @@ class CaseForm:
         except marks.Fault:
             raise Unusable("with an expected answer that is not JSON") from None
 
-    def _check(self, case: Case, slot: CaseSlot) -> None:
-        if next(iter(secrets.secrets_in(canonical_json([case.inputs, case.expected]))), None):
+    def _check(self, case: Case, slot: CaseSlot, why: Json) -> None:
+        if any(secrets.secrets_in(canonical_json([case.inputs, case.expected, why]))):
             raise Unusable("with a secret")
         for prompt in self.prompts:
             try:

@@ -26,7 +26,7 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config import requirements
 from edison_ci.contracts import REFUSED, CallError
-from edison_ci.documents import decoding, files, marks
+from edison_ci.documents import decoding, files, marks, secrets
 from edison_ci.errors import CallFailed, ConfigError, EdisonError, Location, Problem, UsageError
 from edison_ci.execute import standalone
 from edison_ci.judges import instructions as judge_instructions
@@ -34,6 +34,7 @@ from edison_ci.judges import judge as judge_judge
 from edison_ci.judges import replies
 from edison_ci.providers import budget, resilience
 from edison_ci.records import Message
+from edison_ci.refine import guardrails
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ _MOST_TURNS, _APART = 20, 1_000
 _GRAMMAR = "local"
 """The provider that holds a model to every part of a schema."""
 _LONGEST_TEXT = 300
+_SPACES = "\u00a0\u202f\u3000"
+"""Spaces that French and Japanese texts have."""
 _INNER = 3
 """Items of a list inside an item."""
 _SIMULATED = "assistant"
@@ -340,4 +343,9 @@ def text_of(item: Json, key: str, lengths: tuple[int, int]) -> str:
     text, (fewest, most) = text.strip(), lengths
     if not fewest <= len(text) <= most:
         raise DoesNotFit(f"{key} has {len(text):,} characters; {fewest:,} to {most:,} fit")
+    # What a model writes is read by a person before it counts, and that has to be all of it.
+    if unseen := guardrails.unseen_in(text, but=f"\n{guardrails.NEEDED}{_SPACES}"):
+        raise DoesNotFit(f"{key} has {unseen}, which nobody can see")
+    if secret := next(secrets.secrets_in(text), None):
+        raise DoesNotFit(f"{key}: {secret.message}")
     return text

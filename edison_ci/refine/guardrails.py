@@ -142,7 +142,7 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 _BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
 """Characters that are invisible although their category is a letter or mark."""
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-_NEEDED = "\u200c\u200d\ufe0f"
+NEEDED = "\u200c\u200d\ufe0f"
 """Joiners that some scripts and emoji need: allowed if the prompt already uses them."""
 
 
@@ -360,14 +360,19 @@ def _new(change: Change, background: GuardrailContext) -> RuleResult | None:
 
 def _invisible(change: Change, _: GuardrailContext) -> RuleResult:
     before = change.target.text
+    needed = "".join(character for character in NEEDED if character in before)
     for line in change.patch.added:
-        for character in line:
-            if _unseen(character) and not (character in _NEEDED and character in before):
-                name = unicodedata.name(character, "no name").lower()
-                return RuleResult(
-                    False, f"adds U+{ord(character):04X} ({name}), which nobody can see"
-                )
+        if unseen := unseen_in(line, but=needed):
+            return RuleResult(False, f"adds {unseen}, which nobody can see")
     return RuleResult(True, "none added")
+
+
+def unseen_in(text: str, *, but: str = "") -> str:
+    """Return the first character that nobody can see, with its name; empty if there is none."""
+    for character in text:
+        if _unseen(character) and character not in but:
+            return f"U+{ord(character):04X} ({unicodedata.name(character, 'no name').lower()})"
+    return ""
 
 
 def _unseen(character: str) -> bool:
