@@ -33,6 +33,7 @@ from edison_ci.operate.site import Role, Site
 from edison_ci.providers import command
 from edison_ci.providers.adapters import provider_for
 from edison_ci.results import watching
+from edison_ci.safety.redaction import redactor
 from edison_ci.sanitize import in_actions
 from edison_ci.stats import drift, slices
 from edison_ci.telemetry import export, spans
@@ -222,4 +223,7 @@ class SessionFactory:
     def _exporting(self, project: Project) -> AbstractContextManager[None]:
         if not spans.is_configured():
             return contextlib.nullcontext()
-        return export.exporting(offline=self.offline, private=project.file.settings.private)
+        settings = on_base_terms(project).file.settings
+        return export.exporting(
+            offline=self.offline, private=settings.private, redact=redactor(settings)
+        )

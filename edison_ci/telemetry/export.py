@@ -15,18 +15,19 @@ import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from edison_ci import __version__
 from edison_ci.contracts import CallError
-from edison_ci.documents.secrets import redacted
+from edison_ci.documents.secrets import names_secret, redacted, remember
 from edison_ci.extras import faults_of, install_command
 from edison_ci.records import CellStatus
 from edison_ci.sanitize import line
 from edison_ci.telemetry import conventions as names
-from edison_ci.telemetry.spans import is_configured, is_recording, record_with
+from edison_ci.telemetry.spans import SIGNALS, is_configured, is_recording, record_with
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from edison_ci.records import Completion, Request
     from edison_ci.telemetry.spans import CellSpan, Evaluation
@@ -35,14 +36,21 @@ logger = logging.getLogger(__name__)
 
 _FLUSH_S = 5.0
 """Longest wait at the end of a command for what was not sent yet."""
+_LONG_VALUE = 20
+"""Characters from which on the value of any header counts as a key; names of teams are shorter."""
 _CAPTURES = frozenset({"true", "1", "span_only", "span_and_event"})
+_LONGEST_TEXT = 20_000
+"""Characters of a text that are sent: thousands of spans may wait for a slow collector."""
 
 
 @contextmanager
-def exporting(*, offline: bool = False, private: bool = False) -> Iterator[None]:
+def exporting(
+    *, offline: bool = False, private: bool = False, redact: Callable[[str], str] = str
+) -> Iterator[None]:
     """Export what happens in the block, if the environment names a collector.
 
-    With `private`, texts are not sent whatever the environment says.
+    With `private`, texts are not sent whatever the environment says; others as `redact` leaves
+    them.
     """
     if is_recording() or offline or not is_configured():
         yield
@@ -55,13 +63,25 @@ def exporting(*, offline: bool = False, private: bool = False) -> Iterator[None]
         yield
         return
     captures = os.environ.get(names.CAPTURE, "").lower() in _CAPTURES and not private
-    recorder = OtlpRecorder(captures=captures)
+    _remember_keys()
+    recorder = OtlpRecorder(redact if captures else None)
     record_with(recorder)
     try:
         yield
     finally:
         record_with(None)
         recorder.close()
+
+
+def _remember_keys() -> None:
+    """Note keys of the collector as secrets: it may send them back, and errors quote its URL."""
+    for signal in SIGNALS:
+        for pair in os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}HEADERS", "").split(","):
+            name, _, quoted = pair.partition("=")
+            value = unquote(quoted.strip())
+            if names_secret(name.strip()) or len(value) >= _LONG_VALUE:
+                remember([value, value.rpartition(" ")[2]])
+        remember([urlsplit(os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT", "")).query])
 
 
 class _Complaints(logging.Handler):
@@ -78,7 +98,8 @@ class _Complaints(logging.Handler):
 class OtlpRecorder:
     """Records spans with the SDK of OpenTelemetry."""
 
-    def __init__(self, *, captures: bool) -> None:
+    def __init__(self, redact: Callable[[str], str] | None) -> None:
+        """Without `redact`, no texts are recorded."""
         # Takes 0.2 s to import, and belongs to an extra.
         from opentelemetry import context, trace
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -92,7 +113,7 @@ class OtlpRecorder:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        self.captures, self._trace, self._context = captures, trace, context
+        self.redact, self._trace, self._context = redact, trace, context
         self._complaints = _Complaints()
         library = logging.getLogger("opentelemetry")
         library.handlers[:], library.propagate = [self._complaints], False
@@ -150,11 +171,13 @@ class OtlpRecorder:
     def call(self, request: Request, model: str, phase: str) -> Iterator[_Span]:
         """Open the span of a call, and record its duration and tokens at the end."""
         operation = names.EMBEDDINGS if request.embedding else names.CHAT
-        common = {
-            names.OPERATION: operation,
-            names.PROVIDER: names.PROVIDERS.get(request.provider, request.provider),
-            names.REQUEST_MODEL: request.model,
-        }
+        common = _without_keys(
+            {
+                names.OPERATION: operation,
+                names.PROVIDER: names.PROVIDERS.get(request.provider, request.provider),
+                names.REQUEST_MODEL: request.model,
+            }
+        )
         attributes: dict[str, Any] = {**common, names.MODEL: model, names.PHASE: phase}
         for parameter, (name, number) in names.PARAMETERS.items():
             value = request.params.get(parameter)
@@ -162,10 +185,9 @@ class OtlpRecorder:
                 attributes[name] = number(value)
         if request.response_format is not None:
             attributes[names.OUTPUT_TYPE] = "json"
-        if self.captures:
+        if self.redact is not None:
             attributes[names.INPUT_MESSAGES] = _messages(
-                {"role": m.role, "parts": [{"type": "text", "content": redacted(m.content)}]}
-                for m in request.messages
+                self.message(m.role, m.content) for m in request.messages
             )
         started = time.perf_counter()
         with self._open(f"{operation} {request.model}", attributes, client=True) as span:
@@ -188,7 +210,8 @@ class OtlpRecorder:
         assert outer is None or isinstance(outer, _Span)
         inherited = {} if outer is None else outer.inherited
         kind = trace.SpanKind.CLIENT if client else trace.SpanKind.INTERNAL
-        span = self._tracer.start_span(name, kind=kind, attributes={**inherited, **attributes})
+        attributes = _without_keys({**inherited, **attributes})
+        span = self._tracer.start_span(redacted(name), kind=kind, attributes=attributes)
         opened = _Span(self, span, outer, dict(inherited))
         token = self._context.attach(self._context.set_value(_KEY, opened, self._set(span)))
         try:
@@ -199,6 +222,16 @@ class OtlpRecorder:
         finally:
             self._context.detach(token)
             span.end()
+
+    def text_of(self, text: str) -> str:
+        """Return a text as it is sent, without keys."""
+        assert self.redact is not None, "texts are recorded"
+        return redacted(self.redact(text))[:_LONGEST_TEXT]
+
+    def message(self, role: str, text: str, **more: Any) -> dict[str, Any]:
+        """Return a message as the conventions have it."""
+        parts = [{"type": "text", "content": self.text_of(text)}]
+        return {"role": role, "parts": parts, **more}
 
     def _set(self, span: Any) -> Any:
         return self._trace.set_span_in_context(span)
@@ -214,13 +247,13 @@ class OtlpRecorder:
             attributes[names.EVALUATION_SCORE] = float(part.score)
         if part.passed is not None:
             attributes[names.EVALUATION_LABEL] = "pass" if part.passed else "fail"
-        if self.captures and part.reason:
-            attributes[names.EVALUATION_EXPLANATION] = redacted(part.reason)
+        if self.redact is not None and part.reason:
+            attributes[names.EVALUATION_EXPLANATION] = self.text_of(part.reason)
         self._events.emit(
             timestamp=time.time_ns(),
             context=self._set(span),
             event_name=names.EVALUATION,
-            attributes=attributes,
+            attributes=_without_keys(attributes),
         )
 
     def close(self) -> None:
@@ -242,6 +275,10 @@ class OtlpRecorder:
 
 
 _KEY = "edison-span"
+
+
+def _without_keys(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: redacted(v) if isinstance(v, str) else v for k, v in attributes.items()}
 
 
 def _messages(messages: Any) -> str:
@@ -272,13 +309,16 @@ class _Span:
             names.OUTPUT_TOKENS: completion.tokens_out,
             names.RESPONSE_MODEL: completion.served_model or None,
         }
-        if self._recorder.captures:
-            parts = [{"type": "text", "content": redacted(completion.text)}]
-            told = {"role": "assistant", "parts": parts, "finish_reason": completion.finish_reason}
+        if self._recorder.redact is not None:
+            told = self._recorder.message(
+                "assistant", completion.text, finish_reason=completion.finish_reason
+            )
             attributes[names.OUTPUT_MESSAGES] = _messages([told])
-        self._span.set_attributes({k: v for k, v in attributes.items() if v is not None})
+        attributes = _without_keys({k: v for k, v in attributes.items() if v is not None})
+        self._span.set_attributes(attributes)
         if completion.served_model:
-            self.common = {**self.common, names.RESPONSE_MODEL: completion.served_model}
+            served = attributes[names.RESPONSE_MODEL]
+            self.common = {**self.common, names.RESPONSE_MODEL: served}
         counted = {"input": completion.tokens_in, "output": completion.tokens_out}
         self.tokens = {kind: count for kind, count in counted.items() if count is not None}
         if self._outer is not None and self._outer._answer is None:

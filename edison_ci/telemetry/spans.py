@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from edison_ci.records import Completion, Request
 
-_ENDPOINTS = ("", "TRACES_", "METRICS_", "LOGS_")
+SIGNALS = ("", "TRACES_", "METRICS_", "LOGS_")
+"""Parts of the names of variables of OpenTelemetry, for all signals and for one."""
 
 
 class Evaluation(Protocol):
@@ -118,7 +119,7 @@ def is_configured() -> bool:
     """Whether the environment names a collector."""
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT") for signal in _ENDPOINTS)
+    return any(os.environ.get(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT") for signal in SIGNALS)
 
 
 def is_recording() -> bool:

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 REQUESTS: dict[str, Any] = {
     "/v1/traces": ExportTraceServiceRequest,
@@ -32,6 +32,8 @@ class Collector:
     address: str = ""
     status: int = 200
     hangs: bool = False
+    reply: Callable[[BaseHTTPRequestHandler], None] | None = None
+    """Answers in its place."""
     released: threading.Event = field(default_factory=threading.Event)
     received: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in REQUESTS})
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -100,6 +102,9 @@ def collecting(**settings: Any) -> Iterator[Collector]:
             collector.headers.append(dict(self.headers.items()))
             if collector.hangs:
                 collector.released.wait()
+                return
+            if collector.reply is not None:
+                collector.reply(self)
                 return
             if collector.status == 200:
                 collector.received[self.path].append(REQUESTS[self.path].FromString(body))
