@@ -87,7 +87,12 @@ async def _comment_once(github: GitHub, issue: Issue, message: Mapping[str, Any]
 async def _issues_of(github: GitHub, message: Mapping[str, Any]) -> list[Issue]:
     """Return the open issues of a condition, oldest first; there is more than one after a race."""
     marker = _marker(message)
-    found = [each for each in await github.open_issues() if marker in each.body and each.trusted]
+    # At the end of the body: the text of another alert may quote a marker.
+    found = [
+        each
+        for each in await github.open_issues()
+        if marker in each.body.splitlines()[-2:] and each.trusted
+    ]
     return sorted(found, key=lambda issue: issue.number)
 
 

@@ -88,7 +88,7 @@ def _mail(smtp: Smtp, address: str, message: Mapping[str, Any]) -> EmailMessage:
     """Return the mail; the id in its header is that of the message, so that doubles are known."""
     mail = EmailMessage()
     mail["From"], mail["To"] = smtp.sender, address
-    mail["Subject"] = str(message["title"])
+    mail["Subject"] = line(str(message["title"]))
     mail["Date"] = format_datetime(dt.datetime.fromisoformat(message["at"]))
     mail["Message-ID"] = f"<{message['id']}@{smtp.sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"

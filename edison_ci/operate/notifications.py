@@ -303,9 +303,10 @@ class _Courier:
         recipient = self._recipient(name)
         for one in queue:
             try:
-                if recipient is None:
+                if recipient is None or not _has_address(recipient, one.address):
                     raise DeliveryError(
-                        f"{name} is not in edison.yaml (any more)", hint="add it again, or wait"
+                        f"{one.address or name} is not in edison.yaml (any more)",
+                        hint="add it again, or wait",
                     )
                 await _Sender(self.site, recipient, self.environ, self.limit_s).send(
                     one.message, one.address
@@ -347,6 +348,11 @@ class _Courier:
         longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(attempts, 20))
         own = longest * self.rng.uniform(0.5, 1.0)
         return max(own, min(asked_s or 0.0, MOST_ASKED_S))
+
+
+def _has_address(recipient: Notification, address: str) -> bool:
+    """Whether a stored address is one that edison.yaml names."""
+    return address in (("",) if recipient.smtp is None else recipient.smtp.to)
 
 
 def digest_of(site: Site, waiting: Sequence[outbox.StoredNotification]) -> dict[str, Any]:

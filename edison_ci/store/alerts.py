@@ -6,12 +6,14 @@ was opened, so that a figure near a limit does not tell people again and again.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
+from edison_ci.errors import StoreError
 from edison_ci.store.ledger import calls_made
 from edison_ci.store.runs import newest_run
 
@@ -267,12 +269,22 @@ def untold_alerts(connection: sqlite3.Connection, *, remind_before: str) -> list
 
 
 def _alert(row: tuple[Any, ...]) -> Alert:
+    """Return an alert; raises StoreError if no check can have written it."""
     values = list(row)
-    values[1], values[3] = Condition(values[1]), Level(values[3])
-    values[5] = json.loads(values[5])
-    values[14] = Level(values[14]) if values[14] else None
-    values[16] = bool(values[16])
-    return Alert(*values)
+    try:
+        values[1], values[3] = Condition(values[1]), Level(values[3])
+        values[5] = json.loads(values[5])
+        values[14] = Level(values[14]) if values[14] else None
+        values[16] = bool(values[16])
+        alert = Alert(*values)
+        for time in filter(None, (alert.opened_at, alert.seen_at, alert.closed_at)):
+            dt.datetime.fromisoformat(time)
+    except ValueError:
+        raise StoreError(
+            f"alert {row[0]} of the results file cannot be read",
+            hint="the file was changed by hand, or comes from elsewhere: restore a backup",
+        ) from None
+    return alert
 
 
 # --- mutes ----------------------------------------------------------------------------------------

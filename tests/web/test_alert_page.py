@@ -10,6 +10,8 @@ from edison_ci.operate.alerts import close_alert, raise_alert
 from edison_ci.operate.site import open_site
 from edison_ci.store.alerts import Condition, Finding, Level
 from edison_ci.store.database import open_for_change
+from tests.operate.test_alert_attacks import TEXTS
+from tests.report.page import HIDDEN
 from tests.web.review_site import ADA, PROBE, ReviewSite, place
 from tests.web.test_pages import Read
 
@@ -110,3 +112,16 @@ def test_a_closed_alert_cannot_be_taken_care_of(alerted: Alerted) -> None:
     answer = desk.client.post(f"/-/edison/alert/{number}/ack", data=fields)
     assert answer.status_code == 400
     assert f"alert {number} is closed" in Read(answer.text).text
+
+
+@pytest.mark.nightly
+def test_the_text_of_an_alert_is_text_on_every_page(alerted: Alerted) -> None:
+    desk = alerted.desk
+    for attack, text in TEXTS.items():
+        alerted.open(said=text[:1_000])
+        for path in ("/alerts", "", "/experiment/hello"):
+            shown = desk.get(path).text
+            assert not [sign for sign in ("<script>fetch", "<img src=//", "<!--") if sign in shown]
+            assert "thief.example" not in "".join(Read(shown).links), attack
+            assert not HIDDEN.search(shown), (attack, path)
+            assert "a1B2a1B2" not in shown, attack

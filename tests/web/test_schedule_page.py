@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from edison_ci.operate.schedules import read_schedules
 from edison_ci.operate.site import open_site
 from edison_ci.store.database import open_for_change
 from edison_ci.store.schedules import add_fire
+from tests.operate.test_alert_attacks import TEXTS
+from tests.report.page import HIDDEN
 from tests.web.review_site import ADA, PROBE, ReviewSite, place
 from tests.web.test_pages import Read
 
@@ -50,6 +53,32 @@ def test_a_schedule_is_shown_in_words_with_what_became_of_it(scheduled: ReviewSi
     page = scheduled.get("/schedules").text
     assert f"skipped: {PROBE}" in Read(page).text
     assert "<script>document" not in page
+    with open_for_change(site.results) as connection:
+        connection.execute("delete from schedule_fire")
+
+
+@pytest.mark.nightly
+def test_reasons_and_problems_are_text_on_the_page(scheduled: ReviewSite) -> None:
+    site = open_site(scheduled.folder.path)
+    scheduler = Scheduler(site.root)
+    (each,) = read_schedules(site).schedules
+    with open_for_change(site.results) as connection:
+        add_fire(connection, scheduler.new_fire(each, site.clock()))
+    scheduler.close()
+    other = scheduled.folder.path / "experiments/other.yaml"
+    for attack, text in TEXTS.items():
+        with open_for_change(site.results) as connection:
+            connection.execute(
+                "update schedule_fire set state = 'failed', reason = ?, ended_at = due_at",
+                (text[:1_000],),
+            )
+        other.write_text(json.dumps({"experiment": text[:1_000]}), encoding="utf-8")
+        scheduled.begin()
+        shown = scheduled.get("/schedules").text
+        assert not [sign for sign in ("<script>fetch", "<img src=//", "<!--") if sign in shown]
+        assert not HIDDEN.search(shown), attack
+        assert "a1B2a1B2" not in shown, attack
+    other.unlink()
     with open_for_change(site.results) as connection:
         connection.execute("delete from schedule_fire")
 
