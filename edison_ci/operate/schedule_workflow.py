@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edison_ci.config.cron import in_words, shortest_gap
 from edison_ci.config.project_files import ProjectFiles
-from edison_ci.documents.files import WorkingTree, replace_file
+from edison_ci.documents.files import WorkingTree, place_in, replace_file
 from edison_ci.errors import Location, UsageError
 from edison_ci.git.repository import Repository
 from edison_ci.operate.schedules import read_experiment, read_schedules
@@ -125,7 +125,7 @@ def _read(site: Site) -> _Workflow:
         _refuse_for_github(each)
     repository = Repository.find(site.root)
     top = repository.root if repository is not None else site.root
-    target = top / PATH
+    target = place_in(top, PATH)
     choice = _choice(site, top)
     plain = dict(workflows(choice))[PATH].decode("utf-8")
     before = target.read_text("utf-8") if target.is_file() else None
@@ -171,8 +171,7 @@ def _install_files(top: Path) -> Iterator[str]:
         return
     for name, data in github_files(WorkflowChoice()):
         if name.startswith(f"{FOLDER}/"):
-            path = top / name
-            replace_file(path, data)
+            replace_file(place_in(top, name), data)
             yield name
 
 

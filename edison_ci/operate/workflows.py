@@ -106,7 +106,8 @@ def workflow_files(root: Path) -> Iterator[tuple[str, str]]:
     repository = git.Repository.find(root)
     top = repository.root if repository is not None else root
     for path in sorted((top / WORKFLOWS).glob("*.y*ml")):
-        if path.is_file() and not path.is_symlink():
+        inside = Path(os.path.realpath(path)).is_relative_to(os.path.realpath(top))
+        if inside and path.is_file() and not path.is_symlink():
             yield os.path.relpath(path, root).replace(os.sep, "/"), path.read_text("utf-8")
 
 

@@ -224,6 +224,35 @@ def test_no_workflow_is_written_through_a_folder_that_is_a_link(
     assert contents(outside.path) == before
 
 
+MEMBERS = "members:\n  - {github: ada, email: ada@example.org, role: owner}\n"
+SCHEDULE = 'schedule: [{name: daily, cron: "0 9 * * *"}]\n'
+
+
+@pytest.mark.parametrize("name", [".github", ".github/workflows", ".github/edison"])
+def test_nothing_is_written_for_github_through_a_folder_that_is_a_link(
+    edison: Edison, mini: Folder, name: str
+) -> None:
+    """Schedules, owners of code, and keys of new models, in a repository that was cloned."""
+    elsewhere = Folder(mini.path.parent / "elsewhere")
+    workflow = "on: push\njobs: {a: {steps: [{run: edison run, env: {A: b}}]}}\n"
+    elsewhere.write("edison.yml", workflow)
+    elsewhere.write("workflows/edison.yml", workflow)
+    before = contents(elsewhere.path)
+    mini.write("experiments/hello.yaml", mini.read("experiments/hello.yaml") + SCHEDULE)
+    mini.git("init", "--quiet", "--initial-branch=main")
+    (mini.path / name).parent.mkdir(parents=True, exist_ok=True)
+    (mini.path / name).symlink_to(elsewhere.path, target_is_directory=True)
+    done = edison(mini, "schedule", "sync")
+    assert (done.code, "is a link to another place" in done.err) == (2, True), done.all
+    assert edison(mini, "models", "add", "openai/gpt-5-mini").code == 0
+    assert edison(mini, "secrets", "keygen").code in (0, 2)
+    mini.git("config", "--global", "user.email", "ada@example.org")
+    mini.write("edison.yaml", mini.read("edison.yaml") + MEMBERS)
+    done = edison(mini, "roles", "sync")
+    assert done.code == (2 if name == ".github" else 0), done.all
+    assert contents(elsewhere.path) == before
+
+
 def test_a_link_that_stays_in_the_project_is_followed(edison: Edison, folder: Folder) -> None:
     (folder.path / "texts").mkdir()
     (folder.path / "prompts").symlink_to("texts", target_is_directory=True)
