@@ -152,7 +152,7 @@ class _Process:
     def __init__(self, words: list[str]) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `error`
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "edison_ci", *words],
+            [sys.executable, "-P", "-m", "edison_ci", *words],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             start_new_session=True,

@@ -17,13 +17,17 @@ from edison_ci.operate.webhooks import body_of
 from edison_ci.store.alerts import Condition, Finding, Level
 from edison_ci.store.database import open_for_change
 from edison_ci.store.outbox import add_notification
+from tests.cli.test_github_run import Job, job
+from tests.e2e.acting import EXPERIMENT
 from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.forge.fake_state import REPOSITORY, Grant
+from tests.loopback.script import rule
+from tests.opened import opened
 from tests.operate.mailbox import mailbox
 from tests.operate.receiver import receiving
 from tests.operate.test_issues import WRITES
 from tests.operate.test_notifications import Town
-from tests.operate.test_scheduler import FILE, Bench, bench, settle
+from tests.operate.test_scheduler import FILE, HOURLY, Bench, bench, settle
 from tests.report.page import HIDDEN, page
 from tests.report.runner import Runner
 
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
-__all__ = ["bench"]
+__all__ = ["bench", "job"]
 
 CANARY = "canary-of-the-webhook-0123456789"
 TEXTS = {
@@ -316,3 +320,37 @@ def test_many_schedules_start_no_more_than_one_run_of_an_experiment(bench: Bench
         scheduler.look()
     assert len(bench.started) == 1
     assert len(bench.rows("select 1 from schedule_fire where ended_at is null")) <= 21
+
+
+@pytest.mark.nightly
+def test_a_scheduled_run_imports_nothing_of_the_project(mini: Folder) -> None:
+    """The scheduler is started in the folder of the project, and so are the runs that it starts."""
+    mini.write(FILE, mini.read(FILE) + HOURLY)
+    evil = "open('PWNED', 'w').write(__name__)\n"
+    for name in ("edison_ci/__init__", "edison_ci/__main__", "yaml", "click", "sitecustomize"):
+        mini.write(f"{name}.py", evil)
+    done = mini.edison("schedule", "run", "hourly", "--now")
+    assert done.code == 0, done.all
+    assert not (mini.path / "PWNED").exists()
+    with opened(mini.path / ".edison/results.db") as connection:
+        assert connection.execute("select state from schedule_fire").fetchall() == [("done",)]
+
+
+@pytest.mark.nightly
+def test_a_schedule_of_a_proposal_spends_no_more_than_its_base(job: Job) -> None:
+    limit = 10_000
+    bench, header = job.bench, "version: 1\nproject: greetings\ndefaults: {budget_usd: @}\n"
+    bench.repository.write("edison.yaml", header.replace("@", f"{limit / 1e6:g}"))
+    bench.base = bench.commit("a budget")
+    bench.model.script[:] = [rule(text="Welcome " * 5_000)]
+    schedule = 'schedule: [{name: now, cron: "0 * * * *", budget_usd: 10000}]\n'
+    bench.propose(
+        **{
+            "edison.yaml": header.replace("@", "10000"),
+            "experiments/hello.yaml": f"{EXPERIMENT}stop: {{budget_usd: 10000}}\n{schedule}",
+        }
+    )
+    job.describe("pull_request", bench.pull_request())
+    done = bench.repository.edison("schedule", "run", "now", "--now")
+    assert done.code in (0, 1, 2, 3, 4, 5), done.all
+    assert bench.model.ledger_total() <= limit, done.all
