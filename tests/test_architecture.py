@@ -262,6 +262,17 @@ IMPORTED_IN_FUNCTIONS = {
 """What the common commands must not wait for; never a way around a cycle of imports."""
 
 
+def test_every_process_of_python_leaves_its_folder_out_of_the_search_path() -> None:
+    """It may be that of a hostile project: -P leaves it out, and -I the environment as well."""
+    options = {
+        path.name: re.findall(r"sys\.executable,\s*([^,\]]+)", path.read_text(encoding="utf-8"))
+        for path in PACKAGE.rglob("*.py")
+    }
+    started = {(name, option) for name, found in options.items() for option in found}
+    assert len(started) >= 5
+    assert {option for _, option in started} <= {'"-P"', '"-I"'}, started
+
+
 def test_own_modules_are_imported_at_the_top() -> None:
     inside: dict[str, set[str]] = {}
     for path, each in every_import():
