@@ -92,6 +92,7 @@ def prompts(text: str, rationale: str = "It is short.") -> str:
 INPUTS = "{{ message }} of {{ customer_name }}: {{ policy }}"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("attack", UNSEEN)
 def test_what_a_person_cannot_see_or_should_not_keep_is_not_taken(
     edison: Edison,
@@ -173,6 +174,7 @@ LOGIC = {
 }
 
 
+@pytest.mark.nightly
 def test_a_prompt_has_one_message_and_no_logic_of_the_assistant(
     edison: Edison, support: Folder, over_http: LoopbackServer
 ) -> None:
@@ -210,6 +212,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.nightly
 def test_settings_of_nobody_are_not_taken(
     edison: Edison, support: Folder, over_http: LoopbackServer
 ) -> None:
@@ -229,6 +232,7 @@ PATCHED = (
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_an_improvement_changes_no_other_file(
     edison: Edison, support: Folder, over_http: LoopbackServer
 ) -> None:

@@ -94,6 +94,7 @@ REFUSED: dict[str, Change | Callable[[Change], bytes]] = {
 """Objects by what is wrong with them: changes of an unsigned value, or whole objects."""
 
 
+@pytest.mark.nightly
 def test_objects_that_cannot_be_answers_are_refused_and_bought(team: Team, edison: Edison) -> None:
     team.origin.write(
         "datasets/names.jsonl",

@@ -168,6 +168,7 @@ def test_a_mail_has_our_headers_and_our_recipients_only(mini: Folder) -> None:
     assert ("eve@example.org", "waiting") in town.rows("address, state")
 
 
+@pytest.mark.nightly
 def test_a_text_does_not_stand_for_the_issue_of_another_alert(
     mini: Folder, server: Receiver
 ) -> None:
@@ -267,6 +268,7 @@ def test_schedules_that_cannot_be_are_refused_and_start_nothing(bench: Bench) ->
     assert not [*bench.folder.path.rglob("PWNED")]
 
 
+@pytest.mark.nightly
 def test_thousands_of_times_are_one_row_and_start_one_run(bench: Bench) -> None:
     bench.folder.edit(FILE, "0 * * * *", "* * * * *")
     scheduler = bench.scheduler()
