@@ -34,7 +34,13 @@ if TYPE_CHECKING:
 
     from edison_ci.records import Json
 
-NO_SANDBOX = "this machine has no sandbox for code (user and mount namespaces of Linux 5.12)"
+NO_SANDBOX = (
+    "this machine has no sandbox for code (user and mount namespaces of Linux 5.12, or Landlock "
+    "and seccomp of Linux 6.2)"
+)
+Sandbox = Literal["namespaces", "landlock", "none"]
+END_S = 5.0
+"""How long `child_entry` may take to end what code started."""
 LIMIT_S = 5.0
 _PROBE_S = 30.0
 _MAX_OUTPUT_BYTES = 1_000_000
@@ -97,7 +103,7 @@ class Usage(NamedTuple):
 class Terms:
     """What `child_entry` lets code do."""
 
-    sandbox: Literal["none", "optional", "required"]
+    sandbox: Sandbox
     limits: Limits
     visible: Sequence[str] = ()
     """Paths that are there; nothing else is."""
@@ -135,19 +141,18 @@ def entry_command(terms: Terms, *arguments: str) -> list[str]:
 def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
     name = single_line(name[:100])
     hide_environment()
-    optional = _sandbox_is_optional()
-    visible = paths_for_check(root, arguments[1])
-    terms = Terms("optional" if optional else "required", CHECK_LIMITS, visible)
-    command = entry_command(terms, *arguments)
+    if fault := sandbox_fault():
+        raise EvaluationError(f"{name} was not run: {fault}")
+    terms = Terms(sandbox(), CHECK_LIMITS, paths_for_check(root, arguments[1]))
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
-        child = _Child(command, root, child_environment(home))
+        child = _Child(terms, arguments, root, home)
         try:
             said = child.communicate(request.encode())
         except EvaluationError as error:
             raise EvaluationError(f"{name} was stopped: {error}") from None
         finally:
             child.end()
-    if said.code == _NO_SANDBOX and not optional:
+    if said.code == _NO_SANDBOX and terms.sandbox != "none":
         raise EvaluationError(f"{name} was not run: {NO_SANDBOX}")
     if said.code != 0:
         lines = said.err.decode("utf-8", "replace").strip().splitlines()
@@ -165,15 +170,20 @@ def _sandbox_is_optional() -> bool:
     return os.environ.get(WITHOUT_SANDBOX, "").lower() in ("1", "true", "yes")
 
 
+def sandbox() -> Sandbox:
+    """Return how the kernel can run code without network, keys and write access."""
+    kinds: tuple[Sandbox, ...] = ("namespaces", "landlock")
+    return next((kind for kind in kinds if enters(kind)), "none")
+
+
 @cache
-def has_sandbox() -> bool:
-    """Whether the kernel can run code without network, keys and write access."""
+def enters(kind: Sandbox) -> bool:
+    """Whether the kernel allows this kind of sandbox."""
     with tempfile.TemporaryDirectory(prefix="edison-check-") as home:
-        terms = Terms("required", CHECK_LIMITS, paths_for_program((), (), Path(home)))
-        command = entry_command(terms, "probe")
+        terms = Terms(kind, CHECK_LIMITS, paths_for_program((), (), Path(home)))
         try:
             done = subprocess.run(
-                command,
+                entry_command(terms, "probe"),
                 cwd=home,
                 env=child_environment(home),
                 capture_output=True,
@@ -182,6 +192,11 @@ def has_sandbox() -> bool:
         except (OSError, subprocess.TimeoutExpired):
             return False
     return done.returncode == 0
+
+
+def has_sandbox() -> bool:
+    """Whether the kernel can run code without network, keys and write access."""
+    return sandbox() != "none"
 
 
 def sandbox_fault() -> str:
@@ -234,6 +249,15 @@ def usage_of(process: int, stats: Iterable[Sequence[int]]) -> Usage:
     return Usage(pages * os.sysconf("SC_PAGE_SIZE"), threads)
 
 
+def kill_child(process: int, sandbox: Sandbox = "none") -> None:
+    """Kill a child and its session; under Landlock `child_entry` ends all that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sandbox == "landlock":
+            os.kill(process, signal.SIGTERM)
+        else:
+            os.killpg(process, signal.SIGKILL)
+
+
 def files_size(folder: Path) -> int:
     """Return the bytes of all files below a folder."""
     total = 0
@@ -251,13 +275,14 @@ def _too_slow() -> EvaluationError:
 class _Child:
     """A running child and its output so far."""
 
-    def __init__(self, command: list[str], root: Path, env: dict[str, str]) -> None:
+    def __init__(self, terms: Terms, arguments: list[str], root: Path, home: str) -> None:
+        self._sandbox, self._home = terms.sandbox, Path(home)
         self._checked_at = time.monotonic()
         self._ends_at = self._checked_at + LIMIT_S
         self._process = subprocess.Popen(
-            command,
+            entry_command(terms, *arguments),
             cwd=root,
-            env=env,
+            env=child_environment(home),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -300,7 +325,8 @@ class _Child:
         if now < self._checked_at + _GLANCE_S:
             return
         self._checked_at = now
-        if excess := CHECK_LIMITS.excess(usage_of(self._process.pid, process_stats())):
+        usage = usage_of(self._process.pid, process_stats())
+        if excess := CHECK_LIMITS.excess(usage._replace(files_bytes=files_size(self._home))):
             raise EvaluationError(excess)
 
     def _left(self) -> float:
@@ -335,10 +361,13 @@ class _Child:
         return rest
 
     def end(self) -> None:
-        """Kill the child and the rest of its session."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """Kill the child and everything that it started."""
+        kill_child(self._process.pid, self._sandbox)
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            kill_child(self._process.pid)
+            self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()

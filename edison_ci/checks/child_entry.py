@@ -4,8 +4,9 @@ This file runs on its own (`python -I child_entry.py ...`), so it imports nothin
 drops what the code does not need: the network, other processes, all files but those that are named,
 write access to all folders but its HOME, and memory, processor time, files and core dumps above a
 limit. Then it becomes the program, or calls the function and writes its result. If the kernel does
-not allow the sandbox, it runs nothing, unless the sandbox is optional. It ends with its parent,
-also if that is killed.
+not allow the sandbox, it runs nothing. It ends with its parent, also if that is killed.
+
+There are two sandboxes: of namespaces, and where the kernel refuses these, of Landlock and seccomp.
 
     child_entry.py PARENT TERMS command PROGRAM ARGUMENT...
     child_entry.py PARENT TERMS python FILE FUNCTION
@@ -17,10 +18,12 @@ TERMS is the JSON text of `child.Terms`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
 import signal
+import struct
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,9 +42,48 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 NO_SANDBOX = 97
 """Exit code: the kernel does not allow a sandbox, so nothing was run."""
 
+_REAPER, _SECCOMP, _FILTER = 36, 22, 2
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_LANDLOCK_VERSION, _TCP_VERSION, _DEVICES_VERSION, _SCOPED_VERSION = 3, 4, 5, 6
+"""Of Landlock: the first that keeps files from being cut (Linux 6.2), and those that limit more."""
+_ALL_TCP, _ALL_SCOPES = 3, 3
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER, _CUT, _DEVICE = (
+    *(1, 1 << 1, 1 << 2, 1 << 3),
+    *(1 << 14, 1 << 15),
+)
+_READ = _EXECUTE | _READ_FILE | _READ_FOLDER
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _CUT | _DEVICE
+_OTHER_TABLE = 0x40000000
+"""Numbers of calls from here on are those of x32, which would get around the list."""
+_DENIED = (*range(425, 431), 438, 440, 442, 452, 463, 466, 469)
+"""io_uring, mounts, files and memory of other processes, modes and attributes of files."""
+_MACHINES = {
+    "x86_64": {
+        "id": 0xC000003E,
+        # socket, ptrace; chmod, chown and attributes; memory of others; shared memory and queues;
+        # bpf, perf, keys, userfaultfd; mounts, namespaces, handles of files.
+        "denied": (
+            *(41, 101, 90, 91, 268, 92, 93, 94, 260, 188, 189, 190, 197, 198, 199, 310, 311),
+            *(29, 64, 68, 240, 321, 298, 248, 249, 250, 323, 165, 166, 272, 308, 304),
+        ),
+        "signals": (62, 200, 234, 129, 297, 424),
+        "prlimit": 302,
+    },
+    "aarch64": {
+        "id": 0xC00000B7,
+        "denied": (
+            *(198, 117, 52, 53, 55, 54, 5, 6, 7, 14, 15, 16, 270, 271),
+            *(194, 190, 186, 180, 280, 241, 217, 218, 219, 282, 40, 39, 97, 268, 265),
+        ),
+        "signals": (129, 130, 131, 138, 240, 424),
+        "prlimit": 261,
+    },
+}
+"""Numbers of the calls that Landlock does not limit."""
+
 
 def isolate(parent: int, terms: dict[str, Any]) -> bool:
-    """Enter the sandbox; return whether that worked.
+    """Enter the sandbox of namespaces; return whether that worked.
 
     When the first process of a namespace ends, the kernel kills all others in it, also those that
     left the session.
@@ -162,6 +204,114 @@ def _wait(child: int) -> NoReturn:
     os._exit(code if code >= 0 else 128 - code)
 
 
+def restrict(terms: dict[str, Any]) -> bool:
+    """Enter the sandbox of Landlock and seccomp, without namespaces; return whether that worked.
+
+    No namespace ends with the code. So this process, which the code cannot reach, stays and ends
+    everything that the code started.
+    """
+    import ctypes
+
+    system = ctypes.CDLL(None, use_errno=True)
+    machine = _MACHINES.get(os.uname().machine)
+    version = system.syscall(_CREATE_RULESET, None, 0, 1)
+    if machine is None or version < _LANDLOCK_VERSION or system.prctl(_REAPER, 1, 0, 0, 0) != 0:
+        return False
+    signal.signal(signal.SIGTERM, _stop)
+    system.prctl(_DIE_WITH_PARENT, signal.SIGTERM, 0, 0, 0)
+    child = os.fork()
+    if child != 0:
+        _reap(child)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.setsid()
+    system.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+    return (
+        system.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0
+        and _allow_only(system, terms, version)
+        and _deny_calls(system, machine, signals=version < _SCOPED_VERSION)
+    )
+
+
+class _Stopped(Exception):
+    """The parent asks to end the code."""
+
+
+def _stop(*_: object) -> NoReturn:
+    raise _Stopped
+
+
+def _reap(child: int) -> NoReturn:
+    """Wait for the code, end everything that it started, and exit with its code."""
+    for file in (0, 1, 2):
+        os.close(file)
+    code = 128 + signal.SIGTERM
+    with contextlib.suppress(_Stopped):
+        while (ended := os.wait())[0] != child:
+            pass
+        status = os.waitstatus_to_exitcode(ended[1])
+        code = status if status >= 0 else 128 - status
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with contextlib.suppress(OSError):  # the kernel limits the processes of all users but root
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            for path in Path("/proc").glob("[0-9]*/stat"):
+                with contextlib.suppress(OSError):  # it has ended
+                    if int(path.read_bytes().rpartition(b")")[2].split()[1]) == os.getpid():
+                        os.kill(int(path.parent.name), signal.SIGKILL)
+            os.wait()  # its children are then those of this process
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+    os._exit(code)
+
+
+def _allow_only(system: Any, terms: dict[str, Any], version: int) -> bool:
+    """Let this process open the named paths only, and connect to nothing."""
+    import ctypes
+
+    everything = (1 << 16) - 1 if version >= _DEVICES_VERSION else (1 << 15) - 1
+    rules = (ctypes.c_uint64 * 3)(everything, _ALL_TCP, _ALL_SCOPES)
+    size = 24 if version >= _SCOPED_VERSION else 16 if version >= _TCP_VERSION else 8
+    ruleset = system.syscall(_CREATE_RULESET, rules, size, 0)
+    home = os.environ["HOME"]
+    # Python imports from folders that it can list; of `.git`, Landlock then shows names.
+    rights_of = {str(Path.cwd()): _READ_FOLDER} | dict.fromkeys(terms["visible"], _READ)
+    for path, rights in (rights_of | dict.fromkeys((*terms["writable"], home), everything)).items():
+        with contextlib.suppress(OSError):  # what is not there is not shown
+            if not Path(path).is_dir():
+                rights &= _OF_FILES
+            if Path(path).is_char_device():
+                rights |= _WRITE_FILE
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            rule = struct.pack("=Qi", rights & everything, place)
+            system.syscall(_ADD_RULE, ruleset, 1, rule, 0)
+            os.close(place)
+    return bool(system.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
+
+
+def _deny_calls(system: Any, machine: dict[str, Any], *, signals: bool) -> bool:
+    """Deny what Landlock does not: sockets, other processes, modes and owners of files."""
+    import ctypes
+
+    numbers = [*machine["denied"], *_DENIED, *(machine["signals"] if signals else ())]
+    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
+    denied, allowed = (end, 0, 0, 0x50000 | errno.EPERM), (end, 0, 0, 0x7FFF0000)
+    lines = [
+        *((load, 0, 0, 4), (equal, 1, 0, machine["id"]), denied, (load, 0, 0, 0)),
+        *(line for number in numbers for line in ((equal, 0, 1, number), denied)),
+        *((at_least, 0, 1, _OTHER_TABLE), denied),
+        # The limits of other processes: the first argument is the process, 0 for its own.
+        *((equal, 0, 3, machine["prlimit"]), (load, 0, 0, 16), (equal, 1, 0, 0), denied),
+        allowed,
+    ]
+    code = b"".join(struct.pack("=HBBI", *line) for line in lines)
+    held = ctypes.create_string_buffer(code, len(code))
+    program = struct.pack("@HP", len(lines), ctypes.addressof(held))
+    return bool(system.prctl(_SECCOMP, _FILTER, program, 0, 0) == 0)
+
+
 def _write(path: str, text: str) -> None:
     file = os.open(path, os.O_WRONLY)
     try:
@@ -170,12 +320,22 @@ def _write(path: str, text: str) -> None:
         os.close(file)
 
 
-def limit(limits: dict[str, Any], memory: int, *, isolated: bool) -> None:
+def _threads_of_user() -> int:
+    """Return the number of threads that the limit of processes counts."""
+    user, threads = os.getuid(), 0
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if path.stat().st_uid == user:
+                threads += sum(1 for _ in (path / "task").iterdir())
+    return threads
+
+
+def limit(limits: dict[str, Any], memory: int, others: int | None) -> None:
     """Set the resource limits of the code; `memory` is the kind of limit that holds it.
 
     Programs such as Node.js reserve far more memory than they use, so that their data has four
-    times the limit; the parent checks what they use. Processes are limited only in a namespace:
-    elsewhere all processes of the user would count.
+    times the limit; the parent checks what they use. `others` are the processes of the user that
+    count as well; None if their number is not limited.
     """
     share = 1 if memory == resource.RLIMIT_AS else 4
     for kind, most in (
@@ -183,7 +343,7 @@ def limit(limits: dict[str, Any], memory: int, *, isolated: bool) -> None:
         (resource.RLIMIT_FSIZE, limits["file_bytes"]),
         (resource.RLIMIT_CORE, 0),
         *([(resource.RLIMIT_CPU, limits["cpu_s"])] if limits["cpu_s"] else []),
-        *([(resource.RLIMIT_NPROC, limits["processes"])] if isolated else []),
+        *([] if others is None else [(resource.RLIMIT_NPROC, others + limits["processes"])]),
     ):
         with contextlib.suppress(ValueError, OSError):  # the limit is lower already
             resource.setrlimit(kind, (most, most))
@@ -215,18 +375,20 @@ def _number(value: Any) -> float:
 def main(arguments: list[str]) -> None:
     """Set up the sandbox and run the code that the arguments name."""
     parent, text, action, *words = arguments
-    terms = json.loads(text)
-    isolated = False
+    terms, others = json.loads(text), None
+    kind = terms["sandbox"]
     _die_with(int(parent))
-    if terms["sandbox"] != "none":
+    if kind != "none":
+        entered = False
         with contextlib.suppress(OSError, ImportError):
-            isolated = isolate(int(parent), terms)
-        if action == "probe" or (terms["sandbox"] == "required" and not isolated):
-            sys.exit(0 if isolated else NO_SANDBOX)
+            others = 0 if kind == "namespaces" else _threads_of_user()
+            entered = isolate(int(parent), terms) if kind == "namespaces" else restrict(terms)
+        if action == "probe" or not entered:
+            sys.exit(0 if entered else NO_SANDBOX)
     if action == "command":
-        limit(terms["limits"], resource.RLIMIT_DATA, isolated=isolated)
+        limit(terms["limits"], resource.RLIMIT_DATA, others)
         os.execvp(words[0], words)
-    limit(terms["limits"], resource.RLIMIT_AS, isolated=isolated)
+    limit(terms["limits"], resource.RLIMIT_AS, others)
     call(*words)
 
 

@@ -84,7 +84,7 @@ def _machine(state: CliState) -> Iterator[Finding]:
     yield from map(_extra, EXTRAS)
     yield from _litellm()
     yield _browser()
-    yield _sandbox()
+    yield _SANDBOXES[child.sandbox()]
     yield from _startup_files()
     yield from _known_bad()
 
@@ -103,12 +103,23 @@ def _browser() -> Finding:
         return Finding("ok", "browser", f"{error.message}; {error.hint}")
 
 
-def _sandbox() -> Finding:
-    if child.has_sandbox():
-        said = "code checks run without network, keys and write access"
-        return Finding("ok", "sandbox", said)
-    said = "none: code checks need --allow-code-without-sandbox"
-    return Finding("warn", "sandbox", said)
+_SANDBOXES: dict[child.Sandbox, Finding] = {
+    "namespaces": Finding(
+        "ok", "sandbox", "namespaces: code runs without network, keys, homes and write access"
+    ),
+    "landlock": Finding(
+        "ok",
+        "sandbox",
+        "Landlock and seccomp: code runs without network, keys, homes and write access, and may "
+        "not change modes of files",
+    ),
+    "none": Finding(
+        "warn",
+        "sandbox",
+        "none: code checks need --allow-code-without-sandbox, and a changed program of a pull "
+        "request is not run",
+    ),
+}
 
 
 def _git() -> Finding:

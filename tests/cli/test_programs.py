@@ -12,12 +12,13 @@ import pytest
 from docs.snippets import snippets
 from edison_ci.access import approval
 from edison_ci.access.proposal_terms import apply_base_terms
-from edison_ci.checks.child import has_sandbox
+from edison_ci.checks.child import WITHOUT_SANDBOX
 from edison_ci.config.load import load_project
 from tests.cli.test_trusting import KEY, commit, proposal, rebased
 from tests.conftest import ROOT
 from tests.forge.fake_github import TOKEN, FakeGitHub
 from tests.opened import opened
+from tests.sandboxes import sandbox
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
-__all__ = ["proposal"]
+__all__ = ["proposal", "sandbox"]
 
 FILES = "files: [app, shared.py]"
 MODELS = f"""\
@@ -283,7 +284,7 @@ def test_a_program_that_the_base_does_not_name_is_skipped(
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(not has_sandbox(), reason="the kernel has no sandbox")
+@pytest.mark.usefixtures("sandbox")
 def test_a_changed_program_that_needs_nothing_runs_without_keys_and_network(
     edison: Edison, proposed: Folder, tmp_path: Path
 ) -> None:
@@ -315,7 +316,23 @@ def test_a_changed_program_that_needs_nothing_runs_without_keys_and_network(
     assert not [word for word in ("token-of", "password-of", "credentials-of") if word in stored]
 
 
-@pytest.mark.skipif(not has_sandbox(), reason="the kernel has no sandbox")
+def test_a_changed_program_is_skipped_where_there_is_no_sandbox(
+    edison: Edison, proposed: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edison_ci.checks.child.sandbox", lambda: "none")
+    monkeypatch.delenv(WITHOUT_SANDBOX, raising=False)
+    proposed.write(".edison/trust.yaml", "version: 1\nprograms: [{model: small}]\n")
+    rebased(proposed, tmp_path)
+    marker = proposed.path / "PWNED"
+    proposed.write("app/words.py", f"open({str(marker)!r}, 'w')\ndef greet(name): return name\n")
+    commit(proposed, "change it")
+    run = ran(edison, proposed)
+    assert run["verdict"] == "inconclusive"
+    assert run["cells"]["skipped"] == 20
+    assert not marker.exists()
+
+
+@pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("side", ["base", "head"])
 def test_only_the_base_names_folders_and_limits_of_a_program(
     edison: Edison, proposed: Folder, tmp_path: Path, side: str
@@ -330,10 +347,12 @@ def test_only_the_base_names_folders_and_limits_of_a_program(
     proposed.write(".edison/trust.yaml", plain % more)
     proposed.write(
         "app/words.py",
-        "import os, resource\n"
+        "import resource\n"
         "def greet(name):\n"
-        f"    path = {str(folder / 'weights')!r}\n"
-        "    text = open(path).read() if os.path.exists(path) else 'nothing'\n"
+        "    try:\n"
+        f"        text = open({str(folder / 'weights')!r}).read()\n"
+        "    except OSError:\n"
+        "        text = 'nothing'\n"
         "    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20\n"
         "    return f'{name} {text} {limit}'\n",
     )
