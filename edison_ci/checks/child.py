@@ -145,7 +145,10 @@ def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
         raise EvaluationError(f"{name} was not run: {fault}")
     terms = Terms(sandbox(), CHECK_LIMITS, paths_for_check(root, arguments[1]))
     with tempfile.TemporaryDirectory(prefix="edison-check-", ignore_cleanup_errors=True) as home:
-        child = _Child(terms, arguments, root, home)
+        try:
+            child = _Child(terms, arguments, root, home)
+        except OSError as error:
+            raise EvaluationError(f"{name} cannot be started: {error.strerror}") from None
         try:
             said = child.communicate(request.encode())
         except EvaluationError as error:

@@ -26,7 +26,8 @@ _SYSTEM = (
     *("/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/mime.types"),
 )
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_SESSIONS = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/run", "/var/tmp")
+_SESSIONS = ("/dev", "/proc", "/run", "/sys", "/tmp", "/var")
+"""Folders with data and sockets of running programs."""
 _MOST_LINKS = 40
 
 

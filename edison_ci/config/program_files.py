@@ -32,10 +32,7 @@ if TYPE_CHECKING:
     from edison_ci.config.models import Model
     from edison_ci.documents.files import Tree
 
-_LEFT_OUT = frozenset({"__pycache__", "node_modules"})
-"""Folders that are not hashed with the code of a check."""
-_WRITTEN_BY_PYTHON = "__pycache__"
-_INTERNAL = ".git"
+_LEFT_OUT = frozenset({".git", "__pycache__"})
 _EXECUTABLE = 0o755
 _MOST_FILES = 20_000
 _MOST_CHECK_FILES = 1_000
@@ -86,7 +83,7 @@ def check_digest(check: Check, tree: Tree) -> str:
     """
     named = check_files(check, tree)
     folders = {str(PurePosixPath(path).parent) for path in named} - {"."}
-    below = (path for folder in sorted(folders) for path in _below(tree, folder))
+    below = (path for folder in sorted(folders) for path in _all_below(tree, folder))
     files = named | {*islice(below, _MOST_CHECK_FILES + 1)}
     if not named or len(files) > _MOST_CHECK_FILES or len(check.program) > LONGEST_PROGRAM:
         return ""
@@ -97,16 +94,17 @@ def program_files(model: Model, tree: Tree) -> list[str]:
     """Return the files of a program, sorted: what it sees, and what its hash is made of."""
     while isinstance(tree, OverlayTree):
         tree = tree.tree
-    files = _files_at([inside(place) for place in model.options["files"]], tree)
-    return sorted({path for path in files if _WRITTEN_BY_PYTHON not in path.split("/")})
+    return sorted(set(_files_at([inside(place) for place in model.options["files"]], tree)))
 
 
 def _files_at(places: Sequence[str], tree: Tree) -> Iterable[str]:
     if isinstance(tree, CommitTree):
-        return (path for place in places for path in tree.under(place))
-    if isinstance(tree, WorkingTree) and (repository := Repository.find(tree.root)) is not None:
-        return repository.own_files(tree.root, places)
-    return (path for place in places for path in _all_below(tree, place))
+        files = [path for place in places for path in tree.under(place)]
+    elif isinstance(tree, WorkingTree) and (repository := Repository.find(tree.root)) is not None:
+        files = repository.own_files(tree.root, places)
+    else:
+        return (path for place in places for path in _all_below(tree, place))
+    return (path for path in files if not _LEFT_OUT.intersection(path.split("/")))
 
 
 def write_program(model: Model, tree: Tree, folder: Path) -> None:
@@ -124,17 +122,8 @@ def _all_below(tree: Tree, path: str) -> Iterator[str]:
     if not names and tree.exists(path):
         yield path
     for name in names:
-        if name != _INTERNAL:
+        if name not in _LEFT_OUT:
             yield from _all_below(tree, f"{path}/{name}")
-
-
-def _below(tree: Tree, path: str) -> Iterator[str]:
-    names = tree.names(path)
-    if not names and tree.exists(path):
-        yield path
-    for name in names:
-        if not name.startswith(".") and name not in _LEFT_OUT:
-            yield from _below(tree, f"{path}/{name}")
 
 
 def _is_file(tree: Tree, word: str) -> bool:

@@ -119,6 +119,13 @@ def test_code_is_the_same_if_all_files_of_its_folder_are(mini: Folder) -> None:
     assert before[0] and before[0] == before[1], "what is called is compared by itself"
     mini.write("checks/more/words.py", "WORDS = 1\n")
     assert check_digest(parse_check(checks[0]), tree) not in before
+    before = [check_digest(parse_check(checks[0]), tree)]
+    for path in ("checks/.rules", "checks/node_modules/left/index.js"):
+        mini.write(path, "x")
+        before.append(check_digest(parse_check(checks[0]), tree))
+    assert len({*before}) == 3, "hidden files and packages count"
+    mini.write("checks/__pycache__/tone.pyc", "x")
+    assert check_digest(parse_check(checks[0]), tree) == before[-1]
     # Nothing shows that these are the same elsewhere.
     assert check_digest(parse_check({"command": ["python3", "-m", "checks.tone"]}), tree) == ""
     for number in range(1_000):
