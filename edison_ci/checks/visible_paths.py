@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.extras import find_program
+from edison_ci.extras import find_program, search_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,14 +57,30 @@ def paths_for_program(programs: Sequence[str], folders: Sequence[Path], root: Pa
 def paths_for_check(root: Path, program: str) -> list[str]:
     """Return what a code check sees: the project without Git, and this machine without homes."""
     root = root.resolve()
-    return _outermost([*_machine(find_program(program) or ""), *_without(root, {root / ".git"})])
+    machine = _machine(find_program(program) or "", search_path(), root / ".git")
+    return _outermost([*machine, *_without(root, {root / ".git"})])
 
 
 @cache  # each evaluation of a check asks for it
-def _machine(program: str) -> tuple[Path, ...]:
-    hidden = {*_homes(), *map(Path, _SESSIONS)}
+def _machine(program: str, search: str, internal: Path) -> tuple[Path, ...]:
+    hidden = {*_homes(), *map(Path, _SESSIONS), internal}
     installations = _installations((sys.executable, program), hidden)
-    return (*_without(Path("/"), hidden), *_devices(), *installations)
+    return (
+        *_without(Path("/"), hidden),
+        *_devices(),
+        *installations,
+        *(path for entry in search.split(os.pathsep) for path in _tools(Path(entry), hidden)),
+    )
+
+
+def _tools(folder: Path, hidden: set[Path]) -> Iterator[Path]:
+    """Yield a folder of the search path, or what is installed there with its interpreter."""
+    folder = folder.resolve()
+    installed = _installation(folder / "tool", hidden)
+    if installed.parent != folder:
+        yield installed
+    elif not any(place.is_relative_to(folder) for place in hidden):
+        yield folder
 
 
 def _homes() -> set[Path]:
@@ -103,10 +119,11 @@ def _installations(programs: Iterable[str], hidden: set[Path]) -> Iterator[Path]
 
 def _installation(path: Path, hidden: set[Path]) -> Path:
     """Return the folder of an interpreter; of other programs, which may have secrets, the file."""
-    prefix = path.parent.parent
-    interpreter = any((prefix / name).exists() for name in ("pyvenv.cfg", "include"))
+    prefix, kind = path.parent.parent, path.parent.name
+    own = any((prefix / name).exists() for name in ("pyvenv.cfg", "include"))
+    interpreter = kind == "shims" or (kind == "bin" and own)  # pyenv and the like have shims
     shared = prefix.name == ".local" or any(place.is_relative_to(prefix) for place in hidden)
-    return prefix if path.parent.name == "bin" and interpreter and not shared else path
+    return prefix if interpreter and not shared else path
 
 
 def _outermost(paths: Iterable[Path]) -> list[str]:

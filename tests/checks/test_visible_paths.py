@@ -41,6 +41,20 @@ def test_neither_code_sees_homes_or_what_running_programs_keep(root: Path) -> No
         assert shows(paths, Path("/usr/bin"))
 
 
+@pytest.mark.parametrize("entry", ["", "bin"])
+def test_a_search_path_that_leads_to_the_project_or_a_home_shows_neither(
+    root: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    for folder in (root, Path.home()):
+        executable(folder / "bin/tool")
+        executable(folder / "tool")
+        (folder / "include").mkdir()
+        monkeypatch.setenv("PATH", str(folder / entry))
+        for paths in (paths_for_check(root, "tool"), paths_for_program(["tool"], (), root)):
+            assert not shows(paths, root / ".git")
+            assert not shows(paths, Path.home() / ".netrc")
+
+
 def test_a_check_sees_the_project_and_a_program_does_not(root: Path) -> None:
     for name in ("app/main.py", "beside.txt"):
         assert shows(paths_for_check(root, "sh"), root / name)
@@ -61,6 +75,16 @@ def test_an_interpreter_is_shown_with_its_environment_through_links(
     assert shows(paths, environment / "lib/site-packages")
     assert shows(paths, tmp_path / "pythons/3.12/lib")
     assert not shows(paths, tmp_path / "pythons")
+
+
+def test_a_shim_is_shown_with_the_interpreters_that_it_starts(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executable(tmp_path / "versions/shims/python9")
+    monkeypatch.setenv("PATH", str(tmp_path / "versions/shims"))
+    place = tmp_path / "versions/installed/bin/python9"
+    assert shows(paths_for_program(["python9"], (), root), place)
+    assert shows(paths_for_check(root, "sh"), place), "a script may start it"
 
 
 @pytest.mark.parametrize("folder", ["tools", ".local"])
