@@ -108,8 +108,13 @@ def _files_at(places: Sequence[str], tree: Tree) -> Iterable[str]:
 
 
 def write_program(model: Model, tree: Tree, folder: Path) -> None:
-    """Write the files of a program into a folder; all are executable."""
-    for path in program_files(model, tree):
+    """Write the files of a program into a folder, all executable; raises Fault without any."""
+    files = program_files(model, tree)
+    if not files:
+        places = ", ".join(model.options["files"])
+        message = f"Git has no file at {places}: ignored ones and links do not count"
+        raise Fault("not-found", message, "take it out of .gitignore, or name another")
+    for path in files:
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         with tree.open(path) as source, target.open("wb") as copy:

@@ -10,10 +10,13 @@ import pytest
 from edison_ci.config.load import load_project
 from edison_ci.config.program_files import program_files, with_code, write_program
 from edison_ci.documents.files import OverlayTree, WorkingTree
+from edison_ci.documents.marks import Fault
 from edison_ci.git.commit_tree import CommitTree
 from edison_ci.git.repository import Repository
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from edison_ci.config.models import Model
     from tests.conftest import Folder
 
@@ -84,6 +87,15 @@ def test_no_other_file_does_and_none_is_there(
     written = [at for at in folder.rglob("*") if not at.is_dir()]
     assert sorted(at.relative_to(folder).as_posix() for at in written) == [*COMMITTED]
     assert all(at.stat().st_mode & 0o111 for at in written), "each may be the program that is run"
+
+
+def test_a_program_whose_files_git_ignores_has_none(
+    mini: Folder, model: Model, tmp_path: Path
+) -> None:
+    committed(mini)
+    ignored = replace(model, options={**model.options, "files": ["app/debug.log"]})
+    with pytest.raises(Fault, match=r"Git has no file at app/debug\.log"):
+        write_program(ignored, WorkingTree(mini.path), tmp_path)
 
 
 def test_without_git_they_are_all_files_but_those_that_python_writes(
