@@ -26,7 +26,10 @@ import signal
 import struct
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _DIE_WITH_PARENT = 1
 _NO_NEW_PRIVILEGES, _CAPABILITIES = 38, 0x20080522
@@ -57,29 +60,32 @@ _OTHER_TABLE = 0x40000000
 """Numbers of calls from here on are those of x32, which would get around the list."""
 _DENIED = (*range(425, 431), 438, 440, 442, 452, 463, 466, 469)
 """io_uring, mounts, files and memory of other processes, modes and attributes of files."""
-_MACHINES = {
+_MACHINES: dict[str, dict[str, Any]] = {
     "x86_64": {
         "id": 0xC000003E,
-        # socket, ptrace; chmod, chown and attributes; memory of others; shared memory and queues;
+        # memfd_create, shmget
+        "memory": (319, 29),
+        # socket, ptrace; chmod, chown and attributes; memory of others; semaphores and queues;
         # bpf, perf, keys, userfaultfd; mounts, namespaces, handles of files.
         "denied": (
             *(41, 101, 90, 91, 268, 92, 93, 94, 260, 188, 189, 190, 197, 198, 199, 310, 311),
-            *(29, 64, 68, 240, 321, 298, 248, 249, 250, 323, 165, 166, 272, 308, 304),
+            *(64, 68, 240, 321, 298, 248, 249, 250, 323, 165, 166, 272, 308, 304),
         ),
         "signals": (62, 200, 234, 129, 297, 424),
         "prlimit": 302,
     },
     "aarch64": {
         "id": 0xC00000B7,
+        "memory": (279, 194),
         "denied": (
             *(198, 117, 52, 53, 55, 54, 5, 6, 7, 14, 15, 16, 270, 271),
-            *(194, 190, 186, 180, 280, 241, 217, 218, 219, 282, 40, 39, 97, 268, 265),
+            *(190, 186, 180, 280, 241, 217, 218, 219, 282, 40, 39, 97, 268, 265),
         ),
         "signals": (129, 130, 131, 138, 240, 424),
         "prlimit": 261,
     },
 }
-"""Numbers of the calls that Landlock does not limit."""
+"""Numbers of the calls that Landlock does not limit; `memory` is what no limit of it counts."""
 
 
 def isolate(parent: int, terms: dict[str, Any]) -> bool:
@@ -98,13 +104,18 @@ def isolate(parent: int, terms: dict[str, Any]) -> bool:
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
+        # In namespaces of its own the code could mount memory that no limit counts.
+        _write("/proc/sys/user/max_user_namespaces", "0")
     _die_with(parent)  # again: the kernel forgot it with the powers outside
     # The first process of a namespace ignores most signals, so the code must be the second.
     _continue_in_child(system)
     with contextlib.suppress(OSError):
         if _show_only(system, terms):
             _continue_in_child(system)
-            return _without_powers(system)
+            machine = _MACHINES.get(os.uname().machine)
+            return _without_powers(system) and (
+                machine is None or _deny_calls(system, machine, machine["memory"])
+            )
     return False
 
 
@@ -228,7 +239,14 @@ def restrict(terms: dict[str, Any]) -> bool:
     return (
         system.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0
         and _allow_only(system, terms, version)
-        and _deny_calls(system, machine, signals=version < _SCOPED_VERSION)
+        and _deny_calls(
+            system,
+            machine,
+            [
+                *(*machine["memory"], *machine["denied"], *_DENIED),
+                *(machine["signals"] if version < _SCOPED_VERSION else ()),
+            ],
+        )
     )
 
 
@@ -291,11 +309,10 @@ def _allow_only(system: Any, terms: dict[str, Any], version: int) -> bool:
     return bool(system.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
 
 
-def _deny_calls(system: Any, machine: dict[str, Any], *, signals: bool) -> bool:
-    """Deny what Landlock does not: sockets, other processes, modes and owners of files."""
+def _deny_calls(system: Any, machine: dict[str, Any], numbers: Iterable[int]) -> bool:
+    """Deny calls by their numbers, and changes of limits of other processes."""
     import ctypes
 
-    numbers = [*machine["denied"], *_DENIED, *(machine["signals"] if signals else ())]
     load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
     denied, allowed = (end, 0, 0, 0x50000 | errno.EPERM), (end, 0, 0, 0x7FFF0000)
     lines = [

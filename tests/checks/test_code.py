@@ -163,6 +163,21 @@ def secrets(output, expected, case):
         pass
     return {"score": 1, "reason": " ".join(seen)}
 
+def hoards(output, expected, case):
+    import ctypes
+    system = ctypes.CDLL(None, use_errno=True)
+    told = []
+    try:
+        os.memfd_create("hoard")
+        told.append("memfd")
+    except OSError:
+        pass
+    if system.shmget(0, 1 << 20, 0o1600) != -1:
+        told.append("shared memory")
+    if system.unshare(0x10000000 | 0x00020000) == 0:
+        told.append("namespaces")
+    return {"score": 1, "reason": " ".join(told)}
+
 def reaches(output, expected, case):
     import ctypes, resource, socket
     system, told = ctypes.CDLL(None, use_errno=True), {}
@@ -465,6 +480,11 @@ def test_code_reaches_no_network(root: Path, sandbox: str) -> None:
         pytest.raises(EvaluationError, match=refused),
     ):
         run(root, "calls", expected=str(server.getsockname()[1]))
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_code_gets_no_memory_that_no_limit_counts(root: Path) -> None:
+    assert run(root, "hoards").reason == ""
 
 
 def test_under_landlock_code_makes_no_socket_and_changes_no_process_and_no_mode(
