@@ -288,7 +288,8 @@ class CommandProvider:
         if isinstance(error, asyncio.LimitOverrunError | ValueError):
             message = f"the program wrote more than {MOST_BYTES:,} bytes without an end of line"
             return CallError(ErrorKind.BAD_RESPONSE, message)
-        if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
+        # uvloop raises RuntimeError when it writes to a process that has ended.
+        if isinstance(error, asyncio.IncompleteReadError | ConnectionError | RuntimeError):
             code = process.process.returncode
             message = f"the program ended with {code} before it answered: {process.last_line}"
             if process.excess:
