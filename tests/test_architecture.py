@@ -265,7 +265,7 @@ IMPORTED_IN_FUNCTIONS = {
 def test_every_process_of_python_leaves_its_folder_out_of_the_search_path() -> None:
     """It may be that of a hostile project: -P leaves it out, and -I the environment as well."""
     options = {
-        path.name: re.findall(r"sys\.executable,\s*([^,\]]+)", path.read_text(encoding="utf-8"))
+        path.name: re.findall(r"\[sys\.executable,\s*([^,\]]+)", path.read_text(encoding="utf-8"))
         for path in PACKAGE.rglob("*.py")
     }
     started = {(name, option) for name, found in options.items() for option in found}

@@ -112,6 +112,12 @@ def bomb(output, expected, case):
         except OSError:
             time.sleep(0.01)
 
+def crowd(output, expected, case):
+    for _ in range(200):
+        if os.fork() == 0:
+            time.sleep(3600)
+    time.sleep(3600)
+
 def leaves(output, expected, case):
     os._exit(0)
 
@@ -463,6 +469,16 @@ def test_code_writes_nowhere_but_in_its_home(root: Path, tmp_path: Path, sandbox
 @pytest.mark.usefixtures("sandbox")
 def test_what_code_leaves_behind_ends_with_it(root: Path) -> None:
     assert run(root, "forks") == Grade(1.0)
+    assert_all_gone(root)
+
+
+def test_too_many_processes_are_ended_without_anybody_who_looks(
+    root: Path, monkeypatch: pytest.MonkeyPatch, sandbox: str
+) -> None:
+    if sandbox == "namespaces":  # among thousands of processes, the parent has no turn
+        monkeypatch.setattr("edison_ci.checks.child._GLANCE_S", PATIENCE_S)
+    with pytest.raises(EvaluationError, match=r"137|SIGKILL|unavailable|more than"):
+        run(root, "crowd")
     assert_all_gone(root)
 
 
