@@ -11,6 +11,7 @@ from tests.redteam import (
     judges,
     keys,
     money,
+    programs,
     replies,
     results,
     schemas,
@@ -18,7 +19,7 @@ from tests.redteam import (
 )
 
 _CLASSES = (
-    *(keys, answers, results, schemas, gates, money, terms, replies, events, files, code),
+    *(keys, answers, results, schemas, gates, money, terms, replies, events, files, code, programs),
     judges,
 )
 ATTACKS = tuple(attack for each in _CLASSES for attack in each.ATTACKS)
