@@ -288,8 +288,7 @@ class CommandProvider:
         if isinstance(error, asyncio.LimitOverrunError | ValueError):
             message = f"the program wrote more than {MOST_BYTES:,} bytes without an end of line"
             return CallError(ErrorKind.BAD_RESPONSE, message)
-        # uvloop raises RuntimeError when it writes to a process that has ended.
-        if isinstance(error, asyncio.IncompleteReadError | ConnectionError | RuntimeError):
+        if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
             code = process.process.returncode
             message = f"the program ended with {code} before it answered: {process.last_line}"
             if process.excess:
@@ -321,7 +320,10 @@ async def _exchange(process: _Process, line: bytes) -> bytes:
     inside, outside = process.process.stdin, process.process.stdout
     assert inside is not None
     assert outside is not None
-    inside.write(line)
+    try:
+        inside.write(line)
+    except RuntimeError as error:  # uvloop says so of a process that has ended
+        raise ConnectionResetError(str(error)) from None
     await inside.drain()
     return await outside.readuntil(b"\n")
 

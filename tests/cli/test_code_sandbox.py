@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.checks.child import WITHOUT_SANDBOX, enters
+from tests.sandboxes import namespaces
 from tests.timing import poll
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
-namespaces = pytest.mark.skipif(
-    not enters("namespaces"), reason="this machine does not allow namespaces"
-)
 landlock = pytest.mark.skipif(not enters("landlock"), reason="this machine does not allow Landlock")
 
 NO_NAMESPACES = """

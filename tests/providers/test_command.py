@@ -18,6 +18,7 @@ import pytest
 
 from edison_ci.checks.child import PROGRAM_LIMITS
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.execute.session import run_in_loop
 from edison_ci.providers.command import MOST_BYTES, CommandProvider, Program
 from edison_ci.records import FinishReason
 from tests.providers.kitchen import ask
@@ -138,6 +139,26 @@ def test_a_failure_is_an_error_of_its_call_and_the_next_one_is_answered(
     for words in said:
         assert words in str(bad)
     assert good.text == "good"
+
+
+def test_a_program_that_ended_after_its_answer_is_an_error_of_the_next_call(tmp_path: Path) -> None:
+    provider = program(tmp_path, "say(text='last')\nsys.exit(3)")
+
+    async def ask_twice() -> list[Any]:
+        first = await provider.complete(ask("one"))
+        (process,) = provider._idle
+        await process.process.wait()
+        await asyncio.sleep(0.2)  # the loop notices that nobody reads any more
+        second = await asyncio.gather(provider.complete(ask("two")), return_exceptions=True)
+        third = await provider.complete(ask("three"))
+        await provider.aclose()
+        return [first.text, *second, third.text]
+
+    first, error, third = run_in_loop(ask_twice())
+    assert (first, third) == ("last", "last")
+    assert isinstance(error, CallError)
+    assert error.kind is ErrorKind.BAD_RESPONSE
+    assert "ended with 3 before it answered" in str(error)
 
 
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:

@@ -51,11 +51,10 @@ class Form:
     """A form of a page: where it is sent, and what is filled in already."""
 
     def __init__(self, page: str, action: str) -> None:
-        text = next(
-            found[0]
-            for found in re.finditer(r"<form\b.*?</form>", page, re.DOTALL)
-            if f'action="{action}"' in found[0] or f'formaction="{action}"' in found[0]
-        )
+        forms = [found[0] for found in re.finditer(r"<form\b.*?</form>", page, re.DOTALL)]
+        named = (f'action="{action}"', f'formaction="{action}"')
+        text = next((form for form in forms if any(name in form for name in named)), "")
+        assert text, f"no form is sent to {action}:\n{page}"
         self.action = action
         self.text = text
         hidden = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', text)
