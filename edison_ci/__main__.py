@@ -24,6 +24,8 @@ def main() -> None:
     # Third-party pydantic plugins would run inside the validation of untrusted files, and finding
     # them takes a scan of all installed packages.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    # A list of signals that aiohttp hardly uses; compiled it loads the libraries of C++, 1 MB.
+    os.environ["FROZENLIST_NO_EXTENSIONS"] = "1"
     try:
         from edison_ci.cli.app import run
     except KeyboardInterrupt:

@@ -12,6 +12,7 @@ imports to readers, type checkers and the tests of the architecture.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -62,9 +63,17 @@ class DeferredModule(ModuleType):
 
 
 async def load_ahead(modules: Iterable[ModuleType], waits: Callable[[], bool]) -> None:
-    """Load modules one after the other, while other tasks of the loop wait for answers."""
+    """Load modules one after the other, while other tasks of the loop wait for answers.
+
+    Before, what start-up left behind, which is more than a run makes later, is given back.
+    """
     from asyncio import sleep
 
+    await sleep(_PAUSE_S)
+    if waits():
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
     pending = deque(modules)
     while pending:
         await sleep(_PAUSE_S)

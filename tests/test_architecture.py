@@ -455,7 +455,8 @@ def test_a_run_of_plain_checks_loads_few_modules_of_its_own(
     plain = MINIMAL["experiments/hello.yaml"].split("rubric:")[0]
     mini.write("experiments/hello.yaml", plain)
     for calls, what in ((2, "the first run"), (2, "the cached one")):
-        loaded = modules_loaded_by("run", "--yes", "--quiet", cwd=mini.path)
+        loaded = modules_loaded_by("run", "--yes", "-q", cwd=mini.path)
+        assert not {"difflib", "frozenlist._frozenlist"} & loaded, "memory for nothing"
         own = {name for name in loaded if is_own(name)}
         assert len(own) <= MOST_OF_A_RUN, (what, sorted(own))
         assert loopback.chats == calls, what

@@ -283,6 +283,15 @@ class Helpful(click.Command):
         self.help = inspect.cleandoc(self.help or "")
         self.params.extend(shared_options())
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Return the parser, which knows short options at once.
+
+        Else it looks first for the long name nearest to each, and loads what finds that.
+        """
+        parser = super().make_parser(ctx)
+        parser._long_opt |= parser._short_opt  # click has no other way
+        return parser
+
     def invoke(self, ctx: click.Context) -> Any:
         """Configure the log and run."""
         configure_logging(ctx.ensure_object(CliState))
