@@ -19,11 +19,15 @@ def main() -> None:
 
         sys.stdout.write(f"edison {__version__}\n")
         return
+    from edison_ci.deferred import NoPlugins
+
     # Start-up creates many objects and almost no garbage; collecting it takes 3% of the time.
     gc.set_threshold(100_000, 20, 20)
     # Third-party pydantic plugins would run inside the validation of untrusted files, and finding
     # them takes a scan of all installed packages.
     os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    unused = NoPlugins()
+    sys.modules[unused.__name__] = unused
     # A list of signals that aiohttp hardly uses; compiled it loads the libraries of C++, 1 MB.
     os.environ["FROZENLIST_NO_EXTENSIONS"] = "1"
     try:

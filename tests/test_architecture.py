@@ -226,7 +226,7 @@ def test_every_module_has_a_telling_name_and_a_docstring() -> None:
 
 IMPORTED_IN_FUNCTIONS = {
     "__init__.py": {"edison_ci.deferred"},
-    "__main__.py": {"edison_ci", "edison_ci.cli.app"},
+    "__main__.py": {"edison_ci", "edison_ci.cli.app", "edison_ci.deferred"},
     "cli/app.py": {"edison_ci.store.database"},
     "cli/explain.py": {"edison_ci.decide.conclusion"},
     "cli/lookup.py": {
@@ -440,6 +440,8 @@ def test_a_command_loads_few_modules_of_its_own(mini: Folder, args: tuple[str, .
     assert len(own) <= MOST_MODULES[args], sorted(own)
 
 
+FOR_NOTHING = {"difflib", "importlib.metadata", "frozenlist._frozenlist"}
+"""Modules that libraries load of themselves, and that a run has no use for."""
 MOST_OF_A_RUN = 150
 """The same of a run whose answers are only checked by code."""
 
@@ -456,7 +458,7 @@ def test_a_run_of_plain_checks_loads_few_modules_of_its_own(
     mini.write("experiments/hello.yaml", plain)
     for calls, what in ((2, "the first run"), (2, "the cached one")):
         loaded = modules_loaded_by("run", "--yes", "-q", cwd=mini.path)
-        assert not {"difflib", "frozenlist._frozenlist"} & loaded, "memory for nothing"
+        assert not FOR_NOTHING & loaded
         own = {name for name in loaded if is_own(name)}
         assert len(own) <= MOST_OF_A_RUN, (what, sorted(own))
         assert loopback.chats == calls, what
@@ -465,7 +467,7 @@ def test_a_run_of_plain_checks_loads_few_modules_of_its_own(
 
 def loaded_by(*args: str, cwd: Path = ROOT) -> set[str]:
     """Return the top-level modules that a command leaves loaded."""
-    return {name.split(".")[0] for name in modules_loaded_by(*args, cwd=cwd)}
+    return {name for name in modules_loaded_by(*args, cwd=cwd) if "." not in name}
 
 
 def modules_loaded_by(*args: str, cwd: Path) -> set[str]:
@@ -504,6 +506,19 @@ def test_help_loads_nothing_heavy() -> None:
     loaded = loaded_by("--help")
     assert "click" in loaded
     assert not loaded & (HEAVY | {"pydantic", "jinja2", "yaml", "jsonschema"})
+
+
+def test_a_part_that_stands_for_another_is_replaced_when_more_is_asked_of_it() -> None:
+    code = (
+        "import sys; from edison_ci.deferred import NoPlugins\n"
+        "part = sys.modules['pydantic.plugin._loader'] = NoPlugins()\n"
+        "import pydantic\n"
+        "print(pydantic.TypeAdapter(int).validate_python('4'), part.PYDANTIC_ENTRY_POINT_GROUP)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "4 pydantic\n"
 
 
 def test_version_does_not_even_load_click() -> None:

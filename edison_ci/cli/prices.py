@@ -10,7 +10,7 @@ import click
 
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import Terminal
-from edison_ci.config import load
+from edison_ci.config import load, price_updates
 from edison_ci.config import prices as config_prices
 from edison_ci.documents import files, marks
 from edison_ci.errors import ProjectNotFound, UsageError
@@ -110,11 +110,11 @@ def update(state: CliState, source: Path) -> None:
     today = dt.datetime.now(dt.UTC).date()
     old, data = _load(root), _read(state.folder / source)
     try:
-        new, changes = config_prices.update_table(old, data, name=source.name, today=today)
+        new, changes = price_updates.update_table(old, data, name=source.name, today=today)
     except marks.Fault as fault:
         hint = fault.hint or "give a price file of litellm or of edison"
         raise UsageError(_message(source.name, fault), hint=hint) from None
-    files.replace_file(root / config_prices.PROJECT_FILE, config_prices.dump_table(new).encode())
+    files.replace_file(root / config_prices.PROJECT_FILE, price_updates.dump_table(new).encode())
     lists = {
         "added": list(changes.added),
         "changed": list(changes.changed),

@@ -1,4 +1,4 @@
-"""Price tables of models: the bundled one, that of a project, and updates from litellm."""
+"""Price tables of models: the bundled one, and that of a project."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -37,7 +36,7 @@ UNIT = "US dollars per million tokens"
 
 _HAVE_RESPONSES = ("openai", "azure")
 _HAVE_BATCHES = ("openai", "anthropic")
-_DATED = re.compile(r"[-@](?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2})$")
+DATED = re.compile(r"[-@](?:[0-9]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2})$")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ABILITIES = frozenset({"mode", "sampling", "system", "schema", "tools", "reasoning", "thinking"})
 _PRICE_KEYS = ("in", "out", "cached_in", "cache_write", "above", "batch")
@@ -100,9 +99,9 @@ class PriceTable:
             for key, row in self.models.items()
             for name in [key.removeprefix(f"{model.provider}/")]
             if key.startswith(f"{model.provider}/")
-            and not _DATED.search(name)
+            and not DATED.search(name)
             and _line_of(name) == line
-            and _version_of(name) > _version_of(_DATED.sub("", model.model))
+            and _version_of(name) > _version_of(DATED.sub("", model.model))
             and str(row.get("retires", "9999")) > today
         ]
         if not line or not found:
@@ -163,7 +162,7 @@ def _keys_of(model: Model) -> Iterator[str]:
     if name.startswith("ft:"):
         name = name.split(":")[1]
         yield f"{provider}/{name}"
-    yield f"{provider}/{_DATED.sub('', name)}"
+    yield f"{provider}/{DATED.sub('', name)}"
 
 
 def _first(rows: Mapping[str, Mapping[str, Any]], keys: Iterable[str]) -> Mapping[str, Any]:
@@ -241,7 +240,7 @@ def parse_table(data: bytes, *, origin: str) -> PriceTable:
             hint = "create it again with edison admin prices update"
             raise Fault("prices", f"{origin}: {short(name)} {reason}", hint, at=at)
     date, source = value.get("date"), value.get("source")
-    if not _is_date(date):
+    if not is_date(date):
         hint = "write the day the prices were valid: 2026-01-31"
         raise Fault("prices", f"{origin}: the table has no date", hint)
     return PriceTable(
@@ -263,12 +262,13 @@ def _wrong_row(row: Json) -> str:
         size = row.get(key, 1)
         if type(size) is not int or size < 1:
             return f"has {key} {short(size)}, not a number of tokens"
-    if "retires" in row and not _is_date(row["retires"]):
+    if "retires" in row and not is_date(row["retires"]):
         return f"retires {short(row['retires'])}, which is not a date"
     return ""
 
 
-def _is_date(value: object) -> bool:
+def is_date(value: object) -> bool:
+    """Whether a value is the text of a day."""
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         return False
     try:
@@ -276,214 +276,3 @@ def _is_date(value: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-def dump_table(table: PriceTable) -> str:
-    """Return the text of a table, one model per line, so that diffs are small."""
-    rows = ",\n".join(
-        f"  {json.dumps(name)}: {json.dumps(dict(row), sort_keys=True)}"
-        for name, row in sorted(table.models.items())
-    )
-    return (
-        f'{{\n "date": {json.dumps(table.date)},\n "models": {{\n{rows}\n }},\n'
-        f' "source": {json.dumps(table.source)},\n "unit": {json.dumps(UNIT)},\n "version": 1\n}}\n'
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class PriceChanges:
-    """Changes of an update."""
-
-    added: tuple[str, ...]
-    changed: tuple[str, ...]
-    kept_retired: tuple[str, ...]
-    """Models that the new source no longer lists; kept for the warning about retired models."""
-
-
-def update_table(
-    old: PriceTable, data: bytes, *, name: str, today: dt.date
-) -> tuple[PriceTable, PriceChanges]:
-    """Return the table updated from a file of edison or of litellm."""
-    value = parse_json(decode(data))
-    if not isinstance(value, dict):
-        raise Fault(
-            "prices", f"{name} is not a price table", "give a price file of litellm or of edison"
-        )
-    if isinstance(value.get("models"), dict):
-        new = parse_table(data, origin=name)
-        fresh, date, source = dict(new.models), new.date, new.source
-    else:
-        fresh, date, source = dict(from_litellm(value)), today.isoformat(), f"{name} (litellm)"
-    if not fresh:
-        raise Fault(
-            "prices",
-            f"{name} lists no model with a price",
-            "give a price file of litellm or of edison",
-        )
-    gone = {k: v for k, v in old.models.items() if k not in fresh}
-    retired = {k: {**v, "retires": v.get("retires", date)} for k, v in gone.items()}
-    changes = PriceChanges(
-        added=tuple(sorted(k for k in fresh if k not in old.models)),
-        changed=tuple(sorted(k for k in fresh if k in old.models and fresh[k] != old.models[k])),
-        kept_retired=tuple(sorted(retired)),
-    )
-    return PriceTable(date, source, {**fresh, **retired}, PROJECT_FILE), changes
-
-
-# --- litellm's file -------------------------------------------------------------------------------
-
-_PROVIDERS = {
-    "openai": "openai",
-    "text-completion-openai": "openai",
-    "anthropic": "anthropic",
-    "azure": "azure",
-    "azure_text": "azure",
-    "bedrock": "bedrock",
-    "bedrock_converse": "bedrock",
-    "fireworks_ai-embedding-models": "litellm/fireworks_ai",
-    **{
-        name: f"litellm/{name}"
-        for name in (
-            "cohere_chat",
-            "deepseek",
-            "fireworks_ai",
-            "gemini",
-            "groq",
-            "mistral",
-            "together_ai",
-            "xai",
-        )
-    },
-}
-_MODES = ("chat", "completion", "responses", "embedding")
-_PREFIX = {"vertex": "vertex_ai/"}
-_REGIONAL = ("azure", "bedrock")  # a "/" left in these names is a region or a route
-_SKIP_NAME = re.compile(
-    r"^ft:|^(together|fireworks)-ai-|\b(audio|flux|image|lyria|ocr|tts|voxtral)\b"
-)
-_MEDIA_PRICES = ("output_cost_per_audio_token", "output_cost_per_video_token")
-
-
-def from_litellm(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the rows for litellm's file: text models of known providers with a price per token.
-
-    If litellm lists a model with and without its provider's prefix, the former is used.
-    """
-    table: dict[str, dict[str, Any]] = {}
-    for name in sorted(raw, key=lambda name: ("/" not in name, name)):
-        entry = raw[name]
-        if isinstance(entry, dict) and (key := _key(name, entry)) and (row := _row(name, entry)):
-            table.setdefault(key, row)
-    return dict(sorted(table.items()))
-
-
-def _key(name: str, entry: Mapping[str, Any]) -> str | None:
-    source = str(entry.get("litellm_provider", ""))
-    provider = "vertex" if source.startswith("vertex_ai") else _PROVIDERS.get(source)
-    if provider is None or _SKIP_NAME.search(name):
-        return None
-    model = name.removeprefix(_PREFIX.get(provider, provider.removeprefix("litellm/") + "/"))
-    if provider in _REGIONAL and "/" in model:
-        return None
-    return f"{provider}/{model}"
-
-
-def _row(name: str, entry: Mapping[str, Any]) -> dict[str, Any] | None:
-    mode, makes = entry.get("mode"), entry.get("supported_output_modalities")
-    if mode not in _MODES or (isinstance(makes, list) and ("audio" in makes or "video" in makes)):
-        return None
-    row = _rates(entry)
-    if not row.get("in") or any(entry.get(name) for name in _MEDIA_PRICES):
-        return None
-    if not row["out"] and mode != "embedding":
-        return None  # free trials, and routers that bill the model behind them on top
-    row |= _tiers(entry)
-    if (batch := _rates(entry, "_batches")) and batch["in"] and batch["out"]:
-        row["batch"] = batch | _tiers(entry, "_batches")
-    if context := _count(entry.get("max_input_tokens")):
-        row["context"] = context
-    if mode != "embedding" and (max_out := _count(entry.get("max_output_tokens"))):
-        row["max_out"] = max_out
-    if mode != "chat":
-        row["mode"] = str(mode)
-    date = entry.get("deprecation_date")
-    if _is_date(date):
-        row["retires"] = date
-    return row if mode == "embedding" else row | _abilities(entry, claude="claude" in name)
-
-
-_LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-
-def _abilities(entry: Mapping[str, Any], *, claude: bool) -> dict[str, Any]:
-    """Return what a model accepts; only what differs from a plain chat model is written."""
-    found: dict[str, Any] = {}
-    if entry.get("supports_sampling_params") is False:
-        found["sampling"] = False
-    if entry.get("supports_system_messages") is False:
-        found["system"] = False
-    # For other models of Anthropic, litellm makes it from a tool call.
-    native = "supports_native_structured_output" if claude else "supports_response_schema"
-    if entry.get(native):
-        found["schema"] = True
-    if entry.get("supports_function_calling"):
-        found["tools"] = True
-    if levels := _reasoning(entry, claude=claude):
-        found["reasoning"] = levels
-        if entry.get("supports_adaptive_thinking"):
-            found["thinking"] = "adaptive"
-    return found
-
-
-def _reasoning(entry: Mapping[str, Any], *, claude: bool) -> list[str]:
-    """Return the levels of reasoning that a model accepts."""
-    named = entry.get("reasoning_effort_levels")
-    if isinstance(named, list):
-        return [level for level in _LEVELS if level in named]
-    if not entry.get("supports_reasoning"):
-        return []
-    # Models of Anthropic think only if they are told to, unless they always do.
-    off = claude and not entry.get("thinking_always_on")
-    usual = ("none", "low", "medium", "high") if off else ("low", "medium", "high")
-    return [
-        level
-        for level in _LEVELS
-        if level in usual or entry.get(f"supports_{level}_reasoning_effort")
-    ]
-
-
-_TIER = re.compile(r"input_cost_per_token_above_([0-9]+)k_tokens")
-
-
-def _rates(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
-    """Return the rates of an entry; `suffix` names those of a batch or of a size."""
-    row: dict[str, Any] = {
-        "in": _per_million(entry.get(f"input_cost_per_token{suffix}")),
-        "out": _per_million(entry.get(f"output_cost_per_token{suffix}")),
-    }
-    for key, name in (("cached_in", "cache_read"), ("cache_write", "cache_creation")):
-        if rate := _per_million(entry.get(f"{name}_input_token_cost{suffix}")):
-            row[key] = rate
-    return row
-
-
-def _tiers(entry: Mapping[str, Any], suffix: str = "") -> dict[str, Any]:
-    """Return the rates of calls with more input."""
-    sizes = sorted(int(found[1]) for name in entry if (found := _TIER.fullmatch(name)))
-    above = [
-        {"tokens": 1_000 * size, **rates}
-        for size in sizes
-        if (rates := _rates(entry, f"_above_{size}k_tokens{suffix}"))["in"] and rates["out"]
-    ]
-    return {"above": above} if above else {}
-
-
-def _per_million(per_token: object) -> float:
-    """Return 0.15 for 1.5e-07, by decimal arithmetic to avoid binary noise."""
-    if not isinstance(per_token, int | float) or not 0 < per_token <= MAX_PRICE / 1_000_000:
-        return 0.0
-    return float(round(Decimal(str(per_token)) * 1_000_000, 6))
-
-
-def _count(value: object) -> int:
-    return value if type(value) is int and value > 0 else 0

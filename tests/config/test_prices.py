@@ -14,17 +14,15 @@ import pytest
 from edison_ci.config.capabilities import UNKNOWN, Reasoning
 from edison_ci.config.load import inspect_project
 from edison_ci.config.models import Model, RegistryReader
+from edison_ci.config.price_updates import dump_table, from_litellm, update_table
 from edison_ci.config.prices import (
     PROJECT_FILE,
     UNIT,
     PriceTable,
     bundled,
-    dump_table,
-    from_litellm,
     key_of,
     load_prices,
     parse_table,
-    update_table,
 )
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.marks import Fault
