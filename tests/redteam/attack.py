@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tests.loopback.script import Rule
-    from tests.redteam.bench import Scene
+    from tests.redteam.bench import Done, Scene
 
     Change = Callable[[Scene], None]
 
@@ -46,6 +46,8 @@ class Variant:
     limit_s: float = 60.0
     proxied: bool = False
     """Whether calls that leave this machine are led to the thief, so that they are seen."""
+    then: Callable[[Scene, Done], Iterator[str]] | None = None
+    """Looks for what else shows that it got through."""
     must: str = ""
     """The verdict that has to come out: a control, which proves that the bench works."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tests.redteam import (
     answers,
+    approvals,
+    bundles,
     code,
     events,
     files,
@@ -16,10 +18,11 @@ from tests.redteam import (
     results,
     schemas,
     terms,
+    visitors,
 )
 
 _CLASSES = (
-    *(keys, answers, results, schemas, gates, money, terms, replies, events, files, code, programs),
-    judges,
+    *(keys, answers, results, bundles, schemas, gates, money, terms, approvals, visitors),
+    *(replies, events, files, code, programs, judges),
 )
 ATTACKS = tuple(attack for each in _CLASSES for attack in each.ATTACKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tests.redteam.attack import Attack, Variant
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from tests.redteam.attack import Change
-    from tests.redteam.bench import Scene
+    from tests.redteam.bench import Done, Scene
 
 BODY = 'body: {model: "Welcome, friend", messages: [{role: user, content: "{{ prompt }}"}]}'
 """The server says in its reply which model it was asked for."""
@@ -37,6 +38,43 @@ STOPS = (
     "stop: {prune_weak_prompts: false, max_total_tokens: 10000000}",
 )  # fmt: skip
 FREE_BATCH = "{in: 1, out: 2, batch: {in: 0, out: 0}}"
+
+
+HEADERS = (
+    "Host", "HOST", "Content-Length", "Transfer-Encoding", "transfer-encoding", "Connection",
+    "Upgrade", "TE", "Trailer", "Via", "Expect", "Forwarded", "X-Forwarded-Host", "X-FORWARDED-FOR",
+    "X-Forwarded-Proto", "Cookie", "Cookie2", "Proxy-Authorization", "Proxy-Connection",
+    "Keep-Alive", "X-Original-URL", "X-HTTP-Method-Override", "X_Forwarded_Host", "Host ",
+    "X-Real-IP", "Authorization", "User-Agent", "HTTP-Referer",
+)  # fmt: skip
+"""Headers that decide where a request ends, or whose it seems to be; the last three are usual."""
+VALUE = "pwned.example"
+
+
+def header(name: str) -> Change:
+    """Return a head that adds a header to the calls of its model, which its trust.yaml allows."""
+
+    def change(scene: Scene) -> None:
+        options = f"options: {{headers: {{{json.dumps(name)}: {VALUE}}}}}"
+        models(scene, f"{entry()}, {options}")
+        url = scene.site.model.url
+        allowed = f"services: [{{host: '{url}', headers: [{json.dumps(name)}]}}]\n"
+        scene.add(".edison/trust.yaml", allowed)
+
+    return change
+
+
+def _arrived(scene: Scene, _: Done) -> Iterator[str]:
+    for seen in scene.site.model.requests:
+        if VALUE in str(seen.headers):
+            yield "the model got a header of the head"
+
+
+def _headed(name: str, *command: str) -> Variant:
+    return Variant(
+        f"header {name}: {' '.join(command)}", _worse(header(name)), then=_arrived,
+        command=command, may_pass=command[0] == "run",
+    )  # fmt: skip
 
 
 def application(text: str, usage: str, *, where: str = "", key: bool = True) -> Change:
@@ -117,12 +155,19 @@ def _fixed() -> Iterator[Variant]:
     for text in SETTINGS:
         yield _costly(text, setting(text))
         yield _passing(text, setting(text))
+    for name in HEADERS:
+        yield _headed(name, "github", "run")
+    for name in HEADERS[:-3]:
+        yield _headed(name, "run", "--yes")
     for text in STOPS:
         yield _costly(text, stop(text))
         yield _passing(text, stop(text))
 
 
 def _made(random: Random) -> Variant:
+    if random.random() < 0.2:
+        name = "".join(c.upper() if random.random() < 0.3 else c for c in random.choice(HEADERS))
+        return _headed(name, "github", "run")
     text, usage = random.choice(TEXTS), random.choice(COSTS)
     where = random.choice(["", "thief"])
     changes = [

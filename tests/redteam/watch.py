@@ -87,6 +87,7 @@ def findings(scene: Scene, variant: Variant, done: Done, before: set[Path]) -> l
         *_spent(scene, variant),
         *_left(scene, done, before),
         *_said(scene, done),
+        *(variant.then(scene, done) if variant.then is not None else ()),
     ]
 
 
