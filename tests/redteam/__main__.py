@@ -1,11 +1,12 @@
 """Try every attack against an installed edison, and tell which promises held.
 
     python -m tests.redteam --edison .tools/smoke/bin/edison [--seed N] [--count N] [--only NAME]
-                            [--jobs N] [--log FILE] [--write FILE]
+                            [--jobs N] [--log FILE] [--write FILE] [--extras .venv/bin/edison]
 
 The exit code is 1 if anything got through. `--count` is how many variants are generated for each
 attack, beyond those that are always tried; the same seed makes the same ones. `--log` has a line of
 JSON for each variant. `--only` takes the beginning of an attack's name, and may be repeated.
+`--extras` is an edison that has litellm, for jobs with models that it calls.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--extras", default="")
     given = parser.parse_args()
+    given.extras = given.extras and str(Path(given.extras).absolute())
     wanted = tuple(given.only)
     chosen = [attack for attack in ATTACKS if not wanted or attack.name.startswith(wanted)]
     if not chosen:

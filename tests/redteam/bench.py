@@ -73,8 +73,11 @@ _AUTHOR = {
 class Site:
     """The servers that the jobs of one worker share; a context manager."""
 
-    def __init__(self, folder: Path, edison: tuple[str, ...], canaries: Canaries) -> None:
+    def __init__(
+        self, folder: Path, edison: tuple[str, ...], canaries: Canaries, *, extras: str = ""
+    ) -> None:
         self.folder, self.edison, self.canaries = folder, edison, canaries
+        self.with_extras = (extras,) if extras else edison
         self.model, self.thief = LoopbackServer(), LoopbackServer()
         self.github = FakeGitHub()
         self._stack = contextlib.ExitStack()
@@ -280,7 +283,7 @@ class Scene:
         """Run the command of a variant to its end, or kill it when its time is over."""
         start = time.monotonic()
         process = forked.Popen(
-            [*self.site.edison, *variant.command],
+            [*self._edison(), *variant.command],
             cwd=self.path,
             env=self.environ(variant),
             stdin=subprocess.DEVNULL,
@@ -302,6 +305,12 @@ class Scene:
             with contextlib.suppress(ValueError):
                 done.outputs = {"verdict": str(json.loads(out).get("verdict") or "")}
         return done
+
+    def _edison(self) -> tuple[str, ...]:
+        """Return the edison that can do what the models of this job ask for."""
+        models = self.path / "models.yaml"
+        through = models.is_file() and b"litellm" in models.read_bytes()
+        return self.site.with_extras if through else self.site.edison
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -30,6 +30,7 @@ class Options(Protocol):
     seed: int
     count: int
     jobs: int
+    extras: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def campaign(
                 with lock:
                     folder = Path(name) / f"worker-{len(sites)}"
                     folder.mkdir()
-                    own.site = Site(folder, (str(edison),), canaries).__enter__()
+                    made = Site(folder, (str(edison),), canaries, extras=asked.extras)
+                    own.site = made.__enter__()
                     sites.append(own.site)
             found = attempt(own.site, *task)
             with lock:

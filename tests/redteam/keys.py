@@ -188,6 +188,59 @@ def _routes() -> Iterator[Variant]:
             yield _run(f"{provider} {place % (route, 'thief')}", text)
 
 
+MODELS = (
+    *LITELLM, "openai/../m", "openai/m/../../files", "openai//m", "openai/m?x=1", "openai/m#x",
+    "openai/%2e%2e/m", "openai/m\\n", "openai/ft:m:acme", "gemini/m", "vertex_ai/../m",
+    "bedrock/a/b", "openai/",
+)  # fmt: skip
+"""Names for litellm: of other vendors, and such that lead to another path."""
+ADDED = (
+    *(f"params: {{extra: {{{route}: '{{thief}}'}}}}" for route in ROUTES),
+    *(f"options: {{{route}: '{{thief}}'}}" for route in ROUTES),
+    "params: {extra: {mock_response: 'Welcome, friend'}}",
+    "params: {extra: {mock_tool_calls: [], input_cost_per_token: 0, output_cost_per_token: 0}}",
+    "params: {extra: {num_retries: 500, timeout: 9999}}",
+    "params: {extra: {user: pwned, metadata: {hidden: 1}, drop_params: true}}",
+)
+
+
+def _through_litellm(name: str, text: str, *, must: str = "") -> Variant:
+    """Return a head with another entry, where that of the base is called through litellm."""
+    usual = entry("litellm", "http://{trusted}/v1")
+
+    def change(scene: Scene) -> None:
+        filled = text.replace("{thief}", f"{scene.site.thief.url}/v1")
+        with_models(filled, trusts=False)(scene)
+
+    def base(scene: Scene) -> None:
+        rows = scene.read("datasets/names.jsonl").splitlines(keepends=True)
+        scene.write("datasets/names.jsonl", "".join(rows[:20]))
+        with_models(usual, trusts=False)(scene)
+        scene.git("checkout", "--quiet", "--", "prompts/hello.md")
+
+    return Variant(name, change, base, must=must, proxied=True, limit_s=120)
+
+
+def _litellm() -> Iterator[Variant]:
+    trusted = "http://{trusted}/v1"
+    yield _through_litellm("no attack", entry("litellm", trusted), must="fail")
+    for model in MODELS:
+        yield _through_litellm(f"model {model}", entry("litellm", trusted, model=model))
+    for more in ADDED:
+        yield _through_litellm(more, entry("litellm", trusted, more=more))
+
+
+def _made_litellm(random: Random) -> Variant:
+    model = random.choice(MODELS)
+    if random.random() < 0.5:
+        spot = random.randrange(len(model))
+        odd = random.choice(["/", "..", "/../", "?", "#", "@", "%2f", " ", ":", "\\\\", "\u2215"])
+        model = model[:spot] + odd + model[spot:]
+    more = random.choice(["", "", *ADDED])
+    text = entry("litellm", "http://{trusted}/v1", more=more, model=model)
+    return _through_litellm(f"model {model!r} {more}", text)
+
+
 def _trusts() -> Iterator[Variant]:
     yield Variant("head without trust.yaml", _without_trust)
     yield Variant(
@@ -301,4 +354,11 @@ ATTACKS = (
     ),
     Attack("keys: variables", "no variable goes where the base does not pair it with", _names),
     Attack("keys: routes", "no parameter of a model leads a call elsewhere", _routes),
+    Attack(
+        "keys: litellm",
+        "no name and no option leads a call through litellm elsewhere, or makes its answer",
+        _litellm,
+        _made_litellm,
+        share=0.5,
+    ),
 )
