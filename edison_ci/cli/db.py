@@ -19,7 +19,6 @@ from edison_ci.documents import signatures
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars
 from edison_ci.operate import bundles, maintenance, own_results
-from edison_ci.operate import maintenance as operate_maintenance
 from edison_ci.operate import site as sites
 from edison_ci.store import answers, database, integrity
 from edison_ci.store import backup as store_backup
@@ -141,29 +140,35 @@ def backup(state: CliState, keep: int) -> None:
 
 @db.command(cls=EdisonCommand)
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.option("--as-own", is_flag=True, help="Restore an unsigned file that is from elsewhere.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
-def restore(state: CliState, file: Path, yes: bool) -> None:
+def restore(state: CliState, file: Path, as_own: bool, yes: bool) -> None:
     """Replace the results by a backup.
 
-    FILE is a path, or the name of a file in .edison/backups. Shows what is replaced and asks for
-    confirmation. The backup is checked like by `edison admin db check` first, and the present file
-    is kept in .edison/backups. No experiment may be running; pages that are being served show the
-    restored results at once.
+    FILE is a path, or the name of a file in .edison/backups. All that it says counts as made here:
+    answers, grades and costs. So a file from elsewhere has to be signed with a key of
+    .edison/trust.yaml, unless --as-own says that it is yours.
+
+    Shows what is replaced and asks for confirmation. The backup is checked like by `edison admin db
+    check` first, and the present file is kept in .edison/backups. No experiment may be running;
+    pages that are being served show the restored results at once.
 
     Examples:
       edison admin db restore results-20261115T051816Z.db
-      edison admin db restore /mnt/copies/results.db --yes
+      edison admin db restore /mnt/copies/results.db --as-own --yes
     """
     terminal, site = Terminal(state), _site(state)
     source = _backup_named(state, site, file)
+    if not as_own:
+        maintenance.require_own(site, source)
     found = maintenance.preview_restore(site, source)
     if not yes:
         present = "no readable results" if found.present is None else _content(found.present)
         terminal.note(f"this replaces {present}")
         terminal.note(f"by {source.name}: {_content(found.backup)}")
         _confirm(terminal, "the results would be replaced", "run with --yes")
-    done = operate_maintenance.restore(site, source)
+    done = maintenance.restore(site, source, as_own=as_own)
     kept = None if done.kept is None else _relative(done.kept, site.root)
     if terminal.json:
         about = {"path": site.file.results, "from": str(source), "kept": kept}
@@ -458,7 +463,7 @@ def gc(state: CliState, dry_run: bool, vacuum: bool) -> None:
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     days = site.file.settings.retention_days
     before = site.results.stat().st_size if site.results.exists() else 0
-    gone = maintenance.preview_gc(site) if dry_run else operate_maintenance.gc(site, vacuum=vacuum)
+    gone = maintenance.preview_gc(site) if dry_run else maintenance.gc(site, vacuum=vacuum)
     after = site.results.stat().st_size
     if terminal.json:
         about = {"retention_days": days, "dry_run": dry_run, **asdict(gone)}

@@ -42,9 +42,9 @@ def forget_texts(state: CliState, /, **given: Any) -> None:
     audit log gets a row with counts and a hash, and its chain stays whole.
 
     --person ignores case and finds texts, not names of columns: if one text about a cell has TEXT,
-    all texts of this cell go. --case also finds quotes of the case elsewhere, by their first 40
-    characters. Shows what would be removed and asks for confirmation. If it is stopped halfway, run
-    it again: it goes on. No experiment may be running, and it needs the role owner.
+    all texts of this cell go. --case also finds quotes of the case elsewhere, by their first
+    or last 40 characters. Shows what would be removed and asks for confirmation. If it is stopped
+    halfway, run it again: it goes on. No experiment may be running, and it needs the role owner.
 
     Your own files and the history of Git are not changed: the command lists lines and commits that
     still have the text.

@@ -7,8 +7,9 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from edison_ci.errors import EdisonError, StoreError
+from edison_ci.errors import EdisonError, StoreError, UsageError
 from edison_ci.numeric import counted
+from edison_ci.operate import bundles, own_results
 from edison_ci.operate import site as sites
 from edison_ci.store import answers, audit, database, liveness
 from edison_ci.store import backup as store_backup
@@ -99,9 +100,26 @@ def preview_restore(site: Site, source: Path) -> RestorePreview:
     return RestorePreview(store_backup.content_of(source), present)
 
 
-def restore(site: Site, source: Path) -> Restored:
-    """Replace the results by a backup; the present file is kept aside."""
+def require_own(site: Site, source: Path) -> None:
+    """Raise UsageError unless a file is a backup of this machine, or its signature is trusted."""
+    made_here = source.resolve().parent == site.backups.resolve()
+    if not (made_here or own_results.is_signed(source, bundles.trusted_keys(site.root))):
+        raise UsageError(
+            f"{source} is not from .edison/backups and has no signature that is trusted here",
+            hint="its answers, grades and costs would count as yours; if they are: --as-own; "
+            "runs of others: edison import bundle",
+        )
+
+
+def restore(site: Site, source: Path, *, as_own: bool = False) -> Restored:
+    """Replace the results by a backup; the present file is kept aside.
+
+    All that the file says then counts as made here, so one from elsewhere has to be signed, unless
+    the caller says that it is one's own.
+    """
     actor = site.require(sites.Role.OWNER, "db restore", site.file.results)
+    if not as_own:
+        require_own(site, source)
     with liveness.housekeeping_lock(site.locks, "db restore"):
         liveness.refuse_while_run(site.locks)
         with store_backup.checked_copy(source, site.results) as copy:

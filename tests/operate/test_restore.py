@@ -14,6 +14,7 @@ import pytest
 from docs.sample import build
 from edison_ci.errors import BusyError, RoleError, StoreError, UsageError
 from edison_ci.operate.maintenance import make_backup, preview_restore, restore
+from edison_ci.operate.own_results import sign
 from edison_ci.operate.site import Site, open_site
 from edison_ci.results.history_words import audit_sentence
 from edison_ci.store.audit import read_audit, verify_audit
@@ -21,6 +22,7 @@ from edison_ci.store.database import open_reader
 from edison_ci.store.integrity import check_database
 from edison_ci.store.liveness import ProcessLock
 from tests import forked
+from tests.fixed_keys import signing_keys
 from tests.opened import opened
 from tests.timing import PATIENCE_S
 
@@ -193,6 +195,32 @@ def test_the_command_says_what_it_replaces_and_keeps(
     assert first.startswith("restored .edison/results.db: 2 runs, newest 2026-11-15 ")
     assert second.startswith("what was there is kept: .edison/backups/before-restore-")
     assert rows(site.results) == rows(site.backups / BACKUP)
+
+
+@pytest.mark.parametrize("signed", ["no", "a stranger", "the team", "the team, changed since"])
+def test_a_file_from_elsewhere_is_signed_or_said_to_be_ones_own(
+    edison: Edison, mini: Folder, site: Site, signed: str
+) -> None:
+    keys, file = signing_keys("team"), mini.path.parent / "results-theirs.db"
+    (site.backups / BACKUP).rename(file)
+    mini.write(".edison/trust.yaml", f"results: {{public_keys: ['{keys.public}']}}\n")
+    if signed != "no":
+        sign(file, (keys if "team" in signed else signing_keys("stranger")).private)
+    if "changed" in signed:
+        with opened(file) as connection:
+            connection.execute("update run set experiment = 'forged'")
+    before = rows(site.results)
+    done = edison(mini, "admin", "db", "restore", str(file), "--yes")
+    if signed == "the team":
+        assert done.code == 0
+    else:
+        assert done.code == 2
+        assert "has no signature that is trusted here" in done.err
+        assert rows(site.results) == before
+        (mini.path / ".edison/backups/link.db").symlink_to(file)
+        assert edison(mini, "admin", "db", "restore", "link.db", "--yes").code == 2
+        assert edison(mini, "admin", "db", "restore", str(file), "--as-own", "--yes").code == 0
+    assert rows(site.results) == rows(file)
 
 
 def test_a_backup_that_is_not_there_is_named_with_those_that_are(
