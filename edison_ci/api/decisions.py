@@ -22,6 +22,7 @@ from edison_ci.results.samples import TwoSidedSample
 from edison_ci.results.snapshot import doubts_of, outside_models_of
 from edison_ci.stats.scores import pass_interval
 from edison_ci.store.database import open_for_reading
+from edison_ci.store.origins import trust_for_reading
 from edison_ci.store.runs import find_run
 from edison_ci.store.split import split_run
 
@@ -61,6 +62,7 @@ class GateResult:
 def gate(project: Project, wanted: str = "latest", *, against: str | None = None) -> GateResult:
     """Re-evaluate a stored run with the current gates, without calls and without writing."""
     with open_for_reading(project.root / project.file.results) as reader:
+        trust_for_reading(reader, project.trust.results.public_keys)
         run = find_run(reader, wanted)
         _require_ended(run)
         base, cells = None, TwoSidedSample.of_run(reader, run.id)

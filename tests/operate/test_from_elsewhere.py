@@ -193,7 +193,11 @@ def test_grades_with_a_trusted_signature_count_until_the_key_is_removed(
     assert edison(here, "import", "bundle", str(bundle)).code == 0
     assert gate(edison, here) == (0, "pass", 1.0)
     here.write(".edison/trust.yaml", "version: 1\n")
+    assert gate(edison, here) == (1, "fail", 0.0), "at once"
     assert edison(here, "run", "-q").code == 1
+    here.write(".edison/trust.yaml", f"version: 1\nresults: {{public_keys: ['{KEYS.public}']}}\n")
+    assert gate(edison, here) == (0, "pass", 1.0)
+    here.write(".edison/trust.yaml", f"results: {{public_keys: ['{STRANGER.public}']}}\n")
     assert gate(edison, here) == (1, "fail", 0.0)
 
 
