@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,7 @@ from playwright.async_api import expect
 
 from tests import forked
 from tests.conftest import ROOT
-from tests.timing import PATIENCE_S
+from tests.timing import PATIENCE_S, poll
 from tests.web.conftest import LINES, Stored, environment, in_browser, started
 from tests.web.test_browser import axe
 
@@ -142,7 +143,8 @@ async def test_a_run_is_followed_also_after_the_connection_was_lost(
                 await expect(connection).to_be_hidden()
                 await expect(page.locator("[data-live=done]").first).not_to_have_text(done)
                 assert await page.evaluate("window.same"), "the page was not loaded again"
-                assert stored.one("select max(seq) from event where run_id = ?", run) > before
+                newest = partial(stored.one, "select max(seq) from event where run_id = ?", run)
+                await asyncio.to_thread(poll, "an event", lambda: newest() > before)
                 await asyncio.to_thread(pause, slow_project, run)
                 # When it rests, the page is shown anew.
                 await expect(page.locator("main")).to_contain_text("Continue with edison resume")
