@@ -80,11 +80,10 @@ class DraftFile:
         after = {"model": draft.model, "instructions": draft.instructions[:12]}
         entry = site.entry(actor, "assist", self.path, after=after)
         for path, text in self.texts.items():
-            outer = path.startswith("../")  # a workflow, of a project below that of its repository
-            target = site.root / path if outer else files.place_in(site.root, path)
+            place = files.in_repository(site.root, path)
             audit = (
                 (lambda: store_audit.write_audit(site.results, entry))
                 if path == self.path
                 else None
             )
-            files.replace_file(target, text.encode("utf-8"), just_before=audit)
+            files.replace_file(*place, text.encode("utf-8"), just_before=audit)

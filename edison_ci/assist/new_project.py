@@ -300,10 +300,10 @@ class SavedDraft:
     def save(self, draft: ProjectDraft) -> None:
         """Save the answers."""
         self.refuse_links()
-        document_files.replace_file(self.folder / ".gitignore", b"*\n")
+        document_files.replace_file(self.folder, ".gitignore", b"*\n")
         data = {"version": VERSION, **asdict(draft)}
         text = json.dumps(data, ensure_ascii=False, indent=1)
-        document_files.replace_file(self._answers, text.encode("utf-8"))
+        document_files.replace_file(self.folder, self._answers.name, text.encode("utf-8"))
 
     def project(self, draft: ProjectDraft) -> tuple[Project, Experiment]:
         """Write the copy of the project and load it; raises ConfigError if it is not valid."""

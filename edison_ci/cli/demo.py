@@ -185,7 +185,7 @@ class _Tour:
         asked = "{{ question }}"
         text = path.read_text(encoding="utf-8")
         changed = text.replace(f"{asked} {before}".strip(), f"{asked} {after}")
-        files.replace_file(path, changed.encode())
+        files.replace_file(self.folder, str(path.relative_to(self.folder)), changed.encode())
         self._step(
             "git diff", lambda: suggestion.show_diff(self.terminal, self._git("diff"), most=_LINES)
         )

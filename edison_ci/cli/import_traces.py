@@ -123,13 +123,14 @@ def _without_known(tree: Tree, path: str, found: importing_traces.TracedCases) -
 
 def _write(site: Site, path: str, found: importing_traces.TracedCases, before: bytes) -> None:
     actor = site.require(sites.Role.EDITOR, "import traces", path)
-    target = document_files.place_in(site.root, path).resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    root = site.root.resolve()
+    target = document_files.place_in(root, path).resolve()  # a link to another file stays one
     entry = site.entry(actor, "import traces", path, after=_audited(found))
     audit = (
         (lambda: store_audit.write_audit(site.results, entry)) if site.results.exists() else None
     )
-    document_files.replace_file(target, importing_traces.appended(before, found), just_before=audit)
+    name, data = str(target.relative_to(root)), importing_traces.appended(before, found)
+    document_files.replace_file(root, name, data, just_before=audit)
 
 
 def _propose(

@@ -114,7 +114,8 @@ def update(state: CliState, source: Path) -> None:
     except marks.Fault as fault:
         hint = fault.hint or "give a price file of litellm or of edison"
         raise UsageError(_message(source.name, fault), hint=hint) from None
-    files.replace_file(root / config_prices.PROJECT_FILE, price_updates.dump_table(new).encode())
+    table = price_updates.dump_table(new).encode()
+    files.replace_file(root, config_prices.PROJECT_FILE, table)
     lists = {
         "added": list(changes.added),
         "changed": list(changes.changed),

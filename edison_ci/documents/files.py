@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 def replace_file(
-    path: Path, data: bytes, *, just_before: Callable[[], object] | None = None
+    root: Path, name: str, data: bytes, *, just_before: Callable[[], object] | None = None
 ) -> None:
     """Replace a file atomically, or make it and its folder; the mode of an existing file stays.
 
-    `just_before` is called after everything that may fail on the disk, for an audit entry; if it
-    raises, the file stays as it was.
+    Raises UsageError if a link leads it out of the folder `root`. `just_before` is called after
+    all that may fail on the disk, for an audit entry; if it raises, the file stays as it was.
     """
+    path = place_in(root, name)
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,6 +53,12 @@ def replace_file(
     finally:
         with contextlib.suppress(OSError):
             aside.unlink()
+
+
+def in_repository(root: Path, path: str) -> tuple[Path, str]:
+    """Return a folder and a path in it, for one that leads out of a project to its repository."""
+    steps = path.count("../")
+    return root.joinpath(*[".."] * steps), path.removeprefix("../" * steps)
 
 
 def place_in(folder: Path, path: str, *, within: Path | None = None) -> Path:

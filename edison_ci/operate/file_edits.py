@@ -41,7 +41,8 @@ def write_approval(
     entity = f"{approval.rubric} by {', '.join(approval.judges)}"
     entry = site.entry(actor, "calibrate", entity, before=told[0], after=told[1])
     files.replace_file(
-        site.root / project_files.JUDGE_APPROVALS,
+        site.root,
+        project_files.JUDGE_APPROVALS,
         changed.text().encode("utf-8"),
         just_before=lambda: audit.write_audit(site.results, entry),
     )
@@ -170,7 +171,8 @@ def _value(text: str) -> dict[str, Json] | None:
 def _replace(site: Site, text: str, row: audit.AuditEntry) -> None:
     """Replace the file atomically, with its audit row."""
     files.replace_file(
-        site.root / project_files.QUARANTINE,
+        site.root,
+        project_files.QUARANTINE,
         text.encode("utf-8"),
         just_before=lambda: audit.write_audit(site.results, row),
     )
@@ -193,7 +195,8 @@ def promote(site: Site, project: Project, prompt: Prompt, version: str) -> bool:
     _refuse_other_changes(prompt, text, version)
     row = site.entry(actor, "promote", prompt.id, before=before, after=version)
     files.replace_file(
-        site.root / prompt.path,
+        site.root,
+        prompt.path,
         text.encode("utf-8"),
         just_before=lambda: audit.write_audit(site.results, row),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.config.project_files import SECRETS
 from edison_ci.config.sealed import PRIVATE_KEY
-from edison_ci.documents.files import replace_file
+from edison_ci.documents.files import in_repository, replace_file
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import counted
 from edison_ci.operate.sealed_keys import (
@@ -79,7 +79,7 @@ def pass_to_workflows(root: Path) -> tuple[list[str], list[str]]:
     for file, text in workflow_files(root):
         after = with_variables(text, Variables((PRIVATE_KEY,)))
         if after != text:
-            replace_file(root / file, after.encode())
+            replace_file(*in_repository(root, file), after.encode())
             changed.append(file)
         elif "edison" in text and f"{PRIVATE_KEY}:" not in text:
             without_place.append(file)
@@ -223,4 +223,4 @@ def _opened(key: SealedKey, private: PrivateKey, repository: str, was: str | Non
 def _write(site: Site, secrets: SecretsFile, row: AuditEntry | None = None) -> None:
     """Replace the file atomically, with its audit row if the change has none yet."""
     just_before = None if row is None else partial(write_audit, site.results, row)
-    replace_file(site.root / SECRETS, secrets.text().encode(), just_before=just_before)
+    replace_file(site.root, SECRETS, secrets.text().encode(), just_before=just_before)

@@ -163,7 +163,8 @@ def _edited(site: Site, edit: Callable[[str], str], wanted: Sequence[Member]) ->
 
 def _write(site: Site, text: str, row: AuditEntry) -> None:
     replace_file(
-        site.root / PROJECT,
+        site.root,
+        PROJECT,
         text.encode("utf-8"),
         just_before=lambda: write_audit(site.results, row),
     )

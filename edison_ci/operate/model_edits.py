@@ -110,9 +110,9 @@ def write_model(site: sites.Site, edit: ModelEdit) -> None:
     models = site.file.paths.models
     # The model comes last: nothing names a key before it may be sent.
     for path in sorted(edit.files, key=lambda path: path == models):
-        target = site.root / path
+        place = document_files.in_repository(site.root, path)
         audit = (lambda: store_audit.write_audit(site.results, row)) if path == models else None
-        document_files.replace_file(target, edit.files[path].encode("utf-8"), just_before=audit)
+        document_files.replace_file(*place, edit.files[path].encode("utf-8"), just_before=audit)
 
 
 def vendor_model(vendor: str) -> Model:

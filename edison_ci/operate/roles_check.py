@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.load import load_project
-from edison_ci.documents.files import WorkingTree, place_in, read, replace_file
+from edison_ci.documents.files import WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ForgeError, Location, UsageError
 from edison_ci.forge.github import GitHub
@@ -121,10 +121,10 @@ def write_code_owners(site: Site, file: CodeOwnersFile) -> None:
     """Write the section of CODEOWNERS, with an audit entry; needs an admin."""
     actor = site.require(Role.ADMIN, "roles sync", file.path)
     top = file.top.root if file.top is not None else site.root
-    target = place_in(top, file.path)
     entry = site.entry(actor, "roles sync", file.path, after={"members": len(site.file.members)})
     replace_file(
-        target,
+        top,
+        file.path,
         file.wanted.encode("utf-8"),
         just_before=lambda: write_audit(site.results, entry),
     )

@@ -96,7 +96,8 @@ def sync_workflow(site: Site) -> SyncResult:
         return SyncResult(PATH, "unchanged", found.active, also, found.secrets)
     row = site.entry(actor, "schedule sync", PATH, after=[each.full_name for each in found.active])
     replace_file(
-        found.target,
+        found.top,
+        PATH,
         found.wanted.encode("utf-8"),
         just_before=lambda: write_audit(site.results, row),
     )
@@ -171,7 +172,7 @@ def _install_files(top: Path) -> Iterator[str]:
         return
     for name, data in github_files(WorkflowChoice()):
         if name.startswith(f"{FOLDER}/"):
-            replace_file(place_in(top, name), data)
+            replace_file(top, name, data)
             yield name
 
 

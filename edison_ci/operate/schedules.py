@@ -394,7 +394,8 @@ def _apply(
         )
     row = site.entry(actor, change.action, change.entity, before=change.before, after=change.after)
     replace_file(
-        site.root / change.path,
+        site.root,
+        change.path,
         changed.encode("utf-8"),
         just_before=lambda: write_audit(site.results, row),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -135,8 +136,8 @@ def trust_key(
         raise UsageError(f"{key} may be sent to {host} already", hint="edison trust list")
     row = site.entry(actor, "trust add", key, after={"host": host})
     changed = with_pair(trust_text(site.root), key, host)
-    path = site.root / TRUST
-    replace_file(path, changed.encode(), just_before=lambda: write_audit(site.results, row))
+    written = partial(write_audit, site.results, row)
+    replace_file(site.root, TRUST, changed.encode(), just_before=written)
     return host
 
 

@@ -275,7 +275,7 @@ def write_edited(
             )
         write_audit(site.results, entry)
 
-    replace_file(target, edited.after, just_before=just_before)
+    replace_file(site.root, edited.path, edited.after, just_before=just_before)
 
 
 def _first_that_reads(

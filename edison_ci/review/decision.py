@@ -41,7 +41,7 @@ def apply_here(review: ReviewContext, suggestion: suggestions.Suggestion) -> str
         after = prompt_file.apply_suggestion(
             review.project, suggestion, document_files.read(review.project.tree, suggestion.path)
         )
-        document_files.replace_file(review.project.root / suggestion.path, after)
+        document_files.replace_file(review.project.root, suggestion.path, after)
         return None
     place = review.in_repository(suggestion.path)
     branch = review_proposal.current_branch(repository)
@@ -84,7 +84,7 @@ def _check_out(
     data: bytes,
 ) -> None:
     """Write the committed file to the working tree and the index."""
-    document_files.replace_file(review.project.root / suggestion.path, data)
+    document_files.replace_file(review.project.root, suggestion.path, data)
     blob = _git(repository, "rev-parse", f"HEAD:{place}")
     _git(repository, "update-index", "--cacheinfo", f"100644,{blob},{place}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -224,6 +225,7 @@ def test_no_workflow_is_written_through_a_folder_that_is_a_link(
     assert contents(outside.path) == before
 
 
+PRICE = {"mode": "chat", "input_cost_per_token": 1e-6, "output_cost_per_token": 2e-6}
 MEMBERS = "members:\n  - {github: ada, email: ada@example.org, role: owner}\n"
 SCHEDULE = 'schedule: [{name: daily, cron: "0 9 * * *"}]\n'
 
@@ -251,6 +253,25 @@ def test_nothing_is_written_for_github_through_a_folder_that_is_a_link(
     done = edison(mini, "roles", "sync")
     assert done.code == (2 if name == ".github" else 0), done.all
     assert contents(elsewhere.path) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("trust", "add", "VENDOR_API_KEY", "https://models.example.com"),
+        ("admin", "prices", "update", "--from", "prices.json"),
+    ],
+)
+def test_no_file_of_edison_is_written_through_a_folder_that_is_a_link(
+    edison: Edison, mini: Folder, outside: Folder, command: tuple[str, ...]
+) -> None:
+    mini.write("prices.json", json.dumps({"gpt-x": {"litellm_provider": "openai"} | PRICE}))
+    shutil.rmtree(mini.path / ".edison", ignore_errors=True)
+    (mini.path / ".edison").symlink_to(outside.path, target_is_directory=True)
+    before = contents(outside.path)
+    done = edison(mini, *command)
+    assert (done.code, ".edison is a link to another place" in done.err) == (2, True), done.all
+    assert contents(outside.path) == before
 
 
 def test_a_link_that_stays_in_the_project_is_followed(edison: Edison, folder: Folder) -> None:
