@@ -20,6 +20,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.operate.site import Actor, Identity, Role, find_member
 from edison_ci.spelling import did_you_mean
+from edison_ci.store.audit import write_audit
 from edison_ci.store.auth import AuthFile, Password, Session, Token
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from edison_ci.config.project import Member
     from edison_ci.forge.oauth import GitHubAccount
     from edison_ci.operate.site import KnownBy, Site
+    from edison_ci.store.audit import AuditEntry
 
 
 # Hashed with scrypt (Percival, 2009) at a cost that takes about a quarter of a second and 32 MB.
@@ -201,10 +203,12 @@ class Accounts:
         kept, *others = sign_in_names(member)
         new = self.file.password([kept, *others]) is None
         kept_hash = hash_password(kept, password, self.site.now(), cost=self.cost)
-        ended = self.file.put_password(kept_hash, others)
-        done = {"password": "set" if new else "changed", "sessions_ended": ended}
-        self.site.note(self.site.entry(actor, "roles passwd", kept, after=done))
-        return ended
+
+        def noted(ended: int) -> None:
+            done = {"password": "set" if new else "changed", "sessions_ended": ended}
+            self._write_down(self.site.entry(actor, "roles passwd", kept, after=done))
+
+        return self.file.put_password(kept_hash, others, noted)
 
     def new_token(self, name: str, *, label: str, days: int | None) -> tuple[Token, str]:
         """Create a token for a member; return it with its secret, which is not stored."""
@@ -214,9 +218,9 @@ class Accounts:
         now, kept = self.site.clock(), sign_in_names(member)[0]
         until = None if days is None else utc.timestamp(now + dt.timedelta(days=days))
         token = Token(secrets.token_hex(4), kept, label, utc.timestamp(now), until, None)
-        self.file.put_token(token, _sha256(secret))
         made = {"token": token.id, "label": label, "expires_at": until}
-        self.site.note(self.site.entry(actor, "roles token", kept, after=made))
+        entry = self.site.entry(actor, "roles token", kept, after=made)
+        self.file.put_token(token, _sha256(secret), lambda _: self._write_down(entry))
         return token, secret
 
     def revoke(self, named: str) -> list[Token]:
@@ -255,13 +259,18 @@ class Accounts:
             actor = self.site.require(Role.ADMIN, "roles revoke", name)
         else:
             actor = self._admit(member, "roles revoke")
-        if everything:
-            self.file.drop(everything)
-        else:
-            self.file.drop_token(tokens[0].id)
         taken = [{"token": token.id, "label": token.label} for token in tokens[:_AUDITED]]
         said = {"tokens": taken, "count": len(tokens), "password": bool(everything)}
-        self.site.note(self.site.entry(actor, "roles revoke", name, before=said))
+        entry = self.site.entry(actor, "roles revoke", name, before=said)
+        if everything:
+            self.file.drop(everything, lambda _: self._write_down(entry))
+        else:
+            self.file.drop_token(tokens[0].id, lambda _: self._write_down(entry))
+
+    def _write_down(self, entry: AuditEntry) -> None:
+        """Add a row to the audit, if there is a results file; raises StoreError."""
+        if self.site.results.exists():
+            write_audit(self.site.results, entry)
 
     def access(self) -> list[MemberAccess]:
         """Return the access of each member."""

@@ -14,7 +14,9 @@ from edison_ci.store.private_file import FileLayout, PrivateFile
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    _Noted = Callable[[int], object]
 
 AUTH_ID = 0x45444155  # "EDAU"
 _VERSION = 1
@@ -108,8 +110,14 @@ class AuthFile(PrivateFile):
 
     # --- passwords --------------------------------------------------------------------------------
 
-    def put_password(self, password: Password, also: Sequence[str] = ()) -> int:
-        """Keep a password in place of those under the same names; end all their sessions."""
+    # What gives or takes access calls `noted` before it takes effect, for a row of the audit: a
+    # process that is killed leaves a row without a change, and never a change without a row.
+
+    def put_password(self, password: Password, also: Sequence[str], noted: _Noted) -> int:
+        """Keep a password in place of those under the same names; end all their sessions.
+
+        Returns how many ended, as `noted` is told.
+        """
         with self.writing() as connection:
             for name in {password.name, *also}:
                 connection.execute("delete from password where name = ?", (name,))
@@ -117,6 +125,7 @@ class AuthFile(PrivateFile):
             cost = ",".join(map(str, password.cost))
             row = (password.name, password.hash, password.salt, cost, password.changed_at)
             connection.execute("insert into password values (?, ?, ?, ?, ?)", row)
+            noted(ended)
         return ended
 
     def password(self, names: Sequence[str]) -> Password | None:
@@ -137,11 +146,12 @@ class AuthFile(PrivateFile):
 
     # --- tokens -----------------------------------------------------------------------------------
 
-    def put_token(self, token: Token, sha256: bytes) -> None:
+    def put_token(self, token: Token, sha256: bytes, noted: _Noted) -> None:
         """Keep a token."""
         row = (sha256, token.id, token.name, token.label, token.created_at, token.expires_at)
         with self.writing() as connection:
             connection.execute("insert into token values (?, ?, ?, ?, ?, ?, null)", row)
+            noted(0)
 
     def token(self, sha256: bytes) -> Token | None:
         """Return a token by its hash."""
@@ -167,10 +177,11 @@ class AuthFile(PrivateFile):
         found = self._tokens("where id = ?", [token_id])
         return found[0] if found else None
 
-    def drop_token(self, token_id: str) -> None:
+    def drop_token(self, token_id: str, noted: _Noted) -> None:
         """Forget a token."""
         with self.writing() as connection:
             connection.execute("delete from token where id = ?", (token_id,))
+            noted(0)
 
     def token_used(self, token_id: str, now: str) -> None:
         """Remember when a token was used last."""
@@ -187,12 +198,13 @@ class AuthFile(PrivateFile):
             sql = "select github_id from account where name = ?"
             return bool(connection.execute(sql, (name,)).fetchone()[0] == github_id)
 
-    def drop(self, names: Sequence[str]) -> None:
+    def drop(self, names: Sequence[str], noted: _Noted) -> None:
         """Forget the tokens, password, account and sessions of a person."""
         with self.writing() as connection:
             for table in ("token", "password", "account", "session"):
                 sql = f"delete from {table} where name in ({_marks(names)})"
                 connection.execute(sql, [*names])
+            noted(0)
 
     def _tokens(self, where: str, values: Sequence[object]) -> list[Token]:
         columns = "id, name, label, created_at, expires_at, used_at"

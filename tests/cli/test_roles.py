@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import signal
 import sqlite3
 import sys
 from contextlib import closing
@@ -19,6 +20,8 @@ from edison_ci.operate.site import open_site
 from edison_ci.store.auth import Token
 from edison_ci.store.database import open_database
 from tests import forked
+from tests.cli.test_secret_keys import command
+from tests.opened import opened
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -46,6 +49,42 @@ def said(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 def accounts(folder: Folder) -> Accounts:
     return Accounts(open_site(folder.path))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "words", [("passwd", "bob", "--stdin"), ("token", "bob"), ("revoke", "bob")]
+)
+def test_a_killed_command_changes_no_access_without_its_row(
+    people: Folder, words: tuple[str, ...]
+) -> None:
+    own = accounts(people)
+    own.set_password("ada@example.org", PASSWORD)
+    killed = changed = 0
+    for at in range(1, 200):
+        if words[0] == "revoke":
+            own.set_password("bob", PASSWORD)
+        known, before = rows(people), what_lets_in(people)
+        done = command(people, "roles", *words, at=at)
+        assert done.returncode in (-signal.SIGKILL, 0), done.stderr
+        assert rows(people) > known or what_lets_in(people) == before, at
+        killed += done.returncode != 0
+        changed += what_lets_in(people) != before
+        if done.returncode == 0:
+            break
+    assert changed
+    assert 3 < killed < 199
+
+
+def rows(folder: Folder) -> int:
+    with opened(folder.path / ".edison/results.db") as connection:
+        return int(connection.execute("select count(*) from audit").fetchone()[0])
+
+
+def what_lets_in(folder: Folder) -> list[object]:
+    with closing(sqlite3.connect(folder.path / ".edison/auth.db")) as connection:
+        tables = ("password", "token")
+        return [connection.execute(f"select * from {table}").fetchall() for table in tables]
 
 
 @pytest.mark.nightly
@@ -189,7 +228,9 @@ def test_members_without_an_owner_are_warned_of(edison: Edison, people: Folder) 
 
 def test_ten_thousand_tokens_are_found_listed_and_revoked(edison: Edison, people: Folder) -> None:
     file, first = accounts(people).file, "edison_token_first"
-    file.put_token(Token("first", "bob", "mine", "2026-01-01T00:00:00Z", None, None), _hash(first))
+    file.put_token(
+        Token("first", "bob", "mine", "2026-01-01T00:00:00Z", None, None), _hash(first), print
+    )
     with closing(sqlite3.connect(file.path)) as connection:
         rows = (
             (

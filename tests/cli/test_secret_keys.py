@@ -383,12 +383,16 @@ sys.addaudithook(reach)
 if room:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-sys.exit(run(["secrets", *sys.argv[3:]]))
+sys.exit(run(sys.argv[3:]))
 """
 """Dies when it is about to change the disk for the n-th time, or cannot write large files."""
 
 
 def change(folder: Folder, *words: str, at: int = 0, room: int = 0) -> Any:
+    return command(folder, "secrets", *words, at=at, room=room)
+
+
+def command(folder: Folder, *words: str, at: int = 0, room: int = 0) -> Any:
     argv = [sys.executable, "-P", "-c", CHANGES, str(at), str(room), *words]
     typed = f"{NEWER}\n"
     return forked.run(
