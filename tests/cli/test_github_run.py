@@ -446,6 +446,56 @@ def test_a_model_that_asks_nobody_proves_nothing_where_the_base_asks(job: Job, m
     assert len(job.bench.model.requests) == 2 * CASES, "the entry of the base was measured"
 
 
+SECOND = EXPERIMENT.replace("hello", "second").replace("prompts/second.md", "prompts/hello.md")
+SECOND = SECOND.partition("gates:")[0] + "gates: [{metric: pass_rate, at_least: 60%}]\n"
+RUBRIC = """\
+rubric: tone
+criteria:
+  - {name: Warmth, description: Is kind to the person., weight: 0.5, scale: 0-5}
+  - {name: Use, description: Helps the person., weight: 0.5, scale: 0-5}
+"""
+SCORES = {name: {"reason": "kind", "score": 5} for name in ("Warmth", "Use")}
+ORDINARY = {
+    "another text": {"prompts/hello.md": PROMPT.format(text=f"{GOOD} Be brief.")},
+    "another model name": {"models.yaml": "model: m-2"},
+    "a case": {"datasets/names.jsonl": '{"id": "new", "name": "Ada"}\n'},
+    "a prompt": {
+        "prompts/second.md": PROMPT.format(text=GOOD).replace("hello", "second"),
+        "experiments/second.yaml": SECOND.replace("prompts/hello.md", "prompts/second.md"),
+    },
+    "a rubric": {"rubrics/tone.yaml": RUBRIC.replace("kind to", "friendly to")},
+    "an experiment": {"experiments/second.yaml": SECOND},
+    "a schedule": {
+        "experiments/hello.yaml": "schedule: [{name: nightly, cron: '0 3 * * *', budget_usd: 1}]\n",
+        "prompts/hello.md": PROMPT.format(text=f"{GOOD} Be brief."),
+    },
+}
+
+
+@pytest.mark.parametrize("name", [*ORDINARY])
+def test_an_ordinary_proposal_is_measured_and_passes(job: Job, name: str) -> None:
+    bench = job.bench
+    read, score = bench.repository.read, json.dumps({"scores": SCORES, "flags": []})
+    bench.model.script.insert(0, rule(contains="Warmth", text=score))
+    bench.repository.write("rubrics/tone.yaml", RUBRIC)
+    judged = "rubric: rubrics/tone.yaml\njudges: {pointwise: [small]}\ngates:"
+    bench.repository.write("experiments/hello.yaml", EXPERIMENT.replace("gates:", judged))
+    bench.base = bench.commit("a judge")
+    changed = dict(ORDINARY[name])
+    for path in ("datasets/names.jsonl", "experiments/hello.yaml"):
+        if path in changed:
+            changed[path] = read(path) + changed[path]
+    if name == "another model name":
+        changed = {"models.yaml": read("models.yaml").replace("model: m", "model: m-2")}
+    bench.propose(**changed)
+    done = job.pull_request()
+    assert (done.code, job.outputs["verdict"]) == (0, "pass"), job.summary
+    asked = [request.json for request in bench.model.requests]
+    assert len(asked) >= CASES
+    if name == "another model name":
+        assert {each["model"] for each in asked} == {"m", "m-2"}
+
+
 @pytest.mark.parametrize(("script", "verdict"), [("same", "pass"), ("other", "inconclusive")])
 def test_made_up_answers_decide_only_where_the_base_has_the_same(
     job: Job, script: str, verdict: str
