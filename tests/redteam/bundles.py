@@ -86,9 +86,22 @@ def _whole(scene: Scene, name: str, *words: str) -> Path:
     return made
 
 
-def runs_of_a_stranger(scene: Scene, changes: tuple[str, ...], signed: str) -> Path:
-    """Return a bundle of runs as a stranger changes and signs it."""
-    whole = _whole(scene, "runs.zip", "report", "--format", "bundle", "--out")
+def _renamed(connection: sqlite3.Connection) -> None:
+    """Let the run of a bundle be another one, of long ago."""
+    tables = connection.execute(
+        "select t.name from sqlite_schema t, pragma_table_info(t.name) c where t.type = 'table' "
+        "and c.name = 'run_id' and t.name not in ('attempt', 'audit')"
+    ).fetchall()
+    for (table,) in tables:
+        connection.execute(f"update {table} set run_id = ?", (FORGED,))
+    connection.execute("update run set id = ?, created_at = '2026-01-01T00:00:00.000Z'", (FORGED,))
+
+
+def runs_of_a_stranger(
+    scene: Scene, changes: tuple[str, ...], signed: str, own: Path | None = None
+) -> Path:
+    """Return a bundle of runs as a stranger changes and signs it, or that of a run of ours."""
+    whole = own or _whole(scene, "runs.zip", "report", "--format", "bundle", "--out")
     inner, target = scene.folder / "inner.db", scene.folder / "evil.zip"
     with zipfile.ZipFile(whole) as archive:
         manifest = json.loads(archive.read("manifest.json"))
@@ -99,6 +112,9 @@ def runs_of_a_stranger(scene: Scene, changes: tuple[str, ...], signed: str) -> P
         ).fetchall()
         for name, _ in triggers:
             connection.execute(f"drop trigger {name}")
+        if own is not None:
+            _renamed(connection)
+            manifest["runs"][0]["id"] = FORGED
         for change in changes:
             connection.execute(change)
         for _, sql in triggers:
@@ -122,9 +138,10 @@ def runs_of_a_stranger(scene: Scene, changes: tuple[str, ...], signed: str) -> P
     return target
 
 
-def _imported(changes: tuple[str, ...], signed: str) -> Change:
+def _imported(changes: tuple[str, ...], signed: str, own: str = "") -> Change:
     def left(scene: Scene) -> None:
-        bundle = runs_of_a_stranger(scene, changes, signed)
+        known = scene.path / own if own else None
+        bundle = runs_of_a_stranger(scene, changes, signed, known)
         done = _said(scene, "import", "bundle", str(bundle), cwd=scene.path)
         if signed == "none" and done.returncode:
             raise ValueError(done.stderr.decode()[-300:])
@@ -162,7 +179,8 @@ def _graded(signed: str) -> Variant:
     def left(scene: Scene) -> None:
         key = {KEY: scene.site.canaries.values[KEY]}
         _said(scene, "run", "--yes", cwd=scene.path, **key)  # the answers that are graded
-        _imported((GRADES,), signed)(scene)
+        _said(scene, "report", "--format", "bundle", "--out", "../own.zip", cwd=scene.path)
+        _imported((GRADES,), signed, "../own.zip")(scene)
 
     ours = signed == "ours"
     return Variant(
