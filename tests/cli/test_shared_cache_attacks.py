@@ -94,21 +94,21 @@ REFUSED: dict[str, Change | Callable[[Change], bytes]] = {
 """Objects by what is wrong with them: changes of an unsigned value, or whole objects."""
 
 
-@pytest.mark.nightly
-def test_objects_that_cannot_be_answers_are_refused_and_bought(team: Team, edison: Edison) -> None:
-    team.origin.write(
-        "datasets/names.jsonl",
-        "".join(f'{{"id": "c{n}", "name": "N{n}"}}\n' for n in range(len(REFUSED))),
-    )
+def bought(team: Team, edison: Edison, cases: int) -> list[tuple[str, dict[str, Any]]]:
+    """Let a machine answer some cases; return the objects of its answers, by name."""
+    rows = (f'{{"id": "c{n}", "name": "N{n}"}}\n' for n in range(cases))
+    team.origin.write("datasets/names.jsonl", "".join(rows))
     team.origin.edit("experiments/hello.yaml", "repeats: 2\n", "")
     team.commit()
     assert run(edison, team.checkout("first"))["verdict"] == "pass"
-    answers = {
-        name: body_of(data) for name, data in team.cache.objects.items() if WELCOME.encode() in data
-    }
-    assert len(answers) == len(REFUSED)
     team.model.chats = 0
-    for (name, value), attack in zip(sorted(answers.items()), REFUSED.values(), strict=True):
+    return sorted((n, body_of(d)) for n, d in team.cache.objects.items() if WELCOME.encode() in d)
+
+
+@pytest.mark.nightly
+def test_objects_that_cannot_be_answers_are_refused_and_bought(team: Team, edison: Edison) -> None:
+    answers = bought(team, edison, len(REFUSED))
+    for (name, value), attack in zip(answers, REFUSED.values(), strict=True):
         forged = unsigned({**value, **attack}) if isinstance(attack, dict) else attack(value)
         team.cache.objects[name] = forged
     second = team.checkout("second")
@@ -142,17 +142,10 @@ def test_forged_answers_are_text_cost_nothing_and_decide_nothing(
     team: Team, edison: Edison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_API_KEY", CANARY)
-    team.origin.write(
-        "datasets/names.jsonl",
-        "".join(f'{{"id": "c{n}", "name": "N{n}"}}\n' for n in range(len(HOSTILE))),
-    )
-    team.origin.edit("experiments/hello.yaml", "repeats: 2\n", "")
-    team.commit()
-    assert run(edison, team.checkout("first"))["verdict"] == "pass"
-    answers = [(n, body_of(d)) for n, d in team.cache.objects.items() if WELCOME.encode() in d]
-    for (name, value), attack in zip(sorted(answers), HOSTILE.values(), strict=True):
+    for (name, value), attack in zip(
+        bought(team, edison, len(HOSTILE)), HOSTILE.values(), strict=True
+    ):
         team.cache.objects[name] = unsigned({**value, **attack})
-    team.model.chats = 0
     second = team.checkout("second")
     found = run(edison, second)
     assert found["verdict"] == "inconclusive", found["told"]
