@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.repeat import USUAL
 from tests.timing import PATIENCE_S
@@ -53,6 +55,7 @@ def repeat(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_failures_are_counted_by_test(tmp_path: Path) -> None:
     (tmp_path / "test_first.py").write_text(FIRST)
     (tmp_path / "test_other.py").write_text(OTHER)

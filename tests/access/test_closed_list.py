@@ -447,6 +447,7 @@ CLOSED = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_the_walk_finds_each_rule_that_is_switched_off(
     project: Project,
     mirrored: Project,

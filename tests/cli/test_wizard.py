@@ -133,6 +133,7 @@ def test_from_an_idea_to_an_evaluated_experiment_in_eleven_answers(
     assert "kind: synthetic" in gates
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["ctrl-c", "closed terminal"])
 def test_it_continues_after_each_question_at_which_it_was_killed(
     edison: Edison, folder: Folder, how: str

@@ -115,6 +115,7 @@ def test_fault_05_killed_inside_the_settling_transaction(
     resumed(stage, expected)
 
 
+@pytest.mark.nightly
 def test_fault_06_killed_with_the_answer_stored_before_scoring(stage: Stage) -> None:
     expected = stage.undisturbed()
     killed(stage, point="grading", nth=3)

@@ -219,6 +219,7 @@ def test_what_validate_accepts_is_not_refused_when_it_runs(kind: str, folder: Pa
 HARMLESS = {"a deep JSON Schema", "a cell of newlines", "a long comparison", "many elifs"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("bomb", BOMBS, ids=[bomb.name for bomb in BOMBS])
 def test_a_bomb_is_defused(bomb: Bomb, folder: Path, warm: WarmEdison) -> None:
     data = bomb.make()

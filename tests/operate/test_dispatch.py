@@ -130,6 +130,7 @@ def test_a_rate_limit_is_no_doubt(github: FakeGitHub) -> None:
     assert posts(github) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_github_that_hangs_is_not_waited_for(github: FakeGitHub, method: str) -> None:
     released = threading.Event()

@@ -565,6 +565,7 @@ def test_a_site_that_sends_another_run_changes_nothing(here: Folder, tmp_path: P
         ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("reply", "why"),
     [

@@ -165,6 +165,7 @@ def in_roles(project: Project) -> dict[str, Request]:
     return found | {f"test of {k}": probe_request(project, m) for k, m in project.models.items()}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("provider", ENTRIES)
 def test_every_model_takes_what_every_role_sends(
     subtests: pytest.Subtests, project: Project, provider: str

@@ -207,6 +207,7 @@ def test_the_tables_of_watching_have_their_rows() -> None:
         assert all(len(row) == len(found.columns) + 1 for row in found.rows)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("schedule", "runs"), [("weekly", 60), ("daily", 90), ("hourly", 90)])
 def test_quiet_years_raise_no_more_alarms_than_promised(schedule: str, runs: int) -> None:
     """All conditions together: a WARN at most once a quarter, an ALERT in at most 1 of 20 years."""

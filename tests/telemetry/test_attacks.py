@@ -192,6 +192,7 @@ def test_a_collector_that_sends_a_key_back_has_it_in_no_warning(
     assert "\x1b" not in str(vars(record))
 
 
+@pytest.mark.nightly
 def test_the_query_of_a_collector_is_in_no_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
