@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import stat
 import uuid
 from pathlib import Path, PurePosixPath
@@ -56,9 +57,11 @@ def replace_file(
 
 
 def in_repository(root: Path, path: str) -> tuple[Path, str]:
-    """Return a folder and a path in it, for one that leads out of a project to its repository."""
-    steps = path.count("../")
-    return root.joinpath(*[".."] * steps), path.removeprefix("../" * steps)
+    """Return a folder and a path in it; only that of a workflow may lead out of the project."""
+    name = re.sub(r"^(\.\./)+", "", path)
+    if name == path or not name.startswith(".github/") or ".." in name.split("/"):
+        return root, path  # where `place_in` refuses it, if it leads out
+    return root / path.removesuffix(name), name
 
 
 def place_in(folder: Path, path: str, *, within: Path | None = None) -> Path:

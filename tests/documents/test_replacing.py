@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.documents.files import replace_file
+from edison_ci.documents.files import in_repository, replace_file
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,3 +60,15 @@ def test_nothing_is_written_through_a_folder_that_is_a_link(tmp_path: Path) -> N
             replace_file(root, name, b"x", just_before=pytest.fail)
     replace_file(root, "file", b"x")
     assert ([*elsewhere.iterdir()], (root / "file").read_bytes()) == ([], b"x")
+
+
+def test_only_a_workflow_is_written_outside_of_the_project(tmp_path: Path) -> None:
+    root = tmp_path / "a/project"
+    root.mkdir(parents=True)
+    replace_file(*in_repository(root, "../../.github/workflows/edison.yml"), b"x")
+    assert (tmp_path / ".github/workflows/edison.yml").read_bytes() == b"x"
+    for path in ("../x", "../../etc/x", "a/../../x", "../.github/../x", "../a/.github/x"):
+        with pytest.raises(UsageError, match="is a link to another place"):
+            replace_file(*in_repository(root, path), b"x")
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".github", "a"]
+    assert [*root.parent.iterdir()] == [root]
