@@ -191,8 +191,8 @@ def _backup_named(state: CliState, site: sites.Site, file: Path) -> Path:
 
 
 def _content(found: store_backup.BackupContent) -> str:
-    newest = "" if found.newest_run_at is None else f", newest {found.newest_run_at[:16]} UTC"
-    return f"{counted(found.runs, 'run')}{newest.replace('T', ' ')}"
+    at = (found.newest_run_at or "")[:16].replace("T", " ")
+    return counted(found.runs, "run") + (f", newest {at} UTC" if at else "")
 
 
 @db.command(cls=EdisonCommand)

@@ -106,8 +106,8 @@ def require_own(site: Site, source: Path) -> None:
     if not (made_here or own_results.is_signed(source, bundles.trusted_keys(site.root))):
         raise UsageError(
             f"{source} is not from .edison/backups and has no signature that is trusted here",
-            hint="its answers, grades and costs would count as yours; if they are: --as-own; "
-            "runs of others: edison import bundle",
+            hint="if it is yours, add --as-own: its answers, grades and costs count as made here; "
+            "to add runs of others: edison import bundle",
         )
 
 
