@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.measure import EDISON, ENVIRONMENT
 from benchmarks.running import Server, make_project, serving
-from edison_ci.cluster.local_workers import local_cluster
+from edison_ci.features.cluster.local_workers import local_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parent.parent
 LATENCY_MS = 200
 CONNECTIONS = 25
 WORKERS = 4
-PROCESS = "edison_ci.operate.worker_process"
+PROCESS = "edison_ci.features.cluster.worker_process"
 RECORDED = [sys.executable, "-P", "-m", "benchmarks.recorded_messages"]
 RPM = 3_000
 MOST_MB = 200

@@ -35,10 +35,10 @@ from benchmarks.agreement import (
     measure_sentences,
 )
 from edison_ci.errors import EdisonError
-from edison_ci.importing.fidelity import Status
-from edison_ci.importing.output import find_target, import_name, plan_import
-from edison_ci.importing.prompt_yml import import_prompt_yml, import_stem
-from edison_ci.importing.promptfoo import import_promptfoo
+from edison_ci.features.importing.fidelity import Status
+from edison_ci.features.importing.output import find_target, import_name, plan_import
+from edison_ci.features.importing.prompt_yml import import_prompt_yml, import_stem
+from edison_ci.features.importing.promptfoo import import_promptfoo
 from edison_ci.numeric import percent
 from tests.importing.test_verdicts import ANSWERS, RECORDED, TESTS, Imported
 from tests.importing.verdicts import STORED
@@ -46,7 +46,7 @@ from tests.importing.verdicts import STORED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from edison_ci.importing.output import ImportResult, TargetProject
+    from edison_ci.features.importing.output import ImportResult, TargetProject
 
 FACTS = Path(__file__).parent.parent / "docs/benchmarks/references.json"
 PAGE = FACTS.with_suffix(".md")

@@ -34,18 +34,18 @@ from typing import TYPE_CHECKING
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
+from edison_ci.features.refine.evidence import evidence_of
+from edison_ci.features.refine.optimize import OptimizeOptions as SearchOrders
+from edison_ci.features.refine.optimize import optimize
+from edison_ci.features.refine.refinement import RefineOptions, refine
+from edison_ci.features.refine.refiner import refiner_of
+from edison_ci.features.refine.search import SearchLimits
+from edison_ci.features.refine.trials import Allowance, TrialRunner
+from edison_ci.features.simulator.options import random_stream
+from edison_ci.features.simulator.refiner import parse_task, random_edit, unified_diff
+from edison_ci.proposals.candidate import change_of, target_of
 from edison_ci.providers.adapters import provider_for
 from edison_ci.records import Completion
-from edison_ci.refine.candidate import change_of, target_of
-from edison_ci.refine.evidence import evidence_of
-from edison_ci.refine.optimize import OptimizeOptions as SearchOrders
-from edison_ci.refine.optimize import optimize
-from edison_ci.refine.refinement import RefineOptions, refine
-from edison_ci.refine.refiner import refiner_of
-from edison_ci.refine.search import SearchLimits
-from edison_ci.refine.trials import Allowance, TrialRunner
-from edison_ci.simulator.options import random_stream
-from edison_ci.simulator.refiner import parse_task, random_edit, unified_diff
 from edison_ci.store.database import open_reader
 from edison_ci.store.suggestions import SuggestionStatus
 
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Model
     from edison_ci.contracts import Provider
+    from edison_ci.features.refine.evidence import SplitEvidence
     from edison_ci.judges.judge import Judge
     from edison_ci.records import Request
-    from edison_ci.refine.evidence import SplitEvidence
     from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.suggestions import Suggestion
 

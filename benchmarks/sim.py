@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import yaml
 
+from edison_ci.features.simulator.assignment import AnswerSample
+from edison_ci.features.simulator.generator import PLAYBOOKS, generate
+from edison_ci.features.simulator.judge import Criterion, score, task_of_inputs
+from edison_ci.features.simulator.options import SimOptions, random_stream
+from edison_ci.features.simulator.refiner import improve, random_edit
 from edison_ci.records import Message, Request
-from edison_ci.simulator.assignment import AnswerSample
-from edison_ci.simulator.generator import PLAYBOOKS, generate
-from edison_ci.simulator.judge import Criterion, score, task_of_inputs
-from edison_ci.simulator.options import SimOptions, random_stream
-from edison_ci.simulator.refiner import improve, random_edit
 from edison_ci.templating.templates import Template, as_text, compile_template
 
 if TYPE_CHECKING:

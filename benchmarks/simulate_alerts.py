@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, stdtr
 
 from benchmarks.simulate_figures import Figures, Setting
-from edison_ci.results.watching import OTHER_SHARE, warn_years
+from edison_ci.features.monitor.conditions import OTHER_SHARE, warn_years
 from edison_ci.stats.drift import REFERENCE_RUNS, SCORE_SHARE, evidence_of_rate, evidence_path
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from benchmarks.simulate_figures import Figures, Setting, percent
-from edison_ci.results.case_discrimination import CaseVerdict, discriminations
+from edison_ci.features.datasets.case_discrimination import CaseVerdict, discriminations
 from edison_ci.stats.discrimination import discrimination
 
 if TYPE_CHECKING:

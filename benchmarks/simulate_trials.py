@@ -42,7 +42,7 @@ class SampledTrials(NamedTuple):
 
 
 def sampled_trials(d: Array, rng: np.random.Generator) -> SampledTrials:
-    """Apply the rule of refine/sampling.py to rows of differences."""
+    """Apply the rule of features/refine/sampling.py to rows of differences."""
     n = d.shape[1]
     looks = np.array([*range(BATCH, n, BATCH), n]) - 1
     target = math.log(2 / ACCEPTED_P)

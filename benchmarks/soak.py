@@ -56,10 +56,10 @@ from benchmarks.soak_world import (
     set_clock,
 )
 from edison_ci import utc
+from edison_ci.access.site import open_site
+from edison_ci.api.duties import duties_of, run_due
 from edison_ci.cli.app import run
-from edison_ci.operate.duties import duties_of, run_due
-from edison_ci.operate.scheduler import Scheduler
-from edison_ci.operate.site import open_site
+from edison_ci.features.monitor.scheduler import Scheduler
 from edison_ci.stats.drift import REFERENCE_RUNS
 
 if TYPE_CHECKING:

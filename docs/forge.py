@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from docs.reference import table
-from edison_ci.forge import events
-from edison_ci.forge.events import Event, Situation
+from edison_ci.access import events
+from edison_ci.access.events import Event, Situation
 
 _EVENTS = {
     Situation.PULL_REQUEST: "`pull_request`",

@@ -28,7 +28,7 @@ from edison_ci.config.request_headers import USUAL
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
 from edison_ci.extras import EXTRAS, LIBRARIES
-from edison_ci.report.metrics import OF_PROJECT, OF_SERVER
+from edison_ci.features.monitor.metrics import OF_PROJECT, OF_SERVER
 from edison_ci.resources import KINDS
 
 if TYPE_CHECKING:
@@ -352,6 +352,10 @@ def layers() -> str:
     for number, names in reversed(list(enumerate(floors))):
         for name in sorted(names - {"__init__", "__main__"}):
             rows.append((str(number), _place(name), _question(name)))
+            if name == "features":
+                folders = sorted(path.parent for path in (PACKAGE / name).glob("*/__init__.py"))
+                inside = (f"{name}/{folder.name}" for folder in folders)
+                rows += [("", _place(each), _question(each)) for each in inside]
     return table(("floor", "module", "what is there"), rows)
 
 

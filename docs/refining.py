@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.reference import code, table
 from edison_ci.config.experiment import Refine
-from edison_ci.refine.guardrails import APPLIES, RULES
+from edison_ci.proposals.guardrails import APPLIES, RULES
 
 _APPLIES = (
     "It is a unified diff of this one file that fits exactly: every count right, every line "

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from edison_ci.api.decisions import compare, gate
     from edison_ci.api.projects import load, validate
-    from edison_ci.api.refinement import propose, refine_prompt
     from edison_ci.api.results import Result, regrade, render_report, replay, result, resume, run
+    from edison_ci.api.sessions import SessionFactory
     from edison_ci.checks.evaluation import Grade, ParsedAnswer
     from edison_ci.checks.options import Check
     from edison_ci.config.load import Experiment, Project, inspect_project, load_project
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from edison_ci.execute.run_options import RunOptions
-    from edison_ci.operate.sessions import SessionFactory
+    from edison_ci.features.refine.library import propose, refine_prompt
     from edison_ci.plan.plan import Plan, plan_run
     from edison_ci.plan.selection import Selection
     from edison_ci.records import Case, Completion, Message, Request
@@ -77,7 +77,7 @@ _HOMES = {
     "RunOptions": "execute.run_options",
     "ScoredCriterion": "contracts",
     "Selection": "plan.selection",
-    "SessionFactory": "operate.sessions",
+    "SessionFactory": "api.sessions",
     "Sources": "report.files",
     "UsageError": "errors",
     "compare": "api.decisions",
@@ -86,8 +86,8 @@ _HOMES = {
     "load": "api.projects",
     "load_project": "config.load",
     "plan_run": "plan.plan",
-    "propose": "api.refinement",
-    "refine_prompt": "api.refinement",
+    "propose": "features.refine.library",
+    "refine_prompt": "features.refine.library",
     "regrade": "api.results",
     "render_report": "api.results",
     "replay": "api.results",

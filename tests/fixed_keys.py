@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from edison_ci.access.sealed_keys import read_private_key
 from edison_ci.documents.base64_text import encode_base64, encode_base64url
 from edison_ci.documents.signatures import KeyPair, Signer
-from edison_ci.operate.sealed_keys import read_private_key
 
 if TYPE_CHECKING:
-    from edison_ci.operate.sealed_keys import PrivateKey
+    from edison_ci.access.sealed_keys import PrivateKey
 
 
 def signing_keys(label: str) -> KeyPair:

@@ -93,7 +93,7 @@ class _Listening:
 def main() -> None:
     """Run the command of the arguments."""
     from edison_ci.cli.app import run
-    from edison_ci.simulator.provider import SimulatedProvider
+    from edison_ci.features.simulator.provider import SimulatedProvider
 
     listening = _Listening(sys.stderr, os.environ["HELD_AFTER"])
     sys.stderr = listening

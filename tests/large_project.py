@@ -11,11 +11,23 @@ import json
 from typing import TYPE_CHECKING
 
 from edison_ci import utc
+from edison_ci.features.monitor.alert_rows import (
+    Condition,
+    Finding,
+    Level,
+    open_alert,
+    update_alert,
+)
+from edison_ci.features.refine.loop_rows import (
+    Iteration,
+    Loop,
+    LoopState,
+    write_iteration,
+    write_loop,
+)
 from edison_ci.records import CellStatus
-from edison_ci.store.alerts import Condition, Finding, Level, open_alert, update_alert
 from edison_ci.store.cells import CaseFacts, Component
 from edison_ci.store.database import open_for_change
-from edison_ci.store.loops import Iteration, Loop, LoopState, write_iteration, write_loop
 from edison_ci.store.suggestions import Suggestion, SuggestionStatus, add_suggestion
 from tests.planted import Planted, plant
 

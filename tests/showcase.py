@@ -19,8 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edison_ci.features.refine.loop_rows import (
+    Iteration,
+    Loop,
+    LoopState,
+    write_iteration,
+    write_loop,
+)
 from edison_ci.store.database import open_for_change
-from edison_ci.store.loops import Iteration, Loop, LoopState, write_iteration, write_loop
 from edison_ci.store.suggestions import (
     Guardrail,
     MadeBy,

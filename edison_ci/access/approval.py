@@ -8,13 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from edison_ci.errors import EdisonError
-from edison_ci.forge import api as forge_api
-from edison_ci.forge import host
+from edison_ci.features.github import rest_client
+from edison_ci.git import host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.forge.host import RepositoryAddress
+    from edison_ci.git.host import RepositoryAddress
 
 
 def is_approved(environment: str, environ: Mapping[str, str]) -> bool:
@@ -35,7 +35,7 @@ def _approved(environment: str, address: RepositoryAddress, run: str) -> bool:
 
 async def approved_by_person(environment: str, address: RepositoryAddress, run: str) -> bool:
     """Whether GitHub lists an approval of an environment for a workflow run."""
-    async with forge_api.Api(address) as api:
+    async with rest_client.Api(address) as api:
         reviews = await api.get("read the approvals", "actions", "runs", run, "approvals")
     return any(
         isinstance(review, dict)

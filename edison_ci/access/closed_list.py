@@ -320,7 +320,7 @@ class _Terms:
 
     def _service_of(self, model: Model, before: Model | None) -> Model | None:
         """Return the entry of the base that allows to call a model; None if there is none."""
-        if model.provider == "command":  # operate/programs.py decides what it gets
+        if model.provider == "command":  # access/programs.py decides what it gets
             return model if before is None else before
         if self.base is None:
             return model if model.provider in _WITHOUT_NETWORK else None

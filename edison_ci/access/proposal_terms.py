@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.access import approval, closed_list
+from edison_ci.access import approval, closed_list, events
 from edison_ci.config import base_limits as config_base_limits
 from edison_ci.config.load import inspect_project
 from edison_ci.config.prices import load_prices
@@ -31,7 +31,6 @@ from edison_ci.config.trust import TrustFile
 from edison_ci.documents.files import inside
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.forge import events
 from edison_ci.git import commit_tree
 from edison_ci.git.repository import Repository
 

@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import programs, provenance
+from edison_ci.api.sessions import SessionFactory, require_editor, run_outside_loop
 from edison_ci.config import requirements
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute import outputs as execute_outputs
@@ -20,13 +22,11 @@ from edison_ci.execute.run_options import (
     resumed_target,
     run_targets,
 )
-from edison_ci.operate import programs, provenance
-from edison_ci.operate.sessions import SessionFactory, require_editor, run_outside_loop
+from edison_ci.features.refine import loop_rows as loops
 from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
 from edison_ci.records import Side
 from edison_ci.results.snapshot import outputs_of, snapshot_of
-from edison_ci.store import loops
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
 from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION, TRIAL, find_run
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.run_options import RunOutcome
-    from edison_ci.importing.outputs import OutputFile
+    from edison_ci.features.importing.outputs import OutputFile
     from edison_ci.records import BaselineDoubt
     from edison_ci.store.runs import Run
 

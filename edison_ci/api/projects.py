@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci.access.own_results import set_aside_untrusted
 from edison_ci.config.load import find_root, load_project
 from edison_ci.config.validation import inspect
-from edison_ci.operate.own_results import set_aside_untrusted
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project

@@ -7,6 +7,8 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edison_ci.access.provenance import recording_doubts
+from edison_ci.access.site import Role, Site
 from edison_ci.api.evaluation import (
     RunRequest,
     evaluate,
@@ -14,11 +16,9 @@ from edison_ci.api.evaluation import (
     resume_run,
     select_experiments,
 )
+from edison_ci.api.sessions import SessionFactory, require_editor
 from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import RunOptions
-from edison_ci.operate.provenance import recording_doubts
-from edison_ci.operate.sessions import SessionFactory, require_editor
-from edison_ci.operate.site import Role, Site
 from edison_ci.providers.replay import open_recording
 from edison_ci.report.files import Sources
 from edison_ci.report.html import result_html

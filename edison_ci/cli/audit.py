@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.cli import github_comment
+from edison_ci.access import anchors as audit_anchors
+from edison_ci.access import site as sites
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, screen_width
 from edison_ci.config import load
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.forge import host, sticky_comment
-from edison_ci.forge.github import WORKFLOW_BOT, Author, GitHub
+from edison_ci.features.github import comment_command as github_comment
+from edison_ci.features.github import sticky_comment
+from edison_ci.features.github.forge import WORKFLOW_BOT, Author, GitHub
+from edison_ci.git import host
 from edison_ci.numeric import counted
-from edison_ci.operate import anchors as operate_anchors
-from edison_ci.operate import site as sites
 from edison_ci.records import canonical_json
 from edison_ci.store import audit as store_audit
 from edison_ci.store import database
@@ -28,7 +29,7 @@ from edison_ci.store import database
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.operate.site import Site
+    from edison_ci.access.site import Site
 
 _MOST_JUMPS = 5
 _WIDE = 120
@@ -100,21 +101,21 @@ def audit(state: CliState, /, **given: Any) -> None:
     elif given["jsonl"]:
         _export(terminal, site)
     else:
-        known = [operate_anchors.parse_anchor(text) for text in given["heads"]]
+        known = [audit_anchors.parse_anchor(text) for text in given["heads"]]
         if given["pr"]:
             known.append(_of_pull_request(state, site, given["pr"], Author(given["author"])))
         _show_log(terminal, site, known if given["verify"] else None, given["limit"])
 
 
 def _show_log(
-    terminal: Terminal, site: Site, known: Sequence[operate_anchors.Anchor] | None, limit: int
+    terminal: Terminal, site: Site, known: Sequence[audit_anchors.Anchor] | None, limit: int
 ) -> None:
     chain, results = None, []
     with closing(database.open_reader(site.results)) as connection:
         rows = store_audit.read_audit(connection, limit=limit)
         if known is not None:
-            anchors = [*known, *operate_anchors.read_anchors(site)]
-            chain = store_audit.verify_audit(connection, operate_anchors.rows_of(anchors))
+            anchors = [*known, *audit_anchors.read_anchors(site)]
+            chain = store_audit.verify_audit(connection, audit_anchors.rows_of(anchors))
     if chain is not None and chain.broken is not None:
         before = counted(chain.broken - 1, "row")
         raise StoreError(
@@ -122,7 +123,7 @@ def _show_log(
             hint=f"{before} before it are intact; compare with a backup",
         )
     if chain is not None:
-        results = operate_anchors.compare_anchors(site, chain, anchors)
+        results = audit_anchors.compare_anchors(site, chain, anchors)
         _refuse(results)
     if terminal.json:
         told = None if chain is None else _chain(chain, results)
@@ -133,12 +134,12 @@ def _show_log(
         _tell(terminal, chain, results)
 
 
-def _refuse(results: Sequence[operate_anchors.AnchorResult]) -> None:
-    wrong = [one for one in results if one.state in operate_anchors.PROBLEMS]
+def _refuse(results: Sequence[audit_anchors.AnchorResult]) -> None:
+    wrong = [one for one in results if one.state in audit_anchors.PROBLEMS]
     if not wrong:
         return
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    if wrong[0].state is operate_anchors.AnchorState.UNSIGNED:
+    if wrong[0].state is audit_anchors.AnchorState.UNSIGNED:
         hint = "see who pushed it: git show; delete the tag if it is not yours"
     else:
         hint = "compare with a backup; if the results were begun anew on purpose, delete the tag"
@@ -146,7 +147,7 @@ def _refuse(results: Sequence[operate_anchors.AnchorResult]) -> None:
 
 
 def _tell(
-    terminal: Terminal, chain: store_audit.Chain, results: Sequence[operate_anchors.AnchorResult]
+    terminal: Terminal, chain: store_audit.Chain, results: Sequence[audit_anchors.AnchorResult]
 ) -> None:
     terminal.result(f"{counted(chain.rows, 'row')}, none changed; newest hash {chain.newest}")
     if chain.forgotten:
@@ -158,12 +159,12 @@ def _tell(
     for one in results:
         unsure = "; whose signature it is, is not known here"
         terminal.result(one.sentence + (unsure if one.anchor.signature == "unknown" else ""))
-    if not any(one.state is operate_anchors.AnchorState.HELD for one in results):
+    if not any(one.state is audit_anchors.AnchorState.HELD for one in results):
         terminal.note("no anchor holds a row of this log; make one: edison admin audit --anchor")
 
 
 def _anchor(terminal: Terminal, site: Site) -> None:
-    made = operate_anchors.make_anchor(site)
+    made = audit_anchors.make_anchor(site)
     if terminal.json:
         terminal.document({"tag": made.name, "rows": made.rows, "head": made.head})
         return
@@ -182,15 +183,15 @@ def _export(terminal: Terminal, site: Site) -> None:
 
 def _of_pull_request(
     state: CliState, site: Site, number: int, author: Author
-) -> operate_anchors.Anchor:
+) -> audit_anchors.Anchor:
     if state.offline:
         raise UsageError("network access is disabled by --offline", hint="use --head instead")
     address = host.repository_address(os.environ, remote=github_comment.origin_of(site.root))
 
-    async def read() -> operate_anchors.Anchor | None:
+    async def read() -> audit_anchors.Anchor | None:
         async with GitHub(address, author=author) as github:
             for data in await sticky_comment.read_data(github, number, "edison"):
-                if (found := operate_anchors.anchor_in_comment(number, data)) is not None:
+                if (found := audit_anchors.anchor_in_comment(number, data)) is not None:
                     return found
         return None
 
@@ -246,7 +247,7 @@ def _as_json(row: store_audit.AuditRow) -> dict[str, Any]:
 
 
 def _chain(
-    chain: store_audit.Chain, results: Sequence[operate_anchors.AnchorResult]
+    chain: store_audit.Chain, results: Sequence[audit_anchors.AnchorResult]
 ) -> dict[str, Any]:
     return {
         "ok": True,

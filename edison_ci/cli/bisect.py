@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
+from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
@@ -18,7 +19,6 @@ from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute import bisect as execute_bisect
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted
-from edison_ci.operate import sessions as run_sessions
 from edison_ci.plan import plan as planning
 from edison_ci.plan import selection as plan_selection
 from edison_ci.providers import budget as provider_budget

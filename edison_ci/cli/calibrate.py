@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import site as sites
+from edison_ci.api import file_edits
+from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
@@ -19,9 +22,6 @@ from edison_ci.execute import standalone
 from edison_ci.judges import approval as judge_approval
 from edison_ci.judges import panel as judge_panel
 from edison_ci.numeric import TOLERANCE, counted, fixed, rounded
-from edison_ci.operate import file_edits
-from edison_ci.operate import sessions as run_sessions
-from edison_ci.operate import site as sites
 from edison_ci.results import human_grades
 from edison_ci.stats import calibration as stat_calibration
 from edison_ci.stats import sampling

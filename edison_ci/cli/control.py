@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import site as sites
+from edison_ci.api import run_control
 from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config import load
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate import run_control
-from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus
 from edison_ci.results import live_progress, run_result
 from edison_ci.store import database, ledger, runs

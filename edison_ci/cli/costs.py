@@ -15,8 +15,9 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mark, sparkline
 from edison_ci.errors import UsageError
 from edison_ci.execute import budgets
+from edison_ci.features.site import client as site_client
+from edison_ci.features.site import projects, shared_budget
 from edison_ci.numeric import counted, dollars, fixed, percent
-from edison_ci.operate import projects, shared_budget, site_client
 from edison_ci.results import current_prices, spending
 from edison_ci.store import database, ledger
 

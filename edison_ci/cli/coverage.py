@@ -10,10 +10,9 @@ import os
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access import proposal_terms
+from edison_ci.access import events, proposal_terms
 from edison_ci.cli.terminal import ODD, StyledText
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.forge import events
 from edison_ci.git import repository as git
 from edison_ci.plan import baseline
 

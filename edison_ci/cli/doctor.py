@@ -18,6 +18,7 @@ import click
 from edison_ci import __version__
 from edison_ci._dataclass import dataclass
 from edison_ci.access import proposal_terms
+from edison_ci.access.key_environment import key_environment
 from edison_ci.checks import child
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
@@ -25,9 +26,8 @@ from edison_ci.config import load, project_files, requirements, schema, validati
 from edison_ci.documents import files, signatures
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
+from edison_ci.features.site import shared_cache
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate import shared_cache
-from edison_ci.operate.key_environment import key_environment
 from edison_ci.providers import shared_cache as provider_shared_cache
 from edison_ci.report import pdf
 from edison_ci.resources import KINDS

@@ -28,135 +28,173 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "init": Entry("Everyday", "init:init", "Create a project that runs offline."),
-    "validate": Entry("Everyday", "validate:validate", "Check every file of the project."),
-    "plan": Entry("Everyday", "plan:plan", "Show what a run would do and cost.", "experiments"),
+    "init": Entry("Everyday", "cli.init:init", "Create a project that runs offline."),
+    "validate": Entry("Everyday", "cli.validate:validate", "Check every file of the project."),
+    "plan": Entry("Everyday", "cli.plan:plan", "Show what a run would do and cost.", "experiments"),
     "try": Entry(
-        "Everyday", "try_one:try_one", "Send one case to a model and show the answer.", "prompts"
+        "Everyday",
+        "cli.try_one:try_one",
+        "Send one case to a model and show the answer.",
+        "prompts",
     ),
     "run": Entry(
-        "Everyday", "run:run", "Evaluate experiments and store every answer.", "experiments"
+        "Everyday", "cli.run:run", "Evaluate experiments and store every answer.", "experiments"
     ),
     "status": Entry(
-        "Everyday", "status:status", "List recent runs, or show one in detail.", "runs"
+        "Everyday", "cli.status:status", "List recent runs, or show one in detail.", "runs"
     ),
     "explain": Entry(
-        "Everyday", "explain:explain_cell", "Explain why a cell passed or failed.", "cells"
+        "Everyday", "cli.explain:explain_cell", "Explain why a cell passed or failed.", "cells"
     ),
     "compare": Entry(
-        "Everyday", "compare:compare", "Compare two runs, refs or prompt versions.", "runs"
+        "Everyday", "cli.compare:compare", "Compare two runs, refs or prompt versions.", "runs"
     ),
     "report": Entry(
         "Everyday",
-        "report:report",
+        "cli.report:report",
         "Write a report on a run: HTML, Markdown, CSV, PDF and others.",
         "runs",
     ),
     "refine": Entry(
         "Everyday",
-        "refine:refine",
+        "features.refine.commands:refine",
         "Suggest a small change to a prompt, tested on held-out cases.",
         "experiments",
     ),
-    "serve": Entry("Everyday", "serve:serve", "Serve the results as web pages."),
-    "models": Entry("Everyday", "models:models", "List, add or test the models of the project."),
+    "serve": Entry("Everyday", "cli.serve:serve", "Serve the results as web pages."),
+    "models": Entry(
+        "Everyday", "cli.models:models", "List, add or test the models of the project."
+    ),
     "demo": Entry(
-        "Set up", "demo:demo", "Show the whole workflow in a temporary project, offline."
+        "Set up",
+        "features.simulator.demo_command:demo",
+        "Show the whole workflow in a temporary project, offline.",
     ),
     "assist": Entry(
         "Set up",
-        "assist:assist",
+        "features.assist.commands:assist",
         "Draft an objective, a rubric, prompts or settings, for you to accept.",
     ),
     "import": Entry(
-        "Set up", "import_:import_", "Import files of other tools, answers, traces or bundles."
+        "Set up",
+        "features.importing.commands:import_",
+        "Import files of other tools, answers, traces or bundles.",
     ),
     "dataset": Entry(
-        "Set up", "dataset:dataset", "Show, count, check and change the cases of a dataset."
+        "Set up",
+        "features.datasets.commands:dataset",
+        "Show, count, check and change the cases of a dataset.",
     ),
-    "doctor": Entry("Set up", "doctor:doctor", "Check this machine and this project."),
+    "doctor": Entry("Set up", "cli.doctor:doctor", "Check this machine and this project."),
     "github": Entry(
-        "Set up", "github:github", "Report on a pull request from a GitHub Actions job."
+        "Set up",
+        "features.github.commands:github",
+        "Report on a pull request from a GitHub Actions job.",
     ),
-    "roles": Entry("Team", "roles:roles", "Manage who may sign in to the pages."),
+    "roles": Entry("Team", "cli.roles:roles", "Manage who may sign in to the pages."),
     "secrets": Entry(
-        "Team", "secret_keys:secrets", "Seal keys in the repository, list and test them."
+        "Team", "cli.secret_keys:secrets", "Seal keys in the repository, list and test them."
     ),
-    "trust": Entry("Team", "trust:trust", "Show and edit which key may be sent to which host."),
+    "trust": Entry("Team", "cli.trust:trust", "Show and edit which key may be sent to which host."),
     "worker": Entry(
-        "Team", "worker:worker", "Make calls for runs of other machines, and connect the machines."
+        "Team",
+        "features.cluster.commands:worker",
+        "Make calls for runs of other machines, and connect the machines.",
     ),
-    "push": Entry("Team", "transfer:push", "Send runs to a site of a team.", "runs"),
+    "push": Entry("Team", "features.site.commands:push", "Send runs to a site of a team.", "runs"),
     "pull": Entry(
-        "Team", "transfer:pull", "Fetch runs of this project from a site of a team.", "runs"
+        "Team",
+        "features.site.commands:pull",
+        "Fetch runs of this project from a site of a team.",
+        "runs",
     ),
-    "resume": Entry("Runs", "run:resume", "Resume a run that stopped.", "runs"),
-    "rerun": Entry("Runs", "try_one:rerun", "Request another answer for one cell.", "runs"),
-    "runs": Entry("Runs", "runs:runs", "Follow, steer, pause, cancel and merge runs."),
-    "schedule": Entry("Runs", "schedule:schedule", "List, edit and carry out schedules of runs."),
+    "resume": Entry("Runs", "cli.run:resume", "Resume a run that stopped.", "runs"),
+    "rerun": Entry("Runs", "cli.try_one:rerun", "Request another answer for one cell.", "runs"),
+    "runs": Entry("Runs", "cli.runs:runs", "Follow, steer, pause, cancel and merge runs."),
+    "schedule": Entry(
+        "Runs",
+        "features.monitor.schedule_commands:schedule",
+        "List, edit and carry out schedules of runs.",
+    ),
     "regrade": Entry(
-        "Grades", "regrade:regrade", "Grade the stored answers of a run again.", "runs"
+        "Grades", "cli.regrade:regrade", "Grade the stored answers of a run again.", "runs"
     ),
-    "grade": Entry("Grades", "grade:grade", "Grade answers by hand.", "runs"),
+    "grade": Entry(
+        "Grades", "features.review.grade_command:grade", "Grade answers by hand.", "runs"
+    ),
     "calibrate": Entry(
         "Grades",
-        "calibrate:calibrate",
+        "cli.calibrate:calibrate",
         "Compare judges with human grades, and approve them.",
         "experiments",
     ),
     "quarantine": Entry(
-        "Grades", "quarantine:quarantine", "Exclude flaky cases from the gates until a date."
+        "Grades", "cli.quarantine:quarantine", "Exclude flaky cases from the gates until a date."
     ),
     "leaderboard": Entry(
         "Results",
-        "leaderboard:leaderboard",
+        "cli.leaderboard:leaderboard",
         "Rank models and prompt versions, recommend one, or rank writers of cases.",
         "experiments",
     ),
     "trends": Entry(
-        "Results", "trends:trends", "Show score, cost and latency over runs.", "experiments"
+        "Results", "cli.trends:trends", "Show score, cost and latency over runs.", "experiments"
     ),
     "alerts": Entry(
         "Results",
-        "alerts:alerts",
+        "features.monitor.alert_commands:alerts",
         "Check for falls, errors and other conditions that need attention.",
     ),
     "notifications": Entry(
-        "Results", "notifications:notifications", "List, test and send notifications."
+        "Results",
+        "features.monitor.notification_commands:notifications",
+        "List, test and send notifications.",
     ),
-    "costs": Entry("Results", "costs:costs", "Show spending and how much of each budget is used."),
+    "costs": Entry(
+        "Results", "cli.costs:costs", "Show spending and how much of each budget is used."
+    ),
     "bisect": Entry(
-        "Results", "bisect:bisect", "Find the commit that broke a case.", "experiments"
+        "Results", "cli.bisect:bisect", "Find the commit that broke a case.", "experiments"
     ),
     "history": Entry(
-        "Improve", "versions:history", "List the versions of a prompt with their scores.", "prompts"
+        "Improve",
+        "cli.versions:history",
+        "List the versions of a prompt with their scores.",
+        "prompts",
     ),
     "diff": Entry(
         "Improve",
-        "versions:diff",
+        "cli.versions:diff",
         "Compare the text and the scores of two prompt versions.",
         "prompts",
     ),
-    "review": Entry("Improve", "review:review", "Review suggested prompt changes."),
+    "review": Entry(
+        "Improve", "features.review.commands:review", "Review suggested prompt changes."
+    ),
     "propose": Entry(
-        "Improve", "review:propose", "Push a suggestion to a branch and open a pull request."
+        "Improve",
+        "features.review.commands:propose",
+        "Push a suggestion to a branch and open a pull request.",
     ),
     "loop": Entry(
         "Improve",
-        "loop:loop",
+        "features.refine.loop_command:loop",
         "Run and refine repeatedly until the score converges.",
         "experiments",
     ),
     "optimize": Entry(
         "Improve",
-        "refine:optimize",
+        "features.refine.commands:optimize",
         "Search for a better prompt over several generations.",
         "experiments",
     ),
     "promote": Entry(
-        "Improve", "versions:promote", "Mark a prompt version as the one in production.", "prompts"
+        "Improve",
+        "cli.versions:promote",
+        "Mark a prompt version as the one in production.",
+        "prompts",
     ),
-    "admin": Entry("Admin", "admin:admin", "Look after stored results, prices and the shell."),
+    "admin": Entry("Admin", "cli.admin:admin", "Look after stored results, prices and the shell."),
 }
 """Every command, in the order of the help."""
 
@@ -180,111 +218,137 @@ RENAMED = {
 TABLES = {
     "runs": {
         "status": Entry(
-            "Commands", "status:status", "List recent runs, or show one in detail.", "runs"
+            "Commands", "cli.status:status", "List recent runs, or show one in detail.", "runs"
         ),
-        "watch": Entry("Commands", "control:watch", "Follow a run of another process.", "runs"),
-        "pause": Entry("Commands", "control:pause", "Pause a run; it can be resumed.", "runs"),
-        "resume": Entry("Commands", "run:resume", "Resume a run that stopped.", "runs"),
-        "cancel": Entry("Commands", "control:cancel", "Cancel a run for good.", "runs"),
+        "watch": Entry("Commands", "cli.control:watch", "Follow a run of another process.", "runs"),
+        "pause": Entry("Commands", "cli.control:pause", "Pause a run; it can be resumed.", "runs"),
+        "resume": Entry("Commands", "cli.run:resume", "Resume a run that stopped.", "runs"),
+        "cancel": Entry("Commands", "cli.control:cancel", "Cancel a run for good.", "runs"),
         "steer": Entry(
-            "Commands", "steer:steer", "Change a run while it goes on, or show its state.", "runs"
+            "Commands",
+            "cli.steer:steer",
+            "Change a run while it goes on, or show its state.",
+            "runs",
         ),
         "merge": Entry(
-            "Commands", "merge:merge", "Merge the shards of a run and evaluate its gates."
+            "Commands", "cli.merge:merge", "Merge the shards of a run and evaluate its gates."
         ),
     },
     "admin": {
-        "db": Entry("Results", "db:db", "Check, back up, restore and sign the results file."),
-        "cache": Entry("Results", "db:cache", "Show, clear or export stored answers."),
-        "gc": Entry("Results", "db:gc", "Delete texts older than retention_days."),
-        "audit": Entry("Results", "audit:audit", "Show the audit log, newest first."),
+        "db": Entry(
+            "Results",
+            "features.upkeep.commands:db",
+            "Check, back up, restore and sign the results file.",
+        ),
+        "cache": Entry(
+            "Results", "features.upkeep.commands:cache", "Show, clear or export stored answers."
+        ),
+        "gc": Entry(
+            "Results", "features.upkeep.commands:gc", "Delete texts older than retention_days."
+        ),
+        "audit": Entry("Results", "cli.audit:audit", "Show the audit log, newest first."),
         "forget": Entry(
-            "Results", "forget:forget_texts", "Remove the texts of a case or of a person."
+            "Results",
+            "features.upkeep.forget_command:forget_texts",
+            "Remove the texts of a case or of a person.",
         ),
         "bundle": Entry(
-            "Results", "project_bundle:bundle", "Bundle a whole project, or restore one."
+            "Results",
+            "features.upkeep.bundle_command:bundle",
+            "Bundle a whole project, or restore one.",
         ),
         "metrics": Entry(
-            "Results", "metrics:metrics", "Print metrics for Prometheus, as the pages serve them."
+            "Results",
+            "features.monitor.metrics_command:metrics",
+            "Print metrics for Prometheus, as the pages serve them.",
         ),
-        "prices": Entry("Set up", "prices:prices", "Show or update the price table."),
-        "schema": Entry("Set up", "schema:schema", "Print the JSON Schema of a file kind."),
+        "prices": Entry("Set up", "cli.prices:prices", "Show or update the price table."),
+        "schema": Entry("Set up", "cli.schema:schema", "Print the JSON Schema of a file kind."),
         "completion": Entry(
-            "Set up", "admin:completion", "Print the completion script of a shell."
+            "Set up", "cli.admin:completion", "Print the completion script of a shell."
         ),
     },
     "dataset": {
         "add": Entry(
             "Commands",
-            "dataset_edit:add",
+            "features.datasets.edit_commands:add",
             "Add a case to a dataset, from values or from an answer.",
             "experiments",
         ),
         "adversarial": Entry(
             "Commands",
-            "dataset_adversarial:adversarial",
+            "features.assist.adversarial_command:adversarial",
             "Have models write cases that the prompt is likely to fail on.",
             "experiments",
         ),
         "coverage": Entry(
             "Commands",
-            "dataset_coverage:coverage",
+            "features.assist.coverage_commands:coverage",
             "Show which tags, lengths, languages and difficulties the cases cover.",
             "experiments",
         ),
         "edit": Entry(
-            "Commands", "dataset_edit:edit", "Edit a case, by options or in $EDITOR.", "cases"
+            "Commands",
+            "features.datasets.edit_commands:edit",
+            "Edit a case, by options or in $EDITOR.",
+            "cases",
         ),
         "fill": Entry(
             "Commands",
-            "dataset_coverage:fill",
+            "features.assist.coverage_commands:fill",
             "Have models write cases for what the dataset does not cover.",
             "experiments",
         ),
         "generate": Entry(
             "Commands",
-            "dataset_generate:generate",
+            "features.assist.generate_command:generate",
             "Have models write cases for an experiment, for you to accept.",
             "experiments",
         ),
         "health": Entry(
             "Commands",
-            "dataset:health",
+            "features.datasets.commands:health",
             "Find duplicate, contradictory, flaky, weak and useless cases.",
             "experiments",
         ),
         "import": Entry(
             "Commands",
-            "dataset_import:import_cases",
+            "features.importing.dataset_command:import_cases",
             "Import rows of a CSV, JSON, JSONL or YAML file as cases.",
         ),
         "judge": Entry(
             "Commands",
-            "dataset_judge:judge",
+            "features.datasets.judge_command:judge",
             "Rate the quality of the questions with judges.",
             "experiments",
         ),
         "remove": Entry(
-            "Commands", "dataset_edit:remove", "Remove cases from their dataset.", "cases"
+            "Commands",
+            "features.datasets.edit_commands:remove",
+            "Remove cases from their dataset.",
+            "cases",
         ),
         "show": Entry(
-            "Commands", "dataset:show", "Show the first cases of an experiment.", "experiments"
+            "Commands",
+            "features.datasets.commands:show",
+            "Show the first cases of an experiment.",
+            "experiments",
         ),
         "stats": Entry(
             "Commands",
-            "dataset:stats",
+            "features.datasets.commands:stats",
             "Count the cases by tag, difficulty, kind and length.",
             "experiments",
         ),
         "tag": Entry(
             "Commands",
-            "dataset_edit:tag",
+            "features.datasets.edit_commands:tag",
             "Tag the cases of an experiment, all or some of them.",
             "experiments",
         ),
         "verify": Entry(
             "Commands",
-            "dataset_verify:verify_cases",
+            "features.assist.verify_command:verify_cases",
             "Agree with expected answers that models wrote.",
             "experiments",
         ),
@@ -292,33 +356,35 @@ TABLES = {
     "github": {
         "annotations": Entry(
             "Commands",
-            "github:show_annotations",
+            "features.github.commands:show_annotations",
             "Print annotations on the lines that a change touched.",
             "runs",
         ),
         "approvals": Entry(
             "Commands",
-            "github_approvals:approvals",
+            "features.github.approvals_command:approvals",
             "Check that enough people have approved a pull request.",
         ),
         "comment": Entry(
             "Commands",
-            "github_comment:comment",
+            "features.github.comment_command:comment",
             "Post a report as a comment on a pull request, or update it.",
             "runs",
         ),
         "event": Entry(
-            "Commands", "github:event", "Show the event of this job, its mode, and what changed."
+            "Commands",
+            "features.github.commands:event",
+            "Show the event of this job, its mode, and what changed.",
         ),
         "run": Entry(
             "Commands",
-            "github_run:run_job",
+            "features.github.run_command:run_job",
             "Evaluate the experiments that a change affects, and report on them.",
             "experiments",
         ),
         "summary": Entry(
             "Commands",
-            "github:show_summary",
+            "features.github.commands:show_summary",
             "Write the job summary and the outputs of the step.",
             "runs",
         ),
@@ -344,7 +410,7 @@ class LazyGroup(EdisonGroup):
         if entry is None:
             return None
         module, _, name = entry.place.partition(":")
-        command: click.Command = getattr(importlib.import_module(f"edison_ci.cli.{module}"), name)
+        command: click.Command = getattr(importlib.import_module(f"edison_ci.{module}"), name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

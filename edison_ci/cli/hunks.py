@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText
 from edison_ci.config import requirements
@@ -14,7 +15,6 @@ from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute import hunks as execute_hunks
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate import sessions as run_sessions
 from edison_ci.results import run_result
 from edison_ci.store import runs
 

@@ -12,21 +12,21 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.cli import questions
 from edison_ci.cli import run as cli_run
-from edison_ci.cli import wizard as cli_wizard
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
 from edison_ci.config import project_files
 from edison_ci.documents import files as document_files
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.git import command
-from edison_ci.git import repository as git
-from edison_ci.operate.workflows import (
+from edison_ci.features.assist import wizard as cli_wizard
+from edison_ci.features.github.workflows import (
     FURTHER,
     Variables,
     WorkflowChoice,
     github_files,
     notification_secrets,
 )
+from edison_ci.git import command
+from edison_ci.git import repository as git
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.access import proposal_terms
+from edison_ci.access import own_results, proposal_terms
+from edison_ci.access import site as sites
+from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import coverage, lookup, reporting
 from edison_ci.cli import run as cli_run
 from edison_ci.cli.options import CliState, EdisonCommand
@@ -18,9 +20,6 @@ from edison_ci.decide import verdict as decide_verdict
 from edison_ci.errors import EdisonError, ExitCode, Location, Problem, StoreError, UsageError
 from edison_ci.execute import progress, run_options, shard_merge
 from edison_ci.numeric import counted
-from edison_ci.operate import own_results
-from edison_ci.operate import sessions as run_sessions
-from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus
 from edison_ci.results import decisions, snapshot
 from edison_ci.store import audit, database, import_check, liveness, runs

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.access import proposal_terms
+from edison_ci.access import site as sites
+from edison_ci.access.key_environment import key_environment
+from edison_ci.api import model_edits
+from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
@@ -17,21 +21,17 @@ from edison_ci.contracts import WHAT_TO_CHECK, CallError, ErrorKind
 from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.execute import standalone
 from edison_ci.numeric import counted, dollar_range, dollars
-from edison_ci.operate import model_edits
-from edison_ci.operate import sessions as run_sessions
-from edison_ci.operate import site as sites
-from edison_ci.operate.key_environment import key_environment
 from edison_ci.plan import plan as planning
 from edison_ci.providers import adapters
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
+    from edison_ci.access.key_environment import KeyEnvironment
+    from edison_ci.api.model_edits import ModelEdit
     from edison_ci.config.capabilities import Capabilities
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
     from edison_ci.config.trust import TrustFile
-    from edison_ci.operate.key_environment import KeyEnvironment
-    from edison_ci.operate.model_edits import ModelEdit
     from edison_ci.plan.estimate import CostRange
     from edison_ci.providers.model_lists import ListedModel
 

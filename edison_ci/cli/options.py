@@ -109,7 +109,7 @@ logger = logging.getLogger(__name__)
 
 def _set_aside(root: Path) -> Path | None:
     # Imports the models of all files, which a command without a project does not need.
-    from edison_ci.operate.own_results import set_aside_untrusted
+    from edison_ci.access.own_results import set_aside_untrusted
 
     return set_aside_untrusted(root)
 

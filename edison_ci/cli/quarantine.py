@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import site as sites
+from edison_ci.api.file_edits import DAYS, quarantine_case, release_case
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import load
+from edison_ci.features.datasets import health as dataset_health
 from edison_ci.numeric import counted, fixed
-from edison_ci.operate import site as sites
-from edison_ci.operate.file_edits import DAYS, quarantine_case, release_case
 from edison_ci.plan import selection
-from edison_ci.results import dataset_health
 
 if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantinedCase
-    from edison_ci.results.dataset_health import Flakiness, Flaky
+    from edison_ci.features.datasets.health import Flakiness, Flaky
 
 _LISTED = 20
 _MANY = 0.2

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.api import evaluation
-from edison_ci.cli import alert_notes, lookup, sessions, summary
+from edison_ci.api import sessions as run_sessions
+from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements
 from edison_ci.errors import CallFailed, ExitCode, UsageError
 from edison_ci.execute import run_options, second_opinion
+from edison_ci.features.monitor import alert_notes
 from edison_ci.numeric import counted, dollars, fixed, score
-from edison_ci.operate import sessions as run_sessions
 from edison_ci.results import run_result
 from edison_ci.store import runs
 

@@ -13,11 +13,11 @@ import click
 from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import site as sites
 from edison_ci.cli import lookup, reporting
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
-from edison_ci.operate import site as sites
 from edison_ci.report import files, reporters
 from edison_ci.results import report as result_report
 from edison_ci.sanitize import clean

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import accounts as site_accounts
+from edison_ci.access import site as sites
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
-from edison_ci.cli.roles_check import check, sync
 from edison_ci.cli.roles_members import add, invite, remove, set_, transfer_
 from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal
 from edison_ci.config import load
 from edison_ci.errors import UsageError
+from edison_ci.features.github.roles_commands import check, sync
 from edison_ci.numeric import counted
-from edison_ci.operate import accounts as operate_accounts
-from edison_ci.operate import site as sites
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.operate.accounts import MemberAccess
+    from edison_ci.access.accounts import MemberAccess
     from edison_ci.store.auth import Token
 
 _MOST_DAYS = 3_650
@@ -226,8 +226,8 @@ def _show_table(
         terminal.note(nothing)
 
 
-def _accounts(state: CliState) -> operate_accounts.Accounts:
-    return operate_accounts.Accounts(
+def _accounts(state: CliState) -> site_accounts.Accounts:
+    return site_accounts.Accounts(
         sites.open_site(state.enter_project(load.find_root(state.folder)))
     )
 
@@ -235,13 +235,13 @@ def _accounts(state: CliState) -> operate_accounts.Accounts:
 def _new_password(name: str) -> str:
     if not sys.stdin.isatty():
         raise UsageError("the password prompt needs a terminal", hint="pass it on stdin: --stdin")
-    said = f"New password of {name}, at least {operate_accounts.SHORTEST} characters"
+    said = f"New password of {name}, at least {site_accounts.SHORTEST} characters"
     return str(click.prompt(said, hide_input=True, confirmation_prompt=True, err=True))
 
 
 def _read() -> str:
     try:
-        return sys.stdin.readline(operate_accounts.LONGEST + 10).rstrip("\r\n")
+        return sys.stdin.readline(site_accounts.LONGEST + 10).rstrip("\r\n")
     except UnicodeDecodeError:
         raise UsageError("the password is not UTF-8", hint="type another one") from None
 

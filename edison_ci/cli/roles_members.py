@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from edison_ci.access import member_edits
+from edison_ci.access import site as sites
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load, project_files
 from edison_ci.config.project import Role as RoleName
 from edison_ci.documents import files
-from edison_ci.operate import member_edits
-from edison_ci.operate import site as sites
-from edison_ci.review import context, drafts
+from edison_ci.features.review import prompt_drafts as drafts
+from edison_ci.proposals import context
 
 if TYPE_CHECKING:
-    from edison_ci.operate.site import Site
+    from edison_ci.access.site import Site
 
 _ROLE = click.argument("role", type=click.Choice(get_args(RoleName)), metavar="ROLE")
 _EMAIL = click.option("--email", metavar="ADDRESS", help="Also the e-mail address of Git.")

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import provenance
+from edison_ci.access import site as sites
 from edison_ci.api import decisions, evaluation
-from edison_ci.cli import alert_notes, lookup, notifications, pick, sessions, summary
+from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import flips as cli_flips
+from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
 from edison_ci.cli.options import CliState, EdisonCommand, pick_option
@@ -23,10 +26,10 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute import run_options
+from edison_ci.features.monitor import alert_notes
+from edison_ci.features.monitor import notification_commands as notifications
+from edison_ci.features.refine import pick
 from edison_ci.numeric import counted
-from edison_ci.operate import provenance
-from edison_ci.operate import sessions as run_sessions
-from edison_ci.operate import site as sites
 from edison_ci.plan import plan as planning
 from edison_ci.plan.selection import Selection, Shard, parse_shard
 from edison_ci.providers import replay as provider_replay
@@ -288,7 +291,7 @@ def _sample_production(
         if experiment.file.production is None:
             continue
         # It needs what most runs do not, and is slow to import.
-        from edison_ci.cli.production_sample import grade_new_sample
+        from edison_ci.features.monitor.production_sample import grade_new_sample
 
         factory = cli_sessions.session_factory(
             state, cli_sessions.PlanConfirmation(terminal, yes=True)

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import key_edits, key_overview, sealed_keys
+from edison_ci.access import site as sites
+from edison_ci.access.key_environment import key_environment
+from edison_ci.api import key_test
+from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import sealed as config_sealed
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
-from edison_ci.operate import key_edits, key_overview, key_test, sealed_keys
-from edison_ci.operate import sessions as run_sessions
-from edison_ci.operate import site as sites
-from edison_ci.operate.key_environment import key_environment
 
 if TYPE_CHECKING:
-    from edison_ci.operate.key_edits import Kept
-    from edison_ci.operate.key_overview import KeyState
-    from edison_ci.operate.key_test import KeyTest
+    from edison_ci.access.key_edits import Kept
+    from edison_ci.access.key_overview import KeyState
+    from edison_ci.api.key_test import KeyTest
 
 
 @click.group(cls=EdisonGroup)

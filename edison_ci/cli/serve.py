@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import accounts
+from edison_ci.access import site as sites
+from edison_ci.api import duties as server_duties
+from edison_ci.api.bundles import MOST_BYTES
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
 from edison_ci.config import load
 from edison_ci.errors import UsageError
-from edison_ci.forge.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
+from edison_ci.features.github.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
+from edison_ci.features.review import actions as review_actions
+from edison_ci.features.site import projects as site_projects
 from edison_ci.git import command
-from edison_ci.operate import accounts
-from edison_ci.operate import duties as operate_duties
-from edison_ci.operate import projects as operate_projects
-from edison_ci.operate import site as sites
-from edison_ci.operate.bundles import MOST_BYTES
-from edison_ci.review import actions as review_actions
 from edison_ci.store import database
 from edison_ci.web import databases
 from edison_ci.web import serving as web_serving
@@ -33,7 +33,7 @@ from edison_ci.web import serving as web_serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.operate.site import Site
+    from edison_ci.access.site import Site
 
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,60}")
 _TAKEN = {"authorization", "cookie", "host", "origin", "x-forwarded-for"}
@@ -178,7 +178,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         projects=projects,
     )
 
-    duties = operate_duties.duty_statuses(site)
+    duties = server_duties.duty_statuses(site)
 
     def ready(address: str, port: int) -> None:
         if terminal.json:
@@ -197,7 +197,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
             webbrowser.open(address)
 
     # Ctrl-C is the normal end.
-    with contextlib.suppress(KeyboardInterrupt), operate_duties.duties_in_background(site.root):
+    with contextlib.suppress(KeyboardInterrupt), server_duties.duties_in_background(site.root):
         web_serving.serve(serving, ready)
 
 
@@ -211,7 +211,7 @@ def _warnings(host: str, serving: web_serving.Serving) -> Iterator[str]:
 
 def _projects(
     site: Site, options: dict[str, Any], *, reachable: bool
-) -> operate_projects.Projects | None:
+) -> site_projects.Projects | None:
     """Return the other projects to serve; raises UsageError if the folder is missing."""
     folder: Path | None = options["folder"]
     if folder is None:
@@ -227,7 +227,7 @@ def _projects(
             f"--projects: there is no folder {place}",
             hint=f"make it: mkdir {place}; a project is a folder with an edison.yaml in it",
         )
-    return operate_projects.Projects(site.root, place, reachable=reachable)
+    return site_projects.Projects(site.root, place, reachable=reachable)
 
 
 def _access_rules(host: str, options: dict[str, Any]) -> databases.ServerAccess:

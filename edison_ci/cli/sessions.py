@@ -15,6 +15,7 @@ import click
 
 from edison_ci import extras
 from edison_ci._dataclass import dataclass
+from edison_ci.api import sessions as run_sessions
 from edison_ci.checks import child
 from edison_ci.cli import progress
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
@@ -22,7 +23,6 @@ from edison_ci.config import tokens
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollar_range, dollars
-from edison_ci.operate import sessions as run_sessions
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.records import Side
 from edison_ci.store import runs
@@ -297,7 +297,7 @@ def on_workers_of(
         yield factory
         return
     require_dask("--on")
-    from edison_ci.cli.cluster import workers_at  # Dask takes a second to import
+    from edison_ci.features.cluster.run_option import workers_at  # Dask takes a second to import
 
     with workers_at(given["on"], given["tls"], project.root, offline=state.offline) as connect:
         yield replace(factory, connect=connect)

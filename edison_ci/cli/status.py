@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from edison_ci.cli import pick, summary
+from edison_ci.access import site as sites
+from edison_ci.api import run_control
+from edison_ci.cli import summary
 from edison_ci.cli.options import CliState, EdisonCommand, pick_option
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
+from edison_ci.features.refine import pick
 from edison_ci.numeric import counted, points
-from edison_ci.operate import run_control
-from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus
 from edison_ci.results import live_progress, report, run_result, snapshot
 from edison_ci.store import database

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci.access import site as sites
+from edison_ci.api import run_control
 from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal
 from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, dollars
-from edison_ci.operate import run_control
-from edison_ci.operate import site as sites
 from edison_ci.results import steering
 from edison_ci.store import database, runs
 from edison_ci.store.steering import Change, SteeringAction

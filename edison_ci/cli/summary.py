@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.access import site as sites
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
 from edison_ci.config.slices import SIZES
 from edison_ci.contracts import WHAT_TO_CHECK
@@ -21,7 +22,6 @@ from edison_ci.numeric import (
     signed_span,
     snap,
 )
-from edison_ci.operate import site as sites
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.results import decisions, report, run_result, snapshot, triage
 from edison_ci.sanitize import in_actions

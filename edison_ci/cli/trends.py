@@ -13,8 +13,8 @@ from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
 from edison_ci.decide import findings as decide_findings
+from edison_ci.features.monitor import production_trend as result_production
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
-from edison_ci.results import production as result_production
 from edison_ci.results import scores as result_scores
 from edison_ci.results import trends as result_trends
 from edison_ci.stats.drift import Alarm

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import site as sites
+from edison_ci.api import file_edits
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, NameType, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
@@ -16,8 +18,6 @@ from edison_ci.documents import marks as document_marks
 from edison_ci.errors import UsageError
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollars, points
-from edison_ci.operate import file_edits
-from edison_ci.operate import site as sites
 from edison_ci.plan import versions as plan_versions
 from edison_ci.results import samples
 from edison_ci.results import scores as result_scores

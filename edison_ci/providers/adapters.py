@@ -409,7 +409,7 @@ bedrock = partial(bridge, prefix="bedrock/")
 def simulated(access: _ModelAccess) -> Provider:
     """Return a model of the simulator."""
     # Imported here because it is slow to load, and most runs do not need it.
-    from edison_ci.simulator.provider import simulated_model
+    from edison_ci.features.simulator.provider import simulated_model
 
     found = simulated_model(access.model.model, access.model.options, access.tree)
     return found if found is not None else unavailable(access)

@@ -32,7 +32,7 @@ REPORTERS = Registry(
         "jsonl": "edison_ci.report.reporters:JsonLines",
         "html": "edison_ci.report.reporters:HtmlPage",
         "pdf": "edison_ci.report.reporters:Pdf",
-        BUNDLE: "edison_ci.operate.bundles:write_bundle",
+        BUNDLE: "edison_ci.api.bundles:write_bundle",
     },
 )
 _MORE_SUFFIXES = {".htm": "html", ".zip": BUNDLE}

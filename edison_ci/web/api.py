@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Response
 
+from edison_ci.access.site import Actor, Role
+from edison_ci.api.run_control import RunControl, current_run
+from edison_ci.api.run_start import PlanChanged, Start, StartPlan, resume_run, start_run
 from edison_ci.config.load import load_project
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
-from edison_ci.operate.dispatch import CannotStart, DispatchUnknown
-from edison_ci.operate.projects import role_in
-from edison_ci.operate.run_control import RunControl, current_run
-from edison_ci.operate.run_start import PlanChanged, Start, StartPlan, resume_run, start_run
-from edison_ci.operate.shared_budget import LEASES_FILE, monthly_limits
-from edison_ci.operate.site import Actor, Role
+from edison_ci.features.github.dispatch import CannotStart, DispatchUnknown
+from edison_ci.features.site.lease_rows import LeaseFile, LeaseRefusal, LeaseRequest
+from edison_ci.features.site.projects import role_in
+from edison_ci.features.site.shared_budget import LEASES_FILE, monthly_limits
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.results.steering import steering_state
 from edison_ci.sanitize import json_text
 from edison_ci.store.database import open_reader
-from edison_ci.store.leases import LeaseFile, LeaseRefusal, LeaseRequest
 from edison_ci.store.runs import Run, find_run
 from edison_ci.store.steering import Change, SteeringAction
 from edison_ci.web.databases import settings_of
@@ -40,8 +40,8 @@ from edison_ci.web.security import PAGE_HEADERS, RateLimit
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from edison_ci.operate.site import Site
-    from edison_ci.store.leases import Lease
+    from edison_ci.access.site import Site
+    from edison_ci.features.site.lease_rows import Lease
     from edison_ci.web.databases import ServerSettings
 
 PER_MINUTE = 120

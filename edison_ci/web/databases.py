@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from edison_ci._dataclass import dataclass
-from edison_ci.report.metrics import Traffic
+from edison_ci.features.monitor.metrics import Traffic
 from edison_ci.store.database import is_results_file
 from edison_ci.web.page_context import PREFIX
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
-    from edison_ci.forge.oauth import OAuthApp
-    from edison_ci.operate.projects import Projects
-    from edison_ci.operate.site import Identity
-    from edison_ci.review.actions import ReviewActions
+    from edison_ci.access.site import Identity
+    from edison_ci.features.github.oauth import OAuthApp
+    from edison_ci.features.review.actions import ReviewActions
+    from edison_ci.features.site.projects import Projects
     from edison_ci.web.security import RateLimit
 
 PROJECT_FILE = "edison.yaml"

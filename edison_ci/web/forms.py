@@ -18,8 +18,9 @@ from datasette import Response
 from edison_ci._dataclass import dataclass
 from edison_ci.config.calibration import SCALES, fits
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.operate.gradebook import HumanGrade
-from edison_ci.review.actions import RejectedText
+from edison_ci.features.review.actions import RejectedText
+from edison_ci.features.review.gradebook import HumanGrade
+from edison_ci.features.review.suggestion_pages import edit_page
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.suggestions import SuggestionStatus, find_suggestion
@@ -28,16 +29,15 @@ from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_site, require
 from edison_ci.web.page_context import Args, Links, PageInstead
 from edison_ci.web.pages.run import case_query, list_args
-from edison_ci.web.pages.suggestions import edit_page
 from edison_ci.web.rendering import render_error
 from edison_ci.web.security import PAGE_HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from edison_ci.access.site import Actor, Role, Site
     from edison_ci.config.calibration import ScaleName
-    from edison_ci.operate.site import Actor, Role, Site
-    from edison_ci.review.actions import ActionResult, ReviewActions
+    from edison_ci.features.review.actions import ActionResult, ReviewActions
     from edison_ci.store.suggestions import Suggestion
 
 

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from datasette import Forbidden
 
+from edison_ci.access.accounts import Accounts, network_key
+from edison_ci.access.site import Actor, Role, Site, open_site
 from edison_ci.errors import EdisonError
-from edison_ci.operate.accounts import Accounts, network_key
-from edison_ci.operate.projects import role_in
-from edison_ci.operate.site import Actor, Role, Site, open_site
+from edison_ci.features.site.projects import role_in
 from edison_ci.web.databases import PROJECT_FILE, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from edison_ci.operate.site import Identity
+    from edison_ci.access.site import Identity
     from edison_ci.web.databases import ServerSettings
 
 

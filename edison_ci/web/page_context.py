@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from edison_ci.operate.site import Actor, Role
-    from edison_ci.review.actions import ReviewActions
+    from edison_ci.access.site import Actor, Role
+    from edison_ci.features.review.actions import ReviewActions
     from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
     from edison_ci.web.databases import ServerSettings

@@ -18,25 +18,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from datasette import Forbidden, NotFound, Response
 
 from edison_ci import utc
+from edison_ci.access.site import Role
+from edison_ci.api.try_grid import find_try
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.operate.site import Role
+from edison_ci.features.datasets import pages as datasets
+from edison_ci.features.monitor import alert_forms, schedule_forms
+from edison_ci.features.monitor import alert_page as alerts
+from edison_ci.features.monitor import health_page as health
+from edison_ci.features.monitor import schedule_page as schedules
+from edison_ci.features.review import cell_actions, prompt_editor, prompt_forms
+from edison_ci.features.review import counterexample_page as counterexample
+from edison_ci.features.review import grading_page as grading
+from edison_ci.features.review import suggestion_pages as suggestions
+from edison_ci.features.site import projects_page as projects
+from edison_ci.features.site.transfer_routes import transfer_routes
 from edison_ci.report import components
 from edison_ci.results.live_progress import PhaseChange, phase_changes, progress_of
 from edison_ci.results.run_lists import experiments
-from edison_ci.review.try_grid import find_try
 from edison_ci.sanitize import json_text
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import is_current, one_state
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
-from edison_ci.web import (
-    alert_forms,
-    formats,
-    forms,
-    prompt_forms,
-    schedule_forms,
-    steer_forms,
-)
+from edison_ci.web import formats, forms, steer_forms
 from edison_ci.web.api import api_routes
 from edison_ci.web.databases import results_databases, settings_of
 from edison_ci.web.exports import FORMATS, Export, experiment_export, pieces_of, run_export
@@ -55,39 +59,28 @@ from edison_ci.web.page_context import (
     PageContext,
 )
 from edison_ci.web.pages import (
-    alerts,
     answers,
     case_history,
-    cell_actions,
     compare,
-    counterexample,
-    datasets,
     experiment,
-    grading,
-    health,
     home,
     models,
-    projects,
-    prompt_editor,
     run,
-    schedules,
     search,
     steering,
-    suggestions,
 )
 from edison_ci.web.pages.live import live_view
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
 from edison_ci.web.sign_in import end_github, sign_in, sign_out, start_github, you
-from edison_ci.web.transfer import transfer_routes
 from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from edison_ci.operate.site import Actor
-    from edison_ci.review.try_grid import TryGrid
+    from edison_ci.access.site import Actor
+    from edison_ci.api.try_grid import TryGrid
     from edison_ci.web.databases import ResultsDatabase
     from edison_ci.web.forms import FormRequest
 

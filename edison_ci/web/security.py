@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from edison_ci._dataclass import dataclass
-from edison_ci.operate.site import Actor, Role
+from edison_ci.access.site import Actor, Role
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import (
     KNOWN,

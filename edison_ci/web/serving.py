@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
+from edison_ci.features.site import project_addresses as web_projects
 from edison_ci.store import database
 from edison_ci.templating.compiled import CompiledTemplates
-from edison_ci.web import projects as web_projects
 from edison_ci.web import security, workspace
 from edison_ci.web.databases import (
     ServerAccess,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from edison_ci.operate.projects import Projects, SiteProject
-    from edison_ci.operate.site import Identity
-    from edison_ci.review.actions import ReviewActions
+    from edison_ci.access.site import Identity
+    from edison_ci.features.review.actions import ReviewActions
+    from edison_ci.features.site.projects import Projects, SiteProject
 
 
 # Done before the first request, which would otherwise wait for imports, templates and the project.

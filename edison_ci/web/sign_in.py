@@ -13,11 +13,11 @@ from urllib.parse import urlencode, urlsplit
 from datasette import Response
 
 from edison_ci import utc
+from edison_ci.access.accounts import Accounts, SignInFailure
+from edison_ci.access.site import find_member
 from edison_ci.documents.base64_text import decode_base64url, encode_base64url
 from edison_ci.errors import EdisonError
-from edison_ci.forge.oauth import SignInAttempt
-from edison_ci.operate.accounts import Accounts, SignInFailure
-from edison_ci.operate.site import find_member
+from edison_ci.features.github.oauth import SignInAttempt
 from edison_ci.sanitize import line
 from edison_ci.web.databases import settings_of
 from edison_ci.web.forms import form_of
@@ -43,7 +43,7 @@ from edison_ci.web.rendering import render_error, render_page
 from edison_ci.web.security import PAGE_HEADERS, Once
 
 if TYPE_CHECKING:
-    from edison_ci.operate.accounts import SignInSuccess
+    from edison_ci.access.accounts import SignInSuccess
     from edison_ci.web.databases import ServerSettings
     from edison_ci.web.page_context import Args
 

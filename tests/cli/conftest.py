@@ -89,7 +89,9 @@ def github(repo: Folder, bare: Folder, monkeypatch: pytest.MonkeyPatch) -> Itera
     """A strict GitHub for the bare repository: what is pushed there is what it knows."""
     with FakeGitHub() as server:
         mirror(server, bare)
-        monkeypatch.setattr("edison_ci.forge.api.WRITE_GAP_S", 0.0)  # the fake needs no rest
+        monkeypatch.setattr(
+            "edison_ci.features.github.rest_client.WRITE_GAP_S", 0.0
+        )  # the fake needs no rest
         monkeypatch.setenv("GITHUB_API_URL", server.url)
         monkeypatch.setenv("GITHUB_SERVER_URL", server.url)
         monkeypatch.setenv("GITHUB_REPOSITORY", REPOSITORY)

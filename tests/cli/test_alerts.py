@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import build
-from edison_ci.operate.alerts import raise_alert
-from edison_ci.operate.site import open_site
-from edison_ci.store.alerts import Condition, Finding, Level
+from edison_ci.access.site import open_site
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.alerts import raise_alert
 from edison_ci.store.database import open_for_change
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access.site import Actor, Identity, Role, open_site
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
-from edison_ci.operate.code_owners import owned_paths
-from edison_ci.operate.site import Actor, Identity, Role, open_site
-from edison_ci.review.actions import ReviewActions
+from edison_ci.features.github.code_owners import owned_paths
+from edison_ci.features.review.actions import ReviewActions
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.forge.fake_state import Grant
 from tests.forge.test_events import example

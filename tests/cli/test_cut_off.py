@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.report.comment import comment_body
+from edison_ci.features.github.report_comment import comment_body
 from edison_ci.results.report import report_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.runs import find_run

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.config.slices import content_hash
+from edison_ci.features.datasets.health import examine
 from edison_ci.records import Case, CaseId
-from edison_ci.results.dataset_health import examine
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.assist.drafting import Drafter
+from edison_ci.features.assist.drafting import Drafter
 from edison_ci.records import Message
 from tests.cli.screen import OnTty
 from tests.cli.test_dataset_generate import PATH, facts, rows_of, writer

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.site import open_site
 from edison_ci.errors import BusyError
-from edison_ci.operate import forget
-from edison_ci.operate.site import open_site
-from edison_ci.store.forgetting import Selection
+from edison_ci.features.upkeep import forget
+from edison_ci.features.upkeep.forgetting import Selection
 from edison_ci.store.liveness import ProcessLock
 
 if TYPE_CHECKING:

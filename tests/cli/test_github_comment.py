@@ -13,7 +13,7 @@ import pytest
 from edison_ci.access import proposal_terms
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
-from edison_ci.forge.sticky_comment import ReportState, parse_marker
+from edison_ci.features.github.sticky_comment import ReportState, parse_marker
 from tests.cli.test_against import shop, worsen
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault

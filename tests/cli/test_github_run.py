@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from genai_prices import Usage, calc_price
 
-from edison_ci.cli.github_run import Outcome, exit_code
 from edison_ci.config.model_entry import PROVIDERS
 from edison_ci.contracts import ProviderPlugin
-from edison_ci.forge.sticky_comment import ReportState, parse_marker
+from edison_ci.features.github.run_command import Outcome, exit_code
+from edison_ci.features.github.sticky_comment import ReportState, parse_marker
 from edison_ci.records import Completion, Request
 from edison_ci.results.report import Report
 from tests import forked

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.results.production import production_trend
+from edison_ci.features.monitor.production_trend import production_trend
 from edison_ci.results.trends import drift_of, points_of
 from edison_ci.store.database import open_database
 from tests.cli.test_schedule import started
@@ -16,7 +16,7 @@ from tests.cli.test_trends import days_ago, scores
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:
-    from edison_ci.results.production import ProductionTrend
+    from edison_ci.features.monitor.production_trend import ProductionTrend
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
 

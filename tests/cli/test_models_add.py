@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.api.model_edits import vendor_model
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.vendors import VENDORS
-from edison_ci.operate.model_edits import vendor_model
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 

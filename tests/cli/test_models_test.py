@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.api.sessions import run_context
 from edison_ci.config.load import load_project
 from edison_ci.execute.standalone import PROBE_S, probe
-from edison_ci.operate.sessions import run_context
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.providers.test_client import FakeTime

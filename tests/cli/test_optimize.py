@@ -115,7 +115,7 @@ def test_nothing_of_a_case_that_is_held_out_reaches_the_refiner(
 STOPPING = """
 import os, signal, sys
 from edison_ci.cli.app import run
-from edison_ci.simulator.provider import SimulatedProvider
+from edison_ci.features.simulator.provider import SimulatedProvider
 
 left, how, whole = int(sys.argv[1]), getattr(signal, sys.argv[2]), SimulatedProvider.complete
 

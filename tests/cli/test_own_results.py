@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.own_results import sign, signature_path
+from edison_ci.access.own_results import sign, signature_path
 from edison_ci.store.backup import copy_whole
 from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import BAD, CASES, PROMPT, TRUST

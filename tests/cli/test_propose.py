@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.branches import BranchState, find_branch_in_git, find_branch_on_github
-from edison_ci.forge.github import GitHub
+from edison_ci.features.github.forge import GitHub
+from edison_ci.proposals.branches import BranchState, find_branch_in_git, find_branch_on_github
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.conftest import Folder
 from tests.forge.emulator import emulator
@@ -24,7 +24,7 @@ from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.forge.host import RepositoryAddress
+    from edison_ci.git.host import RepositoryAddress
     from tests.cli.conftest import Edison
 
 pytestmark = pytest.mark.daily
@@ -401,7 +401,9 @@ def job(repo: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGitHub]:
     """A job of GitHub Actions in a shallow checkout, whose remote cannot be pushed to."""
     with FakeGitHub() as server:
         seed(server, repo)
-        monkeypatch.setattr("edison_ci.forge.api.WRITE_GAP_S", 0.0)  # the fake needs no rest
+        monkeypatch.setattr(
+            "edison_ci.features.github.rest_client.WRITE_GAP_S", 0.0
+        )  # the fake needs no rest
         for name, value in {
             "GITHUB_ACTIONS": "true",
             "GITHUB_ACTOR": "ada",
@@ -563,7 +565,7 @@ def test_a_server_that_somebody_else_wrote_understands_it_all(
             "GITHUB_TOKEN": address.token,
         }.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("edison_ci.forge.api.WRITE_GAP_S", 0.0)
+        monkeypatch.setattr("edison_ci.features.github.rest_client.WRITE_GAP_S", 0.0)
         one = keep(repo, suggestion_for(repo))
         first = proposed(edison, repo, "--open-pr")
         again = proposed(edison, repo, "--open-pr")
@@ -609,7 +611,7 @@ def test_a_name_that_somebody_takes_meanwhile_is_left_to_them(
             monkeypatch.chdir(repo.path)
         return found
 
-    monkeypatch.setattr("edison_ci.review.proposal.find_branch_in_git", slow)
+    monkeypatch.setattr("edison_ci.proposals.proposal.find_branch_in_git", slow)
     assert proposed(edison, repo)["branch"] == "edison/refine/hello-2"
     tips = {
         name: bare.git("log", "-1", "--format=%B", name) for name in (BRANCH, f"{BRANCH[:-1]}2")
@@ -632,7 +634,7 @@ def test_github_gives_a_taken_name_to_nobody_else(
         asked.append(found)
         return BranchState() if len(asked) == 2 else found
 
-    monkeypatch.setattr("edison_ci.review.proposal.find_branch_on_github", slow)
+    monkeypatch.setattr("edison_ci.proposals.proposal.find_branch_on_github", slow)
     proposed(edison, repo, one.id, "--open-pr")
     found = proposed(edison, repo, two.id, "--open-pr")
     assert (found["branch"], len(asked)) == ("edison/refine/hello-2", 3)

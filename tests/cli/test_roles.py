@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.site import open_site
+from edison_ci.access.accounts import Accounts
+from edison_ci.access.site import open_site
 from edison_ci.store.auth import Token
 from edison_ci.store.database import open_database
 from tests import forked

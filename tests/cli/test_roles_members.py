@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.site import open_site
+from edison_ci.access.site import open_site
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.api.sessions import run_context
 from edison_ci.config.load import load_project
 from edison_ci.errors import TrustError
-from edison_ci.operate.sessions import run_context
 from edison_ci.results.history_words import audit_sentence
 from edison_ci.store.audit import read_audit, verify_audit
 from edison_ci.store.database import open_reader

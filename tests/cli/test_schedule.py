@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.schedules import scheduler_status
-from edison_ci.operate.site import open_site
+from edison_ci.access.site import open_site
+from edison_ci.features.monitor.schedules import scheduler_status
 from tests import forked
 from tests.opened import opened
 from tests.timing import PATIENCE_S, poll

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access.key_environment import key_environment
+from edison_ci.access.sealed_keys import key_folder
 from edison_ci.config.load import load_project
 from edison_ci.config.sealed import PRIVATE_KEY
 from edison_ci.documents.secrets import learn
-from edison_ci.operate.key_environment import key_environment
-from edison_ci.operate.sealed_keys import key_folder
 from tests import forked
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened

@@ -15,7 +15,7 @@ from edison_ci.config.model_entry import PROVIDERS
 from edison_ci.config.model_price import Price
 from edison_ci.contracts import ProviderPlugin
 from edison_ci.execute.budgets import caps_of, job_cap, run_limit
-from edison_ci.operate.shared_budget import MoneyLease
+from edison_ci.features.site.shared_budget import MoneyLease
 from edison_ci.records import Completion, Request
 from edison_ci.store.database import open_database
 from edison_ci.store.liveness import ProcessLock

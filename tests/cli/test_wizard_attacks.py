@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.assist import drafting, objectives
-from edison_ci.assist.new_project import ProjectDraft, SavedDraft
 from edison_ci.errors import ConfigError, EdisonError
+from edison_ci.features.assist import drafting, objectives
+from edison_ci.features.assist.new_project import ProjectDraft, SavedDraft
 from tests import forked
 from tests.cli.test_wizard import HINTS, IDEA, ONE, THREE, Asked
 from tests.conftest import Folder

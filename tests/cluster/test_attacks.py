@@ -16,15 +16,15 @@ pytest.importorskip("distributed")
 from distributed.core import Status
 
 from edison_ci import __version__
-from edison_ci.cluster import nodes
-from edison_ci.cluster.dask_executor import DaskExecutor
-from edison_ci.cluster.nodes import PlainScheduler
-from edison_ci.cluster.preparation import PYTHON
-from edison_ci.cluster.tls import ClusterAddress, read_address
-from edison_ci.cluster.wire import MOST_TEXT, Hello, WireError, read_hello
-from edison_ci.cluster.worker_tasks import MOST_LEASES, MOST_RUNS, WorkerService
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents import secrets
+from edison_ci.features.cluster import nodes
+from edison_ci.features.cluster.dask_executor import DaskExecutor
+from edison_ci.features.cluster.nodes import PlainScheduler
+from edison_ci.features.cluster.preparation import PYTHON
+from edison_ci.features.cluster.tls import ClusterAddress, read_address
+from edison_ci.features.cluster.wire import MOST_TEXT, Hello, WireError, read_hello
+from edison_ci.features.cluster.worker_tasks import MOST_LEASES, MOST_RUNS, WorkerService
 from edison_ci.records import Completion, Request
 from tests.cluster.test_executor import NO_CODE, Odd, ask, cluster, completion, honest
 from tests.timing import PATIENCE_S

@@ -18,11 +18,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 
 from edison_ci import utc
-from edison_ci.cluster import tls
-from edison_ci.cluster.dask_executor import DaskExecutor
-from edison_ci.cluster.nodes import PlainScheduler, carry_plain_data
-from edison_ci.cluster.tls import ClusterAddress, issue_certificates, probe, read_certificates
 from edison_ci.errors import UsageError
+from edison_ci.features.cluster import tls
+from edison_ci.features.cluster.dask_executor import DaskExecutor
+from edison_ci.features.cluster.nodes import PlainScheduler, carry_plain_data
+from edison_ci.features.cluster.tls import (
+    ClusterAddress,
+    issue_certificates,
+    probe,
+    read_certificates,
+)
 from tests.cluster.test_executor import model
 from tests.cluster.test_nodes import first_byte, scheduler
 from tests.timing import PATIENCE_S

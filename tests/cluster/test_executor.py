@@ -18,17 +18,17 @@ from distributed.core import Status
 from distributed.protocol.serialize import Serialized, to_serialize
 
 from edison_ci import __version__
-from edison_ci.cluster.dask_executor import DaskExecutor
-from edison_ci.cluster.nodes import PlainScheduler, carry_plain_data
-from edison_ci.cluster.preparation import CodeChecks
-from edison_ci.cluster.tls import ClusterAddress, read_address
-from edison_ci.cluster.wire import HANDLER, Hello, WireError, read_hello, write_hello
-from edison_ci.cluster.worker_tasks import PlainWorker, WorkerService
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, CheckOutcome, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.grading import check_programs
 from edison_ci.execute.run_options import allow_code
+from edison_ci.features.cluster.dask_executor import DaskExecutor
+from edison_ci.features.cluster.nodes import PlainScheduler, carry_plain_data
+from edison_ci.features.cluster.preparation import CodeChecks
+from edison_ci.features.cluster.tls import ClusterAddress, read_address
+from edison_ci.features.cluster.wire import HANDLER, Hello, WireError, read_hello, write_hello
+from edison_ci.features.cluster.worker_tasks import PlainWorker, WorkerService
 from edison_ci.records import Completion, Message, Request
 from tests.conftest import MINIMAL
 from tests.timing import PATIENCE_S

@@ -16,15 +16,15 @@ import pytest
 from distributed import comm as dask_comm
 from distributed.comm import tcp
 
-from edison_ci.cluster import nodes
-from edison_ci.cluster.tls import (
+from edison_ci.errors import CallFailed, UsageError
+from edison_ci.features.cluster import nodes
+from edison_ci.features.cluster.tls import (
     Certificates,
     issue_certificates,
     probe,
     read_address,
     read_certificates,
 )
-from edison_ci.errors import CallFailed, UsageError
 from tests import forked
 from tests.timing import PATIENCE_S
 

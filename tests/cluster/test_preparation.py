@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access.key_environment import key_environment
+from edison_ci.api.sessions import model_caller
 from edison_ci.checks.options import parse_check
-from edison_ci.cluster.preparation import PYTHON, Preparation, refuse_hello
-from edison_ci.cluster.wire import Hello, read_hello, write_hello
 from edison_ci.config.load import load_project
 from edison_ci.config.program_files import check_digest
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import TrustError, UsageError
-from edison_ci.operate.key_environment import key_environment
-from edison_ci.operate.sessions import model_caller
+from edison_ci.features.cluster.preparation import PYTHON, Preparation, refuse_hello
+from edison_ci.features.cluster.wire import Hello, read_hello, write_hello
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
@@ -59,7 +59,9 @@ def test_coordinators_of_other_versions_and_clocks_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = time.time()
-    monkeypatch.setattr("edison_ci.cluster.preparation.time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr(
+        "edison_ci.features.cluster.preparation.time", SimpleNamespace(time=lambda: now)
+    )
     assert refuse_hello(sent(()), "0.1.0") == ""
     assert refuse_hello(sent((), version="0.2"), "0.1.0") == (
         "it has edison 0.1.0, the coordinator 0.2"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci import utc
-from edison_ci.cluster.tls import (
+from edison_ci.errors import UsageError
+from edison_ci.features.cluster.tls import (
     issue_certificates,
     read_address,
     read_certificates,
     tls_folder,
 )
-from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.zstd import unpack_zstd
+from edison_ci.features.importing.zstd import unpack_zstd
 
 _WORDS = ["parcel", "letter", "stamp", "box", "late", "soon"]
 TEXT = " ".join(random.Random(3).choices(_WORDS, k=900)).encode()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.sticky_comment import ReportState, parse_marker
+from edison_ci.features.github.sticky_comment import ReportState, parse_marker
 from tests.conftest import Folder
 from tests.e2e.acting import (
     BAD,
@@ -38,7 +38,7 @@ from tests.timing import PATIENCE_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.forge.sticky_comment import ReportMarker
+    from edison_ci.features.github.sticky_comment import ReportMarker
 
 pytestmark = pytest.mark.daily
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.operate.scheduler import Scheduler
-from edison_ci.operate.schedules import read_schedules
-from edison_ci.operate.site import open_site
+from edison_ci.access.site import open_site
+from edison_ci.features.monitor.scheduler import Scheduler
+from edison_ci.features.monitor.schedules import read_schedules
+from edison_ci.features.upkeep.retention import Retention, collect
 from edison_ci.store.import_check import problems_in
-from edison_ci.store.retention import Retention, collect
 from tests import forked
 from tests.conftest import Result
 from tests.loopback.script import rule

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from edison_ci.api.sessions import SessionFactory, model_caller
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind, WorkerState
 from edison_ci.errors import ExitCode
 from edison_ci.execute.run_options import RunOptions, RunTarget
 from edison_ci.execute.run_workers import STRANDED_S
-from edison_ci.operate.sessions import SessionFactory, model_caller
 from tests.execute.child import start
 from tests.opened import opened
 

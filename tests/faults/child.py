@@ -31,17 +31,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+import edison_ci.api.sessions
 import edison_ci.checks.evaluation
-import edison_ci.cli.db
 import edison_ci.cli.status
 import edison_ci.execute.session
-import edison_ci.operate.sessions
+import edison_ci.features.upkeep.commands
 import edison_ci.providers.transport
 import edison_ci.store.writer
 from edison_ci import utc
+from edison_ci.api.sessions import run_context
 from edison_ci.cli.app import run as run_command
 from edison_ci.execute.session import StopHandler
-from edison_ci.operate.sessions import run_context
 from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_database
 from edison_ci.store.ledger import OnTotals
@@ -253,7 +253,7 @@ def prepare(plan: Plan) -> None:
     """Wrap everything that the plan concerns."""
     trap = Trap(plan)
     TrappedWriter.trap = trap
-    patch(edison_ci.operate.sessions, "run_context", partial(trapped_tools, plan, trap))
+    patch(edison_ci.api.sessions, "run_context", partial(trapped_tools, plan, trap))
     if plan.point or plan.busy_s is not None:
         patience = {} if plan.busy_s is None else {"timeout_s": plan.busy_s}
 

@@ -12,9 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from edison_ci.cluster.nodes import carry_plain_data
-from edison_ci.cluster.tls import read_address, read_certificates, tls_folder
-from edison_ci.cluster.worker_tasks import PlainWorker
+from edison_ci.features.cluster.nodes import carry_plain_data
+from edison_ci.features.cluster.tls import read_address, read_certificates, tls_folder
+from edison_ci.features.cluster.worker_tasks import PlainWorker
 from tests.cluster.test_attacks import FRAMES, MESSAGES, Raw, message
 from tests.cluster.test_executor import Odd
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from edison_ci import utc
-from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.site import open_site
+from edison_ci.access.accounts import Accounts
+from edison_ci.access.site import open_site
 from tests.conftest import Folder
 from tests.faults.stage import Running, Stage, copied
 from tests.loopback.script import rule

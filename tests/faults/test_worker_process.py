@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from edison_ci.cluster.tls import issue_certificates, read_certificates
+from edison_ci.features.cluster.tls import issue_certificates, read_certificates
 from tests import forked
 from tests.cluster.test_nodes import ask
 from tests.conftest import ROOT

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.forge.api import Timing
-from edison_ci.forge.github import GitHub
+from edison_ci.features.github.forge import GitHub
+from edison_ci.features.github.rest_client import Timing
 from tests.forge.fake_github import FakeGitHub
 from tests.forge.fake_state import Grant
 

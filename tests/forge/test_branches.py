@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.forge.branches import (
+from edison_ci.git.forge import Change, ProposalAction
+from edison_ci.git.host import RepositoryHost, find_host
+from edison_ci.git.repository import Repository
+from edison_ci.proposals.branches import (
     BranchState,
     PlainGit,
     find_branch_in_git,
     find_branch_on_github,
 )
-from edison_ci.forge.host import RepositoryHost, find_host
-from edison_ci.forge.models import Change, ProposalAction
-from edison_ci.git.repository import Repository
 from tests.conftest import Folder
 from tests.forge.fake_github import TOKEN
 from tests.forge.git_remote import GitRemote
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from edison_ci.forge.github import GitHub
-    from edison_ci.forge.models import Proposer
+    from edison_ci.features.github.forge import GitHub
+    from edison_ci.git.forge import Proposer
     from tests.forge.fake_github import FakeGitHub
 
 pytestmark = pytest.mark.daily

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.github import Author, GitHub
-from edison_ci.forge.models import Change, ProposalAction
-from edison_ci.forge.sticky_comment import Outcome, Report, ReportMarker, ReportState, post
+from edison_ci.features.github.forge import Author, GitHub
+from edison_ci.features.github.sticky_comment import (
+    Outcome,
+    Report,
+    ReportMarker,
+    ReportState,
+    post,
+)
+from edison_ci.git.forge import Change, ProposalAction
 from tests.forge.emulator import emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.forge.host import RepositoryAddress
+    from edison_ci.git.host import RepositoryAddress
     from tests.forge.conftest import Clock
 
 pytestmark = pytest.mark.daily

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access.events import Event, Situation, find_base, parse_event, read_event
 from edison_ci.errors import UsageError
-from edison_ci.forge.events import Event, Situation, find_base, parse_event, read_event
 from edison_ci.git.repository import Repository
 from tests.conftest import ROOT, Folder
 from tests.forge.git_remote import GitRemote

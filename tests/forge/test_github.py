@@ -9,8 +9,8 @@ import pytest
 
 from edison_ci.access.approval import approved_by_person
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.forge.github import GitHub, decode_content, suggestion_text
-from edison_ci.forge.models import Change, ChangedFile, ReviewDecision, SuggestedLines
+from edison_ci.features.github.forge import GitHub, decode_content, suggestion_text
+from edison_ci.git.forge import Change, ChangedFile, ReviewDecision, SuggestedLines
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_routes import ROUTES
@@ -18,7 +18,7 @@ from tests.forge.fake_state import Grant
 from tests.forge.openapi import description
 
 if TYPE_CHECKING:
-    from edison_ci.forge.models import Forge
+    from edison_ci.git.forge import Forge
     from tests.forge.conftest import Clock
 
 pytestmark = pytest.mark.daily

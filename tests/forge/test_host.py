@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.forge.host import RepositoryAddress, repository_address
+from edison_ci.git.host import RepositoryAddress, repository_address
 
 pytestmark = pytest.mark.daily
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.forge.github import GitHub
-from edison_ci.forge.models import Change, ProposalAction
+from edison_ci.features.github.forge import GitHub
+from edison_ci.git.forge import Change, ProposalAction
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant

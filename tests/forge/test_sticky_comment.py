@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.forge.github import Author, GitHub
-from edison_ci.forge.sticky_comment import (
+from edison_ci.features.github.forge import Author, GitHub
+from edison_ci.features.github.sticky_comment import (
     MAX_BODY_CHARS,
     Outcome,
     Report,

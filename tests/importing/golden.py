@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.importing.fidelity import Status
-from edison_ci.importing.output import ImportPlan, find_target, import_name, plan_import
-from edison_ci.importing.prompt_yml import import_prompt_yml, import_stem
-from edison_ci.importing.promptfoo import import_promptfoo
+from edison_ci.features.importing.fidelity import Status
+from edison_ci.features.importing.output import ImportPlan, find_target, import_name, plan_import
+from edison_ci.features.importing.prompt_yml import import_prompt_yml, import_stem
+from edison_ci.features.importing.promptfoo import import_promptfoo
 
 if TYPE_CHECKING:
-    from edison_ci.importing.output import ImportResult
+    from edison_ci.features.importing.output import ImportResult
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"

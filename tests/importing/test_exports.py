@@ -12,8 +12,8 @@ import pytest
 
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import ConfigError
-from edison_ci.importing import inspect_logs
-from edison_ci.importing.tables import (
+from edison_ci.features.importing import inspect_logs
+from edison_ci.features.importing.tables import (
     CaseShape,
     ImportRules,
     guessed_names,
@@ -24,7 +24,7 @@ from edison_ci.importing.tables import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edison_ci.importing.tables import Table
+    from edison_ci.features.importing.tables import Table
 
 SHAPE = CaseShape({"question": "string"}, ("question",))
 

@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.config.load import load_project
 from edison_ci.documents.yaml_text import YamlLimits, read_yaml
-from edison_ci.importing.fidelity import Node
+from edison_ci.features.importing.fidelity import Node
 from tests.importing.golden import (
     EXPECTED,
     PROMPT_YML,
@@ -21,7 +21,7 @@ from tests.importing.golden import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edison_ci.importing.output import ImportPlan
+    from edison_ci.features.importing.output import ImportPlan
     from tests.conftest import Edison, Folder
 
 ALL = [*PROMPTFOO, *PROMPT_YML]

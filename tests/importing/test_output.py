@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.importing.output import yaml_text
+from edison_ci.features.importing.output import yaml_text
 
 TEXT = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.importing.fidelity import Status
+from edison_ci.features.importing.fidelity import Status
 from tests.importing.golden import come
 
 if TYPE_CHECKING:

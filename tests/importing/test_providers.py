@@ -10,9 +10,9 @@ from edison_ci.config.trust import TrustFile
 from edison_ci.config.trust_entries import TrustedKey
 from edison_ci.documents.json_text import json_marks
 from edison_ci.documents.marks import Document
-from edison_ci.importing.drafts import ModelDraft
-from edison_ci.importing.fidelity import Fidelity, Node
-from edison_ci.importing.providers import (
+from edison_ci.features.importing.drafts import ModelDraft
+from edison_ci.features.importing.fidelity import Fidelity, Node
+from edison_ci.features.importing.providers import (
     UnusableProvider,
     default_params,
     http_entry,

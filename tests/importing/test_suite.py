@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.importing.suite import parse_assertion
+from edison_ci.features.importing.suite import parse_assertion
 from tests.importing.golden import come
 
 if TYPE_CHECKING:

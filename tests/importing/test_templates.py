@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.importing.templates import convert, env_name, safe_name
+from edison_ci.features.importing.templates import convert, env_name, safe_name
 
 REWRITTEN = [
     ("plain { text }", "plain { text }"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.importing.traces import (
+from edison_ci.features.importing.traces import (
     TracedCases,
     TraceOptions,
     appended,

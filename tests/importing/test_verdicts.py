@@ -9,9 +9,9 @@ from edison_ci.checks.options import parse_check
 from edison_ci.config.project import Paths
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.execute.grading import passes
-from edison_ci.importing.fidelity import Status
-from edison_ci.importing.output import TargetProject
-from edison_ci.importing.promptfoo import import_promptfoo
+from edison_ci.features.importing.fidelity import Status
+from edison_ci.features.importing.output import TargetProject
+from edison_ci.features.importing.promptfoo import import_promptfoo
 from edison_ci.numeric import reaches
 from edison_ci.records import CellStatus
 from edison_ci.store.cells import Component

@@ -12,10 +12,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
+from edison_ci.features.simulator.judge import judge_reply
 from edison_ci.judges.instructions import KEY_LINE, load_instructions
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.pointwise import Pointwise
-from edison_ci.simulator.judge import judge_reply
 from tests.conftest import EXAMPLES, ROOT
 from tests.judges.bench import Answering, model, system_message, user_message
 from tests.judges.canaries import CANARIES, Tried, try_canaries

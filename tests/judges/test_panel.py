@@ -13,6 +13,8 @@ from edison_ci.config.load import load_project
 from edison_ci.config.prompt import Prompt, read_prompt
 from edison_ci.config.rubric import Scale
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.features.simulator.generator import generate
+from edison_ci.features.simulator.judge import judge_reply
 from edison_ci.judges.panel import (
     Combine,
     DisputeThresholds,
@@ -29,8 +31,6 @@ from edison_ci.judges.panel import (
 from edison_ci.judges.pointwise import JudgeScores
 from edison_ci.judges.replies import MAX_REPLY, CriterionReply, Failure, Missing, Verdict
 from edison_ci.records import Case, CaseId, Completion, Request
-from edison_ci.simulator.generator import generate
-from edison_ci.simulator.judge import judge_reply
 from tests.conftest import EXAMPLES, Folder
 from tests.judges.bench import CASE, Scripted, criterion, model, rubric, scores
 from tests.timing import PATIENCE_S

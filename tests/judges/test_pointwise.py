@@ -9,13 +9,13 @@ import pytest
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.files import WorkingTree
+from edison_ci.features.simulator.judge import judge_reply
+from edison_ci.features.simulator.options import draw_key
 from edison_ci.judges.instructions import KEY_LINE, load_instructions
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.pointwise import QUESTION_CRITERIA, Pointwise, QuestionJudge, criteria_text
 from edison_ci.judges.replies import Missing
 from edison_ci.records import Case, CaseId, Completion
-from edison_ci.simulator.judge import judge_reply
-from edison_ci.simulator.options import draw_key
 from tests.judges.bench import (
     CASE,
     GOOD,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.loop.report import LoopReport, next_steps
-from edison_ci.store.loops import Iteration, Loop, LoopState
+from edison_ci.features.refine.loop_report import LoopReport, next_steps
+from edison_ci.features.refine.loop_rows import Iteration, Loop, LoopState
 
 pytestmark = pytest.mark.daily
 

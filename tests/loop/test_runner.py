@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from edison_ci.loop import runner
-from edison_ci.store.loops import LoopState
+from edison_ci.features.refine import loop_runner as runner
+from edison_ci.features.refine.loop_rows import LoopState
 from tests import forked
 from tests.conftest import Folder
 from tests.opened import opened
@@ -28,8 +28,8 @@ POINTS = (
 )  # fmt: skip
 JOBS = """
 import json, os, signal, sys
-import edison_ci.cli.loop
-import edison_ci.loop.runner as runner
+import edison_ci.features.refine.loop_command
+import edison_ci.features.refine.loop_runner as runner
 from edison_ci.cli.app import run
 
 def process(folder, point):

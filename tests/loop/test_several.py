@@ -11,16 +11,16 @@ import pytest
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
-from edison_ci.loop.runner import LoopRunner
-from edison_ci.loop.start import LoopContext, LoopRequest, begin
+from edison_ci.features.refine.loop_rows import course_of
+from edison_ci.features.refine.loop_runner import LoopRunner
+from edison_ci.features.refine.loop_start import LoopContext, LoopRequest, begin
+from edison_ci.features.refine.refinement import refine_request
+from edison_ci.features.refine.refiner import refiner_of
+from edison_ci.features.simulator.assignment import parse_blocks
+from edison_ci.proposals.candidate import target_of
+from edison_ci.proposals.context import ReviewContext
 from edison_ci.providers.adapters import provider_for
-from edison_ci.refine.candidate import target_of
-from edison_ci.refine.refinement import refine_request
-from edison_ci.refine.refiner import refiner_of
-from edison_ci.review.context import ReviewContext
-from edison_ci.simulator.assignment import parse_blocks
 from edison_ci.stats.pruning import shared_level
-from edison_ci.store.loops import course_of
 from tests.conftest import Folder
 from tests.refine.workbench import (
     PROMPT,
@@ -34,7 +34,7 @@ from tests.refine.workbench import (
 
 if TYPE_CHECKING:
     from edison_ci.config.models import Model
-    from edison_ci.loop.report import LoopReport
+    from edison_ci.features.refine.loop_report import LoopReport
     from edison_ci.records import Request
     from edison_ci.store.ledger import SpendingCap
 

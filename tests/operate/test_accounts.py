@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.errors import EdisonError, UsageError
-from edison_ci.operate.accounts import (
+from edison_ci.access.accounts import (
     AUTH_FILE,
     LISTED,
     Accounts,
@@ -23,7 +22,8 @@ from edison_ci.operate.accounts import (
     refuse_weak,
     verify_password,
 )
-from edison_ci.operate.site import Role, Site, open_site
+from edison_ci.access.site import Role, Site, open_site
+from edison_ci.errors import EdisonError, UsageError
 from edison_ci.store.audit import verify_audit
 from edison_ci.store.database import open_database
 

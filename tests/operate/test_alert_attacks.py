@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.operate.alerts import raise_alert, tell_alerts
-from edison_ci.operate.issues import _marker, _text
-from edison_ci.operate.notifications import Notice, message_of
-from edison_ci.operate.scheduler import MOST_MISSED
-from edison_ci.operate.schedules import read_schedules
-from edison_ci.operate.site import open_site
-from edison_ci.operate.webhooks import body_of
-from edison_ci.store.alerts import Condition, Finding, Level
+from edison_ci.access.site import open_site
+from edison_ci.features.github.issues import _marker, _text
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.alerts import raise_alert, tell_alerts
+from edison_ci.features.monitor.notifications import Notice, message_of
+from edison_ci.features.monitor.outbox import add_notification
+from edison_ci.features.monitor.scheduler import MOST_MISSED
+from edison_ci.features.monitor.schedules import read_schedules
+from edison_ci.features.monitor.webhooks import body_of
 from edison_ci.store.database import open_for_change
-from edison_ci.store.outbox import add_notification
 from tests.cli.test_github_run import Job, job
 from tests.e2e.acting import EXPERIMENT
 from tests.forge.fake_github import TOKEN, FakeGitHub

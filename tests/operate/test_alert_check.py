@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import build
+from edison_ci.access.site import Site, open_site
 from edison_ci.config.load import load_project
-from edison_ci.operate.alert_check import check_alerts, check_experiments
-from edison_ci.operate.alerts import raise_alert
-from edison_ci.operate.site import Site, open_site
-from edison_ci.results.alerts import alert_overview
-from edison_ci.store.alerts import Condition, Finding, Level
+from edison_ci.features.monitor.alert_check import check_alerts, check_experiments
+from edison_ci.features.monitor.alert_overview import alert_overview
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.alerts import raise_alert
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.liveness import ProcessLock
 from tests.operate.run_history import DAY, History
@@ -26,7 +26,7 @@ from tests.results.test_watching import failing, filled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from edison_ci.store.alerts import Alert
+    from edison_ci.features.monitor.alert_rows import Alert
     from tests.conftest import Folder
 
 pytestmark = pytest.mark.daily

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import build
+from edison_ci.access.site import Site, open_site
 from edison_ci.errors import RoleError, UsageError
-from edison_ci.operate.alerts import (
+from edison_ci.features.monitor.alert_overview import AlertOverview, alert_overview
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.alerts import (
     MuteTarget,
     acknowledge,
     close_alert,
@@ -20,13 +23,10 @@ from edison_ci.operate.alerts import (
     tell_alerts,
     unmute,
 )
-from edison_ci.operate.site import Site, open_site
-from edison_ci.results.alerts import AlertOverview, alert_overview
+from edison_ci.features.monitor.outbox import due_notifications
 from edison_ci.results.history_words import audit_sentence
-from edison_ci.store.alerts import Condition, Finding, Level
 from edison_ci.store.audit import read_audit, verify_audit
 from edison_ci.store.database import open_for_change, open_for_reading
-from edison_ci.store.outbox import due_notifications
 
 if TYPE_CHECKING:
     from typing import Any

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.site import Role
 from edison_ci.config.load import load_project
 from edison_ci.config.project import Member
 from edison_ci.errors import UsageError
-from edison_ci.operate.code_owners import (
+from edison_ci.features.github.code_owners import (
     BEGIN,
     END,
     OwnedPath,
@@ -19,7 +20,6 @@ from edison_ci.operate.code_owners import (
     section,
     with_section,
 )
-from edison_ci.operate.site import Role
 
 if TYPE_CHECKING:
     from tests.conftest import Folder

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from edison_ci.forge.host import RepositoryAddress
-from edison_ci.operate.dispatch import WORKFLOW, CannotStart, DispatchUnknown, dispatch
+from edison_ci.features.github.dispatch import WORKFLOW, CannotStart, DispatchUnknown, dispatch
+from edison_ci.git.host import RepositoryAddress
 from tests.conftest import EXAMPLES
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant

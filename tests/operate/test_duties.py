@@ -16,9 +16,9 @@ import pytest
 
 from docs.sample import build
 from edison_ci import utc
+from edison_ci.access.site import Site, open_site
+from edison_ci.api.duties import DAY_S, Duty, duties_of, duty_statuses, run_due
 from edison_ci.errors import BusyError, StoreError
-from edison_ci.operate.duties import DAY_S, Duty, duties_of, duty_statuses, run_due
-from edison_ci.operate.site import Site, open_site
 from edison_ci.store.audit import read_audit
 from edison_ci.store.database import open_reader
 from edison_ci.store.duties import DutyState, stored_duties
@@ -152,8 +152,8 @@ def test_no_two_processes_do_the_same(site: Site) -> None:
 KILLED = """
 import datetime as dt, sys, time
 from pathlib import Path
-from edison_ci.operate.duties import Duty, run_due
-from edison_ci.operate.site import open_site
+from edison_ci.api.duties import Duty, run_due
+from edison_ci.access.site import open_site
 
 def act(site):
     print("at work", flush=True)

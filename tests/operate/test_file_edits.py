@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.operate.file_edits import mark_production
+from edison_ci.api.file_edits import mark_production
 
 pytestmark = pytest.mark.daily
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access.site import Actor, Identity, Role, open_site
+from edison_ci.api.bundles import Arrival, import_bundle
 from edison_ci.documents.signatures import Signer
-from edison_ci.operate.bundles import Arrival, import_bundle
-from edison_ci.operate.site import Actor, Identity, Role, open_site
 from edison_ci.results.trends import points_of
 from edison_ci.store.integrity import check_database
 from edison_ci.store.runs import find_run, newest_comparisons, newest_complete, newest_run

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.operate.alerts import close_alert, raise_alert, tell_alerts
-from edison_ci.operate.notifications import Delivery, send_test
-from edison_ci.operate.site import open_site
-from edison_ci.store.alerts import Condition, Finding, Level
+from edison_ci.access.site import open_site
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.alerts import close_alert, raise_alert, tell_alerts
+from edison_ci.features.monitor.notifications import Delivery, send_test
 from edison_ci.store.database import open_for_change
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant

@@ -13,10 +13,10 @@ import pytest
 from edison_ci.config.recipients import Smtp
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import DeliveryError
-from edison_ci.operate import mail
-from edison_ci.operate.mail import mail_server, send_mail
-from edison_ci.operate.notifications import Delivery
-from edison_ci.operate.webhooks import TIMEOUT_S
+from edison_ci.features.monitor import mail
+from edison_ci.features.monitor.mail import mail_server, send_mail
+from edison_ci.features.monitor.notifications import Delivery
+from edison_ci.features.monitor.webhooks import TIMEOUT_S
 from tests.operate.mailbox import Certificate, Mailbox, mailbox, make_certificate
 from tests.operate.receiver import Receiver, receiving
 from tests.operate.test_notifications import Town

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.operate import webhooks
-from edison_ci.operate.notifications import (
+from edison_ci.access.site import Site, open_site
+from edison_ci.features.monitor import webhooks
+from edison_ci.features.monitor.notifications import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
     MOST_ASKED_S,
@@ -28,10 +29,9 @@ from edison_ci.operate.notifications import (
     message_of,
     notify,
 )
-from edison_ci.operate.site import Site, open_site
+from edison_ci.features.monitor.outbox import count_notifications
 from edison_ci.store.audit import read_audit
 from edison_ci.store.database import open_database, open_for_change
-from edison_ci.store.outbox import count_notifications
 from tests import forked
 from tests.opened import opened
 from tests.operate.receiver import Receiver, receiving
@@ -426,8 +426,8 @@ def test_what_was_sent_is_forgotten_after_a_month(town: Town) -> None:
 CHILD = """
 import os, sys
 from pathlib import Path
-from edison_ci.operate import notifications
-from edison_ci.operate.site import open_site
+from edison_ci.features.monitor import notifications
+from edison_ci.access.site import open_site
 from edison_ci.store import outbox
 if sys.argv[2] == "killed":
     outbox.note_sent = lambda *_: os.kill(os.getpid(), 9)

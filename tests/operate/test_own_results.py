@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.own_results import is_signed, sign, signature_path
 from edison_ci.errors import UsageError
-from edison_ci.operate.own_results import is_signed, sign, signature_path
 from tests.fixed_keys import signing_keys
 from tests.respelled import respelled
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access.site import open_site
 from edison_ci.errors import UsageError
-from edison_ci.operate.project_bundles import restore_project_bundle, write_project_bundle
-from edison_ci.operate.site import open_site
+from edison_ci.features.upkeep.project_bundles import restore_project_bundle, write_project_bundle
 from edison_ci.store.integrity import check_database
 from tests.conftest import Folder
 from tests.fixed_keys import signing_keys

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import build
+from edison_ci.access.own_results import sign
+from edison_ci.access.site import Site, open_site
 from edison_ci.errors import BusyError, RoleError, StoreError, UsageError
-from edison_ci.operate.maintenance import make_backup, preview_restore, restore
-from edison_ci.operate.own_results import sign
-from edison_ci.operate.site import Site, open_site
+from edison_ci.features.upkeep.maintenance import make_backup, preview_restore, restore
 from edison_ci.results.history_words import audit_sentence
 from edison_ci.store.audit import read_audit, verify_audit
 from edison_ci.store.database import open_reader
@@ -151,8 +151,8 @@ def test_only_an_owner_restores(site: Site, mini: Folder, monkeypatch: pytest.Mo
 KILLED = """
 import os, signal, sqlite3, sys
 from pathlib import Path
-from edison_ci.operate.maintenance import restore
-from edison_ci.operate.site import open_site
+from edison_ci.features.upkeep.maintenance import restore
+from edison_ci.access.site import open_site
 
 real = sqlite3.connect
 

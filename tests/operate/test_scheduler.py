@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from edison_ci.access.site import open_site
 from edison_ci.errors import StoreError
-from edison_ci.operate import scheduler as scheduler_module
-from edison_ci.operate.maintenance import gc
-from edison_ci.operate.scheduler import (
+from edison_ci.features.monitor import scheduler as scheduler_module
+from edison_ci.features.monitor.schedule_rows import FireState, open_fires
+from edison_ci.features.monitor.scheduler import (
     MOST_MISSED,
     Scheduler,
     network_file_system,
     start_process,
 )
-from edison_ci.operate.schedules import (
+from edison_ci.features.monitor.schedules import (
     enable_schedule,
     read_schedules,
     schedule_overview,
     scheduler_status,
 )
-from edison_ci.operate.site import open_site
+from edison_ci.features.upkeep.maintenance import gc
 from edison_ci.store.database import open_for_change
-from edison_ci.store.schedules import FireState, open_fires
 from tests import forked, holding
 from tests.opened import opened
 from tests.timing import poll, within
@@ -564,7 +564,7 @@ def test_a_process_that_keeps_dying_is_given_up(bench: Bench) -> None:
 SCHEDULER = """
 import datetime as dt, sys, time
 from pathlib import Path
-from edison_ci.operate.scheduler import Scheduler
+from edison_ci.features.monitor.scheduler import Scheduler
 from tests import holding
 from tests.conftest import Folder
 

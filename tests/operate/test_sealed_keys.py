@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
-from edison_ci.documents.secrets import hidden, learn, redacted
-from edison_ci.errors import UsageError
-from edison_ci.operate.key_environment import KeyEnvironment
-from edison_ci.operate.sealed_keys import (
+from edison_ci.access.key_environment import KeyEnvironment
+from edison_ci.access.sealed_keys import (
     LOCAL,
     find_private_key,
     generate_key,
@@ -23,14 +20,17 @@ from edison_ci.operate.sealed_keys import (
     seal,
     store_private_key,
 )
+from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
+from edison_ci.documents.secrets import hidden, learn, redacted
+from edison_ci.errors import UsageError
 from tests.fixed_keys import sealing_key
 from tests.respelled import respelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edison_ci.access.sealed_keys import PrivateKey
     from edison_ci.config.sealed import SealedKey
-    from edison_ci.operate.sealed_keys import PrivateKey
     from tests.conftest import Folder
 
 pytestmark = pytest.mark.daily

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.config.load import load_project
-from edison_ci.operate import shared_budget
-from edison_ci.operate.shared_budget import MoneyLease, limits_there
-from edison_ci.operate.site_client import SiteRefusal
+from edison_ci.features.site import shared_budget
+from edison_ci.features.site.client import SiteRefusal
+from edison_ci.features.site.shared_budget import MoneyLease, limits_there
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.liveness import ProcessLock
 from tests.operate.receiver import receiving

@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from docs.sample import build
-from edison_ci.config import project
-from edison_ci.config.project import Member
-from edison_ci.errors import BusyError, ConfigError, ExitCode, RoleError, StoreError, UsageError
-from edison_ci.operate.maintenance import (
-    CacheSelection,
-    clear,
-    gc,
-    preview_clear,
-    preview_gc,
-    upgrade,
-)
-from edison_ci.operate.site import (
+from edison_ci.access.site import (
     Actor,
     Identity,
     Role,
@@ -34,6 +23,17 @@ from edison_ci.operate.site import (
     identify,
     open_site,
     require_role,
+)
+from edison_ci.config import project
+from edison_ci.config.project import Member
+from edison_ci.errors import BusyError, ConfigError, ExitCode, RoleError, StoreError, UsageError
+from edison_ci.features.upkeep.maintenance import (
+    CacheSelection,
+    clear,
+    gc,
+    preview_clear,
+    preview_gc,
+    upgrade,
 )
 from edison_ci.store import database
 from edison_ci.store.audit import AuditRow, read_audit, verify_audit

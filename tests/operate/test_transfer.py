@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import httpx
 import pytest
 
+from edison_ci.access.accounts import Accounts
+from edison_ci.access.site import Actor, Identity, Role, open_site
+from edison_ci.api.bundles import Arrival, import_bundle, write_bundle
 from edison_ci.documents.signatures import Signer
 from edison_ci.errors import DeliveryError, UsageError
-from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.bundles import Arrival, import_bundle, write_bundle
-from edison_ci.operate.project_bundles import restore_project_bundle, write_project_bundle
-from edison_ci.operate.shared_budget import _send
-from edison_ci.operate.site import Actor, Identity, Role, open_site
-from edison_ci.operate.site_client import SiteClient, site_address
-from edison_ci.operate.transfer import Remote, pull, push
-from edison_ci.operate.uploads import MOST_OPEN, UploadRefused, Uploads
+from edison_ci.features.site.client import SiteClient, site_address
+from edison_ci.features.site.shared_budget import _send
+from edison_ci.features.site.transfer import Remote, pull, push
+from edison_ci.features.site.uploads import MOST_OPEN, UploadRefused, Uploads
+from edison_ci.features.upkeep.project_bundles import restore_project_bundle, write_project_bundle
 from edison_ci.store.database import migrations, open_database, open_reader
 from edison_ci.store.liveness import try_lock
 from edison_ci.store.runs import find_run

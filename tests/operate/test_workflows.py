@@ -20,7 +20,7 @@ import yaml
 
 import edison_ci
 from edison_ci.config.recipients import Notification
-from edison_ci.operate.workflows import (
+from edison_ci.features.github.workflows import (
     FURTHER,
     Variables,
     WorkflowChoice,

@@ -15,14 +15,14 @@ from edison_ci.config.models import Model, sent_params
 from edison_ci.config.prices import load_prices
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.execute.standalone import probe_request
+from edison_ci.features.refine.refiner import RefinePrompt, RejectedSuggestion, refiner_of
+from edison_ci.features.refine.weaknesses import Example, WeakComponent, Weakness
 from edison_ci.judges.instructions import load_instructions
 from edison_ci.judges.judge import Judge, retry_request
 from edison_ci.judges.panel import ExperimentJudges, moderators, pairwise_judge
 from edison_ci.judges.pointwise import QUESTION_CRITERIA, Pointwise, QuestionJudge
+from edison_ci.proposals.candidate import target_of
 from edison_ci.providers import anthropic, openai_compatible, openai_responses
-from edison_ci.refine.candidate import target_of
-from edison_ci.refine.refiner import RefinePrompt, RejectedSuggestion, refiner_of
-from edison_ci.refine.weaknesses import Example, WeakComponent, Weakness
 from tests.conftest import MINIMAL, Folder
 from tests.judges.bench import CASE, Scripted
 from tests.loopback.protocols import Chat

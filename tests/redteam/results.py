@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 from typing import TYPE_CHECKING
 
-from edison_ci.operate.own_results import sign
+from edison_ci.access.own_results import sign
 from tests.fixed_keys import signing_keys
 from tests.loopback.script import rule
 from tests.redteam.attack import Attack, Variant

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.sealed_keys import seal
 from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
-from edison_ci.operate.sealed_keys import seal
 from tests.fixed_keys import sealing_key
 from tests.forge.fake_state import REPOSITORY
 from tests.loopback.script import rule

@@ -20,10 +20,10 @@ from benchmarks.refining import (
     seeds_of,
     table,
 )
-from edison_ci.refine.guardrails import GuardrailContext, check_diff
-from edison_ci.refine.refiner import RefinePrompt, refiner_of
-from edison_ci.refine.search import SearchLimits
-from edison_ci.refine.weaknesses import WeakComponent, Weakness
+from edison_ci.features.refine.refiner import RefinePrompt, refiner_of
+from edison_ci.features.refine.search import SearchLimits
+from edison_ci.features.refine.weaknesses import WeakComponent, Weakness
+from edison_ci.proposals.guardrails import GuardrailContext, check_diff
 
 pytestmark = pytest.mark.daily
 

@@ -8,10 +8,10 @@ import pytest
 
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
+from edison_ci.features.simulator.refiner import unified_diff
+from edison_ci.proposals.candidate import Candidate, RefineTarget, target_of
+from edison_ci.proposals.guardrails import RULES, GuardrailContext, check_diff
 from edison_ci.records import Case, CaseId
-from edison_ci.refine.candidate import Candidate, RefineTarget, target_of
-from edison_ci.refine.guardrails import RULES, GuardrailContext, check_diff
-from edison_ci.simulator.refiner import unified_diff
 
 if TYPE_CHECKING:
     from tests.conftest import Folder

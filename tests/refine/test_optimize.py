@@ -14,13 +14,13 @@ import pytest
 
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents.patch import diff_of
 from edison_ci.errors import BusyError, CallFailed, OutOfBudget, UsageError
-from edison_ci.refine.evidence import split_cases
-from edison_ci.refine.guardrails import WIDER
-from edison_ci.refine.patch import diff_of
-from edison_ci.refine.refiner import RE_ASKS
-from edison_ci.refine.search import SCREEN_CASES
-from edison_ci.review.prompt_file import apply_suggestion
+from edison_ci.features.refine.evidence import split_cases
+from edison_ci.features.refine.refiner import RE_ASKS
+from edison_ci.features.refine.search import SCREEN_CASES
+from edison_ci.proposals.guardrails import WIDER
+from edison_ci.proposals.prompt_file import apply_suggestion
 from edison_ci.store.database import open_for_change
 from edison_ci.store.liveness import experiment_lock
 from edison_ci.store.suggestions import MadeBy, SuggestionStatus, find_suggestion
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from edison_ci.features.refine.optimize import OptimizeResult
     from edison_ci.records import Request
-    from edison_ci.refine.optimize import OptimizeResult
     from tests.conftest import Folder
 
 pytestmark = pytest.mark.daily

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.refine.patch import MAX_DIFF, PatchRefused, apply_patch, parse_patch
-from edison_ci.simulator.refiner import unified_diff
+from edison_ci.documents.patch import MAX_DIFF, PatchRefused, apply_patch, parse_patch
+from edison_ci.features.simulator.refiner import unified_diff
 
 if TYPE_CHECKING:
     from pathlib import Path

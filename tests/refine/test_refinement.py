@@ -12,8 +12,8 @@ from edison_ci.config.experiment import Split
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import BusyError, CallFailed, OutOfBudget
-from edison_ci.refine.evidence import NOT_VERIFIED
-from edison_ci.refine.refiner import RE_ASKS
+from edison_ci.features.refine.evidence import NOT_VERIFIED
+from edison_ci.features.refine.refiner import RE_ASKS
 from edison_ci.store.database import open_for_change
 from edison_ci.store.liveness import experiment_lock
 from edison_ci.store.suggestions import SuggestionStatus, find_suggestion, move_suggestion

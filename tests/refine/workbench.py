@@ -16,18 +16,18 @@ from edison_ci.config.cases import is_holdout
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
+from edison_ci.features.refine.optimize import OptimizeOptions as SearchOrders
+from edison_ci.features.refine.optimize import OptimizeResult, optimize
+from edison_ci.features.refine.refinement import RefineOptions, RefineResult, refine
+from edison_ci.features.refine.refiner import refiner_of
+from edison_ci.features.refine.search import Generation, SearchLimits
+from edison_ci.features.refine.trials import Allowance, TrialRunner
+from edison_ci.features.refine.weaknesses import split_of
+from edison_ci.features.simulator.assignment import parse_blocks
+from edison_ci.features.simulator.refiner import unified_diff
+from edison_ci.proposals.candidate import target_of
 from edison_ci.providers.adapters import provider_for
 from edison_ci.records import Completion
-from edison_ci.refine.candidate import target_of
-from edison_ci.refine.optimize import OptimizeOptions as SearchOrders
-from edison_ci.refine.optimize import OptimizeResult, optimize
-from edison_ci.refine.refinement import RefineOptions, RefineResult, refine
-from edison_ci.refine.refiner import refiner_of
-from edison_ci.refine.search import Generation, SearchLimits
-from edison_ci.refine.trials import Allowance, TrialRunner
-from edison_ci.refine.weaknesses import split_of
-from edison_ci.simulator.assignment import parse_blocks
-from edison_ci.simulator.refiner import unified_diff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edison_ci.errors import UsageError
-from edison_ci.report.comment import MOST_ROWS, read_foreign_report
+from edison_ci.features.github.report_comment import MOST_ROWS, read_foreign_report
 from tests.report.page import assert_harmless
 
 pytestmark = pytest.mark.daily

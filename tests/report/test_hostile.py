@@ -13,11 +13,11 @@ from junitparser import JUnitXml
 from lxml import etree
 
 from edison_ci.errors import UsageError
-from edison_ci.forge.sticky_comment import marker_line, parse_data
+from edison_ci.features.github.report_comment import comment_body
+from edison_ci.features.github.sticky_comment import marker_line, parse_data
 from edison_ci.records import CellStatus, Move
 from edison_ci.report.annotations import annotation_commands, annotations_of, outputs, stop_commands
 from edison_ci.report.change_details import ChangeDetails, FileDiff, may_quote
-from edison_ci.report.comment import comment_body
 from edison_ci.report.document import document_text
 from edison_ci.report.junit import junit, legal
 from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose, row

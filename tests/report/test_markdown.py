@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.forge.sticky_comment import marker_line, parse_data
-from edison_ci.records import Move
-from edison_ci.report.change_details import ChangeDetails, FileDiff
-from edison_ci.report.comment import (
+from edison_ci.features.github.report_comment import (
     MOST_CHARACTERS,
     CommentOrigin,
     comment_body,
 )
+from edison_ci.features.github.sticky_comment import marker_line, parse_data
+from edison_ci.records import Move
+from edison_ci.report.change_details import ChangeDetails, FileDiff
 from edison_ci.report.markdown import prose
 from edison_ci.report.markdown_report import ICONS, MOST_BYTES, job_summary, markdown
 from edison_ci.results.report import Report
@@ -27,7 +27,7 @@ from tests.report.conftest import BASE, GATES, GOLDEN, Half, Plot, Shelf, change
 from tests.report.page import page
 
 if TYPE_CHECKING:
-    from edison_ci.report.comment import State
+    from edison_ci.features.github.report_comment import State
 
 pytestmark = pytest.mark.daily
 

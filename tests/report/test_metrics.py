@@ -13,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from docs.sample import build
 from edison_ci.config.load import load_project
-from edison_ci.report import metrics
-from edison_ci.report.metrics import (
+from edison_ci.features.monitor import metrics
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level, open_alert
+from edison_ci.features.monitor.metrics import (
     BOUNDS_S,
     MOST_VALUES,
     OF_PROJECT,
@@ -26,9 +27,8 @@ from edison_ci.report.metrics import (
     project_samples,
     render,
 )
-from edison_ci.results.operations import ModelCalls, calls_by_model, unfinished_runs
+from edison_ci.features.monitor.operation_numbers import ModelCalls, calls_by_model, unfinished_runs
 from edison_ci.results.spending import WITHIN_MS
-from edison_ci.store.alerts import Condition, Finding, Level, open_alert
 from edison_ci.store.database import open_database
 from tests.conftest import ROOT
 

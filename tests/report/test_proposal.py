@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from edison_ci.forge.models import Change
-from edison_ci.forge.proposal import commit_message as commit_message
+from edison_ci.git.forge import Change
+from edison_ci.proposals.branch_proposal import commit_message
+from edison_ci.proposals.proposal_text import (
+    Example,
+    ProposalText,
+    message_of,
+    proposal_body,
+    title_of,
+)
 from edison_ci.report.markdown import fenced
-from edison_ci.report.proposal import Example, ProposalText, message_of, proposal_body, title_of
 from edison_ci.store.suggestions import Guardrail, Suggestion, SuggestionStatus
 from tests.report.page import HIDDEN, LINKED, OURS, page
 from tests.report.test_hostile import NASTY, SLOWLY, TEXTS, examples

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.results.case_discrimination import DEAD, CaseVerdict, discriminations
+from edison_ci.features.datasets.case_discrimination import DEAD, CaseVerdict, discriminations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

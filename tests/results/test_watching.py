@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from edison_ci.config.experiment import Alerts
-from edison_ci.results.watching import findings_of
-from edison_ci.store.alerts import Condition, Finding, Level
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
+from edison_ci.features.monitor.conditions import findings_of
 from edison_ci.store.database import open_for_reading
 from tests.operate.run_history import History
 

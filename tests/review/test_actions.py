@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.site import Actor, Identity, Role, open_site
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
-from edison_ci.operate.site import Actor, Identity, Role, open_site
-from edison_ci.review.actions import ReviewActions
+from edison_ci.features.review.actions import ReviewActions
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.cli.conftest import Edison, bare, edison, github, repo  # a repository, and its GitHub
 from tests.forge.fake_state import Grant
 from tests.suggested import PATH, keep, stored, suggestion_for
 
 if TYPE_CHECKING:
-    from edison_ci.review.actions import Permissions
+    from edison_ci.features.review.actions import Permissions
     from edison_ci.store.suggestions import Suggestion
     from tests.conftest import Folder
     from tests.forge.fake_github import FakeGitHub

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.access.site import Actor, Identity, Role, open_site
 from edison_ci.errors import UsageError
-from edison_ci.operate.site import Actor, Identity, Role, open_site
-from edison_ci.review.actions import EditedPrompt, ReviewActions
+from edison_ci.features.review.actions import EditedPrompt, ReviewActions
 from edison_ci.store.database import open_database
 from tests.cli.conftest import bare, edison, github, repo  # a repository, and its GitHub
 
 if TYPE_CHECKING:
-    from edison_ci.review.drafts import Proposed
+    from edison_ci.features.review.prompt_drafts import Proposed
     from tests.conftest import Folder
     from tests.forge.fake_github import FakeGitHub
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.forge.models import SuggestedLines
-from edison_ci.review.proposal import fits_diff, suggested_lines, visible_lines
+from edison_ci.git.forge import SuggestedLines
+from edison_ci.proposals.proposal import fits_diff, suggested_lines, visible_lines
 
 TEXT = "one\ntwo\nthree\nfour\n"
 _LINES = st.lists(st.sampled_from(["", "a", "b", "c", "```"]), min_size=1, max_size=8)

@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from benchmarks.sim import NAMES, Case, Example, load, messages_of
-from edison_ci.records import Completion, Message, Request
-from edison_ci.simulator.assignment import (
+from edison_ci.features.simulator.assignment import (
     AnswerDraft,
     AnswerSample,
     Assignment,
@@ -17,10 +16,11 @@ from edison_ci.simulator.assignment import (
     Observation,
     Task,
 )
-from edison_ci.simulator.features import Stance
-from edison_ci.simulator.generator import _WRITERS, PLAYBOOKS, generate, understanding_of
-from edison_ci.simulator.judge import observe, task_of_inputs
-from edison_ci.simulator.options import SimOptions
+from edison_ci.features.simulator.generator import _WRITERS, PLAYBOOKS, generate, understanding_of
+from edison_ci.features.simulator.judge import observe, task_of_inputs
+from edison_ci.features.simulator.options import SimOptions
+from edison_ci.features.simulator.qualities import Stance
+from edison_ci.records import Completion, Message, Request
 
 if TYPE_CHECKING:
     from edison_ci.records import Json

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from edison_ci.config.prompt import read_prompt
+from edison_ci.features.simulator.assistant import assist
 from edison_ci.records import Message, Request
-from edison_ci.simulator.assistant import assist
 from tests.simulator.conftest import example
 
 pytestmark = pytest.mark.daily

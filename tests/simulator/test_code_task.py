@@ -5,8 +5,8 @@ from itertools import combinations
 
 import pytest
 
-from edison_ci.simulator.assignment import Task, known_cases
-from edison_ci.simulator.code_task import mutate, stub
+from edison_ci.features.simulator.assignment import Task, known_cases
+from edison_ci.features.simulator.code_task import mutate, stub
 
 pytestmark = pytest.mark.daily
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.sim import NAMES
-from edison_ci.simulator.judge import Criterion
-from edison_ci.simulator.refiner import (
+from edison_ci.features.simulator.judge import Criterion
+from edison_ci.features.simulator.refiner import (
     Change,
     DiffFault,
     draw_diff_fault,

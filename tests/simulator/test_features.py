@@ -7,11 +7,11 @@ from functools import cache
 import pytest
 
 from benchmarks.sim import NAMES, Case, figures, messages_of
+from edison_ci.features.simulator.assignment import KnownCase, Task, known_cases, read_assignment
+from edison_ci.features.simulator.generator import PLAYBOOKS, understanding_of
+from edison_ci.features.simulator.qualities import Stance
+from edison_ci.features.simulator.refiner import parse_prompt
 from edison_ci.records import Message
-from edison_ci.simulator.assignment import KnownCase, Task, known_cases, read_assignment
-from edison_ci.simulator.features import Stance
-from edison_ci.simulator.generator import PLAYBOOKS, understanding_of
-from edison_ci.simulator.refiner import parse_prompt
 from tests.simulator.conftest import (
     TASKS,
     answer,

@@ -19,7 +19,7 @@ from benchmarks.sim import (
     figures,
     refined_prompts,
 )
-from edison_ci.simulator.refiner import random_edit
+from edison_ci.features.simulator.refiner import random_edit
 from tests.simulator.conftest import example, variables_of
 
 pytestmark = pytest.mark.daily

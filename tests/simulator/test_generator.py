@@ -8,10 +8,10 @@ import pytest
 
 from benchmarks.sim import NAMES, every_instruction
 from edison_ci.errors import UsageError
+from edison_ci.features.simulator import assignment, generator
+from edison_ci.features.simulator.generator import generate
+from edison_ci.features.simulator.options import SimOptions
 from edison_ci.records import FinishReason, Message, Request
-from edison_ci.simulator import assignment, generator
-from edison_ci.simulator.generator import generate
-from edison_ci.simulator.options import SimOptions
 from tests.simulator.conftest import PARAMS, answer, asked, example, request
 
 pytestmark = pytest.mark.daily

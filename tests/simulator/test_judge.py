@@ -10,13 +10,8 @@ import pytest
 from benchmarks.sim import NAMES, grade
 from benchmarks.sim import Case as Row
 from edison_ci.config.rubric import Scale
-from edison_ci.judges.instructions import load_instructions
-from edison_ci.judges.judge import Judge
-from edison_ci.judges.pairwise import Pairwise, read_place
-from edison_ci.judges.panel import read_grade
-from edison_ci.records import Case, CaseId, FinishReason, Message, Request
-from edison_ci.simulator.assignment import AnswerSample, Task, known_cases
-from edison_ci.simulator.judge import (
+from edison_ci.features.simulator.assignment import AnswerSample, Task, known_cases
+from edison_ci.features.simulator.judge import (
     CEILING,
     Criterion,
     judge_reply,
@@ -24,7 +19,12 @@ from edison_ci.simulator.judge import (
     score,
     task_of_inputs,
 )
-from edison_ci.simulator.options import SimOptions
+from edison_ci.features.simulator.options import SimOptions
+from edison_ci.judges.instructions import load_instructions
+from edison_ci.judges.judge import Judge
+from edison_ci.judges.pairwise import Pairwise, read_place
+from edison_ci.judges.panel import read_grade
+from edison_ci.records import Case, CaseId, FinishReason, Message, Request
 from tests.judges.bench import CASE, criterion, model, pointwise, rubric
 from tests.simulator.conftest import TASKS, example, written
 from tests.simulator.test_generator import HOSTILE

@@ -9,7 +9,7 @@ import pytest
 
 from edison_ci.config import provider_options
 from edison_ci.errors import UsageError
-from edison_ci.simulator.options import (
+from edison_ci.features.simulator.options import (
     Breakage,
     FaultKind,
     SimOptions,

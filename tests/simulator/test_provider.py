@@ -7,9 +7,9 @@ import pytest
 from edison_ci.checks import time_limit
 from edison_ci.contracts import CallError
 from edison_ci.errors import UsageError
+from edison_ci.features.simulator.options import Fault, SimOptions
+from edison_ci.features.simulator.provider import SimulatedProvider, echo, parse_script, script
 from edison_ci.records import Completion, FinishReason, Message, Request
-from edison_ci.simulator.options import Fault, SimOptions
-from edison_ci.simulator.provider import SimulatedProvider, echo, parse_script, script
 from tests.simulator.conftest import request
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from benchmarks.sim import NAMES
-from edison_ci.simulator.judge import Criterion
-from edison_ci.simulator.refiner import improve, parse_prompt
+from edison_ci.features.simulator.judge import Criterion
+from edison_ci.features.simulator.refiner import improve, parse_prompt
 from tests.simulator.conftest import TASKS, asked_for, example, variables_of, with_line
 
 pytestmark = pytest.mark.daily

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.sim import NAMES
+from edison_ci.features.simulator.options import SimOptions
+from edison_ci.features.simulator.refiner import parse_task, refine
 from edison_ci.judges.instructions import FencedText, fence_message
 from edison_ci.records import Message, Request
-from edison_ci.simulator.options import SimOptions
-from edison_ci.simulator.refiner import parse_task, refine
 from tests.simulator.conftest import example
 
 if TYPE_CHECKING:

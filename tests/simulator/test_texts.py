@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.sim import Case
-from edison_ci.simulator import story_task as story
-from edison_ci.simulator import support_task as support
-from edison_ci.simulator.assignment import Task, known_cases, load_texts
+from edison_ci.features.simulator import story_task as story
+from edison_ci.features.simulator import support_task as support
+from edison_ci.features.simulator.assignment import Task, known_cases, load_texts
 from tests.simulator.conftest import TASKS, seen, written
 
 pytestmark = pytest.mark.daily

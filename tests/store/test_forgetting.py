@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edison_ci.features.upkeep.forgetting import FIXED, NAMES, TEXTS, Selection
 from edison_ci.store.database import open_database
-from edison_ci.store.forgetting import FIXED, NAMES, TEXTS, Selection
 
 if TYPE_CHECKING:
     from pathlib import Path

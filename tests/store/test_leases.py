@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from edison_ci.errors import UsageError
-from edison_ci.store.leases import Lease, LeaseFile, LeaseRefusal, LeaseRequest, MonthlyLimit
+from edison_ci.features.site.lease_rows import (
+    Lease,
+    LeaseFile,
+    LeaseRefusal,
+    LeaseRequest,
+    MonthlyLimit,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

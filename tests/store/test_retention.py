@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from docs.sample import Sample
+from edison_ci.features.upkeep.retention import Retention, RetentionResult, collect, collectable
 from edison_ci.results.rollups import write_rollups
 from edison_ci.store.database import open_database
 from edison_ci.store.integrity import check_database
@@ -17,7 +18,6 @@ from edison_ci.store.judgments import (
     store_comparisons,
     write_judge_scores,
 )
-from edison_ci.store.retention import Retention, RetentionResult, collect, collectable
 from edison_ci.store.runs import add_event
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from edison_ci.cli.options import CliState
 from edison_ci.cli.suggestion import show_suggestion
 from edison_ci.cli.terminal import Terminal
-from edison_ci.report.proposal import ProposalText, message_of, proposal_body
+from edison_ci.proposals.proposal_text import ProposalText, message_of, proposal_body
 from edison_ci.store.suggestions import sound_evidence
 from tests.report.test_proposal import ONE
 from tests.suggested import EVIDENCE, SEARCH

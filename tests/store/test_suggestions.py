@@ -11,8 +11,8 @@ import pytest
 
 from docs.sample import Sample
 from edison_ci.errors import StoreError, UsageError
+from edison_ci.features.upkeep.retention import Retention, collect
 from edison_ci.store.database import open_database, open_for_change
-from edison_ci.store.retention import Retention, collect
 from edison_ci.store.suggestions import (
     MAX_TEXT_CHARS,
     MOVES,

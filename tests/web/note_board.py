@@ -12,8 +12,8 @@ from typing import Any
 from datasette import Response, hookimpl
 from datasette.plugins import pm
 
+from edison_ci.access.site import Role, open_site
 from edison_ci.errors import UsageError
-from edison_ci.operate.site import Role, open_site
 from edison_ci.store.audit import write_audit
 from edison_ci.web.forms import FormRequest, FormRoute, form_view
 from edison_ci.web.serving import Serving, serve

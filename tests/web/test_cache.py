@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci import utc
+from edison_ci.features.datasets import pages as datasets
 from edison_ci.web.cache import REFRESH_S, cached_in_background
 from edison_ci.web.page_context import Args, Links, Page, PageContext
-from edison_ci.web.pages import datasets, experiment, run
+from edison_ci.web.pages import experiment, run
 from tests import showcase
 from tests.timing import PATIENCE_S
 

@@ -12,7 +12,7 @@ import pytest
 from datasette import Forbidden, Request
 from datasette.app import Datasette
 
-from edison_ci.operate.site import Role
+from edison_ci.access.site import Role
 from edison_ci.store.database import open_database
 from edison_ci.web.identity import current_actor, require
 from tests.conftest import ROOT

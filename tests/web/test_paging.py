@@ -6,9 +6,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import utc
+from edison_ci.features.datasets.pages import datasets
 from edison_ci.store.database import open_reader
 from edison_ci.web.page_context import Args, Links, PageContext
-from edison_ci.web.pages.datasets import datasets
 from edison_ci.web.pages.home import home
 from tests.planted import Planted, plant
 

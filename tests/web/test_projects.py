@@ -12,9 +12,9 @@ from urllib.parse import unquote
 import httpx
 import pytest
 
-from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.projects import Projects, is_project_name
-from edison_ci.operate.site import open_site
+from edison_ci.access.accounts import Accounts
+from edison_ci.access.site import open_site
+from edison_ci.features.site.projects import Projects, is_project_name
 from edison_ci.store.database import open_database
 from tests.timing import PATIENCE_S
 from tests.web.conftest import IN_TURN, started

@@ -11,10 +11,11 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 import pytest
 
 from edison_ci import utc
+from edison_ci.features.datasets import pages as datasets
 from edison_ci.results import case_grid
 from edison_ci.web.databases import ResultsDatabase
 from edison_ci.web.page_context import Args, Links, PageContext
-from edison_ci.web.pages import datasets, experiment, run
+from edison_ci.web.pages import experiment, run
 from edison_ci.web.responses import PAGES, ProgressFollower
 from tests import showcase
 

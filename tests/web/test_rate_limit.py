@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from edison_ci.operate.accounts import AUTH_FILE, Accounts
-from edison_ci.operate.site import Identity, open_site
-from edison_ci.review.actions import ReviewActions
+from edison_ci.access.accounts import AUTH_FILE, Accounts
+from edison_ci.access.site import Identity, open_site
+from edison_ci.features.review.actions import ReviewActions
 from edison_ci.web import api
 from edison_ci.web.api import PER_MINUTE
 from edison_ci.web.databases import ServerAccess, register_settings, settings_of

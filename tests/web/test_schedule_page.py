@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.scheduler import Scheduler
-from edison_ci.operate.schedules import read_schedules
-from edison_ci.operate.site import open_site
+from edison_ci.access.site import open_site
+from edison_ci.features.monitor.schedule_rows import add_fire
+from edison_ci.features.monitor.scheduler import Scheduler
+from edison_ci.features.monitor.schedules import read_schedules
 from edison_ci.store.database import open_for_change
-from edison_ci.store.schedules import add_fire
 from tests.operate.test_alert_attacks import TEXTS
 from tests.report.page import HIDDEN
 from tests.web.review_site import ADA, PROBE, ReviewSite, place

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.operate.accounts import AUTH_FILE
+from edison_ci.access.accounts import AUTH_FILE
 from tests.conftest import MINIMAL, Folder
 from tests.web.conftest import LINES, started
 from tests.web.test_sign_in import MEMBERS, PASSWORD, House, prepared, token_of

@@ -12,15 +12,15 @@ import pytest
 from datasette.app import Datasette
 
 from edison_ci import utc
-from edison_ci.operate.schedules import schedulers_folder
-from edison_ci.operate.site import open_site
-from edison_ci.store.alerts import Condition, Finding, Level, open_alert
+from edison_ci.access.site import open_site
+from edison_ci.features.monitor.alert_rows import Condition, Finding, Level, open_alert
+from edison_ci.features.monitor.health_page import health
+from edison_ci.features.monitor.schedule_rows import sign_of_life
+from edison_ci.features.monitor.schedules import schedulers_folder
 from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.liveness import ProcessLock
-from edison_ci.store.schedules import sign_of_life
 from edison_ci.web.databases import ServerSettings
 from edison_ci.web.page_context import Args, Links, PageContext
-from edison_ci.web.pages.health import health
 from edison_ci.web.responses import PAGES
 from edison_ci.web.security import page_name
 from edison_ci.web.serving import is_this_machine

@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from docs.sample import build
-from edison_ci.operate.accounts import AUTH_FILE, Accounts
-from edison_ci.operate.site import open_site
+from edison_ci.access.accounts import AUTH_FILE, Accounts
+from edison_ci.access.site import open_site
 from edison_ci.web.databases import ServerAccess
 from edison_ci.web.serving import Serving, application
 from edison_ci.web.sign_in import safe_next

@@ -18,9 +18,9 @@ import jsonschema
 import pytest
 from playwright.async_api import expect
 
-from edison_ci.operate.accounts import Accounts
-from edison_ci.operate.dispatch import WORKFLOW
-from edison_ci.operate.site import open_site
+from edison_ci.access.accounts import Accounts
+from edison_ci.access.site import open_site
+from edison_ci.features.github.dispatch import WORKFLOW
 from edison_ci.web.api import ROUTES
 from edison_ci.web.openapi import API, MOST_BYTES, document
 from tests import forked

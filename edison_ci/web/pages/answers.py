@@ -7,10 +7,11 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access.site import Role
 from edison_ci.documents.secrets import redacted
 from edison_ci.documents.text_diff import matcher
 from edison_ci.errors import UsageError
-from edison_ci.operate.site import Role
+from edison_ci.features.review.grading_page import PersonalGrade, personal_grade
 from edison_ci.records import CellStatus, Side
 from edison_ci.report.markup import element, join
 from edison_ci.results.case_grid import (
@@ -34,7 +35,6 @@ from edison_ci.web.page_context import (
     requested_cell,
     requested_run,
 )
-from edison_ci.web.pages.grading import PersonalGrade, personal_grade
 from edison_ci.web.pages.rerun import requested_rerun
 from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_args
 from edison_ci.web.workspace import project_of, searchable

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import utc
 from edison_ci.decide.findings import advice_on, findings_of
 from edison_ci.errors import EdisonError, UsageError
+from edison_ci.features.monitor.alert_overview import alert_overview
+from edison_ci.features.monitor.alert_page import banner
+from edison_ci.features.monitor.production_trend import newest_sample, production_trend
+from edison_ci.features.refine.loop_rows import loops_by_experiment
+from edison_ci.features.review.prompt_editor import may_edit
 from edison_ci.numeric import snap
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
@@ -23,10 +28,8 @@ from edison_ci.report.charts.trend import (
     trend,
 )
 from edison_ci.report.components import diff_view
-from edison_ci.results.alerts import alert_overview
 from edison_ci.results.leaderboard import Leaderboard, board_of
 from edison_ci.results.overview import overview_of
-from edison_ci.results.production import newest_sample, production_trend
 from edison_ci.results.rollups import totals_by_model
 from edison_ci.results.run_lists import count_of, experiments, ids_of, newest_measured, ranked_cells
 from edison_ci.results.run_result import RunResult
@@ -51,7 +54,6 @@ from edison_ci.results.troubles import Trouble, troubles_of
 from edison_ci.results.versions import History, ModelScore, Version, measured_prompts, model_scores
 from edison_ci.spelling import did_you_mean
 from edison_ci.stats.sentences import comparisons_sentence, p_words
-from edison_ci.store.loops import loops_by_experiment
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.cache import REFRESH_S, cached, cached_in_background, stored_messages
@@ -68,8 +70,6 @@ from edison_ci.web.page_context import (
     run_results,
     with_liveness,
 )
-from edison_ci.web.pages.alerts import banner
-from edison_ci.web.pages.prompt_editor import may_edit
 from edison_ci.web.pages.run import judge_findings_of
 from edison_ci.web.pages.steering import may_steer
 from edison_ci.web.workspace import git_state, project_of, searchable
@@ -81,9 +81,9 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from edison_ci.decide.findings import Finding
+    from edison_ci.features.monitor.production_trend import ProductionTrend
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.pairwise import HeadToHead
-    from edison_ci.results.production import ProductionTrend
     from edison_ci.results.rollups import Totals
     from edison_ci.results.trends import DriftFinding
     from edison_ci.stats.intervals import Interval

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import caps_of
-from edison_ci.operate.shared_budget import limits_here
+from edison_ci.features.monitor.alert_page import banner
+from edison_ci.features.site.shared_budget import limits_here
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
@@ -36,7 +37,6 @@ from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.figures import fluid_figure
 from edison_ci.web.formats import status_word
 from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged, run_results
-from edison_ci.web.pages.alerts import banner
 from edison_ci.web.workspace import project_of
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci.operate.site import Role
+from edison_ci.access.site import Role
+from edison_ci.api.try_grid import find_try
 from edison_ci.records import Side
-from edison_ci.review.try_grid import find_try
 
 if TYPE_CHECKING:
-    from edison_ci.review.try_grid import TryGrid
+    from edison_ci.api.try_grid import TryGrid
     from edison_ci.store.cells import CellRow
     from edison_ci.web.page_context import PageContext
 

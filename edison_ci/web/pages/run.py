@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.operate.bundles import trusted_keys
-from edison_ci.operate.site import Role
+from edison_ci.access.site import Role
+from edison_ci.api.bundles import trusted_keys
+from edison_ci.features.review.cell_actions import cell_actions
 from edison_ci.records import RunStatus, Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
 from edison_ci.report.charts.estimates import forest, gate_forests
@@ -48,7 +49,6 @@ from edison_ci.web.page_context import (
     paged,
     requested_run,
 )
-from edison_ci.web.pages.cell_actions import cell_actions
 from edison_ci.web.pages.live import live_view
 
 if TYPE_CHECKING:

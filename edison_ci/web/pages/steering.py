@@ -6,10 +6,10 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from edison_ci.access.site import Role, require_role
+from edison_ci.api.run_start import StartPlan
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import dollar_range, duration_range
-from edison_ci.operate.run_start import StartPlan
-from edison_ci.operate.site import Role, require_role
 from edison_ci.records import RunStatus
 from edison_ci.results.steering import steering_state
 from edison_ci.store.ledger import SpendingCap, booked

@@ -1,0 +1,212 @@
+"""Recurring duties of `edison serve` and `edison schedule run`, such as retention and backups.
+
+A duty is done once per period by the processes of a machine together. The process that does it
+holds a lock, which ends with the process, and the table `duty` says when it is due. If the process
+is killed, the duty is tried again a few minutes later by whichever process is there. A duty that
+fails, or that waits for a run to end, is tried again before its period is over, and does not keep
+the others from being done.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci import utc
+from edison_ci._dataclass import dataclass
+from edison_ci.access.site import BY_ITSELF, Site, open_site
+from edison_ci.errors import BusyError, EdisonError
+from edison_ci.features.monitor.alert_check import CheckResult, check_alerts
+from edison_ci.features.monitor.notifications import deliver
+from edison_ci.features.upkeep.maintenance import gc, make_daily_backup, preview_gc
+from edison_ci.numeric import counted, duration
+from edison_ci.store.database import open_for_change
+from edison_ci.store.duties import DutyEnd, DutyState, begin_duty, end_duty, stored_duties
+from edison_ci.store.liveness import try_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from edison_ci.store.duties import Outcome
+
+logger = logging.getLogger(__name__)
+
+DAY_S = 86_400
+_ALERTS_S = 300
+_DELIVER_S = 60
+_RETRY_S = 300
+"""A duty that was not done is tried again after this time, or after its period if that is less."""
+_LOOK_S = 5.0
+"""Time between two looks at what is due."""
+_TROUBLE_S = 60.0
+"""The same, while the results file or edison.yaml cannot be read."""
+_END_S = 2.0
+"""Longest wait for a duty that is at work when its process ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """Something that is done again and again, without anyone asking for it."""
+
+    name: str
+    every_s: int
+    act: Callable[[Site], str]
+    """Does it, and returns what came of it in a few words. Raises BusyError to be called later."""
+
+
+def duties_of(site: Site) -> tuple[Duty, ...]:
+    """Return the duties of a project, as its settings have them."""
+    found = [Duty("alerts", _ALERTS_S, _check_alerts), Duty("all alerts", DAY_S, _check_all_alerts)]
+    if site.file.notifications:
+        found.append(Duty("notifications", _DELIVER_S, _deliver))
+    if site.file.settings.retention_days:
+        found.append(Duty("retention", DAY_S, _apply_retention))
+    if site.file.settings.backups:
+        found.append(Duty("backup", DAY_S, make_daily_backup))
+    return tuple(found)
+
+
+def _check_alerts(site: Site) -> str:
+    return _changed(check_alerts(site, thorough=False))
+
+
+def _check_all_alerts(site: Site) -> str:
+    return _changed(check_alerts(site))
+
+
+def _changed(done: CheckResult) -> str:
+    return f"{counted(len(done.opened), 'alert')} opened, {len(done.closed):,} closed"
+
+
+def _deliver(site: Site) -> str:
+    found = deliver(site)
+    failed = f", {len(found.problems):,} not accepted" if found.problems else ""
+    return f"{found.sent:,} sent{failed}"
+
+
+def _apply_retention(site: Site) -> str:
+    # Looked at first without the lock that keeps runs from starting.
+    due = preview_gc(site)
+    if not (due.texts or due.reasons or due.events):
+        return "nothing was old enough"
+    gone = gc(site, actor=BY_ITSELF)
+    return f"{counted(gone.texts, 'text')} deleted"
+
+
+def is_due(duty: Duty, state: DutyState | None, now: dt.datetime) -> bool:
+    """Whether a duty is to be done now.
+
+    A time further away than a period was written by a clock that was wrong.
+    """
+    if state is None:
+        return True
+    due = dt.datetime.fromisoformat(state.due_at)
+    return not now < due <= now + dt.timedelta(seconds=duty.every_s)
+
+
+def run_due(site: Site, duties: Sequence[Duty], now: dt.datetime) -> dict[str, Outcome]:
+    """Do the duties that are due and that no other process does; return what came of each."""
+    if not site.results.exists():
+        return {}
+    known = stored_duties(site.results)
+    found: dict[str, Outcome] = {}
+    for duty in duties:
+        if is_due(duty, known.get(duty.name), now):
+            with try_lock(site.locks, f"duty-{duty.name}") as ours:
+                # Another process may have done it since.
+                if ours and is_due(duty, stored_duties(site.results).get(duty.name), now):
+                    found[duty.name] = _do(site, duty, now)
+    return found
+
+
+def _do(site: Site, duty: Duty, now: dt.datetime) -> Outcome:
+    soon, later = (
+        utc.timestamp(now + dt.timedelta(seconds=s))
+        for s in (min(duty.every_s, _RETRY_S), duty.every_s)
+    )
+    with open_for_change(site.results) as connection:
+        at = utc.timestamp(now)
+        begin_duty(connection, duty.name, every_s=duty.every_s, at=at, retry_at=soon)
+    outcome: Outcome = "failed"
+    try:
+        detail = duty.act(site)
+        outcome = "done"
+    except BusyError as busy:
+        outcome, detail = "waiting", busy.message
+    except EdisonError as error:
+        detail = error.message
+    except Exception as bug:
+        # The process serves pages or starts runs: it must not end with one of its duties.
+        detail = f"a bug in edison: {type(bug).__name__}: {bug}"
+    if outcome == "failed":
+        logger.warning(f"{duty.name} failed", extra={"reason": detail})
+    end = DutyEnd(site.now(), later if outcome == "done" else soon, outcome, detail)
+    with open_for_change(site.results) as connection:
+        end_duty(connection, duty.name, end)
+    return outcome
+
+
+# --- as part of a process -------------------------------------------------------------------------
+
+
+@contextmanager
+def duties_in_background(root: Path) -> Iterator[None]:
+    """Do the duties of a project in a thread while the block runs."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_keep_up, args=(root, stop), name="duties", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(_END_S)
+
+
+def _keep_up(root: Path, stop: threading.Event) -> None:
+    said = ""
+    while not stop.is_set():
+        try:
+            site = open_site(root)  # anew: its settings may have changed
+            run_due(site, duties_of(site), site.clock())
+            said = ""
+        except EdisonError as error:
+            if error.message != said:  # once, not every minute
+                said = error.message
+                logger.warning("duties are waiting", extra={"reason": said})
+        stop.wait(_TROUBLE_S if said else _LOOK_S)
+
+
+class DutyStatus(NamedTuple):
+    """A duty of the project, and what is stored of it."""
+
+    duty: Duty
+    state: DutyState | None
+    """None if it was never begun."""
+
+    @property
+    def in_words(self) -> str:
+        """The duty with its period and last time: `retention every day (last ...)`."""
+        last = "not yet"
+        if self.state is not None:
+            last = f"last {_minute(self.state.started_at)}"
+            if self.state.outcome in ("waiting", "failed"):
+                last += f", {self.state.outcome}: {self.state.detail}"
+        return f"{self.duty.name} every {_period(self.duty.every_s)} ({last})"
+
+
+def duty_statuses(site: Site) -> tuple[DutyStatus, ...]:
+    """Return the duties of a project with their last and next times."""
+    known = stored_duties(site.results) if site.results.exists() else {}
+    return tuple(DutyStatus(duty, known.get(duty.name)) for duty in duties_of(site))
+
+
+def _period(seconds: int) -> str:
+    return "day" if seconds == DAY_S else duration(seconds)
+
+
+def _minute(time: str) -> str:
+    return f"{time[:16].replace('T', ' ')} UTC"

@@ -1,0 +1,239 @@
+"""Audited edits of files: quarantine.yaml, judge_approvals.yaml, and production of prompts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING
+
+from edison_ci.access import site as sites
+from edison_ci.config import calibration, project_files, quarantine
+from edison_ci.config import prompt as config_prompt
+from edison_ci.documents import files, marks, yaml_edit, yaml_text
+from edison_ci.errors import Location, UsageError
+from edison_ci.judges import instructions
+from edison_ci.store import audit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from edison_ci.access.site import Actor, Site
+    from edison_ci.config.calibration import ApprovalEntry
+    from edison_ci.config.load import Project
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.documents.marks import Json
+
+
+def write_approval(
+    site: Site, actor: Actor, project: Project, approval: ApprovalEntry
+) -> calibration.JudgeApprovalsFile:
+    """Write an approval, replacing that of the same judges; return the new file."""
+    known = project.approvals or calibration.JudgeApprovalsFile.model_construct()
+    before = known.of(approval.rubric, approval.judges, approval.combine, approval.objective_hash)
+    goals = {
+        instructions.objective_hash(each.file.objective) for each in project.experiments.values()
+    }
+    changed = known.with_approval(approval, goals)
+    told = [
+        None if entry is None else entry.model_dump(mode="json") for entry in (before, approval)
+    ]
+    entity = f"{approval.rubric} by {', '.join(approval.judges)}"
+    entry = site.entry(actor, "calibrate", entity, before=told[0], after=told[1])
+    files.replace_file(
+        site.root,
+        project_files.JUDGE_APPROVALS,
+        changed.text().encode("utf-8"),
+        just_before=lambda: audit.write_audit(site.results, entry),
+    )
+    return changed
+
+
+DAYS = 30
+"""Default duration of a quarantine in days."""
+_FRESH = (
+    "# yaml-language-server: $schema=.edison/schemas/quarantine.schema.json\n"
+    "# Flaky cases: they run and are shown, and never decide a gate.\n"
+    "version: 1\n"
+)
+
+
+def quarantine_case(
+    site: Site, experiment: str, case: str, *, reason: str, until: dt.date | None = None
+) -> quarantine.QuarantinedCase:
+    """Add a case to quarantine.yaml, with today's date and the actor as its owner."""
+    known = site.quarantine()
+    actor = site.require(sites.Role.EDITOR, "quarantine add", f"{experiment}/{case}")
+    today = site.clock().astimezone(dt.UTC).date()
+    last = until or today + dt.timedelta(days=DAYS)
+    if last < today:
+        raise UsageError(f"{last} is in the past", hint="use a day in the future")
+    if found := _find_case(known, experiment, case):
+        raise UsageError(
+            f"{case!r} of {experiment} is in quarantine already, until {found.until}",
+            hint=f"remove it first: edison quarantine remove {experiment} {case}",
+        )
+    words = " ".join(reason.split())
+    if not words:
+        raise UsageError("the reason is empty", hint="give the reason with --reason")
+    entry = quarantine.QuarantinedCase(
+        experiment=experiment,
+        case=case,
+        reason=words[:1_000],
+        since=today.isoformat(),
+        until=last.isoformat(),
+        owner=actor.name[:100],
+    )
+    text = _text(site.root)
+    told = entry.model_dump(mode="json")
+    changed = _try_edit(
+        lambda: yaml_edit.with_entry(_FRESH if text is None else text, "cases", told)
+    )
+    row = site.entry(actor, "quarantine add", f"{experiment}/{case}", after=told)
+    _replace(site, _verify_edit(changed, [*known, entry], text), row)
+    return entry
+
+
+def release_case(site: Site, experiment: str | None, case: str) -> quarantine.QuarantinedCase:
+    """Remove a case from quarantine.yaml; without an experiment, the only entry of the case."""
+    known = site.quarantine()
+    if experiment is None:
+        homes = [entry.experiment for entry in known if entry.case == case]
+        if len(homes) > 1:
+            hint = f"name one: {', '.join(homes)}"
+            raise UsageError(f"{case!r} of several experiments is in quarantine", hint=hint)
+        experiment = homes[0] if homes else "any experiment"
+    actor = site.require(sites.Role.EDITOR, "quarantine remove", f"{experiment}/{case}")
+    found = _find_case(known, experiment, case)
+    if found is None:
+        there = ", ".join(f"{e.experiment} {e.case}" for e in known[:5]) or "none"
+        raise UsageError(
+            f"{case!r} of {experiment} is not in quarantine", hint=f"in quarantine: {there}"
+        )
+    place, text = known.index(found), _text(site.root) or ""
+    changed = _try_edit(lambda: yaml_edit.without_entry(text, "cases", place))
+    left = [entry for entry in known if entry is not found]
+    told = found.model_dump(mode="json")
+    row = site.entry(actor, "quarantine remove", f"{experiment}/{case}", before=told)
+    _replace(site, _verify_edit(changed, left, text), row)
+    return found
+
+
+def _find_case(
+    cases: Sequence[quarantine.QuarantinedCase], experiment: str, case: str
+) -> quarantine.QuarantinedCase | None:
+    return next((e for e in cases if (e.experiment, e.case) == (experiment, case)), None)
+
+
+def _text(root: Path) -> str | None:
+    tree = files.WorkingTree(root)
+    if not tree.exists(project_files.QUARANTINE):
+        return None
+    return files.read(tree, project_files.QUARANTINE).decode("utf-8-sig")
+
+
+def _try_edit(edit: Callable[[], str]) -> str | None:
+    try:
+        return edit()
+    except (marks.Fault, ValueError, IndexError):
+        return None
+
+
+def _verify_edit(
+    changed: str | None, wanted: Sequence[quarantine.QuarantinedCase], before: str | None
+) -> str:
+    """Return the edited text if its values are exactly as wanted; raises UsageError."""
+    expected = [entry.model_dump(mode="json") for entry in wanted]
+    if changed is not None:
+        others, value = _others(before or ""), _value(changed)
+        if value is not None and value.get("cases", []) == expected:
+            same = {key: there for key, there in value.items() if key != "cases"}
+            if before is None or same == others:
+                return changed
+    raise UsageError(
+        f"{project_files.QUARANTINE} is written in a way that cannot be edited safely",
+        hint="edit it by hand; `edison admin schema quarantine` shows its format",
+    )
+
+
+def _others(text: str) -> dict[str, Json]:
+    return {key: value for key, value in (_value(text) or {}).items() if key != "cases"}
+
+
+def _value(text: str) -> dict[str, Json] | None:
+    try:
+        value = yaml_text.read_yaml(text, project_files.QUARANTINE).value
+    except marks.Fault:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _replace(site: Site, text: str, row: audit.AuditEntry) -> None:
+    """Replace the file atomically, with its audit row."""
+    files.replace_file(
+        site.root,
+        project_files.QUARANTINE,
+        text.encode("utf-8"),
+        just_before=lambda: audit.write_audit(site.results, row),
+    )
+
+
+# The version in production is marked by `production` in the front matter of a prompt, which is not
+# part of the version: the mark is committed and reviewed. The rest of the file stays as it is.
+_LINE = re.compile(r"^production[ \t]*:[^\n]*(?:\n|\Z)", re.M)
+_FENCE = re.compile(r"^---[ \t]*\r?$", re.M)
+
+
+def promote(site: Site, project: Project, prompt: Prompt, version: str) -> bool:
+    """Mark a version as the one in production; return whether that changed the file."""
+    actor = site.require(sites.Role.EDITOR, "promote", prompt.id)
+    before = prompt.header.production
+    if before == version:
+        return False
+    data = files.read(project.tree, prompt.path)
+    text = mark_production(data.decode("utf-8"), version)
+    _refuse_other_changes(prompt, text, version)
+    row = site.entry(actor, "promote", prompt.id, before=before, after=version)
+    files.replace_file(
+        site.root,
+        prompt.path,
+        text.encode("utf-8"),
+        just_before=lambda: audit.write_audit(site.results, row),
+    )
+    return True
+
+
+def mark_production(text: str, version: str) -> str:
+    """Return the text of a prompt with the mark in its front matter."""
+    body = text.removeprefix("\ufeff")
+    start = text[: len(text) - len(body)]
+    newline = "\r\n" if "\r\n" in body else "\n"
+    line = f"production: {yaml_edit.scalar(version)}{newline}"
+    fences = [*_FENCE.finditer(body)][:2]
+    if len(fences) < 2 or fences[0].start():
+        return f"{start}---{newline}{line}---{newline}{body}"
+    first, last = fences[0].end() + 1, fences[1].start()
+    header = body[first:last]
+    changed, known = _LINE.subn(line, header, count=1)
+    return f"{start}{body[:first]}{changed if known else header + line}{body[last:]}"
+
+
+def _refuse_other_changes(prompt: Prompt, text: str, version: str) -> None:
+    """Raise UsageError unless the mark is the only change."""
+    inputs = {"production": ""}
+    again, _ = config_prompt.read_prompt(text.encode("utf-8"), prompt.path, lambda _: None)
+    header = None if again is None else again.header
+    same = (
+        again is not None
+        and header is not None
+        and header.production == version
+        and header.model_copy(update=inputs) == prompt.header.model_copy(update=inputs)
+        and [(s.role, s.template.source) for s in again.sections]
+        == [(s.role, s.template.source) for s in prompt.sections]
+    )
+    if not same:
+        raise UsageError(
+            "the front matter is written in a way that cannot be edited safely",
+            hint=f"edit it by hand: production: {yaml_edit.scalar(version)}",
+            where=Location(prompt.path),
+        )

@@ -1,0 +1,121 @@
+"""Control of runs by other processes: commands, pages and programs steer and stop them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edison_ci._dataclass import dataclass
+from edison_ci.errors import UsageError
+from edison_ci.records import RunStatus
+from edison_ci.store import audit, ledger, steering
+from edison_ci.store import writer as store_writer
+from edison_ci.store.liveness import is_alive, request_control
+from edison_ci.store.runs import find_run, move_run
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.access.site import Actor, Site
+    from edison_ci.store.runs import Run
+    from edison_ci.store.steering import Change, SteeringRequest
+
+_POLL_S = 0.1
+PATIENCE_S = 30.0
+"""Seconds for which an answer of a run is waited for."""
+
+
+def current_run(site: Site, run: Run) -> Run:
+    """Return a run with its real status: a run whose process died is paused."""
+    return run.as_seen(alive=bool(run.owner) and is_alive(site.locks, run.owner or ""))
+
+
+def refuse_resting(run: Run) -> None:
+    """Raise UsageError, with what can be done instead, if no process works on a run."""
+    if run.moving:
+        return
+    by = f" ({run.stopped_by})" if run.stopped_by else ""
+    hint = f"continue it: edison resume {run.id}"
+    if run.status is RunStatus.PAUSED and (run.stopped_by or "").startswith("budget"):
+        hint = f"continue it with a higher one: edison resume {run.id} --budget USD"
+    elif run.status is RunStatus.FAILED:
+        hint = f"ask its cells in error again: edison resume {run.id}"
+    elif run.status in (RunStatus.COMPLETED, RunStatus.CANCELLED):
+        hint = f"start a new run, which reuses its answers: edison run {run.experiment}"
+    raise UsageError(f"run {run.id} is {run.status}{by}: it cannot be steered", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class RunControl:
+    """Requests of one person to the runs of a project."""
+
+    site: Site
+    actor: Actor
+
+    def steer(self, run: Run, changes: Sequence[Change]) -> list[int]:
+        """Request changes of a run that goes on; return the numbers of the requests.
+
+        Raises UsageError if no process works on it.
+        """
+        refuse_resting(current_run(self.site, run))
+        words = [change.words for change in changes]
+        entry = self.site.entry(self.actor, "steer", f"run {run.id}", after=words)
+        entry = replace(entry, run_id=run.id)
+        with store_writer.Writer(self.site.results) as writer:
+            return writer.submit(steering.request_changes(run.id, changes, entry)).result()
+
+    def stop(self, run: Run, asked: str) -> bool:
+        """Request a run to `pause` or `cancel`; return whether a process has to take it.
+
+        A run without a process is moved at once. Raises UsageError if that is not possible.
+        """
+        aim = RunStatus.PAUSED if asked == "pause" else RunStatus.CANCELLED
+        final = (RunStatus.COMPLETED, RunStatus.CANCELLED, aim)
+        if run.status in final or (aim is RunStatus.PAUSED and run.status is RunStatus.FAILED):
+            raise UsageError(f"run {run.id} is {run.status} already", hint="see: edison status")
+        site, seen = self.site, current_run(self.site, run)
+        # A run in REVIEWING waits for a person: no process would take the request.
+        lives = seen.moving and seen.status is not RunStatus.REVIEWING
+        entry = replace(site.entry(self.actor, f"{asked} run", f"run {run.id}"), run_id=run.id)
+        with store_writer.Writer(site.results) as writer:
+            writer.submit(lambda connection: audit.add_audit(connection, entry)).result()
+            if lives:
+                writer.submit(request_control(run.id, asked)).result()
+                return True
+            now = site.now()
+            writer.submit(
+                ledger.reclaim(lambda owner: is_alive(site.locks, owner), now=now)
+            ).result()
+            first = run.status is RunStatus.PENDING and aim is RunStatus.PAUSED
+            if first or run.status is RunStatus.FAILED:  # CANCELLED can only follow EXECUTING
+                writer.submit(move_run(run.id, RunStatus.EXECUTING, now)).result()
+            writer.submit(move_run(run.id, aim, now, stopped_by=asked)).result()
+            return False
+
+    def answers(
+        self, reader: sqlite3.Connection, run_id: str, numbers: Sequence[int]
+    ) -> list[SteeringRequest]:
+        """Wait until a run has answered requests, and return them with their answers.
+
+        A request that a run can no longer answer, as its process is gone, is withdrawn.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            living = current_run(self.site, find_run(reader, run_id)).moving
+            found = [each for each in steering.steering_of(reader, run_id) if each.id in numbers]
+            if all(each.taken_at is not None for each in found):
+                return found
+            if not living:
+                self._withdraw(run_id)
+                continue
+            time.sleep(_POLL_S)
+        raise UsageError(
+            f"run {run_id} has not answered yet", hint="see what it says: edison runs steer"
+        )
+
+    def _withdraw(self, run_id: str) -> None:
+        said = "the process of the run ended before it was taken; nothing was changed"
+        with store_writer.Writer(self.site.results) as writer:
+            writer.submit(steering.withdraw_requests(run_id, self.site.now(), said)).result()

@@ -1,0 +1,223 @@
+"""Sessions with real models: providers and keys, budgets, roles, and progress hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from edison_ci._dataclass import dataclass
+from edison_ci.access import own_results, programs
+from edison_ci.access.job import on_base_terms
+from edison_ci.access.key_environment import key_environment
+from edison_ci.access.site import Role, Site
+from edison_ci.config import service_paths
+from edison_ci.errors import TrustError
+from edison_ci.execute.budgets import job_cap
+from edison_ci.execute.grading import CellGrader
+from edison_ci.execute.run_options import RunContext
+from edison_ci.execute.session import Session
+from edison_ci.features.monitor import alert_check, alerts, run_notices
+from edison_ci.features.monitor import conditions as watching
+from edison_ci.features.site import shared_budget, shared_cache
+from edison_ci.providers import command
+from edison_ci.providers.adapters import provider_for
+from edison_ci.safety.redaction import redactor
+from edison_ci.sanitize import in_actions
+from edison_ci.stats import drift, slices
+from edison_ci.telemetry import export, spans
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.models import Model
+    from edison_ci.contracts import Provider
+    from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.outputs import ImportedAnswers
+    from edison_ci.execute.run_options import ConnectWorkers, RunTarget
+    from edison_ci.features.site.shared_budget import MoneyLease
+    from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.store.audit import AuditEntry
+    from edison_ci.store.ledger import SpendingCap
+    from edison_ci.store.liveness import ProcessLock
+
+T = TypeVar("T")
+RESUMES = "every answer is stored, and edison resume continues from there"
+REPEATS = "every answer is stored, and the same command continues from there"
+
+
+def require_editor(project: Project, action: str) -> None:
+    """Raise RoleError, and audit it, if the actor may not make calls."""
+    if project.file.members:  # without a list everybody may, and Git need not be asked who it is
+        Site(project.root, project.file).require(Role.EDITOR, action)
+
+
+def model_caller(project: Project, *, offline: bool = False) -> Callable[[Model], Provider]:
+    """Return what opens models with the keys of this process, as far as the project allows."""
+    terms = on_base_terms(project)
+    environ = key_environment(terms)
+    opened = partial(
+        provider_for,
+        environ=environ,
+        offline=offline,
+        tree=terms.tree,
+        trust=service_paths.effective_trust(terms, environ),
+    )
+
+    def provider(model: Model) -> Provider:
+        if reason := terms.refused.get(model.name):
+            return command.SkippedProgram(reason)
+        return opened(model)
+
+    return provider if terms.refused else opened
+
+
+def run_context(project: Project, *, offline: bool = False) -> RunContext:
+    """Return the context of a run: providers with keys from the environment, and graders."""
+    terms = on_base_terms(project)
+    if terms.proposed:
+        own_results.claim_new_results(project)
+    called, environ = model_caller(project, offline=offline), key_environment(terms)
+    site = Site(project.root, project.file)
+
+    def provider(model: Model) -> Provider:
+        if model.provider == "command":
+            return programs.ProgramRules(terms, environ, offline=offline).provider(model)
+        try:
+            return called(model)
+        except TrustError as refused:
+            entry = site.entry(
+                site.actor(), "refused: send a key", model.name, after=refused.message
+            )
+            site.note(entry)
+            raise
+
+    shares = terms.file.cache is not None
+    context = RunContext(
+        provider,
+        _grading,
+        advice=advice("every answer is stored"),
+        cache=shared_cache.cache_access(terms, environ, offline=offline) if shares else None,
+        job=job_cap(terms, os.environ),
+        audit=partial(_audit_entry, site),
+        key_used=KeyUses(site),
+        lease=partial(_lease, terms, offline),
+        # An experiment with one run shows no trend.
+        ahead=(alert_check, slices, *((watching, drift, alerts) if site.results.exists() else ())),
+    )
+    if not project.file.notifications:
+        return context
+    return replace(
+        context,
+        ahead=(*context.ahead, run_notices),
+        record_end=lambda connection, run_id: run_notices.note_end(connection, site, run_id),
+        record_alert=lambda connection, *fact: run_notices.note_budget(connection, site, *fact),
+    )
+
+
+def _lease(
+    terms: Project, offline: bool, reader: sqlite3.Connection, owner: ProcessLock
+) -> MoneyLease | None:
+    shared = terms.file.shared_budget
+    if shared is None:
+        return None
+    return shared_budget.MoneyLease(terms, shared, reader, owner, offline=offline)
+
+
+class KeyUses:
+    """Audits each key that is taken for calls, by name: once for a run and a host."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def __call__(self, model: Model, run_id: str) -> None:
+        """Write a row for each key of a model that is new in this run."""
+        address = model.address or os.environ.get(model.base_url_env or "", "")
+        host = urlsplit(address).netloc.rpartition("@")[2]
+        for name in model.keys.values():
+            if (run_id, name, host) in self._seen:
+                continue
+            self._seen.add((run_id, name, host))
+            after = {"host": host, "model": model.name}
+            entry = self._site.entry(self._site.actor(), "use key", name, after=after)
+            self._site.note(replace(entry, run_id=run_id))
+
+
+def _audit_entry(site: Site, action: str, experiment: str, after: Any) -> AuditEntry:
+    return site.entry(site.actor(), action, experiment, after=after)
+
+
+def advice(then: str) -> str:
+    """Return the hint while a model does not answer; empty in GitHub Actions."""
+    return "" if in_actions() else f"Ctrl-C stops it; {then}"
+
+
+def _grading(project: Project, experiment: Experiment, clients: ClientPool) -> CellGrader:
+    return CellGrader.of(on_base_terms(project), experiment, clients)
+
+
+def run_outside_loop(work: Callable[[], T]) -> T:
+    """Run work that starts an event loop, also if one is running, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()
+
+
+@contextlib.contextmanager
+def no_hooks() -> Iterator[Mapping[str, Any]]:
+    """Yield no hooks."""
+    yield {}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFactory:
+    """Creates sessions with progress hooks."""
+
+    offline: bool = False
+    hooks: Callable[[], AbstractContextManager[Mapping[str, Any]]] = field(default=no_hooks)
+    """Yields the callbacks of `RunContext` for one session."""
+    recording: ReplayProvider | None = None
+    """A recording that replaces the models."""
+    answers: ImportedAnswers | None = None
+    """Imported answers that are graded."""
+    connect: ConnectWorkers | None = None
+    """Connects a run to the workers of a cluster; None if this process makes the calls."""
+
+    @contextlib.contextmanager
+    def session(self, target: RunTarget) -> Iterator[Session]:
+        """Yield the session of one run."""
+        context = run_context(target.project, offline=self.offline)
+        if (recording := self.recording) is not None:
+            context = replace(context, provider_for=lambda _: recording)
+        context = replace(context, answers=self.answers, connect=self.connect)
+        with self._exporting(target.project), self.hooks() as hooks:
+            context = replace(context, **{"advice": advice(RESUMES), **hooks})
+            project = on_base_terms(target.project)
+            yield Session(project, target.experiment, context, against=target.against)
+
+    @contextlib.contextmanager
+    def context(self, project: Project, loop: SpendingCap | None = None) -> Iterator[RunContext]:
+        """Yield the context of a refinement, optionally within the budget of a loop."""
+        context = run_context(project, offline=self.offline)
+        with self._exporting(project), self.hooks() as hooks:
+            yield replace(context, **{"advice": advice(REPEATS), **hooks}, loop=loop)
+
+    def _exporting(self, project: Project) -> AbstractContextManager[None]:
+        if not spans.is_configured():
+            return contextlib.nullcontext()
+        settings = on_base_terms(project).file.settings
+        return export.exporting(
+            offline=self.offline, private=settings.private, redact=redactor(settings)
+        )

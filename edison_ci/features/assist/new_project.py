@@ -1,0 +1,352 @@
+"""A project that is being drafted: the answers so far, where they are saved, and its files.
+
+The answers and a copy of the project are in a hidden folder of the target, which is removed when
+the project is created. The copy is valid at every step, so that a model can draft for it and its
+cost can be planned: what was not answered yet has a default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import asdict, field, fields
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from edison_ci._dataclass import dataclass
+from edison_ci.access import site as sites
+from edison_ci.config import load as config_load
+from edison_ci.config import project as config_project
+from edison_ci.documents import files as document_files
+from edison_ci.documents import json_text, marks, yaml_edit, yaml_text
+from edison_ci.errors import UsageError
+from edison_ci.store import audit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.records import Json
+
+FOLDER = ".edison-wizard"
+VERSION = 1
+SIMULATOR = "assistant"
+"""The simulated model that drafts."""
+FRAGMENTS = {
+    "models": ("models",),
+    "judges": ("judges", "safety"),
+    "limits": ("stop",),
+}
+"""Keys of the experiment that each of the last steps decides."""
+PASS_AT = 0.6
+_NAME_WORDS = 3
+_SMALL_WORDS = frozenset(
+    {"a", "an", "and", "for", "from", "in", "into", "my", "of", "on", "or", "our", "that", "the"}
+    | {"their", "to", "with"}
+)
+_DEFAULTS: dict[str, dict[str, Json]] = {
+    "models": {"models": ["small"]},
+    "judges": {
+        "judges": {"pointwise": ["judge"]},
+        "safety": {"pii": "flag", "jailbreak": "flag", "secrets": "block"},
+    },
+    "limits": {"stop": {"max_iterations": 8, "window": 2, "budget_usd": 1}},
+}
+_MODELS = """\
+# yaml-language-server: $schema=.edison/schemas/models.schema.json
+version: 1
+
+# Simulated models: offline, free, seeded. They are no evidence about real models.
+small: {provider: sim, model: small}
+large: {provider: sim, model: large}
+judge: {provider: sim, model: judge}
+refiner: {provider: sim, model: refiner}
+assistant: {provider: sim, model: assistant}
+"""
+_RUBRIC = """\
+  - name: Accuracy
+    description: States only what the input supports, and gets every fact right.
+    weight: 0.4
+    scale: "0-5"
+  - name: Completeness
+    description: Answers every part of what was asked.
+    weight: 0.3
+    scale: "0-5"
+  - name: Clarity
+    description: Can be understood at the first reading.
+    weight: 0.3
+    scale: "0-5"
+"""
+_IGNORED = """\
+# Results, cache and locks stay on this machine. trust.yaml and schemas/ are committed.
+.edison/*.db*
+.edison/cache/
+.edison/locks/
+"""
+
+
+@dataclass(slots=True)
+class ProjectDraft:
+    """What was answered so far."""
+
+    project: str
+    step: int = 0
+    name: str = "first"
+    """Name of the experiment and its files."""
+    hints: str = ""
+    drafter: str = ""
+    """Name of the model that drafts; empty until it was asked for."""
+    models: str = ""
+    """Text of models.yaml with models that were added."""
+    objective: str = ""
+    rubric: str = ""
+    """Text of the file."""
+    inputs: list[str] = field(default_factory=list)
+    prompt: str = ""
+    """Text of the message."""
+    data: str = ""
+    """Text of the dataset."""
+    data_kind: str = "golden"
+    source: str = ""
+    """Where the cases come from: generate, type or import; empty until it is known."""
+    count: int = 50
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """Cases that were typed so far."""
+    fragments: dict[str, str] = field(default_factory=dict)
+    """Texts of keys of the experiment, by step."""
+    redone: dict[str, int] = field(default_factory=dict)
+    """How often each draft was redone."""
+    drafted: dict[str, list[str]] = field(default_factory=dict)
+    """The model and the version of its instructions, by the path of what it wrote."""
+
+    def rename(self, target: Path) -> None:
+        """Name the experiment by what it is for; no file of the target has the name."""
+        words = re.findall(r"[A-Za-z0-9]+", self.hints.replace("'", ""))
+        telling = [word for word in words if word.lower() not in _SMALL_WORDS]
+        name = (
+            config_project.slug(" ".join((telling or words)[:_NAME_WORDS]))[:40].strip("-")
+            or "first"
+        )
+        self.name, number = name, 2
+        while any((target / path).exists() for path in self._own_files()):
+            self.name, number = f"{name}-{number}", number + 1
+
+    def _own_files(self) -> Iterator[str]:
+        yield f"experiments/{self.name}.yaml"
+        yield f"rubrics/{self.name}.yaml"
+        yield f"prompts/{self.name}.md"
+        yield f"datasets/{self.name}.jsonl"
+
+    def files(self) -> dict[str, str]:
+        """Return all files of the project by path."""
+        name = self.name
+        return {
+            "edison.yaml": self._project_file(),
+            "models.yaml": self.models or _MODELS,
+            f"experiments/{name}.yaml": self._experiment(),
+            f"rubrics/{name}.yaml": self.rubric or self.rubric_skeleton(),
+            f"prompts/{name}.md": self.prompt_file(self.prompt or self.prompt_skeleton()),
+            f"datasets/{name}.jsonl": self.data or self._first_case(),
+            ".gitignore": _IGNORED,
+        }
+
+    def _project_file(self) -> str:
+        lines = [
+            "# yaml-language-server: $schema=.edison/schemas/edison.schema.json",
+            "version: 1",
+            f"project: {yaml_edit.scalar(self.project)}",
+            "",
+            "# Used wherever an experiment or a command names nothing else.",
+            "defaults:",
+            "  model: small",
+            "  judge: judge",
+            f"  refiner: {yaml_edit.scalar(self.refiner)}",
+            f"  assistant: {yaml_edit.scalar(self.drafter or SIMULATOR)}",
+            "  budget_usd: 5          # a run stops before it would spend more",
+        ]
+        return "\n".join([*lines, ""])
+
+    def _experiment(self) -> str:
+        name = self.name
+        head = "\n".join(
+            [
+                "# yaml-language-server: $schema=../.edison/schemas/experiment.schema.json",
+                f"experiment: {yaml_edit.scalar(name)}",
+                "",
+                f"prompts: [prompts/{name}.md]",
+                self.fragment("models"),
+                "datasets:",
+                f"  - {{path: datasets/{name}.jsonl, kind: {self.data_kind}}}",
+                "# The refiner learns from 60% of the cases; the rest proves the change.",
+                "split: {holdout: 0.4, seed: 0}",
+                "",
+                "# Checks cost nothing. Every one must hold for an answer to pass.",
+                "checks:",
+                *self._checks(),
+                "",
+                f"rubric: rubrics/{name}.yaml",
+                self.fragment("judges"),
+                "",
+                "gates:",
+                "  - {metric: composite, no_worse_than: base, margin: 10pp}   # no regression",
+                "  - {metric: pass_rate, at_least: 25%}        # raise it as the prompt improves",
+                "  - {metric: errors, at_most: 5%}",
+                "",
+                self.fragment("limits"),
+                f"refine: {{by: {yaml_edit.scalar(self.refiner)}}}",
+                "",
+            ]
+        )
+        objective = self.objective or "Answer what is asked, correctly and in few words."
+        return yaml_edit.with_text(head, "objective", objective, after="experiment")
+
+    def _checks(self) -> list[str]:
+        rows = ["  - not: {regex: '(?i)as an ai'}", "  - words: {max: 400}"]
+        # Only what a person wrote is held against an answer.
+        if self.data_kind == "golden" and '"expected":' in self.data:
+            rows.insert(0, '  - icontains: {value: "{{ expected }}", weight: 0.5}')
+        return rows
+
+    @property
+    def refiner(self) -> str:
+        """The model that proposes changes: the one that drafts, if it is a real one."""
+        return "refiner" if self.drafter in ("", SIMULATOR) else self.drafter
+
+    def fragment(self, step: str) -> str:
+        """Return the keys of the experiment that a step decides, as YAML."""
+        return self.fragments.get(step) or fragment_text(_DEFAULTS[step])
+
+    def rubric_skeleton(self) -> str:
+        """Return a rubric to begin with."""
+        head = "# yaml-language-server: $schema=../.edison/schemas/rubric.schema.json"
+        return with_threshold(
+            f"{head}\nrubric: {yaml_edit.scalar(self.name)}\ncriteria:\n{_RUBRIC}"
+        )
+
+    def prompt_skeleton(self) -> str:
+        """Return a prompt to begin with."""
+        rows = [f"{name}: {{{{ {name} }}}}" for name in self.inputs or ["message"]]
+        return "\n".join([self.objective or "Answer what is asked.", "", *rows])
+
+    def prompt_file(self, text: str) -> str:
+        """Return the file of the prompt with this message."""
+        return f"---\nid: {self.name}\n---\n# user\n{text.strip()}\n"
+
+    def _first_case(self) -> str:
+        row = {"id": "first", "input": dict.fromkeys(self.inputs or ["message"], "Hello.")}
+        return json.dumps(row) + "\n"
+
+
+def fragment_text(values: Mapping[str, Json]) -> str:
+    """Return keys with their values as YAML, one in each line."""
+    return "\n".join(f"{key}: {yaml_edit.flow(value)}" for key, value in values.items())
+
+
+def with_threshold(rubric: str) -> str:
+    """Return the text of a rubric by which an answer can fail."""
+    if "\npass_at:" in rubric:
+        return rubric
+    said = "# An answer passes if its weighted score reaches this."
+    return f"{rubric.rstrip()}\n\n{said}\npass_at: {PASS_AT}\n"
+
+
+def fragment_values(text: str) -> dict[str, Json]:
+    """Return the keys of a fragment with their values; raises Fault."""
+    value = yaml_text.read_yaml(text, "").value
+    return value if isinstance(value, dict) else {}
+
+
+_MOST_BYTES = 100_000_000
+
+
+class SavedDraft:
+    """The hidden folder with the answers and the copy of the project.
+
+    It may have come with the target, from a stranger: so answers are checked, no link is followed,
+    and of the copy only the results of an earlier start are used.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.folder = target / FOLDER
+        self.copy = self.folder / "project"
+        self._answers = self.folder / "answers.json"
+        self._results = self.copy / ".edison"
+
+    def exists(self) -> bool:
+        """Whether there are answers of an earlier start."""
+        return self._answers.exists()
+
+    def load(self) -> ProjectDraft | None:
+        """Return the answers of an earlier start; None if there are none that can be used."""
+        tree = document_files.WorkingTree(self.folder)
+        try:
+            data = document_files.read(tree, self._answers.name, max_bytes=_MOST_BYTES)
+            value = json_text.parse_json(data.decode())
+            if not isinstance(value, dict) or value.pop("version", None) != VERSION:
+                return None
+            if value.keys() != {each.name for each in fields(ProjectDraft)}:
+                return None
+            found = TypeAdapter(ProjectDraft).validate_python(value)
+        except (marks.Fault, ValueError):
+            return None
+        # The name becomes the names of files.
+        usable = found.step >= 0 and found.name and found.name == config_project.slug(found.name)
+        return found if usable else None
+
+    def save(self, draft: ProjectDraft) -> None:
+        """Save the answers."""
+        self.refuse_links()
+        document_files.replace_file(self.folder, ".gitignore", b"*\n")
+        data = {"version": VERSION, **asdict(draft)}
+        text = json.dumps(data, ensure_ascii=False, indent=1)
+        document_files.replace_file(self.folder, self._answers.name, text.encode("utf-8"))
+
+    def project(self, draft: ProjectDraft) -> tuple[Project, Experiment]:
+        """Write the copy of the project and load it; raises ConfigError if it is not valid."""
+        self.refuse_links()
+        self._clear()
+        for path, text in draft.files().items():
+            target = self.copy / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        project = config_load.load_project(self.copy)
+        return project, project.experiment(draft.name)
+
+    def refuse_links(self) -> None:
+        """Raise UsageError if what is written here would be somewhere else."""
+        for folder in (self.folder, self.copy, self._results):
+            if folder.is_symlink():
+                hint = "check where it comes from, and remove it"
+                raise UsageError(f"{folder.relative_to(self.target)} is a link", hint=hint)
+
+    def _clear(self) -> None:
+        """Remove everything in the copy but the results."""
+        for path in [*self.copy.glob("*"), *self._results.glob("*")]:
+            if path.is_symlink() or not path.is_dir():
+                if path.is_symlink() or not path.name.startswith("results.db"):
+                    path.unlink()
+            elif path != self._results:
+                shutil.rmtree(path)
+
+    def hand_over(self, draft: ProjectDraft) -> None:
+        """Give the created project the calls for its drafts, and say in its audit who wrote it."""
+        project = config_load.load_project(self.target)
+        site = sites.Site(self.target, project.file)
+        site.results.parent.mkdir(parents=True, exist_ok=True)
+        calls = self._results / "results.db"
+        if calls.exists() and not site.results.exists():
+            calls.replace(site.results)
+        actor = site.require(sites.Role.EDITOR, "assist", draft.name)
+        for path, (model, instructions) in draft.drafted.items():
+            after = {"model": model, "instructions": instructions[:12]}
+            entry = site.entry(actor, "assist", path.partition("#")[0], after=after)
+            audit.write_audit(site.results, entry)
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,478 @@
+"""edison dataset add, tag, edit and remove: changes of the cases of a dataset file."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci._dataclass import dataclass
+from edison_ci.api import case_edits
+from edison_ci.api import sessions as run_sessions
+from edison_ci.cli import lookup
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
+from edison_ci.config import case_origin, slices
+from edison_ci.config import cases as config_cases
+from edison_ci.documents import dataset_text, json_text, marks, text_diff, yaml_text
+from edison_ci.errors import ConfigError, EdisonError, UsageError
+from edison_ci.features.review import counterexamples
+from edison_ci.numeric import counted
+from edison_ci.records import CaseKind
+from edison_ci.spelling import did_you_mean
+from edison_ci.store import cells, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from edison_ci.api.case_edits import EditableFile, EditedFile
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.documents.marks import Json
+    from edison_ci.features.review.counterexamples import Origin
+    from edison_ci.records import Case
+
+_MOST_LINES = 60
+"""Lines of changed cases that are shown."""
+_MOST_NAMED = 20
+"""Cases that an audit entry names."""
+_PREPOSITIONS = {"added": "to", "removed": "from"}
+
+_YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+_EXPERIMENT = click.option("--experiment", metavar="NAME", help="Experiment that has the case.")
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@click.option("--from", "cell", metavar="CELL", help="Add a counterexample to this answer's case.")
+@click.option("--run", "run_id", default="latest", metavar="RUN", help="Run of the answer.")
+@click.option("--dataset", "path", metavar="FILE", help="Dataset file; default: the first one.")
+@click.option(
+    "--set", "values", multiple=True, metavar="NAME=VALUE", help="Value of an input; repeatable."
+)
+@click.option("--expected", metavar="TEXT", help="The answer that would be right.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag of the case; repeatable.")
+@click.option("--id", "name", default="", metavar="ID", help="Id of the case.")
+@_YES
+@click.pass_obj
+def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Add a case to a dataset, from values or from an answer.
+
+    With --from, the case is like that of an answer, with the inputs and the expected answer that
+    are given, and the tag `counterexample`. The row is written in the format of its file, and only
+    if the file can be read with it.
+
+    Examples:
+      edison dataset add --set message="Where is it?" --expected "2 days"
+      edison dataset add --from return-how@small --expected "30 days"
+    """
+    terminal, project = Terminal(state), lookup.open_project(state)
+    inputs = dict(map(_pair, given["values"]))
+    if given["cell"] is None:
+        origin = counterexamples.file_of(
+            project, lookup.find_experiment(project, experiment), given["path"]
+        )
+        tags, expected = given["tags"], given["expected"] or ""
+    else:
+        origin = _origin(project, given["run_id"], given["cell"])
+        assert origin.case is not None
+        tags, expected = (counterexamples.TAG, *given["tags"]), given["expected"]
+        if expected is None:
+            expected = case_edits.as_entered(origin.case.expected)
+    added = counterexamples.extended(
+        origin, counterexamples.CaseEntry(inputs, expected, tags=tags, name=given["name"])
+    )
+    edit = DatasetChange(terminal, project, "add case", "added", yes=given["yes"])
+    edit.settle([added.edited], [added.case])
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{text!r} is not a value", hint="write --set NAME=VALUE")
+    return name, value
+
+
+def _origin(project: Project, run_id: str, cell: str) -> Origin:
+    with lookup.results_of(project) as reader:
+        run = runs.find_run(reader, run_id)
+        row = cells.find_cell(reader, run.id, cell)
+    return counterexamples.origin_of(project, project.experiment(run.experiment), row.case_id)
+
+
+# --- which cases ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFilter:
+    """Which cases a command is about: those that match everything that is given."""
+
+    tags: tuple[str, ...]
+    kind: str | None
+    difficulty: str | None
+    length: str | None
+    ids: tuple[str, ...]
+
+    def matches(self, case: Case) -> bool:
+        """Whether a case is meant."""
+        return (
+            (not self.tags or any(tag in self.tags for tag in case.tags))
+            and (self.kind is None or case.kind == self.kind)
+            and (self.difficulty is None or slices.level_of(case.difficulty) == self.difficulty)
+            and (self.length is None or slices.length_of(slices.words_in(case)) == self.length)
+            and (not self.ids or case.id in self.ids)
+        )
+
+
+def filter_options(verb: str, tag: str = "--tag") -> Callable[[Any], Any]:
+    """Return the decorator of a command that is about some cases of an experiment."""
+    options = (
+        click.option(
+            tag, "tags", multiple=True, metavar="TAG", help=f"{verb} only cases with this tag."
+        ),
+        click.option(
+            "--kind",
+            type=click.Choice([kind.value for kind in CaseKind]),
+            help=f"{verb} only cases of this kind.",
+        ),
+        click.option(
+            "--difficulty",
+            type=click.Choice(list(dict.fromkeys(slices.LEVELS.values()))),
+            help=f"{verb} only this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
+        ),
+        click.option(
+            "--length",
+            type=click.Choice(list(slices.SIZES)),
+            help=f"{verb} only inputs of this length.",
+        ),
+        click.option(
+            "--case",
+            "ids",
+            multiple=True,
+            metavar="ID",
+            help=f"{verb} only the case with this id.",
+        ),
+    )
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+# --- tag ------------------------------------------------------------------------------------------
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("words", nargs=-1, required=True, metavar="[EXPERIMENT] TAG")
+@filter_options("Tag", "--with")
+@click.option("--remove", is_flag=True, help="Remove the tag instead.")
+@_YES
+@click.pass_obj
+def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **wanted: Any) -> None:
+    """Tag the cases of an experiment, all or some of them.
+
+    A CSV file without a column `tags` gets one. All other rows stay as they are.
+
+    Examples:
+      edison dataset tag reviewed
+      edison dataset tag support-reply long --length XL
+      edison dataset tag refunds --with billing --case refund-1 --remove
+    """
+    terminal, project = Terminal(state), lookup.open_project(state)
+    if len(words) > 2:
+        raise UsageError(f"{words[2]!r} is one word too many", hint="quote a tag with blanks")
+    name = words[-1]
+    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 200:
+        raise UsageError(f"{name!r} is not a tag", hint="write up to 200 characters on one line")
+    experiment = lookup.find_experiment(project, words[0] if len(words) == 2 else None)
+    run_sessions.require_editor(project, "tag cases")
+    chosen = CaseFilter(**wanted)
+    files, edited, cases = _files(project, experiment), [], list[str]()
+    _refuse_unknown(experiment, files, chosen.ids)
+    for file in files:
+        changes = {
+            index: _tagged(case, name, remove=remove)
+            for index, case in enumerate(file.cases)
+            if chosen.matches(case) and (name in case.tags) == remove
+        }
+        cases += [str(file.cases[index].id) for index in changes]
+        if changes:
+            edited.append(case_edits.change_cases(file, changes))
+    edit = DatasetChange(
+        terminal, project, "tag cases", "untagged" if remove else "tagged", {"tag": name}, yes=yes
+    )
+    edit.settle(edited, cases)
+
+
+def _tagged(case: Case, tag: str, *, remove: bool) -> Case:
+    kept = tuple(each for each in case.tags if each != tag)
+    return dataclasses.replace(case, tags=kept if remove else (*kept, tag))
+
+
+def _files(project: Project, experiment: Experiment) -> list[EditableFile]:
+    paths = dict.fromkeys(entry.path for entry in experiment.file.data)
+    if not paths:
+        raise UsageError(f"{experiment.id} has no dataset", hint="add data: to the experiment")
+    return [case_edits.open_file(project, experiment, path) for path in paths]
+
+
+def _refuse_unknown(
+    experiment: Experiment, files: Sequence[EditableFile], ids: Sequence[str]
+) -> None:
+    known = {str(case.id) for file in files for case in file.cases}
+    for wanted in ids:
+        if wanted not in known:
+            hint = did_you_mean(wanted, known) or "list them with edison dataset show"
+            raise UsageError(f"{experiment.id} has no case {wanted!r}", hint=hint)
+
+
+# --- edit -----------------------------------------------------------------------------------------
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("case_id", metavar="CASE")
+@_EXPERIMENT
+@click.option(
+    "--set", "values", multiple=True, metavar="NAME=VALUE", help="Value of an input; repeatable."
+)
+@click.option("--expected", metavar="TEXT", help="The answer that would be right.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Add a tag; repeatable.")
+@_YES
+@click.pass_obj
+def edit(state: CliState, /, case_id: str, experiment: str | None, **given: Any) -> None:
+    """Edit a case, by options or in $EDITOR.
+
+    Without --set, --expected and --tag the row opens in your editor, as YAML. The file keeps its
+    format, and all other rows stay byte for byte. An expected answer that you set is marked as
+    verified by a person if a model wrote the case.
+
+    Examples:
+      edison dataset edit return-how --expected "30 days" --tag reviewed
+      edison dataset edit return-how --set message="May I return it?"
+      edison dataset edit return-how
+    """
+    terminal, project = Terminal(state), lookup.open_project(state)
+    run_sessions.require_editor(project, "edit case")
+    homes = _homes(project, experiment)
+    file = case_edits.case_file(project, homes, case_id)
+    index = file.find(case_id)
+    assert index is not None
+    old = file.cases[index]
+    if given["values"] or given["expected"] is not None or given["tags"]:
+        edited = _edited_by_options(file, index, given)
+    elif terminal.json or not _is_terminal():
+        raise UsageError(
+            "an editor needs a terminal", hint="give --set, --expected or --tag instead"
+        )
+    else:
+        found = _edited_in_editor(terminal, file, index)
+        if found is None:
+            return
+        edited = found
+    change = DatasetChange(terminal, project, "edit case", "changed", yes=given["yes"])
+    change.settle([edited] if edited.diff else [], [str(old.id)] if edited.diff else [])
+
+
+def _homes(project: Project, name: str | None) -> list[Experiment]:
+    return [project.experiment(name)] if name else list(project.experiments.values())
+
+
+def _edited_by_options(file: EditableFile, index: int, given: dict[str, Any]) -> EditedFile:
+    old = file.cases[index]
+    inputs = dict(old.inputs)
+    for name, text in map(_pair, given["values"]):
+        if name not in inputs and name not in file.types:
+            hint = did_you_mean(name, inputs, label="it has")
+            raise UsageError(f"the case has no input {name!r}", hint=hint)
+        is_text = isinstance(inputs.get(name, ""), str) and file.types.get(name) in (None, "string")
+        inputs[name] = text if is_text else _json_value(name, text)
+    expected: Json = old.expected
+    if given["expected"] is not None:
+        is_text = old.expected is None or isinstance(old.expected, str)
+        expected = given["expected"] if is_text else _json_value("expected", given["expected"])
+        expected = None if expected == "" else expected
+    tags = tuple(dict.fromkeys([*old.tags, *given["tags"]]))
+    new = dataclasses.replace(old, inputs=inputs, expected=expected, tags=tags)
+    return _changed(file, index, new, verified=given["expected"] is not None)
+
+
+def _json_value(name: str, text: str) -> Json:
+    try:
+        return json_text.parse_json(text)
+    except marks.Fault as fault:
+        hint = "numbers, lists and objects are written as JSON"
+        raise UsageError(f"{name} is not JSON: {fault.message}", hint=hint) from None
+
+
+def _changed(file: EditableFile, index: int, new: Case, *, verified: bool) -> EditedFile:
+    """Return the file with a changed case, marked as verified if a model had written it."""
+    if verified and new.expected is not None and case_origin.writer_of(new.metadata):
+        new = dataclasses.replace(new, metadata={**new.metadata, "verified_by": case_origin.PERSON})
+    if new == file.cases[index]:
+        return case_edits.change_cases(file, {})
+    return case_edits.change_cases(file, {index: new})
+
+
+def _edited_in_editor(terminal: Terminal, file: EditableFile, index: int) -> EditedFile | None:
+    """Return the file as a person edited one row; None if they changed nothing, or gave up."""
+    old = file.cases[index]
+    text = start = _as_yaml(old)
+    while True:
+        written = click.edit(text, extension=".yaml")
+        if written is None or written == start:
+            terminal.note("it was not changed")
+            return None
+        text = written
+        try:
+            new = dataclasses.replace(_case_of(file, text), line=old.line)
+            return _changed(file, index, new, verified=new.expected != old.expected)
+        except ConfigError as error:
+            terminal.problems(error.problems)
+        except EdisonError as error:
+            terminal.note(StyledText("error:", BAD), f" {error.message}")
+            if error.hint:
+                terminal.note(f"  hint: {error.hint}")
+        if not click.confirm("Edit it again?", default=True, err=True):
+            terminal.note("nothing is written")
+            return None
+
+
+def _case_of(file: EditableFile, text: str) -> Case:
+    try:
+        document = yaml_text.read_yaml(text, "the row")
+        if document.problems:
+            raise ConfigError(document.problems)
+        if not isinstance(document.value, dict) or not isinstance(
+            document.value.get("input"), dict
+        ):
+            raise UsageError("the row has no input", hint="write input: with a name and a value")
+        return config_cases.case_of(document.value, file.entry.kind, file.types)
+    except marks.Fault as fault:
+        line = f"line {fault.at[0] + 1}: " if fault.at != (0, 0) else ""
+        raise UsageError(f"{line}{fault.message}", hint=fault.hint) from None
+
+
+# --- remove ---------------------------------------------------------------------------------------
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("case_ids", nargs=-1, required=True, metavar="CASE...")
+@_EXPERIMENT
+@_YES
+@click.pass_obj
+def remove(state: CliState, case_ids: tuple[str, ...], experiment: str | None, yes: bool) -> None:
+    """Remove cases from their dataset.
+
+    Shows the rows first, and asks. Stored results of the cases stay. Without a terminal, --yes is
+    needed.
+
+    Examples:
+      edison dataset remove return-how
+      edison dataset remove return-how refund-1 --yes --json
+    """
+    terminal, project = Terminal(state), lookup.open_project(state)
+    run_sessions.require_editor(project, "remove case")
+    homes = _homes(project, experiment)
+    if not yes and (terminal.json or not _is_terminal()):
+        raise UsageError("removing cases needs a confirmation", hint="add --yes")
+    files: dict[str, EditableFile] = {}
+    gone: dict[str, list[int]] = {}
+    for case_id in dict.fromkeys(case_ids):
+        file = case_edits.case_file(project, homes, case_id)
+        file = files.setdefault(file.entry.path, file)
+        index = file.find(case_id)
+        assert index is not None
+        gone.setdefault(file.entry.path, []).append(index)
+    edited = [case_edits.remove_cases(files[path], indexes) for path, indexes in gone.items()]
+    change = DatasetChange(terminal, project, "remove case", "removed", yes=yes, default=False)
+    change.settle(edited, [*dict.fromkeys(case_ids)])
+
+
+# --- the change -----------------------------------------------------------------------------------
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetChange:
+    """Shows what changes, asks on a terminal, and writes it."""
+
+    terminal: Terminal
+    project: Project
+    action: str
+    done: str
+    """What was done to the cases, as a participle."""
+    told: dict[str, Json] = dataclasses.field(default_factory=dict)
+    yes: bool = False
+    default: bool = True
+    """What Enter means."""
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What --json says besides."""
+
+    def settle(self, edited: Sequence[EditedFile], cases: Sequence[str]) -> None:
+        """Write the edited files, unless a person says no."""
+        terminal, paths = self.terminal, [each.path for each in edited]
+        if not terminal.json:
+            self._show(edited)
+        asks = _is_terminal() and not (terminal.json or self.yes) and bool(edited)
+        if asks and not click.confirm(
+            f"Change {' and '.join(paths)}?", default=self.default, err=True
+        ):
+            terminal.note("nothing is written")
+            return
+        for each in edited:
+            listed: list[Json] = [*cases[:_MOST_NAMED]]
+            told = {**self.told, "cases": listed, "count": len(cases)}
+            case_edits.write_edited(self.project, each, self.action, told)
+        if terminal.json:
+            diff = "".join(each.diff for each in edited)
+            document = {"paths": paths, "cases": list(cases), "diff": diff}
+            terminal.document(document | self.facts)
+        elif not edited:
+            terminal.note("nothing to change")
+        else:
+            named = cases[0] if len(cases) == 1 else counted(len(cases), "case")
+            place = f"{_PREPOSITIONS.get(self.done, 'in')} {', '.join(paths)}"
+            terminal.result("  ", StyledText(self.done, GOOD), f" {named} {place}")
+
+    def _show(self, edited: Sequence[EditedFile]) -> None:
+        """Show each case with the lines that change, as YAML: rows of a file are long."""
+        colors = {"+": GOOD, "-": BAD}
+        shown, left = 0, sum(len(each.changes) for each in edited)
+        for old, new in (pair for each in edited for pair in each.changes):
+            case = old or new
+            assert case is not None, "one of them is there"
+            if shown >= _MOST_LINES:
+                break
+            self.terminal.result(StyledText(str(case.id), bold=True))
+            lines = [*text_diff.unified_diff(_lines(old), _lines(new), "", "")][2:]
+            for line in lines:
+                if line[:1] in colors:
+                    self.terminal.result(StyledText(f"  {line}", colors[line[0]]))
+            shown, left = shown + 1 + len(lines), left - 1
+        if left:
+            self.terminal.note(f"and {counted(left, 'further case')}")
+
+
+def _lines(case: Case | None) -> list[str]:
+    return [] if case is None else _as_yaml(case).splitlines()
+
+
+def _as_yaml(case: Case) -> str:
+    """Return a case as the lines of YAML that a person edits."""
+    row: dict[str, Json] = {"id": str(case.id), "input": dict(case.inputs)}
+    others: dict[str, Any] = {
+        "expected": case.expected,
+        "tags": list(case.tags),
+        "difficulty": case.difficulty,
+        "cluster": case.cluster,
+        "metadata": dict(case.metadata),
+    }
+    row |= {name: value for name, value in others.items() if value not in (None, [], {})}
+    return f"{dataset_text.block_yaml(row)}\n"

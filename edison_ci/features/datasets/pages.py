@@ -1,0 +1,323 @@
+"""The pages of datasets: slices, health, discrimination and quality of the questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.config.dataset_about import DatasetAbout
+from edison_ci.config.slices import content_hash
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import EdisonError
+from edison_ci.features.assist.question_writers import board_of_writers, costs_by_writer
+from edison_ci.features.datasets.case_discrimination import discrimination_of
+from edison_ci.features.datasets.coverage import coverage_of
+from edison_ci.features.datasets.health import (
+    Flakiness,
+    Health,
+    QuestionQuality,
+    examine,
+    flakiness_of,
+    quality_of,
+    weigh,
+)
+from edison_ci.numeric import snap
+from edison_ci.report.charts.drawing import Unit
+from edison_ci.report.charts.estimates import Range, interval
+from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
+from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole, tags_of
+from edison_ci.results.run_result import RunResult
+from edison_ci.results.search import FoundCase, find_cases
+from edison_ci.store.judgments import count_judged_questions, question_scores, questions_judged_at
+from edison_ci.store.runs import find_run
+from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.figures import fluid_figure
+from edison_ci.web.page_context import (
+    INLINE_CELLS,
+    MOST_CELLS,
+    PER_PAGE,
+    Args,
+    Crumb,
+    Page,
+    PageContext,
+    Paging,
+    paged,
+)
+from edison_ci.web.pages.experiment import requested_experiment
+from edison_ci.web.workspace import project_of, searchable
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from edison_ci.config.load import Project
+    from edison_ci.features.assist.question_writers import WritersBoard
+    from edison_ci.features.datasets.case_discrimination import (
+        CaseDiscrimination,
+        DatasetDiscrimination,
+    )
+    from edison_ci.features.datasets.coverage import Coverage
+
+_AT_ONCE_BYTES = 200_000
+_NOTHING = DatasetAbout.model_construct()
+_KINDS = ("kind", "difficulty", "length", "tag")
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Health, flakiness, question quality and discrimination of the cases of an experiment."""
+
+    health: Health | None
+    """None if the dataset is not accessible or too large."""
+    flaky: Flakiness | None
+    quality: QuestionQuality
+    apart: DatasetDiscrimination | None = None
+    writers: WritersBoard | None = None
+    """None if no case was generated."""
+    coverage: Coverage | None = None
+
+
+class DatasetFile(NamedTuple):
+    """A file of cases of an experiment."""
+
+    path: str
+    kind: str
+    about: DatasetAbout
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetLine:
+    """The cases of an experiment, in the list of datasets."""
+
+    name: str
+    files: tuple[DatasetFile, ...]
+    cases: int | None
+    """In the newest complete run; None before the first one."""
+    tags: tuple[tuple[str, int], ...]
+    judged: int
+
+    def has(self, text: str) -> bool:
+        """Whether a text is in the name, a file, a tag, or what is said about a file."""
+        parts = [self.name, *(tag for tag, _ in self.tags)]
+        parts += [part for file in self.files for part in (file.path, file.kind)]
+        told = any(file.about.has(text) for file in self.files)
+        return told or any(text in part.casefold() for part in parts)
+
+
+def datasets(context: PageContext) -> Page:
+    """Return the datasets of the experiments, by a text in their names, descriptions and tags."""
+    text = context.args.text("q")
+    ran, project = experiments(context.connection), project_of(context)
+    names = dict.fromkeys([*ran, *(() if project is None else project.experiments)])
+    lines = [_line(context, project, name, ran=name in ran) for name in sorted(names)]
+    matching = [line for line in lines if line.has(text.casefold())]
+    shown = paged(context, matching, "datasets", q=text)
+    values = {"datasets": shown.rows, "q": text, "any": bool(lines), **shown.values}
+    return Page("datasets", "Datasets", values, area="datasets")
+
+
+def _line(context: PageContext, project: Project | None, name: str, *, ran: bool) -> DatasetLine:
+    run_id = last_whole(context.connection, name) if ran else None
+    return DatasetLine(
+        name=name,
+        files=_files(project, name),
+        cases=None if run_id is None else cases_of(context.connection, run_id),
+        tags=() if run_id is None else tuple(tags_of(context.connection, run_id)),
+        judged=count_judged_questions(context.connection, name),
+    )
+
+
+def _files(project: Project | None, name: str) -> tuple[DatasetFile, ...]:
+    found = None if project is None else project.experiments.get(name)
+    if project is None or found is None:
+        return ()
+    return tuple(
+        DatasetFile(each.path, each.kind, project.abouts.get(each.path, _NOTHING))
+        for each in found.file.data
+    )
+
+
+def dataset(context: PageContext) -> Page:
+    """Return the dataset of an experiment: slices, question quality and health."""
+    name = requested_experiment(context)
+    run_id = last_whole(context.connection, name)
+    known = _diagnosis(context, name, run_id)
+    found = known or Diagnosis(None, None, quality_of([], _any))
+    paging = Paging.of(context.args, len(found.quality.questions))
+    order = context.args.choice("order", tuple(ORDERS))
+
+    def again(**changes: Any) -> str:
+        kept = {"order": "" if order == "best" else order, "cases": context.args.text("cases")}
+        return context.links.to("dataset", name, **{**kept, **changes})
+
+    return Page(
+        "dataset",
+        f"Dataset of {name}",
+        {
+            "experiment": name,
+            "run_id": run_id,
+            "files": _files(project_of(context), name),
+            "q": context.args.text("q"),
+            "found": _found(context, name),
+            "kinds": _kinds(RunResult(context.connection, find_run(context.connection, run_id))),
+            "waiting": known is None,
+            "health": found.health,
+            "flaky": found.flaky,
+            "quality": found.quality,
+            "questions": found.quality.questions[paging.offset : paging.offset + paging.per_page],
+            "paging": paging,
+            "again": again,
+            "apart": found.apart,
+            "writers": found.writers,
+            "coverage": found.coverage,
+            "coverage_map": None if found.coverage is None else _map(found.coverage),
+            "orders": ORDERS,
+            "order": order,
+            **_cases(context, name, found.apart, order),
+        },
+        crumbs=(Crumb("Datasets", context.links.to("datasets")),),
+        area="datasets",
+        refresh_s=REFRESH_S if known is None else None,
+    )
+
+
+ORDERS = {
+    "best": "the best first",
+    "worst": "the worst first",
+    "easy": "the easiest first",
+    "case": "by name",
+}
+"""Orders of the cases by how far they tell models apart."""
+
+
+class DiscriminatingCase(NamedTuple):
+    """A case with its correlation as a chart."""
+
+    of: CaseDiscrimination
+    chart: Markup
+
+
+def _cases(
+    context: PageContext, name: str, apart: DatasetDiscrimination | None, order: str
+) -> dict[str, Any]:
+    """Return the page of cases by how far they tell apart; it turns apart from the questions."""
+    known = _ordered(apart.cases if apart is not None else [], order)
+    paging = Paging.of(Args({"page": [context.args.text("cases")]}), len(known))
+    shown = known[paging.offset : paging.offset + paging.per_page]
+
+    def turned(page: int) -> str:
+        kept = {"order": "" if order == "best" else order, "page": context.args.text("page")}
+        return f"{context.links.to('dataset', name, cases=page, **kept)}#apart"
+
+    return {
+        "cases_paging": paging,
+        "turned": turned,
+        "cases": [DiscriminatingCase(each, _chart(each)) for each in shown],
+    }
+
+
+def _ordered(cases: list[CaseDiscrimination], order: str) -> list[CaseDiscrimination]:
+    if order == "best":
+        return cases
+    if order == "worst":
+        known = [each for each in cases if each.found.value is not None]
+        return [*(each for each in cases if each.found.value is None), *reversed(known)]
+    if order == "easy":
+        return sorted(cases, key=lambda each: (-snap(each.score), each.case))
+    return sorted(cases, key=lambda each: each.case)
+
+
+def _chart(each: CaseDiscrimination) -> Markup:
+    low, high = each.found.interval or (None, None)
+    return interval(
+        Range(each.case, each.found.value, low, high, unit=Unit.CORRELATION, least=-1.0)
+    ).svg
+
+
+_TAGS = 20
+
+
+def _map(found: Coverage) -> Markup | None:
+    """Return the cases of each tag by difficulty as a heat map; None without tags."""
+    rows = found.rows(_TAGS)
+    if not rows:
+        return None
+    shades = tuple((tag, tuple(Field(float(n)) for n in counts)) for tag, counts in rows)
+    names = tuple(f"difficulty {n}" for n in range(1, 6))
+    most = 2.0 * found.at_least
+    return fluid_figure(
+        heatmap, HeatMap("Cases by tag and difficulty", names, shades, unit=Unit.COUNT, most=most)
+    )
+
+
+def _found(context: PageContext, name: str) -> list[FoundCase]:
+    text = context.args.text("q")
+    return find_cases(context.connection, name, text, most=PER_PAGE) if text else []
+
+
+def _kinds(result: RunResult) -> dict[str, list[tuple[str, int]]]:
+    """Return the slices of a run with their sizes, by dimension."""
+    found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in _KINDS}
+    for each in result.breakdown.slices:
+        if not each.prompt and not each.model:
+            found.setdefault(each.dimension, []).append((each.value, each.cases))
+    return {kind: values for kind, values in found.items() if values}
+
+
+def _diagnosis(context: PageContext, name: str, run_id: str) -> Diagnosis | None:
+    """Return the diagnosis of a dataset; None while it is computed."""
+    project = project_of(context)
+    if project is None or not searchable(project, name):
+        return Diagnosis(None, None, quality_of(question_scores(context.connection, name), _any))
+    newest = questions_judged_at(context.connection, name)
+    files = [(project.root / e.path).stat() for e in project.experiments[name].file.data]
+    stamps = tuple(file.st_mtime_ns for file in files)
+    cells = cells_of(context.connection, name)
+    key = (
+        "dataset",
+        context.links.database,
+        str(context.root),
+        name,
+        run_id,
+        newest,
+        stamps,
+    )
+
+    def work(own: PageContext) -> Diagnosis:
+        return _work(own, project, name, small=cells <= MOST_CELLS)
+
+    quick = cells <= INLINE_CELLS and sum(file.st_size for file in files) <= _AT_ONCE_BYTES
+    if context.synchronous or quick:
+        return cached(key, lambda: work(context))
+    return cached_in_background(context, key, work)
+
+
+def _any(case: str, content: str) -> bool:
+    del case, content
+    return True  # without the dataset, changes of a case are unknown
+
+
+def _work(context: PageContext, project: Project, name: str, *, small: bool) -> Diagnosis:
+    experiment = project.experiments[name]
+    try:
+        examined = examine(lambda: project.cases(experiment), content_hash)
+    except (Fault, EdisonError, OSError):
+        return Diagnosis(None, None, quality_of(question_scores(context.connection, name), _any))
+    quality = quality_of(question_scores(context.connection, name), examined.has)
+    coverage = coverage_of(project.cases(experiment), experiment.file.coverage)
+    if not small:
+        return Diagnosis(examined.health, None, quality, coverage=coverage)
+    health = weigh(context.connection, name, examined)
+    apart = discrimination_of(context.connection, name, examined.has)
+    return Diagnosis(
+        health,
+        flakiness_of(context.connection, name),
+        quality,
+        apart,
+        board_of_writers(
+            name,
+            project.cases(experiment),
+            (quality, apart),
+            costs_by_writer(context.connection, project),
+        ),
+        coverage,
+    )

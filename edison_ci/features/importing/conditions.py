@@ -1,0 +1,364 @@
+"""Conditions on an answer, which simple expressions of an assertion come to, as checks.
+
+They say what the answer contains, starts with, equals or matches, how long it is, and the values of
+its JSON, with and, or and not between them. Anything else raises ConversionError: an expression is
+parsed (`javascript`, `python_code`), and never run.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci.features.importing.drafts import Argument
+from edison_ci.features.importing.prompts import ConversionError
+from edison_ci.features.importing.templates import convert, variable_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.documents.marks import Json
+
+HOLE_KEY = "<hole>"
+_UNSUPPORTED = "only simple expressions over the answer become checks; code is not run"
+AS_JSON = "the answer is read as JSON"
+EMOJI = "an emoji is one character here"
+NO_TEXT = "a number in quotes is none here"
+ANY_CALL = "any call of the tool counts, not only the first"
+EMPTY = "an empty answer has no words here"
+LONGEST = 2_000
+DEEPEST = 40
+
+
+class Part(NamedTuple):
+    """A check with {"<hole>": N} in place of argument N."""
+
+    entry: dict[str, Any]
+    arguments: tuple[Argument, ...] = ()
+    notes: frozenset[str] = frozenset()
+
+
+Condition = bool | Part
+"""A check, or what is true or false of every answer."""
+
+
+def refuse() -> ConversionError:
+    """Return the error for an expression that is not simple."""
+    return ConversionError(_UNSUPPORTED)
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+def shift_holes(value: Any, start: int) -> Any:
+    """Return an entry whose placeholders are numbered from `start`."""
+    if isinstance(value, dict):
+        if HOLE_KEY in value:
+            return {HOLE_KEY: value[HOLE_KEY] + start}
+        return {key: shift_holes(item, start) for key, item in value.items()}
+    return [shift_holes(item, start) for item in value] if isinstance(value, list) else value
+
+
+def _joined(name: str, conditions: Sequence[Condition]) -> Condition:
+    """Return all_of or any_of of conditions."""
+    settles = name == "any_of"
+    parts = [each for each in conditions if not isinstance(each, bool)]
+    if settles in [each for each in conditions if isinstance(each, bool)]:
+        return settles
+    if not parts:
+        return not settles
+    if len(parts) == 1:
+        return parts[0]
+    entries: list[Any] = []
+    arguments: list[Argument] = []
+    for part in parts:
+        inner = part.entry.get(name)
+        entry = shift_holes(part.entry, len(arguments))
+        entries += entry[name]["value"] if inner is not None else [entry]
+        arguments += part.arguments
+    notes = frozenset(note for part in parts for note in part.notes)
+    return Part({name: {"value": entries}}, tuple(arguments), notes)
+
+
+def all_hold(*conditions: Condition) -> Condition:
+    """Return the condition that all of these hold."""
+    return _joined("all_of", conditions)
+
+
+def any_holds(*conditions: Condition) -> Condition:
+    """Return the condition that one of these holds."""
+    return _joined("any_of", conditions)
+
+
+def negate(condition: Condition) -> Condition:
+    """Return the condition that this one does not hold."""
+    if isinstance(condition, bool):
+        return not condition
+    if "not" in condition.entry:
+        return condition._replace(entry=condition.entry["not"]["value"])
+    return condition._replace(entry={"not": {"value": condition.entry}})
+
+
+def choose(test: Condition, yes: Condition, no: Condition) -> Condition:
+    """Return one condition where a test holds, and another where it does not."""
+    return any_holds(all_hold(test, yes), all_hold(negate(test), no))
+
+
+def check_part(
+    name: str, options: dict[str, Any], note: str = "", argument: Argument | None = None
+) -> Part:
+    """Return a check as a condition; the note says where its verdicts may differ."""
+    given = dict(options)
+    if argument is not None:
+        given = {"value": {HOLE_KEY: 0}, **given}
+    return Part(
+        {name: given},
+        (argument,) if argument is not None else (),
+        frozenset({note} if note else ()),
+    )
+
+
+# --- what is compared -----------------------------------------------------------------------------
+
+
+class Text(NamedTuple):
+    """The answer, perhaps trimmed and in lower case."""
+
+    trimmed: bool = False
+    lower: bool = False
+
+
+class Data(NamedTuple):
+    """A value in the JSON of the answer."""
+
+    steps: tuple[str | int, ...] = ()
+    note: str = ""
+
+
+class Size(NamedTuple):
+    """A length: of the answer, of its lines or words, or of a value in its JSON."""
+
+    of: Text | Data
+    what: str = "chars"
+
+
+class Wanted(NamedTuple):
+    """A text of the assertion, or a variable of the test."""
+
+    text: str
+    lower: bool = False
+    is_variable: bool = False
+
+    @property
+    def argument(self) -> Argument:
+        """The argument of a check; raises ConversionError."""
+        converted = convert(self.text)
+        if converted.faults:
+            raise refuse()
+        template = converted if converted.text_is_template else None
+        return Argument(converted.text, template)
+
+
+def variable(name: str) -> Wanted:
+    """Return a variable of the test."""
+    return Wanted(f"{{{{ {variable_name(name)} }}}}", is_variable=True)
+
+
+SIDES = {"includes": "contains", "startsWith": "starts_with", "endsWith": "ends_with"}
+
+
+def text_side(subject: Text, how: str, wanted: Wanted) -> Condition:
+    """Return that the answer contains, starts with or ends with a text."""
+    if not wanted.text:
+        return True
+    if subject.lower:
+        if how != "contains" or not _fits_lower(wanted):
+            raise refuse()
+        return check_part("icontains", {}, argument=wanted.argument)
+    if wanted.lower:
+        raise refuse()
+    if how == "contains":
+        return check_part("contains", {}, argument=wanted.argument)
+    if subject.trimmed and (wanted.is_variable or wanted.text != wanted.text.strip()):
+        raise refuse()
+    exact = {} if subject.trimmed else {"exact": True}
+    return check_part(how, exact, argument=wanted.argument)
+
+
+def _fits_lower(wanted: Wanted) -> bool:
+    """Whether a text is found in one in lower case exactly if it is found in any case."""
+    return wanted.lower or (not wanted.is_variable and wanted.text == wanted.text.lower())
+
+
+def text_equals(subject: Text, wanted: Wanted) -> Condition:
+    """Return that the answer is a text."""
+    if subject.lower and not _fits_lower(wanted):
+        raise refuse()
+    if subject.trimmed and not wanted.is_variable and wanted.text != wanted.text.strip():
+        return False
+    if (subject.trimmed and wanted.is_variable) or (wanted.lower and not subject.lower):
+        raise refuse()
+    options: dict[str, Json] = {} if subject.trimmed else {"exact": True}
+    if subject.lower:
+        options["ignore_case"] = True
+    return check_part("equals", options, argument=wanted.argument)
+
+
+def at_path(data: Data, leaf: Json) -> Part:
+    """Return that a value in the JSON of the answer fits a schema."""
+    schema: Json = leaf
+    for step in reversed(data.steps):
+        if isinstance(step, str):
+            schema = {"type": "object", "required": [step], "properties": {step: schema}}
+        else:
+            before: list[Json] = [True] * step
+            items: list[Json] = [*before, schema]
+            schema = {"type": "array", "minItems": step + 1, "prefixItems": items}
+    if not isinstance(schema, dict):
+        schema = {}
+    return check_part("json_schema", {"value": schema, "exact": True}, data.note)
+
+
+def data_equals(data: Data, value: Json) -> Condition:
+    """Return that a value in the JSON of the answer is this one."""
+    return at_path(data, {"const": value})
+
+
+def data_differs(data: Data, value: Json) -> Condition:
+    """Return that it is another one, or is not there."""
+    if not data.steps:
+        raise refuse()
+    above = at_path(data._replace(steps=data.steps[:-1]), {"not": {"type": "null"}})
+    return all_hold(above, negate(data_equals(data, value)))
+
+
+def data_contains(data: Data, value: Json) -> Condition:
+    """Return that a text or a list in the JSON of the answer contains this."""
+    choices: list[Json] = [{"type": "array", "contains": {"const": value}}]
+    if isinstance(value, str):
+        choices.insert(0, {"type": "string", "pattern": re.escape(value)})
+    return at_path(data, {"anyOf": choices})
+
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def number_limit(data: Data, sign: str, limit: float) -> Condition:
+    """Return that a number in the JSON of the answer keeps a limit."""
+    words = {"<": "exclusiveMaximum", "<=": "maximum", ">": "exclusiveMinimum", ">=": "minimum"}
+    noted = data._replace(note="; ".join(filter(None, (data.note, NO_TEXT))))
+    return at_path(noted, {"type": "number", words[sign]: limit})
+
+
+def size_limit(size: Size, sign: str, limit: float) -> Condition:
+    """Return that a length keeps a limit."""
+    if limit != int(limit):
+        raise refuse()
+    low = {">": int(limit) + 1, ">=": int(limit), "===": int(limit)}.get(sign)
+    high = {"<": int(limit) - 1, "<=": int(limit), "===": int(limit)}.get(sign)
+    if low is None and high is None:
+        raise refuse()
+    if high is not None and high < 0:
+        return False
+    if isinstance(size.of, Data):
+        leaf: dict[str, Json] = {"type": ["array", "string"]}
+        leaf |= {"minItems": low, "minLength": low} if low is not None and low > 0 else {}
+        leaf |= {"maxItems": high, "maxLength": high} if high is not None else {}
+        return at_path(size.of, leaf)
+    if low is not None and low <= 0:
+        low = None
+    if size.what in _LINES:
+        return _lines(_LINES[size.what], low, high)
+    limits: dict[str, Json] = {"min": low} if low is not None else {}
+    limits |= {"max": high} if high is not None else {}
+    if not limits:
+        return True
+    if size.what == "words":
+        return check_part("words", limits, EMPTY)
+    exact: dict[str, Json] = {} if size.of.trimmed else {"exact": True}
+    note = "" if low == 1 and high is None else EMOJI
+    return check_part("chars", {**limits, **exact}, note)
+
+
+_LINES = {
+    "lines": (r"\A(?:[^\n]*\n){%d}", 1),
+    "filled lines": (r"\S[^\n]*(?:\n\s*\S[^\n]*){%d}", 0),
+}
+"""Patterns of at least so many lines and one more, and the lines of an empty answer."""
+
+
+def _lines(pattern: tuple[str, int], low: int | None, high: int | None) -> Condition:
+    form, fewest = pattern
+
+    def at_least(number: int) -> Condition:
+        if number <= fewest:
+            return True
+        if number > 1_000:
+            raise refuse()
+        return check_part("regex", {}, argument=Argument(form % (number - 1)))
+
+    most = negate(at_least(high + 1)) if high is not None else True
+    return all_hold(at_least(low) if low is not None else True, most)
+
+
+def compare(one: Any, sign: str, other: Any) -> Condition:
+    """Return what a comparison says of the answer."""
+    if not isinstance(one, Text | Data | Size):
+        one, other, sign = other, one, _FLIPPED.get(sign, sign)
+    if isinstance(other, Text | Data | Size):
+        raise refuse()
+    if isinstance(other, int | float) and not isinstance(other, bool):
+        return _against_number(one, sign, other)
+    if sign not in ("===", "!=="):
+        raise refuse()
+    if isinstance(one, Text) and isinstance(other, Wanted):
+        found = text_equals(one, other)
+        return found if sign == "===" else negate(found)
+    if isinstance(one, Data) and isinstance(other, Wanted):
+        return compare_data(one, sign, other)
+    if isinstance(one, Data) and (other is None or isinstance(other, bool)):
+        return data_equals(one, other) if sign == "===" else data_differs(one, other)
+    raise refuse()
+
+
+def _against_number(one: Any, sign: str, other: float) -> Condition:
+    if isinstance(one, Size):
+        if sign == "!==":
+            return negate(size_limit(one, "===", other))
+        return size_limit(one, sign, other)
+    if not isinstance(one, Data):
+        raise refuse()
+    if sign in _FLIPPED:
+        return number_limit(one, sign, other)
+    return data_equals(one, other) if sign == "===" else data_differs(one, other)
+
+
+def compare_data(data: Data, sign: str, wanted: Wanted) -> Condition:
+    """Return the condition that a value in the answer's JSON is, or is not, a text."""
+    if wanted.lower:
+        raise refuse()
+    if not wanted.is_variable:
+        text = wanted.argument
+        if text.template is not None:
+            raise refuse()
+        value = text.value
+        return data_equals(data, value) if sign == "===" else data_differs(data, value)
+    if sign != "===" or not data.steps:
+        raise refuse()
+    path = "$" + "".join(
+        f"[{step}]" if isinstance(step, int) else f"['{step}']" for step in data.steps
+    )
+    return check_part("json_path", {"path": path, "exact": True}, data.note, wanted.argument)
+
+
+def changed_text(found: Any, method: str) -> Any:
+    """Return a text after trim, toLowerCase or toString."""
+    if method in ("trim", "strip") and isinstance(found, Text):
+        return found._replace(trimmed=True)
+    if method in ("toLowerCase", "lower") and isinstance(found, Text | Wanted):
+        if isinstance(found, Wanted) and not found.is_variable:
+            return found._replace(text=found.text.lower(), lower=True)
+        return found._replace(lower=True)
+    if method == "toString" and isinstance(found, Text):
+        return found
+    raise refuse()

@@ -1,0 +1,348 @@
+"""edison dataset import: rows of any table as cases of a dataset."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci._dataclass import dataclass
+from edison_ci.api import case_edits
+from edison_ci.api import sessions as run_sessions
+from edison_ci.cli import case_table, lookup
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
+from edison_ci.documents import files as document_files
+from edison_ci.documents import marks
+from edison_ci.errors import UsageError
+from edison_ci.features.importing import outputs_command as import_outputs
+from edison_ci.features.importing.exports import FORMATS
+from edison_ci.features.importing.tables import (
+    DELIMITERS,
+    SUFFIXES,
+    TABLE,
+    CaseShape,
+    ImportRules,
+    check_name,
+    guessed_names,
+    imported_cases,
+    missing_inputs,
+    read_table,
+)
+from edison_ci.numeric import counted
+from edison_ci.records import CaseKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from edison_ci.api.case_edits import EditableFile, EditedFile
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.documents.marks import Json
+    from edison_ci.features.importing.tables import Duplicate, ImportedCases, Table
+
+_ACTION = "import cases"
+_SHOWN = 10
+_WIDE = 40
+_ENDINGS = (".jsonl", ".csv", ".yaml", ".yml")
+
+
+@click.command("import", cls=EdisonCommand)
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--experiment", metavar="NAME", help="Experiment that gets the cases.")
+@click.option(
+    "--dataset", "path", metavar="PATH", help="Dataset file, or a new one; default: the first."
+)
+@click.option(
+    "--map",
+    "given",
+    multiple=True,
+    metavar="COLUMN=NAME",
+    help="What a column is: an input, id, expected, tags, difficulty, cluster or "
+    "metadata.NAME; empty leaves it out. Repeatable.",
+)
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag all cases; repeatable.")
+@click.option("--prefix", default="", metavar="TEXT", help="Number the ids: TEXT1, TEXT2, ...")
+@click.option(
+    "--delimiter", type=click.Choice(list(DELIMITERS)), help="Separator of a CSV file, if unclear."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([TABLE, *FORMATS]),
+    help="Tool that wrote the file, or table; recognised by default.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in CaseKind]),
+    help="Kind of the cases of a new dataset file.",
+)
+@click.option("--skip-duplicates", is_flag=True, help="Leave out cases that are there already.")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.pass_obj
+def import_cases(state: CliState, /, file: Path, **given: Any) -> None:
+    """Import rows of a CSV, JSON, JSONL or YAML file as cases.
+
+    Also results of promptfoo, goldens of DeepEval, logs of Inspect, specifications of Vally, and
+    exports of Langfuse and LangSmith.
+
+    A column is the input of the same name; on a terminal you are asked for inputs that no column
+    has, and --map says it elsewhere. Ids come from a column `id`, from --prefix, or from a hash of
+    the content. The first 10 cases are shown before anything is written, and a file is written
+    whole or not at all. With --dataset NEW a file is made, and added to the experiment.
+
+    Examples:
+      edison dataset import cases.csv
+      edison dataset import faq.json --map question=message --map answer=expected
+      edison dataset import old.tsv --dataset datasets/old.jsonl --tag old --yes
+      edison dataset import results.json --format promptfoo
+    """
+    terminal, project = Terminal(state), lookup.open_project(state)
+    experiment = lookup.find_experiment(project, given["experiment"])
+    run_sessions.require_editor(project, _ACTION)
+    path, is_new = _target(project, experiment, given["path"], file)
+    if given["kind"] and not is_new:
+        raise UsageError(
+            f"--kind is for a new file; {path} has a kind already",
+            hint="give a new file with --dataset, or leave out --kind",
+        )
+    files = [case_edits.open_file(project, experiment, each)
+             for each in dict.fromkeys(entry.path for entry in experiment.file.data)]  # fmt: skip
+    shape = _shape(experiment, files)
+    tree, source = import_outputs.file_to_import(state, file, SUFFIXES)
+    table = read_table(tree, source, given["delimiter"], given["form"])
+    names = guessed_names(table, shape, dict(map(_pair, given["given"])))
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not (terminal.json or given["yes"])
+    names = _asked(terminal, names, table, shape) if asks else names
+    if missing := missing_inputs(names, shape):
+        raise UsageError(
+            f"no column is the input {missing[0]!r}",
+            hint=f"--map COLUMN={missing[0]}; columns: {', '.join(table.columns[:20])}",
+        )
+    rules = ImportRules(names, given["tags"], given["prefix"])
+    found = imported_cases(table, rules, shape, (case for each in files for case in each.cases))
+    _refuse_duplicates(found, skip=given["skip_duplicates"])
+    kind = given["kind"] or "golden"
+    edited = _edited(project, experiment, files, path, found, kind) if found.rows else []
+    shown = _Import(terminal, file, path, table, rules, found)
+    shown.settle(project, edited, asks=asks, yes=given["yes"])
+
+
+def _pair(text: str) -> tuple[str, str]:
+    column, equals, name = text.rpartition("=")
+    if not equals or not column:
+        raise UsageError(f"--map {text!r} is not COLUMN=NAME", hint="write --map question=message")
+    return column, name
+
+
+def _target(
+    project: Project, experiment: Experiment, wanted: str | None, file: Path
+) -> tuple[str, bool]:
+    """Return the dataset that gets the cases, and whether it is new."""
+    known = [entry.path for entry in experiment.file.data]
+    if wanted is None and known:
+        return known[0], False
+    try:
+        path = document_files.inside(wanted or f"{project.file.paths.datasets}/{file.stem}.jsonl")
+    except marks.Fault as fault:
+        raise UsageError(fault.message, hint=fault.hint) from None
+    if path in known:
+        return path, False
+    if not path.endswith(_ENDINGS):
+        raise UsageError(f"{path!r} is not a dataset", hint="name a .jsonl, .csv or .yaml file")
+    if project.tree.exists(path):
+        raise UsageError(
+            f"{path} is there, and {experiment.id} does not use it",
+            hint=f"name a new file, or one of: {', '.join(known) or 'none'}",
+        )
+    return path, True
+
+
+def _shape(experiment: Experiment, files: Sequence[EditableFile]) -> CaseShape:
+    declared = experiment.types()
+    inputs = {name: declared.get(name, "") for prompt in experiment.prompts
+              for name in prompt.inputs}  # fmt: skip
+    for file in files:
+        for case in file.cases:
+            for name in case.inputs:
+                inputs.setdefault(name, "")
+    needed = [name for prompt in experiment.prompts for name, each in prompt.inputs.items()
+              if not each.has_default]  # fmt: skip
+    return CaseShape(inputs, tuple(dict.fromkeys(needed)))
+
+
+def _asked(
+    terminal: Terminal, names: dict[str, str], table: Table, shape: CaseShape
+) -> dict[str, str]:
+    """Ask which columns are the inputs, and the expected answer, that no column is named after."""
+    found = dict(names)
+    wanted = missing_inputs(names, shape)
+    if wanted and "expected" not in names.values():
+        wanted.append("expected")
+    for name in wanted:
+        free = [column for column in table.columns if not found[column]]
+        if not free:
+            break
+        for number, column in enumerate(free, 1):
+            sample = next((row.fields[column] for row in table.rows if row.fields.get(column)), "")
+            terminal.result(
+                f"  {number}  {column}  ",
+                StyledText(case_table.cut(case_edits.as_entered(sample), _WIDE), ODD),
+            )
+        answer = _number(name, len(free), optional=name not in shape.needed)
+        if answer:
+            check_name(name, shape)
+            found[free[answer - 1]] = name
+    return found
+
+
+def _number(name: str, most: int, *, optional: bool) -> int:
+    none = ", Enter for none" if optional else ""
+    while True:
+        said = click.prompt(
+            f"Which column is {name}? 1 to {most}{none}",
+            default="" if optional else None,
+            show_default=False,
+            err=True,
+        ).strip()
+        if said.isdecimal() and 1 <= int(said) <= most:
+            return int(said)
+        if optional and not said:
+            return 0
+        click.echo(f"{said!r} is none of these", err=True)
+
+
+def _refuse_duplicates(found: ImportedCases, *, skip: bool) -> None:
+    if found.duplicates and not skip:
+        raise UsageError(
+            f"{counted(len(found.duplicates), 'row')} "
+            f"{'is' if len(found.duplicates) == 1 else 'are'} there already: "
+            f"{_listed(found.duplicates)}",
+            hint="leave them out with --skip-duplicates",
+        )
+
+
+def _listed(duplicates: Sequence[Duplicate]) -> str:
+    more = len(duplicates) - _SHOWN
+    return "; ".join(map(str, duplicates[:_SHOWN])) + (f"; and {more:,} more" if more > 0 else "")
+
+
+def _edited(  # noqa: PLR0913 - the file, or the two files that a new one needs
+    project: Project,
+    experiment: Experiment,
+    files: Sequence[EditableFile],
+    path: str,
+    found: ImportedCases,
+    kind: str,
+) -> list[EditedFile]:
+    for file in files:
+        if file.entry.path == path:
+            return [case_edits.add_rows(file, found.rows)]
+    return [*case_edits.new_file(project, experiment, path, found.rows, kind)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """Shows what is imported, asks on a terminal, and writes it."""
+
+    terminal: Terminal
+    file: Path
+    path: str
+    table: Table
+    rules: ImportRules
+    found: ImportedCases
+
+    def settle(
+        self, project: Project, edited: Sequence[EditedFile], *, asks: bool, yes: bool
+    ) -> None:
+        """Write the files, if that is wanted."""
+        terminal, number = self.terminal, counted(len(self.found.rows), "case")
+        if not edited:
+            yes = asks = False
+        if not terminal.json:
+            self._preview(edited)
+        if asks:
+            yes = click.confirm(f"Add {number} to {self.path}?", default=True, err=True)
+        if yes:
+            told: dict[str, Json] = {"cases": len(self.found.rows), "file": self.file.name}
+            for each in edited:
+                case_edits.write_edited(project, each, _ACTION, told)
+        if terminal.json:
+            terminal.document(self._document(edited, written=yes))
+        elif yes:
+            terminal.result("  ", StyledText("added", GOOD), f" {number} to {self.path}")
+        elif not edited:
+            terminal.note("every row is there already; nothing is written")
+        else:
+            terminal.note("nothing is written" + ("" if asks else "; write it with --yes"))
+
+    def _preview(self, edited: Sequence[EditedFile]) -> None:
+        terminal, rows = self.terminal, self.found.rows
+        table = self.table
+        about = f", separated by a {table.delimiter}" if table.delimiter else ""
+        if table.format != TABLE:
+            about = f", in the format of {FORMATS[table.format].title}"
+        terminal.result(
+            StyledText(str(self.file), bold=True), f"  {counted(len(table.rows), 'row')}{about}"
+        )
+        for note in table.notes:
+            terminal.note(note)
+        terminal.table(
+            [(column, name or "left out") for column, name in self.rules.names.items()], indent=2
+        )
+        if "id" not in self.rules.names.values():
+            rule = f"{self.rules.prefix}1, ..." if self.rules.prefix else "hash of the content"
+            terminal.result(f"  ids: {rule}")
+        if rows:
+            self._cases(rows)
+        if self.found.duplicates:
+            number = counted(len(self.found.duplicates), "row")
+            terminal.note(f"left out: {number}, {_listed(self.found.duplicates)}")
+        for line in (line for each in edited[1:] for line in each.diff.splitlines()):
+            if line[:1] in "+-" and line[:3] not in ("+++", "---"):
+                terminal.result(StyledText(line, GOOD if line[0] == "+" else ODD))
+
+    def _cases(self, rows: Sequence[Mapping[str, Json]]) -> None:
+        terminal = self.terminal
+        inputs = [*dict.fromkeys(name for row in rows[:_SHOWN] for name in _inputs(row))]
+        titles = ("case", *inputs, "expected", "tags")
+        terminal.table([titles, *(self._row(row, inputs) for row in rows[:_SHOWN])])
+        if len(rows) > _SHOWN:
+            terminal.note(f"and {counted(len(rows) - _SHOWN, 'further case')}")
+
+    @staticmethod
+    def _row(row: Mapping[str, Json], inputs: Sequence[str]) -> tuple[str, ...]:
+        values = _inputs(row)
+        tags = row.get("tags")
+        return (
+            case_table.cut(str(row["id"]), _WIDE),
+            *(case_table.cut(case_edits.as_entered(values.get(name)), _WIDE) for name in inputs),
+            case_table.cut(case_edits.as_entered(row.get("expected")), _WIDE) or "-",
+            ", ".join(map(str, tags)) if isinstance(tags, list) else "-",
+        )
+
+    def _document(self, edited: Sequence[EditedFile], *, written: bool) -> dict[str, Any]:
+        return {
+            "file": str(self.file),
+            "dataset": self.path,
+            "paths": [each.path for each in edited],
+            "format": self.table.format,
+            "rows": len(self.table.rows),
+            "notes": self.table.notes,
+            "cases": len(self.found.rows),
+            "map": dict(self.rules.names),
+            "preview": self.found.rows[:_SHOWN],
+            "duplicates": [
+                {"row": each.row, "line": each.where.line, "case": each.case,
+                 "same_id": each.same_id}
+                for each in self.found.duplicates
+            ],
+            "written": written,
+        }  # fmt: skip
+
+
+def _inputs(row: Mapping[str, Json]) -> dict[str, Json]:
+    inputs = row["input"]
+    assert isinstance(inputs, dict)
+    return inputs

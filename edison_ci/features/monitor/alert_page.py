@@ -1,0 +1,68 @@
+"""The page of alerts: what is open, and what was; and the banner of other pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci import utc
+from edison_ci.access.site import Role
+from edison_ci.features.monitor.alert_overview import (
+    AlertEntry,
+    alert_overview,
+    alerted_experiments,
+)
+from edison_ci.numeric import duration
+from edison_ci.web.cache import stored_messages
+from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged
+
+if TYPE_CHECKING:
+    from edison_ci.features.monitor.alert_rows import Alert
+
+MUTES = {"1": "an hour", "24": "a day", "168": "a week"}
+"""Hours for which a form mutes, and how it says so."""
+
+
+class AlertLine(NamedTuple):
+    """An alert with how long it was open."""
+
+    entry: AlertEntry
+    open_for: str
+
+
+def alerts(context: PageContext) -> Page:
+    """Return the open alerts, and a page of closed ones, of all experiments or of one."""
+    known = alerted_experiments(context.connection)
+    named = context.args.text("experiment")
+    chosen = named if named and named in known else None
+    now = utc.timestamp(context.now)
+    counted = alert_overview(context.connection, now, chosen, past=0)
+    paging = Paging.of(context.args, counted.past_total)
+    found = alert_overview(context.connection, now, chosen, past=PER_PAGE, offset=paging.offset)
+    shown = paged(context, found.open, "alerts", turn="open", experiment=chosen)
+    return Page(
+        "alerts",
+        "Alerts",
+        {
+            "open": [_line(entry, now) for entry in shown.rows],
+            "open_alerts": shown,
+            "past": [_line(entry, now) for entry in found.past],
+            "paging": paging,
+            "experiments": [name for name in known if name],
+            "experiment": chosen or "",
+            "may_ack": context.may(Role.REVIEWER),
+            "may_mute": context.may(Role.EDITOR),
+            "mutes": MUTES,
+            "messages": stored_messages(context.args.text("messages")),
+        },
+        area="alerts",
+    )
+
+
+def _line(entry: AlertEntry, now: str) -> AlertLine:
+    return AlertLine(entry, duration(entry.duration_s(now)))
+
+
+def banner(context: PageContext, experiment: str | None = None) -> tuple[Alert, ...]:
+    """Return the open alerts that people are told of, the most serious first."""
+    found = alert_overview(context.connection, utc.timestamp(context.now), experiment, past=0)
+    return tuple(entry.alert for entry in found.open if entry.mute is None)

@@ -1,0 +1,46 @@
+"""edison admin metrics: the metrics of a project, for Prometheus."""
+
+from __future__ import annotations
+
+import click
+
+from edison_ci.access import site as sites
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import Terminal
+from edison_ci.config import load
+from edison_ci.documents import files
+from edison_ci.features.monitor import metrics as report_metrics
+from edison_ci.store import database
+
+
+@click.command(cls=EdisonCommand)
+@click.pass_obj
+def metrics(state: CliState) -> None:
+    """Print metrics for Prometheus, as the pages serve them.
+
+    The text format of /-/edison/metrics, without the metrics of the server itself, for jobs that
+    end before anything could ask them: write it to a file for the textfile collector, or push it.
+
+    Examples:
+      edison admin metrics > edison.prom
+      edison admin metrics --json
+    """
+    terminal = Terminal(state)
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    project, _ = load.inspect_project(files.WorkingTree(site.root), root=site.root)
+    with database.open_for_reading(site.results) as connection:
+        source = report_metrics.MetricSource(connection, site.results, project, site.clock())
+        samples = report_metrics.project_samples(source)
+    if terminal.json:
+        listed = [
+            {
+                "name": f"{each.metric.name}{each.suffix}",
+                "kind": each.metric.kind,
+                "labels": dict(each.labels),
+                "value": each.value,
+            }
+            for each in samples
+        ]
+        terminal.document({"metrics": listed})
+    else:
+        terminal.raw(report_metrics.render(report_metrics.OF_PROJECT, samples))

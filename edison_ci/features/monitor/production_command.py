@@ -1,0 +1,74 @@
+"""edison import production: a sample of the answers of production, graded beside the dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.api import evaluation
+from edison_ci.api import sessions as run_sessions
+from edison_ci.cli import lookup, run, sessions
+from edison_ci.cli import sessions as cli_sessions
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.terminal import Terminal
+from edison_ci.errors import UsageError
+from edison_ci.execute import run_options
+from edison_ci.features.monitor import production_sample
+
+if TYPE_CHECKING:
+    from edison_ci.config.load import Experiment, Project
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@sessions.cost_options
+@click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
+@click.pass_obj
+def production(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Grade a sample of what production answered.
+
+    Reads the files that `production` in the experiment names: traces, or rows with input and text.
+    Of the answers since the last sample some are chosen at random, and graded by the checks and
+    judges of the experiment; personal data is redacted before. No model is asked for an answer, no
+    gate decides, and the samples are a series of their own in `edison trends`.
+
+    Examples:
+      edison import production
+      edison import production support-reply --budget 1 --yes
+    """
+    terminal = Terminal(state)
+    project = lookup.open_project(state)
+    run_sessions.require_editor(project, "import production")
+    chosen = _experiment(project, experiment)
+    options = run_options.RunOptions(
+        budget_microusd=sessions.microusd(given["budget"]),
+        allow_code=given["allow_code"],
+        wait=given["wait"],
+    )
+    factory = cli_sessions.session_factory(
+        state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
+    )
+    ended = production_sample.grade_new_sample(terminal, project, chosen, options, factory)
+    if ended is None:
+        if terminal.json:
+            terminal.document({"runs": []})
+        return
+    run.finish(terminal, project, [ended])
+
+
+def _experiment(project: Project, name: str | None) -> Experiment:
+    found = [
+        each
+        for each in evaluation.select_experiments(project, [name] if name else [])
+        if each.file.production is not None
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(
+            f"{name or 'no experiment'} has no `production`",
+            hint='add production: {files: "logs/*.jsonl"} to the experiment',
+        )
+    names = ", ".join(each.id for each in found)
+    raise UsageError("which experiment grades the answers?", hint=f"name one of: {names}")

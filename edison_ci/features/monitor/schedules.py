@@ -1,0 +1,411 @@
+"""Schedules of the experiments: read from their files, and edited there with comments kept.
+
+Each experiment file is read alone, so that a broken one does not hide the schedules of the others.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.access.site import Role
+from edison_ci.config.cron import next_fire
+from edison_ci.config.project_files import ProjectFiles, only_errors
+from edison_ci.documents.files import WorkingTree, read, replace_file
+from edison_ci.documents.marks import Fault
+from edison_ci.documents.yaml_edit import with_entry, with_flag, without_entry
+from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.errors import Location, UsageError
+from edison_ci.features.monitor.schedule_rows import (
+    FireState,
+    forget_watch,
+    recent_fires,
+    schedulers,
+)
+from edison_ci.spelling import did_you_mean
+from edison_ci.store.audit import write_audit
+from edison_ci.store.database import open_for_change, open_for_reading
+from edison_ci.store.liveness import is_alive
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from edison_ci.access.site import Actor, Site
+    from edison_ci.config.experiment import ExperimentFile
+    from edison_ci.config.upkeep import Schedule
+    from edison_ci.documents.marks import Json
+    from edison_ci.errors import Problem
+    from edison_ci.features.monitor.schedule_rows import Fire, SchedulerRow
+
+_KEY = "schedule"
+MOST = 20
+"""The most schedules of one experiment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A schedule of an experiment."""
+
+    experiment: str
+    path: str
+    """Of the experiment's file, from the root of the project."""
+    index: int
+    """Its place in the list there."""
+    entry: Schedule
+    archived: bool = False
+    """Whether its experiment is archived, and so never runs."""
+
+    @property
+    def name(self) -> str:
+        """The name in its experiment."""
+        return self.entry.name
+
+    @property
+    def full_name(self) -> str:
+        """The name in the project."""
+        return f"{self.experiment}/{self.entry.name}"
+
+    @property
+    def active(self) -> bool:
+        """Whether it starts runs."""
+        return self.entry.enabled and not self.archived
+
+
+class ScheduleFiles(NamedTuple):
+    """The schedules of all experiments that can be read."""
+
+    schedules: tuple[Scheduled, ...] = ()
+    experiments: tuple[tuple[str, str], ...] = ()
+    """Name and path of every readable experiment."""
+    broken: tuple[tuple[str, Problem], ...] = ()
+    """Files that cannot be read, each with its first problem."""
+
+
+def read_schedules(site: Site) -> ScheduleFiles:
+    """Return the schedules of the project, and the experiment files that are not valid."""
+    tree = WorkingTree(site.root)
+    paths = ProjectFiles(tree).in_folder(site.file.paths.experiments, (".yaml", ".yml"))
+    found: list[Scheduled] = []
+    known: list[tuple[str, str]] = []
+    broken: list[tuple[str, Problem]] = []
+    for path in paths:
+        file, problem = read_experiment(tree, path)
+        if problem is not None:
+            broken.append((path, problem))
+        if file is None:
+            continue
+        known.append((file.experiment, path))
+        found += [
+            Scheduled(file.experiment, path, index, entry, file.archived)
+            for index, entry in enumerate(file.schedule)
+        ]
+    return ScheduleFiles(tuple(found), tuple(known), tuple(broken))
+
+
+def read_experiment(tree: WorkingTree, path: str) -> tuple[ExperimentFile | None, Problem | None]:
+    """Return an experiment file without the files that it names, and its first error."""
+    files = ProjectFiles(tree)
+    found = files.experiment(path)
+    errors = only_errors(files.problems)
+    if found is None or errors:
+        return None, errors[0]
+    return found[0], None
+
+
+def find_schedule(files: ScheduleFiles, experiment: str | None, name: str) -> Scheduled:
+    """Return the schedule of a name; raises UsageError that names those there are."""
+    if experiment is None and "/" in name:
+        experiment, _, name = name.partition("/")
+    same = [s for s in files.schedules if experiment in (None, s.experiment) and s.name == name]
+    if len(same) > 1:
+        hint = f"name one: {', '.join(each.full_name for each in same)}"
+        raise UsageError(f"several experiments have a schedule {name!r}", hint=hint)
+    if same:
+        return same[0]
+    if experiment is not None and experiment not in dict(files.experiments):
+        raise _no_experiment(files, experiment)
+    there = [s for s in files.schedules if experiment in (None, s.experiment)]
+    known = [each.name if experiment else each.full_name for each in there]
+    whose = f" of {experiment}" if experiment else ""
+    hint = did_you_mean(name, known, label="schedules") if known else "add one: schedule add"
+    raise UsageError(f"there is no schedule {name!r}{whose}", hint=hint)
+
+
+def _no_experiment(files: ScheduleFiles, name: str) -> UsageError:
+    known = [each for each, _ in files.experiments]
+    hint = did_you_mean(name, known, label="experiments")
+    for path, problem in files.broken:
+        if path.rpartition("/")[2].partition(".")[0] == name:
+            return UsageError(
+                f"{path} is not valid: {problem.message}",
+                hint="fix the file first; see: edison validate",
+                where=problem.where,
+            )
+    return UsageError(f"there is no experiment {name!r}", hint=hint)
+
+
+def find_file(files: ScheduleFiles, experiment: str | None) -> tuple[str, str]:
+    """Return name and path of an experiment, or of the only one; raises UsageError."""
+    known = dict(files.experiments)
+    if experiment is None:
+        if len(known) != 1:
+            hint = f"name one: {', '.join(known)}" if known else "see: edison validate"
+            raise UsageError(f"which experiment? The project has {len(known)}", hint=hint)
+        experiment = next(iter(known))
+    if experiment not in known:
+        raise _no_experiment(files, experiment)
+    return experiment, known[experiment]
+
+
+# --- state ----------------------------------------------------------------------------------------
+
+_SILENT = dt.timedelta(minutes=2)
+"""A scheduler that gave no sign of life for longer hangs; it gives one at least every 30 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerStatus:
+    """Whether a scheduler is at work on this machine."""
+
+    running: bool
+    sentence: str
+    seen_at: str | None = None
+    """Its last sign of life; None if there never was one."""
+    missing: bool = False
+    """Whether none is at work, though one was and there are schedules."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStatus:
+    """A schedule with its last and next time."""
+
+    schedule: Scheduled
+    coming: dt.datetime | None
+    """None while it is disabled."""
+    fires: tuple[Fire, ...] = ()
+    """Its last times, the newest first."""
+    verdict: str | None = None
+    """Of the run of its last time."""
+
+    @property
+    def last(self) -> Fire | None:
+        """Its last time; None if there was none."""
+        return self.fires[0] if self.fires else None
+
+    @property
+    def outcome(self) -> str:
+        """What became of its last time, in a few words."""
+        return "" if self.last is None else fire_words(self.last, self.verdict)
+
+
+def fire_words(fire: Fire, verdict: str | None = None) -> str:
+    """Return what became of a time of a schedule, in a few words."""
+    what = f"{fire.fires} {fire.state}" if fire.fires > 1 else str(fire.state)
+    if fire.state is FireState.DONE and verdict:
+        what = f"done, {verdict}"
+    if fire.state is FireState.STARTED:
+        what = "at work"
+    return f"{what}: {fire.reason}" if fire.reason else what
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOverview:
+    """The schedules of a project with what became of them."""
+
+    schedules: tuple[ScheduleStatus, ...]
+    broken: tuple[tuple[str, Problem], ...]
+
+
+def schedule_overview(site: Site, *, history: int = 1) -> ScheduleOverview:
+    """Return the schedules with their last and next times."""
+    files, now = read_schedules(site), site.clock()
+    if not site.results.exists():
+        plain = tuple(ScheduleStatus(each, _coming(each, now)) for each in files.schedules)
+        return ScheduleOverview(plain, files.broken)
+    with open_for_reading(site.results) as connection:
+        found = []
+        for each in files.schedules:
+            past = recent_fires(connection, each.experiment, each.name, most=history)
+            verdict = None
+            if past and past[0].run_id is not None:
+                verdict = find_run(connection, past[0].run_id).verdict
+            found.append(ScheduleStatus(each, _coming(each, now), tuple(past), verdict))
+    return ScheduleOverview(tuple(found), files.broken)
+
+
+def _coming(each: Scheduled, now: dt.datetime) -> dt.datetime | None:
+    return next_fire(each.entry.cron, now) if each.active else None
+
+
+def scheduler_status(site: Site, known: Sequence[Scheduled] | None = None) -> SchedulerStatus:
+    """Return whether a scheduler is at work; `known` are the schedules, if they were read."""
+    known = read_schedules(site).schedules if known is None else known
+    watched = any(each.active for each in known)
+    if not site.results.exists():
+        return _scheduler(site, [], watched=watched)
+    with open_for_reading(site.results) as connection:
+        return _scheduler(site, schedulers(connection), watched=watched)
+
+
+def _scheduler(site: Site, rows: list[SchedulerRow], *, watched: bool) -> SchedulerStatus:
+    if not rows:
+        said = "none runs here; start one with: edison schedule run"
+        return SchedulerStatus(False, said)
+    alive = [row for row in rows if is_alive(schedulers_folder(site), row.owner)]
+    if not alive:
+        last = rows[0]
+        how = "stopped" if last.stopped_at else "killed"
+        said = f"{how}, last seen {_minute(last.seen_at)}; start it with: edison schedule run"
+        return SchedulerStatus(False, said, last.seen_at, missing=watched)
+    row = alive[0]
+    silent = site.clock() - dt.datetime.fromisoformat(row.seen_at)
+    if silent > _SILENT:
+        said = f"hangs: no sign of life since {_minute(row.seen_at)}"
+        return SchedulerStatus(False, said, row.seen_at, missing=watched)
+    more = f", {len(alive)} of them" if len(alive) > 1 else ""
+    said = f"running since {_minute(row.started_at)}{more}"
+    return SchedulerStatus(True, said, row.seen_at)
+
+
+def _minute(time: str) -> str:
+    return f"{time[:16].replace('T', ' ')} UTC"
+
+
+def schedulers_folder(site: Site) -> Path:
+    """Return the folder with the locks of schedulers.
+
+    It is not that of runs: a scheduler at rest must not keep housekeeping from its work.
+    """
+    return site.locks / "schedulers"
+
+
+# --- edits ----------------------------------------------------------------------------------------
+
+
+def add_schedule(site: Site, experiment: str | None, entry: Schedule) -> Scheduled:
+    """Add a schedule to the file of an experiment, with an audit row."""
+    files = read_schedules(site)
+    experiment, path = find_file(files, experiment)
+    known = [each for each in files.schedules if each.experiment == experiment]
+    if any(each.name == entry.name for each in known):
+        raise UsageError(
+            f"{experiment} has a schedule {entry.name!r} already",
+            hint="give another name with --name, or remove that one first",
+        )
+    if len(known) >= MOST:
+        raise UsageError(f"{experiment} has {MOST} schedules already", hint="remove one first")
+    given = _written(entry)
+    added = Scheduled(experiment, path, len(known), entry)
+
+    def edit(text: str) -> str:
+        return with_entry(text, _KEY, given)
+
+    def wanted(before: list[Json]) -> list[Json]:
+        return [*before, given]
+
+    change = _Change("schedule add", added.full_name, path, after=given)
+    _apply(site, None, change, edit, wanted)
+    return added
+
+
+def remove_schedule(site: Site, found: Scheduled) -> None:
+    """Remove a schedule from its file, with an audit row."""
+
+    def edit(text: str) -> str:
+        return without_entry(text, _KEY, found.index)
+
+    def wanted(before: list[Json]) -> list[Json]:
+        return [each for place, each in enumerate(before) if place != found.index]
+
+    before = _written(found.entry)
+    change = _Change("schedule remove", found.full_name, found.path, before=before)
+    _apply(site, None, change, edit, wanted)
+
+
+def enable_schedule(site: Site, found: Scheduled, *, to: bool, actor: Actor | None = None) -> bool:
+    """Enable or disable a schedule in its file; return whether that changed anything."""
+    action = "schedule enable" if to else "schedule disable"
+
+    def edit(text: str) -> str:
+        return with_flag(text, _KEY, found.index, "enabled", to=to)
+
+    def wanted(before: list[Json]) -> list[Json]:
+        changed = list(before)
+        entry = changed[found.index]
+        assert isinstance(entry, dict), "an entry that was read is a map"
+        changed[found.index] = {**entry, "enabled": to}
+        return changed
+
+    if found.entry.enabled == to:
+        _admit(site, actor, action, found.full_name)
+        return False
+    change = _Change(action, found.full_name, found.path)
+    _apply(site, actor, change, edit, wanted)
+    with open_for_change(site.results) as connection:
+        # It is watched from now on, also if no scheduler saw that it was disabled.
+        forget_watch(connection, found.experiment, found.name)
+    return True
+
+
+def _written(entry: Schedule) -> dict[str, Any]:
+    found: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True)
+    if entry.budget_usd is not None and entry.budget_usd.is_integer():
+        found["budget_usd"] = int(entry.budget_usd)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change as the audit tells it, and the file that it is made in."""
+
+    action: str
+    entity: str
+    path: str
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+def _admit(site: Site, actor: Actor | None, action: str, entity: str) -> Actor:
+    return site.admit(site.actor() if actor is None else actor, Role.EDITOR, action, entity)
+
+
+def _apply(
+    site: Site,
+    actor: Actor | None,
+    change: _Change,
+    edit: Callable[[str], str],
+    wanted: Callable[[list[Json]], list[Json]],
+) -> None:
+    """Write the edited file if exactly the list has changed as wanted; raises UsageError."""
+    actor = _admit(site, actor, change.action, change.entity)
+    text = read(WorkingTree(site.root), change.path).decode("utf-8-sig")
+    before = _value(text, change.path)
+    try:
+        changed = edit(text)
+        after = _value(changed, change.path)
+    except (Fault, ValueError, IndexError):
+        after = None
+    known = before.get(_KEY) if before else None
+    goal = wanted(known if isinstance(known, list) else [])
+    if after is None or after != {**(before or {}), _KEY: goal}:
+        raise UsageError(
+            f"{change.path} is written in a way that cannot be edited safely",
+            hint="edit it by hand; `edison admin schema experiment` shows its format",
+            where=Location(change.path),
+        )
+    row = site.entry(actor, change.action, change.entity, before=change.before, after=change.after)
+    replace_file(
+        site.root,
+        change.path,
+        changed.encode("utf-8"),
+        just_before=lambda: write_audit(site.results, row),
+    )
+
+
+def _value(text: str, path: str) -> dict[str, Json] | None:
+    value = read_yaml(text, path).value
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,444 @@
+"""edison refine and optimize: prompt changes suggested by a model and tested on the cases."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from edison_ci.cli import lookup, suggestion
+from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
+from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.errors import OutOfBudget, UsageError
+from edison_ci.execute import budgets
+from edison_ci.features.monitor import notification_commands as notifications
+from edison_ci.features.refine import optimize as refine_optimize
+from edison_ci.features.refine import refinement, refiner
+from edison_ci.features.refine import refinement as refine_refinement
+from edison_ci.features.refine import search as refine_search
+from edison_ci.features.refine import trials as refine_trials
+from edison_ci.numeric import counted, dollars
+from edison_ci.plan import estimate
+from edison_ci.plan import plan as planning
+from edison_ci.stats import sentences
+from edison_ci.store import database, ledger, suggestions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from edison_ci.features.refine.optimize import OptimizeResult
+    from edison_ci.features.refine.refinement import RefineResult
+    from edison_ci.features.refine.search import Generation
+    from edison_ci.plan.estimate import Load
+    from edison_ci.proposals.candidate import RefineTarget
+
+
+prompt_option = click.option(
+    "--prompt", metavar="PROMPT", help="Prompt to refine, if the experiment has several."
+)
+
+
+class RefineForecast(NamedTuple):
+    """Cases and cost of a refinement, before it starts."""
+
+    training: int
+    held_out: int
+    cost: estimate.CostRange | None
+    simulated: bool
+    more: str = ""
+    """Further terms, as text."""
+
+
+def announce(
+    confirmation: PlanConfirmation, target: RefineTarget, forecast: RefineForecast
+) -> None:
+    """Print prompt, cases and cost, and ask for confirmation if it is expensive."""
+    if not forecast.training:
+        raise UsageError("every case is held out", hint="lower split.holdout of the experiment")
+    cost = forecast.cost
+    most = "" if cost is None or not cost.high else f", at most about {dollars(cost.high)}"
+    cases = f"{counted(forecast.training, 'training case')} and {forecast.held_out:,} held out"
+    paths = ", ".join(prompt.path for prompt in target.experiment.prompts)
+    confirmation.terminal.note(
+        StyledText(target.experiment.id, bold=True),
+        f": {paths}, {cases}{forecast.more}{most}",
+        *simulated_label(forecast.simulated),
+    )
+    confirmation.confirm(cost)
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@prompt_option
+@click.option(
+    "--candidates", type=click.IntRange(1, 5), metavar="N", help="Number of diffs to request, 1-5."
+)
+@click.option(
+    "--force", is_flag=True, help="Propose the best one even without evidence that it helps."
+)
+@cost_options
+@click.pass_obj
+def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Suggest a small change to a prompt, tested on held-out cases.
+
+    A model gets the weakest criteria of the prompt and failed training cases, and writes a diff. A
+    diff that keeps every guardrail is tested on all cases, including held-out cases that the model
+    has not seen, and stored with the results. No file changes. Stop it with Ctrl-C; the same
+    command continues, and no answer is paid for twice. EXPERIMENT may be left out if there is one.
+
+    Examples:
+      edison refine
+      edison refine support-reply --candidates 3 --budget 2
+      edison refine support-reply --prompt support-reply --json
+    """
+    terminal = Terminal(state)
+    project = lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
+    request = refinement.refine_request(project, "refine", chosen.id, given["prompt"])
+    target = request.target
+    candidates = given["candidates"] or target.limits.candidates
+    confirmation = PlanConfirmation(terminal, yes=given["yes"])
+    loads = _announce(confirmation, target, candidates)
+    factory = refining_factory(state, confirmation)
+    allowance = refine_trials.Allowance.of(target, microusd(given["budget"]))
+    trials = refine_trials.TrialRunner(
+        target, lambda: factory.context(request.project), allowance, allow_code=given["allow_code"]
+    )
+    options = refinement.RefineOptions(
+        candidates,
+        force=given["force"],
+        on_step=lambda line: terminal.note(f"  {line}"),
+        audit=request.audit_entry,
+        on_stored=request.tell,
+    )
+    try:
+        refined = refine_refinement.refine(trials, refiner.refiner_of(request.model), options)
+    except OutOfBudget as error:
+        error.hint = _sufficient(target, loads, str(error.hint))
+        raise
+    _show(terminal, target, refined)
+    notifications.deliver_briefly(terminal, request.site)
+
+
+def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> str:
+    """Return the hint with a budget for which the same command goes through."""
+    project, experiment = target.project, target.experiment
+    results = project.root / project.file.results
+    if any(load.price is None for load in loads) or not results.exists():
+        return otherwise
+    with closing(database.open_reader(results)) as reader:
+        known = ledger.phase_costs(reader, experiment=experiment.id)
+    enough = budgets.sufficient_cost(loads, known, done=False)
+    command = f"edison refine {experiment.id} --budget {budgets.in_cents(enough)}"
+    limit = budgets.run_limit(budgets.caps_of(project, experiment, "", None))
+    raised = ""
+    if limit is not None and limit < enough:
+        raised = f"raise stop.budget_usd to {budgets.in_cents(enough)}, and "
+    return f"{raised}repeat with: {command} (stored answers are reused)"
+
+
+# --- before the first call ------------------------------------------------------------------------
+
+
+def _announce(confirmation: PlanConfirmation, target: RefineTarget, candidates: int) -> list[Load]:
+    """Refuse a plan that cannot complete, print its cost, and ask; return its calls."""
+    project, experiment = target.project, target.experiment
+    loop = planning.bare_plan(project, experiment, of="loop")
+    confirmation.refuse(loop)
+    head = planning.bare_plan(project, experiment, of="head").loads
+    loads = [
+        *(load for load in head if load.phase != "pairwise"),  # the current prompt
+        *_times(head, estimate.CostRange(candidates, candidates)),
+        *_times(
+            [load for load in loop.loads if load.phase == "refine"],
+            estimate.CostRange(candidates, candidates * (1 + refiner.RE_ASKS)).times(
+                1 / target.limits.candidates
+            ),
+        ),
+    ]
+    forecast = RefineForecast(
+        loop.cases - loop.holdout,
+        loop.holdout,
+        estimate.total_cost(loads),
+        loop.simulated,
+        more=f", {counted(candidates, 'candidate')}",
+    )
+    announce(confirmation, target, forecast)
+    return loads
+
+
+def _times(loads: Sequence[Load], iterations: estimate.CostRange) -> list[Load]:
+    return [dataclasses.replace(load, iterations=iterations) for load in loads]
+
+
+# --- the result -----------------------------------------------------------------------------------
+
+
+def _show(terminal: Terminal, target: RefineTarget, found: RefineResult) -> None:
+    for failure in found.failures:
+        terminal.note(StyledText("the refiner failed: ", ODD), failure)
+    if terminal.json:
+        terminal.document(_document(target, found))
+        return
+    if not found.weakness.targets:
+        terminal.result("nothing to refine: no criterion, check or grader finds a fault")
+    for one in found.suggestions:
+        terminal.result("")
+        suggestion.show_suggestion(terminal, one)
+    statuses = [one.status for one in found.suggestions]
+    counts = ", ".join(
+        f"{statuses.count(status)} {status}"
+        for status in suggestions.SuggestionStatus
+        if status in statuses
+    )
+    terminal.result("")
+    terminal.result(f"{counts or 'no suggestion'}; cost {dollars(found.cost_microusd)}")
+    if suggestions.SuggestionStatus.PROPOSED in statuses:
+        best = found.suggestions[statuses.index(suggestions.SuggestionStatus.PROPOSED)]
+        terminal.note(f"push it to a branch with: edison propose {best.id}")
+    elif suggestions.SuggestionStatus.TRIED in statuses:
+        terminal.note("run the same command for another one, or propose it anyway with --force")
+
+
+def _document(target: RefineTarget, found: RefineResult) -> dict[str, Any]:
+    return {
+        "experiment": target.experiment.id,
+        "prompt": target.prompt.id,
+        "simulated": bool(found.simulation),
+        "run_id": found.run_id,
+        "targets": [
+            {"name": weak_one.name, "kind": weak_one.kind, "score": weak_one.score}
+            for weak_one in found.weakness.targets
+        ],
+        "cost_microusd": found.cost_microusd,
+        "failures": [*found.failures],
+        "suggestions": [one.as_json() for one in found.suggestions],
+    }
+
+
+_STOPPED = {
+    "target": "the target is reached",
+    "converged": "the last generations gained too little",
+    "generations": "the maximum number of generations is reached",
+    "budget": "the budget has no room for another generation",
+    "flawless": "no criterion, check or grader finds a fault",
+}
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@prompt_option
+@click.option(
+    "--population",
+    type=click.IntRange(2, 64),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Versions kept, and new versions in each generation.",
+)
+@click.option(
+    "--generations",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of generations.",
+)
+@click.option("--target", type=ScoreType(), metavar="POINTS", help="Training score to stop at.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, metavar="N", help="Random seed of the search."
+)
+@click.option(
+    "--force", is_flag=True, help="Propose the winner even without evidence that it helps."
+)
+@cost_options
+@click.pass_obj
+def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Search for a better prompt over several generations.
+
+    Each generation creates new versions of the prompt: small diffs by a model that gets failed
+    training cases, and versions that combine the changes of two others. A version is tested on a
+    few training cases first, and on all of them if it does no worse than its parent. Versions that
+    are best on some cases are kept. In the end the winner is compared with the current prompt on
+    the held-out cases, which were not used before, and stored as a suggestion. It is proposed if
+    they show a gain. No file changes.
+
+    Stop it with Ctrl-C; the same command continues, and no answer is paid for twice. --budget
+    applies to the whole search, including what it spent before. EXPERIMENT may be left out if there
+    is one.
+
+    Examples:
+      edison optimize --budget 5
+      edison optimize support-reply --population 4 --generations 5 --target 85
+      edison optimize support-reply --seed 1 --json
+    """
+    terminal = Terminal(state)
+    project = lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
+    request = refinement.refine_request(project, "optimize", chosen.id, given["prompt"])
+    target = request.target
+    limits = refine_search.SearchLimits(
+        given["population"], given["generations"], given["target"], given["seed"]
+    )
+    options = refine_optimize.OptimizeOptions(
+        limits,
+        budget_microusd=microusd(given["budget"]),
+        force=given["force"],
+        allow_code=given["allow_code"],
+        on_step=lambda line: terminal.note(f"  {line}"),
+        on_generation=lambda one: terminal.note(*_progress(one, limits)),
+        audit=request.audit_entry,
+        on_stored=request.tell,
+    )
+    confirmation = PlanConfirmation(terminal, yes=given["yes"])
+    _announce_search(confirmation, target, options)
+    factory = refining_factory(state, confirmation, brief=True)
+    opened = partial(factory.context, request.project)
+    found = refine_optimize.optimize(target, refiner.refiner_of(request.model), opened, options)
+    if terminal.json:
+        terminal.document(_search_document(target, found))
+    else:
+        _show_search(terminal, found)
+    notifications.deliver_briefly(terminal, request.site)
+
+
+# --- before the first call ------------------------------------------------------------------------
+
+
+def _announce_search(
+    confirmation: PlanConfirmation, target: RefineTarget, options: refine_optimize.OptimizeOptions
+) -> None:
+    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+    project, experiment, limits = target.project, target.experiment, options.limits
+    training, held = refine_optimize.require_enough_cases(target)
+    loop = planning.bare_plan(project, experiment, of="loop")
+    confirmation.refuse(loop)
+    plan = planning.bare_plan(project, experiment, of="head")
+    asks = [load for load in loop.loads if load.phase == "refine"]
+    loads = [
+        *_answer_loads(plan.loads, target, limits, plan.cases),
+        *_refiner_loads(asks, target, limits),
+    ]
+    cost = estimate.total_cost(loads)
+    if cost is not None and options.budget_microusd is not None:
+        cost = cost.at_most(options.budget_microusd)
+    more = f", {counted(limits.generations, 'generation')} of {limits.population}"
+    announce(confirmation, target, RefineForecast(training, held, cost, loop.simulated, more))
+
+
+def _answer_loads(
+    loads: list[Load], target: RefineTarget, limits: refine_search.SearchLimits, cases: int
+) -> Iterator[Load]:
+    """Yield the loads of answering: low if every version fails the screening, high if none does."""
+    training, _ = refine_optimize.require_enough_cases(target)
+    least = min(limits.generations, target.experiment.file.stop.window) * limits.population
+    low = training + least * min(refine_search.SCREEN_CASES, training)
+    high = training * (1 + limits.generations * limits.population)
+    last = max(refine_trials.final_check_sizes(target, cases).values())
+    for load in loads:
+        span = estimate.CostRange(low / cases + last, high / cases + last)
+        yield dataclasses.replace(
+            load, iterations=estimate.CostRange(1, 1) if load.phase == "pairwise" else span
+        )
+
+
+def _refiner_loads(
+    loads: list[Load], target: RefineTarget, limits: refine_search.SearchLimits
+) -> Iterator[Load]:
+    least = min(limits.generations, target.experiment.file.stop.window) * limits.population
+    most = limits.generations * limits.population * (1 + refiner.RE_ASKS)
+    for load in loads:
+        share = estimate.CostRange(least, most).times(1 / target.limits.candidates)
+        yield dataclasses.replace(load, iterations=share)
+
+
+# --- progress and result --------------------------------------------------------------------------
+
+
+def _progress(one: Generation, limits: refine_search.SearchLimits) -> tuple[str | StyledText, ...]:
+    refused = f", {one.refused} refused" if one.refused else ""
+    return (
+        StyledText(f"generation {one.number} of {limits.generations}", bold=True),
+        f": best {sentences.points(one.best)}, front {one.front}, {one.tried} tried "
+        f"({one.crossed} crossed{refused}), {one.measured} measured, "
+        f"spent {dollars(one.spent_microusd)}",
+    )
+
+
+def _show_search(terminal: Terminal, found: OptimizeResult) -> None:
+    search = found.search
+    for failure in dict.fromkeys(search.failures):
+        terminal.note(StyledText("the refiner failed: ", ODD), failure)
+    if search.stopped_by == "flawless":
+        terminal.result("nothing to optimize: no criterion, check or grader finds a fault")
+        return
+    winner = next(
+        (
+            one
+            for one in found.suggestions
+            if one.status is not suggestions.SuggestionStatus.REFUSED
+        ),
+        None,
+    )
+    if winner is not None:
+        terminal.result("")
+        suggestion.show_suggestion(terminal, winner)
+    terminal.result("")
+    _show_totals(terminal, found)
+    if winner is None:
+        terminal.result("no version gained more than chance on the training cases")
+        terminal.note("try another --seed, more --generations or a stronger refiner")
+    elif winner.status is suggestions.SuggestionStatus.TRIED:
+        terminal.note("it is not proposed; try another --seed, or propose it anyway with --force")
+    elif winner.status is suggestions.SuggestionStatus.PROPOSED:
+        terminal.note(f"push it to a branch with: edison propose {winner.id}")
+
+
+def _show_totals(terminal: Terminal, found: OptimizeResult) -> None:
+    search = found.search
+    done, refused = search.generations, len(search.refused)
+    gain = search.best.mean - search.base.mean
+    terminal.result(
+        f"{counted(len(done), 'generation')}: {_STOPPED[search.stopped_by]}; "
+        f"{sum(one.tried for one in done)} versions tried, {len(search.measured) - 1} measured, "
+        f"{refused} refused; training score {sentences.points(search.base.mean)} to ",
+        StyledText(sentences.points(search.best.mean), GOOD if gain > 0 else ODD),
+        f" ({sentences.signed(gain)}, the best of many)",
+        *simulated_label(found.simulation),
+    )
+    terminal.result(f"the search cost {dollars(found.cost_microusd)}")
+
+
+def _search_document(target: RefineTarget, found: OptimizeResult) -> dict[str, Any]:
+    search = found.search
+    return {
+        "experiment": target.experiment.id,
+        "prompt": target.prompt.id,
+        "simulated": bool(found.simulation),
+        "search": found.id,
+        "run_id": search.base.run_id,
+        "stopped_by": search.stopped_by,
+        "generations": [one.as_json() for one in search.generations],
+        "population": [
+            {
+                "version": one.version,
+                "how": one.how,
+                "generation": one.born,
+                "parents": [*one.parents],
+                "score": one.mean,
+                "best": one.version == search.best.version,
+            }
+            for one in search.members
+        ],
+        "targets": [
+            {"name": weak_one.name, "kind": weak_one.kind, "score": weak_one.score}
+            for weak_one in found.weakness.targets
+        ],
+        "cost_microusd": found.cost_microusd,
+        "failures": [*dict.fromkeys(search.failures)],
+        "suggestions": [one.as_json() for one in found.suggestions],
+    }

@@ -1,0 +1,290 @@
+"""edison loop: run, refine and review repeatedly, until the score converges."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.cli import leaderboard, lookup, suggestion
+from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
+from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.decide import recommendation
+from edison_ci.errors import OutOfBudget
+from edison_ci.features.monitor import notification_commands as notifications
+from edison_ci.features.refine import loop_report as report
+from edison_ci.features.refine import loop_runner as runner
+from edison_ci.features.refine import loop_start as start
+from edison_ci.features.refine import refinement
+from edison_ci.features.refine import refiner as refine_refiner
+from edison_ci.features.refine.commands import RefineForecast, announce, prompt_option
+from edison_ci.numeric import change, dollars, score
+from edison_ci.plan import plan as planning
+from edison_ci.plan import versions
+from edison_ci.proposals import candidate, context
+from edison_ci.report import files as report_files
+from edison_ci.report import pdf as report_pdf
+from edison_ci.results import current_prices, samples
+from edison_ci.results import leaderboard as result_leaderboard
+from edison_ci.store import suggestions
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.config.load import Project
+    from edison_ci.features.refine.loop_report import LoopReport, PromptCourse
+    from edison_ci.proposals.candidate import RefineTarget
+    from edison_ci.store.suggestions import Suggestion
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("experiment", required=False)
+@prompt_option
+@click.option(
+    "--iterations", type=click.IntRange(1, 100), metavar="N", help="Maximum number of iterations."
+)
+@click.option("--auto-approve", is_flag=True, help="Apply proven suggestions on a separate branch.")
+@click.option("--restart", is_flag=True, help="Abandon an unfinished loop and start a new one.")
+@click.option("--pdf", is_flag=True, help="Also write the final report as a PDF.")
+@cost_options
+@click.pass_obj
+def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
+    """Run and refine repeatedly until the score converges.
+
+    An iteration is a run, the stop rules, and a suggested change that is tested. Several prompts
+    are refined together, unless --prompt names one; one that is shown to be worse than the best is
+    dropped. Then the loop waits for a review: decide with `edison review`, and run the same command
+    again. With
+    --auto-approve it applies proven suggestions itself, on the branch edison/loop/EXPERIMENT; your
+    branch and files stay as they are. This is not allowed in CI, and only if the project sets
+    require_review_approval to false.
+
+    After an interruption the same command continues. In the end the best prompt is compared with
+    the first one on held-out cases, and a report is written to .edison/loops/. EXPERIMENT may be
+    left out if there is one.
+
+    Examples:
+      edison loop
+      edison loop support-reply --iterations 5 --budget 2
+      edison loop support-reply --auto-approve
+      edison loop support-reply --restart --json
+    """
+    terminal = Terminal(state)
+    project = lookup.open_project(state)
+    chosen = lookup.find_experiment(project, experiment)
+    name = given["prompt"] or chosen.prompts[0].id
+    request = refinement.refine_request(project, "loop", chosen.id, name)
+    names = [name] if given["prompt"] else [prompt.id for prompt in chosen.prompts]
+    experiment_now = request.project.experiment(chosen.id)
+    targets = tuple(candidate.target_of(request.project, experiment_now, each) for each in names)
+    confirmation = PlanConfirmation(terminal, yes=given["yes"])
+    place = _place(state, confirmation, request, targets, allow_code=given["allow_code"])
+    if given["pdf"]:
+        report_pdf.find_browser()
+    wish = start.LoopRequest(
+        given["iterations"],
+        microusd(given["budget"]),
+        auto=given["auto_approve"],
+        restart=given["restart"],
+    )
+    with start.exclusive(place):
+        _announce(confirmation, place)
+        looper = runner.LoopRunner(place, start.begin(place, wish))
+        try:
+            done = looper.run()
+        except OutOfBudget as error:
+            _show_exhausted(terminal, looper, error)
+            raise
+    if done:
+        _show_end(terminal, looper, pdf=given["pdf"])
+    else:
+        _show_waiting(terminal, looper)
+    notifications.deliver_briefly(terminal, request.site)
+
+
+def _place(
+    state: CliState,
+    confirmation: PlanConfirmation,
+    request: refinement.RefineRequest,
+    targets: tuple[RefineTarget, ...],
+    *,
+    allow_code: bool,
+) -> start.LoopContext:
+    project, target, terminal = request.project, request.target, confirmation.terminal
+    return start.LoopContext(
+        review=context.ReviewContext.of(project, offline=state.offline),
+        targets=targets,
+        refiner=refine_refiner.refiner_of(request.model),
+        open_context=partial(refining_factory(state, confirmation).context, project),
+        actor=request.actor,
+        audit=lambda of, made: replace(request, action="refine", target=of).audit_entry(made),
+        advise=lambda connection: _advice(connection, project, target.experiment.id),
+        on_step=lambda line: terminal.note(f"  {line}"),
+        candidates=target.limits.candidates,
+        allow_code=allow_code,
+    )
+
+
+def _announce(confirmation: PlanConfirmation, place: start.LoopContext) -> None:
+    """Refuse a plan that cannot complete, print its cost, and ask for confirmation."""
+    target = replace(place.targets[0], experiment=place.experiment)
+    plan = planning.bare_plan(target.project, target.experiment, of="loop")
+    confirmation.refuse(plan)
+    training = plan.cases - plan.holdout
+    forecast = RefineForecast(training, plan.holdout, plan.cost_microusd, plan.simulated)
+    announce(confirmation, target, forecast)
+
+
+def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list[str]:
+    case_filter = samples.case_filter_of(project, name, connection)
+    measured = result_leaderboard.measurements_of(
+        connection, name, case_filter, current_prices.CurrentPrices(project)
+    )
+    return (
+        []
+        if measured is None
+        else leaderboard.sentences(
+            recommendation.advise(name, measured, case_filter, recommendation.Requirements())
+        )
+    )
+
+
+# --- the result -----------------------------------------------------------------------------------
+
+
+def _show_waiting(terminal: Terminal, looper: runner.LoopRunner) -> None:
+    waiting = list(looper.suggestions().values())
+    if terminal.json:
+        told = {
+            "waits_for": waiting[0].as_json(),
+            "suggestions": [one.as_json() for one in waiting],
+            "exit_code": 0,
+        }
+        terminal.document({**_document(looper, "waiting"), **told})
+        return
+    for one in waiting:
+        terminal.result("")
+        suggestion.show_suggestion(terminal, one)
+    terminal.result("")
+    _show_iterations(terminal, looper)
+    for one in waiting:
+        terminal.result(StyledText("waiting", ODD), f": {_waiting_reason(one)}")
+    for one in waiting:
+        if one.status is suggestions.SuggestionStatus.PROPOSED:
+            terminal.note(f"accept it:  edison review approve {one.id}")
+            terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
+    terminal.note(f"then:       edison loop {looper.loop.experiment}")
+
+
+def _waiting_reason(one: Suggestion) -> str:
+    if one.status is suggestions.SuggestionStatus.APPLIED:
+        where = f" on {one.branch}" if one.branch is not None else ""
+        return f"{one.id} is applied{where}, but not in {one.path} here: merge or pull it"
+    if one.status is suggestions.SuggestionStatus.APPROVED:
+        return f"{one.id} is approved, but not merged yet"
+    return f"{one.id} needs a decision"
+
+
+def _show_end(terminal: Terminal, looper: runner.LoopRunner, *, pdf: bool) -> None:
+    final = looper.final
+    assert final is not None, "a finished loop has its report"
+    files = {file.kind: file.path for file in final.files}
+    if pdf:
+        target = files["report_html"].with_suffix(".pdf")
+        page = files["report_html"].read_text(encoding="utf-8")
+        report_files.write_whole(target, report_pdf.print_pdf(report_pdf.find_browser(), page))
+        files["report_pdf"] = target
+    if terminal.json:
+        told = {**final.as_json(), "files": {kind: str(path) for kind, path in files.items()}}
+        terminal.document({**_document(looper, "done"), **told, "exit_code": 0})
+        return
+    _show_final(terminal, looper, final)
+    for path in files.values():
+        terminal.note(f"wrote {os.path.relpath(path)}")
+
+
+def _show_exhausted(terminal: Terminal, looper: runner.LoopRunner, error: OutOfBudget) -> None:
+    """Print the results so far of a loop whose budget is used up."""
+    loop = looper.loop
+    error.hint = f"raise it to continue: edison loop {loop.experiment} --budget USD"
+    if looper.final is None or terminal.json:
+        return
+    _show_final(terminal, looper, looper.final)
+    for file in looper.final.files:
+        terminal.note(f"wrote {os.path.relpath(file.path)}")
+
+
+def _show_final(terminal: Terminal, looper: runner.LoopRunner, final: LoopReport) -> None:
+    terminal.result("")
+    _show_iterations(terminal, looper)
+    terminal.result(
+        StyledText(final.sentence, GOOD if final.proven else ODD),
+        *simulated_label(final.loop.simulated),
+    )
+    for course in final.courses if len(final.loop.prompts) > 1 else ():
+        terminal.result(_course_text(course))
+    for line in final.advice:
+        terminal.result(line)
+    weak = ", ".join(f"{one.name} {score(one.score)}" for one in final.weaknesses)
+    if weak:
+        terminal.result(f"still weak: {weak}")
+    spent = ", ".join(f"{one.phase} {dollars(one.microusd)}" for one in final.spending)
+    terminal.result(f"cost {dollars(final.cost_microusd)} ({spent or 'no calls'})")
+    for step in report.next_steps(final):
+        terminal.note(f"next: {step}")
+
+
+def _course_text(course: PromptCourse) -> str:
+    """Return what became of one of several prompts, in one line."""
+    name, found = course.first.prompt, course.holdout
+    if course.dropped:
+        return f"{course.dropped}"
+    if not course.better:
+        return f"{name}: no better version was found"
+    scores = f"{score(course.first.score)} to {score(course.best.score)} on the training cases"
+    if found is None or found["difference"]["estimate"] is None:
+        return f"{name}: {scores}"
+    difference = found["difference"]
+    moved = change(difference["estimate"], difference["low"], difference["high"])
+    return f"{name}: {scores}, {moved} on held-out cases"
+
+
+def _show_iterations(terminal: Terminal, looper: runner.LoopRunner) -> None:
+    nothing = "-"
+    several = len(looper.loop.prompts) > 1
+    rows: list[tuple[str, ...]] = [("iteration", "version", "score", "cases", "run")]
+    if several:
+        rows = [("iteration", "prompt", "version", "score", "cases", "run", "")]
+    for one in looper.iterations():
+        cases = nothing if one.run_id is None else f"{one.cases or 0:,}"
+        run = one.run_id or nothing
+        row = (versions.short(one.version), score(one.score), cases, run)
+        state = "dropped" if one.dropped else ""
+        rows.append(
+            (f"{one.number}", one.prompt, *row, state) if several else (f"{one.number}", *row)
+        )
+    terminal.table(rows, right=(0, 3, 4) if several else (0, 2, 3))
+
+
+def _document(looper: runner.LoopRunner, status: str) -> dict[str, Any]:
+    loop = looper.loop
+    return {
+        "loop": loop.id,
+        "experiment": loop.experiment,
+        "prompt": loop.prompt,
+        "status": status,
+        "point": str(loop.point),
+        "mode": loop.mode,
+        "branch": loop.branch,
+        "simulated": loop.simulated,
+        "max_iterations": loop.max_iterations,
+        "budget_microusd": loop.budget_microusd,
+        "iterations": [
+            {key: value for key, value in one._asdict().items() if key != "text"}
+            for one in looper.iterations()
+        ],
+    }

@@ -1,0 +1,538 @@
+"""The report of a loop: result, cost and next steps, as Markdown, HTML and other files."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.documents.patch import diff_of
+from edison_ci.features.refine.loop_rows import (
+    PhaseSpending,
+    busy_spans,
+    course_of,
+    iterations_of,
+    loop_spending,
+)
+from edison_ci.features.refine.weaknesses import weaknesses
+from edison_ci.numeric import change, counted, dollars, fixed, score
+from edison_ci.plan.versions import short
+from edison_ci.report import markdown
+from edison_ci.report.charts.drawing import Column, DataTable
+from edison_ci.report.components import data_table, notice, scrolled, section, text_box
+from edison_ci.report.files import write_whole
+from edison_ci.report.html import whole_page
+from edison_ci.report.markdown import fenced, prose
+from edison_ci.report.markup import element
+from edison_ci.report.spreadsheet import as_csv, rows_of
+from edison_ci.results.cells import Cells
+from edison_ci.results.report import report_of
+from edison_ci.stats.convergence import converged, verified
+from edison_ci.stats.sentences import points, signed
+from edison_ci.store.database import open_reader
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from markupsafe import Markup
+
+    from edison_ci.config.experiment import Stop
+    from edison_ci.features.refine.loop_rows import Iteration, Loop
+    from edison_ci.features.refine.loop_start import LoopContext
+    from edison_ci.features.refine.weaknesses import WeakComponent
+
+
+SIMULATED = "Answers and grades come from a simulator and say nothing about real models."
+
+
+class Table(NamedTuple):
+    """A table of texts."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+class ReportSection(NamedTuple):
+    """A section of the report; its texts may be untrusted."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    table: Table | None = None
+    text: str = ""
+    """Preformatted text."""
+
+
+def markdown_report(title: str, pieces: Sequence[ReportSection], *, simulated: bool) -> str:
+    """Return the report as Markdown with untrusted texts escaped."""
+    opening = (f"**Simulated.** {SIMULATED}",) if simulated else ()
+    sections = [markdown.Section(f"# {prose(title)}", opening)]
+    for piece in pieces:
+        paragraphs = [prose(text) for text in piece.paragraphs]
+        if piece.title == "Next steps":
+            paragraphs = ["\n".join(f"- {prose(step)}" for step in piece.paragraphs)]
+        if piece.text:
+            paragraphs.append(fenced(piece.text, most=20_000))
+        table = piece.table
+        shown = None
+        if table is not None:
+            rows = tuple(tuple(prose(cell) for cell in row) for row in table.rows)
+            shown = markdown.Table(table.head, rows)
+        heading = f"## {piece.title}" if piece.title else ""
+        sections.append(markdown.Section(heading, tuple(filter(None, paragraphs)), shown))
+    return markdown.fit(sections).rstrip() + "\n"
+
+
+def html_report(title: str, pieces: Sequence[ReportSection], *, simulated: bool) -> str:
+    """Return the report as one self-contained HTML file."""
+    content: list[Markup | None] = [element("h1", title)]
+    if simulated:
+        content.append(notice("odd", element("strong", "Simulated. "), SIMULATED))
+    content += [
+        section(piece.title, *_section_html(piece))
+        if piece.title
+        else element("div", *_section_html(piece))
+        for piece in pieces
+    ]
+    return whole_page(title, content)
+
+
+def _section_html(piece: ReportSection) -> Iterator[Markup]:
+    if piece.title == "Next steps":
+        yield element("ul", *(element("li", *_words(step)) for step in piece.paragraphs))
+    else:
+        for text in piece.paragraphs:
+            yield element("p", text)
+    if piece.table is not None and piece.table.rows:
+        columns = tuple(Column(name) for name in piece.table.head)
+        table = data_table(DataTable(columns, piece.table.rows), caption=piece.title)
+        yield element("div", scrolled(table, piece.title), class_="data-wrap")
+    if piece.text:
+        yield text_box(piece.text, label=piece.title)
+
+
+def _words(text: str) -> Iterator[Markup | str]:
+    """Yield a sentence with the text between backticks as code."""
+    for index, part in enumerate(text.split("`")):
+        yield element("code", part) if index % 2 else part
+
+
+NOT_VERIFIED = "Improvement not verified"
+_UNCLEAR = "This may be chance: more held-out cases are needed to decide."
+_DOUBTS = {
+    "worse": "It is significantly worse than the first one: do not use it.",
+    "same": "There is no practical difference.",
+}
+
+
+class File(NamedTuple):
+    """A file of the final report."""
+
+    kind: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCourse:
+    """What became of one prompt of a loop."""
+
+    iterations: tuple[Iteration, ...]
+    evidence: Mapping[str, Any]
+    """Best against first version; empty if there is no better one."""
+
+    @property
+    def first(self) -> Iteration:
+        """Its first version."""
+        return self.iterations[0]
+
+    @property
+    def best(self) -> Iteration:
+        """The version with the best training score."""
+        return best_of(self.iterations)
+
+    @property
+    def better(self) -> bool:
+        """Whether a later version is better than the first."""
+        return self.best.version != self.first.version
+
+    @property
+    def dropped(self) -> str | None:
+        """Why it was not measured to the end; None if it was."""
+        return self.iterations[-1].dropped
+
+    @property
+    def holdout(self) -> dict[str, Any] | None:
+        """Evidence of the held-out cases."""
+        found = self.evidence.get("holdout")
+        return found if isinstance(found, dict) else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON value."""
+        return {
+            "prompt": self.first.prompt,
+            "path": self.first.path,
+            "iterations": len(self.iterations),
+            "first": {"version": self.first.version, "score": self.first.score},
+            "best": {
+                "iteration": self.best.number,
+                "version": self.best.version,
+                "score": self.best.score,
+            },
+            "holdout": self.holdout,
+            "dropped": self.dropped,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReport:
+    """Result of a loop that stopped."""
+
+    loop: Loop
+    iterations: tuple[Iteration, ...]
+    best: Iteration
+    spending: tuple[PhaseSpending, ...]
+    busy_s: float
+    """Total duration of its runs, without waiting for decisions."""
+    weaknesses: tuple[WeakComponent, ...]
+    advice: tuple[str, ...]
+    stop_reason: str
+    files: tuple[File, ...] = ()
+
+    @property
+    def rounds(self) -> int:
+        """Number of iterations after the first one."""
+        return max(len({one.number for one in self.iterations if one.run_id}) - 1, 0)
+
+    @property
+    def first(self) -> Iteration:
+        """The best prompt as it was at first."""
+        return course_of(self.iterations, self.best.prompt)[0]
+
+    @property
+    def better(self) -> bool:
+        """Whether the best prompt is not the first one."""
+        return self.best.version != self.first.version
+
+    @property
+    def courses(self) -> list[PromptCourse]:
+        """What became of each prompt."""
+        others = self.loop.evidence.get("others") or {}
+        return [
+            PromptCourse(
+                tuple(course),
+                self.loop.evidence if name == self.best.prompt else others.get(name) or {},
+            )
+            for name in self.loop.prompts
+            if (course := course_of(self.iterations, name))
+        ]
+
+    @property
+    def holdout(self) -> dict[str, Any] | None:
+        """Evidence of the held-out cases, best prompt against first one."""
+        found = self.loop.evidence.get("holdout")
+        return found if isinstance(found, dict) else None
+
+    @property
+    def cost_microusd(self) -> int:
+        """Total cost."""
+        return sum(one.microusd for one in self.spending)
+
+    @property
+    def sentence(self) -> str:
+        """Why it stopped, and the gain on held-out cases (STATS 16)."""
+        text = f"Stopped after {counted(self.rounds, 'round')}: {self.stop_reason}."
+        if not self.better:
+            return f"{text} No better prompt was found."
+        found = self.holdout
+        difference = {} if found is None else found["difference"]
+        if found is None or difference.get("estimate") is None:
+            why = self.loop.evidence.get("doubt") or "no held-out cases"
+            return f"{text} {NOT_VERIFIED}: {why}."
+        likely = ""
+        if difference["low"] is not None:
+            likely = f" (likely {signed(difference['low'])} to {signed(difference['high'])})"
+        new = f"the new {self.best.prompt}" if len(self.loop.prompts) > 1 else "the new prompt"
+        text += f" On {found['n']:,} held-out cases {new} is "
+        text += f"{signed(difference['estimate'])}{likely}."
+        if not verified(found["n"]):
+            return f"{text} {NOT_VERIFIED}: too few cases."
+        return text if self.proven else f"{text} {_DOUBTS.get(found['decision'], _UNCLEAR)}"
+
+    @property
+    def proven(self) -> bool:
+        """Whether the held-out cases show that the best prompt is better than the first one."""
+        found = self.holdout
+        return found is not None and found["decision"] == "better" and verified(found["n"])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result as a JSON value."""
+        return {
+            "stopped_by": self.loop.stopped_by,
+            "sentence": self.sentence,
+            "best": {
+                "iteration": self.best.number,
+                "prompt": self.best.prompt,
+                "version": self.best.version,
+                "score": self.best.score,
+            },
+            "prompts": [one.as_json() for one in self.courses],
+            "holdout": self.holdout,
+            "train": self.loop.evidence.get("train"),
+            "spending": [one._asdict() for one in self.spending],
+            "cost_microusd": self.cost_microusd,
+            "busy_s": self.busy_s,
+            "weaknesses": [
+                {"name": one.name, "kind": one.kind, "score": one.score} for one in self.weaknesses
+            ],
+            "recommendation": [*self.advice],
+            "next_steps": next_steps(self),
+            "files": {file.kind: str(file.path) for file in self.files},
+        }
+
+
+def best_of(iterations: Sequence[Iteration]) -> Iteration:
+    """Return the iteration with the best training score; the first of equals."""
+    measured = [one for one in iterations if one.score is not None]
+    if not measured:
+        return iterations[0]
+    return measured[converged([one.score or 0.0 for one in measured]).best]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def loop_report(connection: sqlite3.Connection, context: LoopContext, loop: Loop) -> LoopReport:
+    """Return the result of a loop."""
+    iterations = iterations_of(connection, loop)
+    best = best_of(iterations)
+    weak: tuple[WeakComponent, ...] = ()
+    if best.run_id is not None:
+        weak = weaknesses(connection, context.at(best), best.run_id).targets
+    return LoopReport(
+        loop=loop,
+        iterations=tuple(iterations),
+        best=best,
+        spending=tuple(loop_spending(connection, loop)),
+        busy_s=_busy(connection, loop),
+        weaknesses=weak,
+        advice=tuple(context.advise(connection)),
+        stop_reason=stop_reason(loop, context.stop),
+    )
+
+
+def stop_reason(loop: Loop, stop: Stop | None = None) -> str:
+    """Return why a loop stopped, without a full stop; `stop` adds the limits of convergence."""
+    converged_text = "the last iterations gained almost nothing"
+    if stop is not None:
+        last = f"the last {stop.window}" if stop.window > 1 else "the last one"
+        converged_text = f"{last} gained less than {points(stop.min_delta)} points"
+    reasons = {
+        "converged": converged_text,
+        "max_iterations": f"the limit of {counted(loop.max_iterations, 'iteration')} is reached",
+        "no_refinement": "no suggestion is shown to help",
+        "no_weakness": "every criterion, check and grader gives full marks",
+        "cancelled": "its run was cancelled",
+        "not_measured": "no training case has a score",
+        "budget": f"the budget of {dollars(loop.budget_microusd)} is used up",
+    }
+    return reasons.get(loop.stopped_by or "", loop.stopped_by or "it is not done")
+
+
+def _busy(connection: sqlite3.Connection, loop: Loop) -> float:
+    """Return the total duration of the loop's runs in seconds, from their events."""
+    times = busy_spans(connection, loop)
+    spans = ((dt.datetime.fromisoformat(a), dt.datetime.fromisoformat(b)) for a, b in times)
+    return round(sum((last - first).total_seconds() for first, last in spans), 1)
+
+
+def next_steps(final: LoopReport) -> list[str]:
+    """Return recommended next steps."""
+    loop, found = final.loop, final.holdout
+    steps: list[str] = []
+    if final.better and loop.branch is not None:
+        steps.append(f"Review it: `git diff {(loop.base_commit or 'HEAD')[:8]} {loop.branch}`")
+        steps.append(f"Push it for a pull request: `git push origin {loop.branch}`")
+    elif final.better:
+        steps.append("The approved suggestions are already in the repository.")
+    if found is not None and not verified(found["n"]):
+        steps.append(f"Add cases: {found['n']} are held out, but 16 are needed to verify a gain.")
+    elif found is not None and found["decision"] == "unclear":
+        steps.append("Add cases: the held-out ones do not show whether it is better.")
+    if found is not None and found["newly_failing"]:
+        steps.append(f"Check the newly failing cases: {', '.join(found['newly_failing'][:5])}.")
+    if loop.stopped_by == "budget":
+        steps.append(f"Continue with more budget: `edison loop {loop.experiment} --budget USD`")
+    if loop.stopped_by == "max_iterations":
+        then = "After merging it, continue" if loop.branch is not None else "Continue"
+        steps.append(f"{then}: `edison loop {loop.experiment} --iterations N`")
+    if final.weaknesses:
+        steps.append(f"Work on the weakest component: {final.weaknesses[0].name}.")
+    if loop.simulated:
+        steps.append("Configure a real model in models.yaml: these results are simulated.")
+    return steps
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def folder_of(context: LoopContext, loop: Loop) -> Path:
+    """Return the folder of a loop's files, which Git ignores."""
+    loops = context.project.root / ".edison" / "loops"
+    folder = loops / loop.id
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(loops / ".gitignore", "*\n")
+    return folder
+
+
+def write_report(context: LoopContext, loop: Loop) -> LoopReport:
+    """Write the report, the best prompt and the results of a loop."""
+    folder = folder_of(context, loop)
+    private = context.project.file.settings.private
+    with closing(open_reader(context.results)) as connection:
+        final = loop_report(connection, context, loop)
+        sections = list(sections_of(final))
+        title = f"Loop of {loop.experiment}"
+        write_whole(
+            folder / "report.md", markdown_report(title, sections, simulated=loop.simulated)
+        )
+        write_whole(folder / "report.html", html_report(title, sections, simulated=loop.simulated))
+        kept = {"prompt": final.best}
+        if len(loop.prompts) > 1:
+            kept |= {f"prompt-{one.first.prompt}": one.best for one in final.courses}
+        for name, best in kept.items():
+            write_whole(folder / f"{name}.md", best.text)
+            write_whole(folder / f"{name}.txt", _body_of(context, best))
+        ids = dict.fromkeys(one.run_id for one in final.iterations if one.run_id)
+        runs = [find_run(connection, run_id) for run_id in ids]
+        cells = Cells(connection, texts=not private)
+        write_whole(folder / "results.csv", as_csv(rows_of(report_of(connection, runs), cells)))
+    prompts = (f"{name}.{kind}" for name in kept for kind in ("md", "txt"))
+    names = ("report.md", "report.html", *prompts, "results.csv")
+    files = tuple(File(name.replace(".", "_"), folder / name) for name in names)
+    return replace(final, files=files)
+
+
+def _body_of(context: LoopContext, iteration: Iteration) -> str:
+    """Return a prompt by role, without its front matter."""
+    sections = context.at(iteration).prompt.sections
+    texts = [f"{one.role.upper()}\n\n{one.template.source.strip()}\n" for one in sections]
+    return "\n".join(texts)
+
+
+# --- sections -------------------------------------------------------------------------------------
+
+
+def sections_of(final: LoopReport) -> Iterator[ReportSection]:
+    """Yield the sections of the report, the most important first."""
+    yield ReportSection("", (final.sentence, *_opening(final)))
+    yield ReportSection("First and best prompt", tuple(_verdict(final)), _evidence(final))
+    courses = final.courses
+    if len(courses) > 1:
+        dropped = tuple(f"{one.dropped}." for one in courses if one.dropped)
+        yield ReportSection("Prompts", dropped, _courses(final))
+    yield ReportSection(
+        "Iterations", ("Scores are means over the training cases.",), _iterations(final)
+    )
+    yield ReportSection("Cost", (f"{_busy_text(final)}.",), _spending(final))
+    if final.advice:
+        yield ReportSection("Model recommendation", final.advice)
+    if final.weaknesses:
+        rows = tuple((one.name, one.kind, score(one.score)) for one in final.weaknesses)
+        yield ReportSection("Remaining weaknesses", (), Table(("name", "kind", "score"), rows))
+    yield ReportSection("Next steps", tuple(next_steps(final)))
+    changed = [one for one in courses if one.better and not one.dropped]
+    for one in changed:
+        first, best = one.first, one.best
+        title = "The change" if len(courses) == 1 else f"The change of {first.prompt}"
+        diff = diff_of(first.path, first.text, best.text)
+        said = f"From version {short(first.version)} to {short(best.version)}."
+        yield ReportSection(title, (said,), text=diff)
+
+
+def _opening(final: LoopReport) -> Iterator[str]:
+    loop, best = final.loop, final.best
+    which = "The best prompt is the first one," if not final.better else "The best prompt is"
+    yield f"{which} version {short(best.version)} of {best.path} in iteration {best.number}."
+    if loop.mode == "auto":
+        yield f"The changes were not reviewed; they are only on the branch {loop.branch}."
+
+
+def _verdict(final: LoopReport) -> Iterator[str]:
+    if not final.better:
+        yield "There is nothing to compare: no better prompt was found."
+        return
+    text = final.loop.evidence.get("sentence") or final.loop.evidence.get("doubt")
+    yield str(text or "It was not measured.")
+    yield "Only the held-out cases estimate the improvement; training cases overstate it."
+
+
+def _evidence(final: LoopReport) -> Table | None:
+    rows = []
+    for word, key in (("held-out", "holdout"), ("training", "train")):
+        found = final.loop.evidence.get(key)
+        if isinstance(found, dict):
+            sides = [found[side] and found[side]["estimate"] for side in ("before", "after")]
+            difference = found["difference"]
+            moved = change(difference["estimate"], difference["low"], difference["high"])
+            rows.append((word, str(found["n"]), *map(score, sides), moved, found["decision"]))
+    head = ("cases", "n", "first", "best", "change", "decision")
+    return Table(head, tuple(rows)) if rows else None
+
+
+def _iterations(final: LoopReport) -> Table:
+    several = len(final.loop.prompts) > 1
+    rows = tuple(
+        (
+            str(one.number),
+            *((one.prompt,) if several else ()),
+            short(one.version),
+            score(one.score),
+            str(one.cases or 0),
+            one.run_id or "not measured",
+            one.suggestion or "",
+            "best" if one == final.best else "dropped" if one.dropped else "",
+        )
+        for one in final.iterations
+    )
+    named = ("prompt",) if several else ()
+    head = ("iteration", *named, "version", "score", "cases", "run", "suggestion", "")
+    return Table(head, rows)
+
+
+def _courses(final: LoopReport) -> Table:
+    rows = []
+    for one in final.courses:
+        found = one.holdout
+        moved, decision = "", "dropped" if one.dropped else "no better version"
+        if found is not None:
+            difference = found["difference"]
+            moved = change(difference["estimate"], difference["low"], difference["high"])
+            decision = found["decision"]
+        iterations = str(len(one.iterations))
+        scores = score(one.first.score), score(one.best.score)
+        rows.append((one.first.prompt, iterations, *scores, moved, decision))
+    head = ("prompt", "iterations", "first", "best", "change on held-out cases", "decision")
+    return Table(head, tuple(rows))
+
+
+def _busy_text(final: LoopReport) -> str:
+    return f"{dollars(final.cost_microusd)} in total, {fixed(final.busy_s, grouped=True)} s of runs"
+
+
+def _spending(final: LoopReport) -> Table:
+    rows = tuple(
+        (
+            one.phase,
+            f"{one.calls:,}",
+            dollars(one.microusd),
+            f"{one.tokens_in:,}",
+            f"{one.tokens_out:,}",
+            fixed(one.call_s, 1, grouped=True),
+        )
+        for one in final.spending
+    )
+    return Table(("phase", "calls", "cost", "tokens in", "tokens out", "seconds of calls"), rows)

@@ -1,0 +1,715 @@
+"""The search for a better prompt, generation by generation.
+
+    measure ──► children ──► a few cases ──► all training cases ──► selection ─────┐
+      (base)       ▲          (or drop)                                            │
+                   └───────────────────────────────────────────────────────────────┘
+
+A new version is either a mutation (a refiner sees a random sample of training cases that its parent
+failed and writes one small change) or a crossover (the changes of two versions are combined,
+without a call). A mutation keeps the limits of `edison refine` against its parent, and together
+with all earlier changes the wider limits of a search against the current prompt.
+
+Only training cases are used here; held-out cases are neither shown nor measured. A child is first
+screened on a few random cases and continues only if it does no worse there than its parent, so that
+bad versions cost little. The best version is replaced only by a gain beyond chance (STATS 16), or
+the search would drift on noise. All random choices come from the seed and answers are stored: the
+same command takes the same path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections import Counter
+from contextlib import closing
+from dataclasses import field
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.contracts import CallError
+from edison_ci.documents.patch import PatchRefused, diff_of, parse_patch
+from edison_ci.documents.text_diff import matcher
+from edison_ci.errors import CallFailed, OutOfBudget
+from edison_ci.features.refine.refinement import open_clients, run_async
+from edison_ci.features.refine.refiner import RefinePrompt, RejectedSuggestion, ask_refiner
+from edison_ci.features.refine.trials import trial_name
+from edison_ci.features.refine.weaknesses import WeaknessScope, quarantined_cases, weaknesses
+from edison_ci.numeric import exceeds, mean, mean_or_none, reaches, snap
+from edison_ci.proposals.candidate import Change, RefineTarget, with_prompt
+from edison_ci.proposals.guardrails import GuardrailContext, check_change, check_diff
+from edison_ci.providers.budget import BudgetExhausted
+from edison_ci.providers.resilience import ClientClosed
+from edison_ci.records import Side
+from edison_ci.results.samples import TwoSidedSample, metric_of
+from edison_ci.stats.arrays import generator_for
+from edison_ci.stats.convergence import accept, converged
+from edison_ci.stats.sentences import points
+from edison_ci.store.database import open_reader
+from edison_ci.store.suggestions import Guardrail, MadeBy
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from edison_ci.config.prompt import Prompt
+    from edison_ci.features.refine.refiner import RefinerReply
+    from edison_ci.features.refine.suggestions import History
+    from edison_ci.features.refine.trials import SearchBudget, TrialRunner
+    from edison_ci.features.refine.weaknesses import Weakness
+    from edison_ci.judges.judge import Judge
+    from edison_ci.proposals.candidate import Candidate
+    from edison_ci.records import Case
+
+
+# --- the population -------------------------------------------------------------------------------
+
+# A version that is best on a few cases can do something that the best one on average cannot. So the
+# population is a Pareto front over cases (as in GEPA, Agrawal et al. 2025), and a version becomes a
+# parent in proportion to the cases on which no other version beats it.
+How = Literal["base", "mutation", "crossover"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A version of the prompt that has answered the training cases."""
+
+    version: str
+    text: str
+    """Of the prompt's file."""
+    scores: Mapping[str, float]
+    """Composite of each training case that has one, 0-1."""
+    how: How = "base"
+    parents: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """The purpose of each change since the base prompt."""
+    born: int = 0
+    """The generation that made it; 0 for the base prompt."""
+    prompt: Prompt | None = field(default=None, compare=False, repr=False)
+    run_id: str = field(default="", compare=False)
+    """The run that measured it."""
+
+    @property
+    def mean(self) -> float:
+        """Mean over the cases that have a score; -1 without any, below every real score."""
+        return mean(self.scores.values()) if self.scores else -1.0
+
+    def mean_on(self, cases: Iterable[str]) -> float | None:
+        """Return the mean over some cases; None if none of them has a score."""
+        return mean_or_none([self.scores[case] for case in cases if case in self.scores])
+
+
+def rank(members: Iterable[Member]) -> list[Member]:
+    """Sort members by mean score, best first; ties by shorter text, then by age."""
+    return sorted(members, key=lambda one: (-snap(one.mean), len(one.text), one.born, one.version))
+
+
+def dominates(one: Member, other: Member) -> bool:
+    """Whether `one` is nowhere worse than `other`, and somewhere better."""
+    if not other.scores.keys() <= one.scores.keys():
+        return False
+    gains = [one.scores[case] - score for case, score in other.scores.items()]
+    more = len(one.scores) > len(other.scores)
+    return all(reaches(gain, 0) for gain in gains) and (
+        more or any(exceeds(gain, 0) for gain in gains)
+    )
+
+
+def front(members: Sequence[Member]) -> list[Member]:
+    """Return the Pareto front: the members that no other member dominates."""
+    return [one for one in members if not any(dominates(other, one) for other in members)]
+
+
+def champions(members: Sequence[Member]) -> dict[str, list[Member]]:
+    """Return for each case the members with the best score on it."""
+    best: dict[str, float] = {}
+    for one in members:
+        for case, score in one.scores.items():
+            best[case] = max(score, best.get(case, -math.inf))
+    return {
+        case: [one for one in members if reaches(one.scores.get(case, -math.inf), score)]
+        for case, score in sorted(best.items())
+    }
+
+
+def shares(members: Sequence[Member]) -> dict[str, float]:
+    """Return, by version, how many cases each member of the front leads; ties are split.
+
+    The shares add up to the number of cases.
+    """
+    ahead = front(members)
+    found = dict.fromkeys((one.version for one in ahead), 0.0)
+    for holders in champions(ahead).values():
+        for one in holders:
+            found[one.version] += 1 / len(holders)
+    return found
+
+
+def pick_parent(members: Sequence[Member], rng: Random) -> Member:
+    """Draw a member of the front with probability proportional to the cases that it leads."""
+    held = shares(members)
+    known = {one.version: one for one in members}
+    if not any(held.values()):
+        return rank(members)[0]
+    versions = sorted(held)
+    return known[rng.choices(versions, [held[version] for version in versions])[0]]
+
+
+def survivors(members: Sequence[Member], most: int, *, always: str) -> list[Member]:
+    """Return at most `most` members, best first, `always` among them.
+
+    After `always`, each pick is the member that leads most cases not led by the earlier picks; ties
+    go to the better mean.
+    """
+    held = {case: {one.version for one in holders} for case, holders in champions(members).items()}
+    left = rank({one.version: one for one in members}.values())
+    kept = [one for one in left if one.version == always]
+    while left and len(kept) < most:
+        names = {one.version for one in kept}
+        left = [one for one in left if one.version not in names]
+        open_cases = [holders for holders in held.values() if not holders & names]
+        if not left:
+            break
+        # `max` takes the first of equals, which is the one with the best mean.
+        kept.append(max(left, key=lambda one: sum(one.version in each for each in open_cases)))
+    return rank(kept)
+
+
+# --- combining two versions -----------------------------------------------------------------------
+
+# Both versions are changes of one base text. A change that only one of them makes is kept. Where
+# both add lines at the same place, both additions follow each other without duplicate lines. Where
+# both rewrite the same lines, the first version wins.
+_WORD = re.compile(r"\w+")
+
+
+class Edit(NamedTuple):
+    """A replacement of lines `start` to `stop` (exclusive); an insertion where they are equal."""
+
+    start: int
+    stop: int
+    lines: tuple[str, ...]
+
+    @property
+    def adds(self) -> bool:
+        """Whether it removes nothing."""
+        return self.start == self.stop
+
+    def clashes(self, other: Edit) -> bool:
+        """Whether both edits change the same lines."""
+        if self.adds and other.adds:
+            return False
+        if self.adds:
+            return other.start < self.start < other.stop
+        if other.adds:
+            return self.start < other.start < self.stop
+        return self.start < other.stop and other.start < self.stop
+
+
+def edits(before: str, after: str) -> list[Edit]:
+    """Return the edits from one text to another, in line order."""
+    old, new = before.split("\n"), after.split("\n")
+    return [
+        Edit(start, stop, tuple(new[new_start:new_stop]))
+        for tag, start, stop, new_start, new_stop in matcher(old, new).get_opcodes()
+        if tag != "equal"
+    ]
+
+
+def apply_edits(text: str, changes: Sequence[Edit]) -> str:
+    """Apply edits that do not clash and are in line order."""
+    lines, at = text.split("\n"), 0
+    found: list[str] = []
+    for edit in changes:
+        found += lines[at : edit.start]
+        found += edit.lines
+        at = edit.stop
+    return "\n".join([*found, *lines[at:]])
+
+
+def cross(base: str, first: str, second: str) -> str | None:
+    """Return the base text with the changes of both versions; None if that is no new text."""
+    text = apply_edits(base, _merge_edits(edits(base, first), edits(base, second)))
+    return None if text in (base, first, second) else text
+
+
+def _merge_edits(own: Sequence[Edit], others: Sequence[Edit]) -> list[Edit]:
+    """Return the edits of both in line order; insertions come before replacements."""
+    found = {(edit.start, edit.stop): edit for edit in own}
+    said = {_words(line) for edit in own for line in edit.lines}
+    for edit in others:
+        if edit in own or any(edit.clashes(mine) for mine in own):
+            continue
+        lines = edit.lines
+        if edit.adds:
+            lines = tuple(line for line in lines if not line.strip() or _words(line) not in said)
+            if lines != edit.lines and not any(line.strip() for line in lines):
+                continue
+        place = (edit.start, edit.stop)
+        before = found[place].lines if place in found else ()
+        found[place] = Edit(*place, (*before, *lines))
+    return sorted(found.values())
+
+
+def _words(line: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(line.casefold()))
+
+
+# --- new versions ---------------------------------------------------------------------------------
+
+SAMPLE_CASES = 12
+"""Random training cases from which a refiner sees failures. Few, so that questions differ and no
+version is fitted to one set of cases."""
+CROSS_EVERY = 4
+"""Every n-th child is a crossover, once the front has two members."""
+_MOST_FAILED = 3
+"""Failed children of a parent that the refiner is told about."""
+_KNOWN = "the search has this version already"
+
+
+@dataclass(frozen=True, slots=True)
+class Offspring:
+    """A new version that passed every guardrail and is not measured yet."""
+
+    prompt: Prompt
+    text: str
+    how: How
+    parents: tuple[Member, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """The version of the prompt."""
+        return self.prompt.version
+
+
+class GuardrailRefusal(NamedTuple):
+    """A refiner's reply that broke a guardrail, with its question."""
+
+    question: RefinePrompt
+    reply: RefinerReply
+
+
+@dataclass(slots=True)
+class GenerationResult:
+    """The children of a generation, with refused replies and failed calls."""
+
+    children: list[Offspring] = field(default_factory=list)
+    refused: list[GuardrailRefusal] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    replies: int = 0
+    exhausted: str = ""
+    """The budget that had no room for another call."""
+
+    @property
+    def crossed(self) -> int:
+        """Number of crossovers."""
+        return sum(child.how == "crossover" for child in self.children)
+
+
+class _MutationRequest(NamedTuple):
+    """A mutation to ask the refiner for."""
+
+    parent: Member
+    question: RefinePrompt
+    repeat: int
+    background: GuardrailContext
+
+
+class OffspringMaker:
+    """Makes the children of each generation, reproducibly from the seed."""
+
+    def __init__(self, trials: TrialRunner, refiner: Judge, history: History, *, seed: str) -> None:
+        self._trials, self._refiner, self._history, self._seed = trials, refiner, history, seed
+        self._known = {trials.target.prompt.version: _KNOWN, **history.known}
+        self._asked: Counter[str] = Counter()
+        self._failed: dict[str, list[RejectedSuggestion]] = {}
+        self._answers: dict[str, None] = {}
+
+    def make(self, number: int, members: Sequence[Member], size: int) -> GenerationResult:
+        """Make the children of a generation; refused replies and failed calls are results too."""
+        found, requests = GenerationResult(), []
+        ahead = front(members)
+        with closing(open_reader(self._trials.results)) as reader:
+            for slot in range(size):
+                rng = Random(f"{self._seed} {number} {slot}")
+                child = None
+                if slot % CROSS_EVERY == CROSS_EVERY - 1 and len(ahead) > 1:
+                    child = self._cross(ahead, rng)
+                if child is not None:
+                    found.children.append(child)
+                    continue
+                request = self._mutation(reader, pick_parent(members, rng), rng)
+                requests += [request] if request is not None else []
+        if requests:
+            run_async(self._ask(requests, found))
+        return found
+
+    def learn(self, child: Offspring, reason: str) -> None:
+        """Remember that a child was no better than its parent, to tell the refiner."""
+        for parent in child.parents[:1] if child.how == "mutation" else ():
+            diff = diff_of(child.prompt.path, parent.text, child.text)
+            past = RejectedSuggestion(child.notes[-1], diff, "tried, and not shown to help", reason)
+            self._failed.setdefault(parent.version, []).append(past)
+
+    def as_one_change(self, text: str, notes: Sequence[str]) -> Candidate:
+        """Return a version as one change of the base prompt, checked against all guardrails."""
+        target = self._trials.target
+        diff = diff_of(target.prompt.path, target.text, text)
+        background = self._background(dict(self._history.known), made_by=MadeBy.OPTIMIZE)
+        return check_diff(target, diff, "\n".join(dict.fromkeys(notes)), background)
+
+    # --- crossover --------------------------------------------------------------------------------
+
+    def _cross(self, members: Sequence[Member], rng: Random) -> Offspring | None:
+        first = pick_parent(members, rng)
+        second = pick_parent([one for one in members if one.version != first.version], rng)
+        text = cross(self._trials.target.text, first.text, second.text)
+        if text is None:
+            return None
+        notes = tuple(dict.fromkeys((*first.notes, *second.notes)))
+        candidate = self.as_one_change(text, notes)
+        change = candidate.change
+        if change is None or change.prompt is None or not candidate.ok:
+            return None
+        if change.prompt.version in self._known:
+            return None
+        self._known[change.prompt.version] = _KNOWN
+        return Offspring(change.prompt, text, "crossover", (first, second), notes)
+
+    # --- mutation ---------------------------------------------------------------------------------
+
+    def _mutation(
+        self, reader: sqlite3.Connection, parent: Member, rng: Random
+    ) -> _MutationRequest | None:
+        """Return the question about a parent; None if it has no weakness."""
+        target = self._target_of(parent)
+        weakness = self._weakness_in_sample(reader, target, parent, rng)
+        if not weakness.targets:
+            return None
+        past = (*self._history.past, *self._failed.get(parent.version, [])[-_MOST_FAILED:])
+        question = RefinePrompt(target, self._refiner, weakness, past)
+        self._answers |= dict.fromkeys(example.answer for example in weakness.examples)
+        repeat = self._asked[parent.version]
+        self._asked[parent.version] += 1
+        background = self._background(dict(self._known), parent=parent)
+        return _MutationRequest(parent, question, repeat, background)
+
+    def _target_of(self, member: Member) -> RefineTarget:
+        base = self._trials.target
+        assert member.prompt is not None, "members of a search have been parsed"
+        return RefineTarget(base.project, with_prompt(base.experiment, member.prompt), member.text)
+
+    def _weakness_in_sample(
+        self, reader: sqlite3.Connection, target: RefineTarget, parent: Member, rng: Random
+    ) -> Weakness:
+        cases = sorted(parent.scores)
+        sample = frozenset(rng.sample(cases, min(SAMPLE_CASES, len(cases))))
+        name = trial_name(target.prompt)
+        found = weaknesses(reader, target, parent.run_id, WeaknessScope(name, sample))
+        return (
+            found
+            if found.targets
+            else weaknesses(reader, target, parent.run_id, WeaknessScope(name))
+        )
+
+    def _background(
+        self,
+        known: dict[str, str],
+        *,
+        made_by: MadeBy = MadeBy.REFINE,
+        parent: Member | None = None,
+    ) -> GuardrailContext:
+        target = self._trials.target
+
+        def cases() -> Iterator[Case]:
+            return iter(target.project.cases(target.experiment))
+
+        def further(change: Change) -> list[Guardrail]:
+            return self._too_far(change) if parent is not None and parent.parents else []
+
+        return GuardrailContext(cases, tuple(self._answers), known, made_by, further)
+
+    def _too_far(self, step: Change) -> list[Guardrail]:
+        """Return the rules that a step breaks together with all earlier steps."""
+        target = self._trials.target
+        path = target.prompt.path
+        try:
+            patch = parse_patch(diff_of(path, target.text, step.text), path)
+        except PatchRefused as refused:
+            return [Guardrail("whole", False, f"with all changes before it: {refused.reason}")]
+        change = Change(target, patch, step.text, step.experiment, step.problems)
+        background = self._background({}, made_by=MadeBy.OPTIMIZE)
+        return [
+            Guardrail(f"whole_{rail.rule}", False, f"with all changes before it: {rail.detail}")
+            for rail in check_change(change, background)
+            if not rail.ok
+        ]
+
+    async def _ask(self, requests: Sequence[_MutationRequest], found: GenerationResult) -> None:
+        async with open_clients(self._trials) as clients:
+            answer = clients.of(self._refiner.model, "refine").answer
+            # Concurrently: replies of one generation do not depend on each other.
+            replies = await asyncio.gather(
+                *(
+                    ask_refiner(one.question, one.repeat, answer, one.background)
+                    for one in requests
+                ),
+                return_exceptions=True,
+            )
+        for request, reply in zip(requests, replies, strict=True):
+            if isinstance(reply, BudgetExhausted):
+                found.exhausted = reply.refused.cap.name
+            elif isinstance(reply, CallError | ClientClosed):
+                found.failures.append(str(reply) or type(reply).__name__)
+            elif isinstance(reply, BaseException):
+                raise reply
+            else:
+                self._add(request, reply, found)
+
+    def _add(
+        self, request: _MutationRequest, replies: Sequence[RefinerReply], found: GenerationResult
+    ) -> None:
+        found.replies += len(replies)
+        found.refused += [
+            GuardrailRefusal(request.question, one) for one in replies if not one.candidate.ok
+        ]
+        candidate = replies[-1].candidate
+        change = candidate.change
+        if not candidate.ok or change is None or change.prompt is None:
+            return
+        if change.prompt.version in self._known:  # made twice in this generation
+            return
+        self._known[change.prompt.version] = _KNOWN
+        notes = (*request.parent.notes, candidate.note)
+        child = Offspring(change.prompt, change.text, "mutation", (request.parent,), notes)
+        found.children.append(child)
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+SCREEN_CASES = 10
+"""Training cases on which a child is screened before it is measured on all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """Limits of a search."""
+
+    population: int = 8
+    """Size of the population, and number of children per generation."""
+    generations: int = 10
+    target: float | None = None
+    """Score on the training cases (0-1) at which the search stops."""
+    seed: int = 0
+
+
+class Generation(NamedTuple):
+    """Statistics of one generation, as they are stored and printed."""
+
+    number: int
+    asked: int
+    """Replies of the refiner."""
+    refused: int
+    """Replies that broke a guardrail."""
+    crossed: int
+    """Crossovers, which need no call."""
+    tried: int
+    """Children that were screened on a few cases."""
+    measured: int
+    """Children that were measured on all training cases."""
+    best: float
+    """Best score so far on the training cases, 0-1."""
+    front: int
+    """Size of the Pareto front."""
+    spent_microusd: int
+    """Total cost of the search so far, earlier starts included."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the statistics as a JSON value."""
+        return self._asdict()
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """State and outcome of a search."""
+
+    base: Member
+    best: Member
+    """The best version whose gain is beyond chance; the base if there is none."""
+    members: list[Member]
+    measured: dict[str, Member]
+    """All versions that were measured on every training case."""
+    generations: list[Generation] = field(default_factory=list)
+    refused: list[GuardrailRefusal] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    stopped_by: str = ""
+
+    def lineage(self) -> list[Member]:
+        """Return the best version and its ancestors, oldest first."""
+        found: dict[str, Member] = {}
+        open_names = [self.best.version]
+        while open_names:
+            one = self.measured[open_names.pop()]
+            if one.version not in found:
+                found[one.version] = one
+                open_names += one.parents
+        return sorted(found.values(), key=lambda one: (one.born, one.version))
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search for better versions of a prompt."""
+
+    trials: TrialRunner
+    offspring: OffspringMaker
+    limits: SearchLimits
+    seed: str
+    """Seed of every random choice."""
+    budget: SearchBudget
+    on_step: Callable[[str], None] = lambda _: None
+    on_generation: Callable[[Generation], None] = lambda _: None
+
+    def measure_base(self) -> SearchResult:
+        """Measure the base prompt on the training cases."""
+        target = self.trials.target
+        tried = self.trials.measure_versions([target.prompt])
+        scores = self._scores(tried.run_id, target.prompt)
+        base = Member(
+            target.prompt.version, target.text, scores, prompt=target.prompt, run_id=tried.run_id
+        )
+        return SearchResult(base, base, [base], {base.version: base})
+
+    def run(self, course: SearchResult) -> None:
+        """Run generations until a stop rule applies."""
+        while not course.stopped_by:
+            try:
+                exhausted = self._generation(course, len(course.generations) + 1)
+            except OutOfBudget:
+                exhausted = True
+            course.stopped_by = "budget" if exhausted else self._stop_rule(course)
+
+    def _stop_rule(self, course: SearchResult) -> str:
+        limits, stop = self.limits, self.trials.target.experiment.file.stop
+        if limits.target is not None and reaches(course.best.mean, limits.target):
+            return "target"
+        scores = [course.base.mean, *(one.best for one in course.generations)]
+        if converged(scores, min_delta=stop.min_delta, window=stop.window).value:
+            return "converged"
+        return "generations" if len(course.generations) >= limits.generations else ""
+
+    # --- a generation -----------------------------------------------------------------------------
+
+    def _generation(self, course: SearchResult, number: int) -> bool:
+        """Run one generation; return whether the budget has no room for another."""
+        most = self.limits.generations
+        self.on_step(f"generation {number} of {most}: asking for {self.limits.population} versions")
+        made = self.offspring.make(number, course.members, self.limits.population)
+        course.refused += made.refused
+        course.failures += made.failures
+        if made.failures and not made.replies and not made.children:
+            raise CallFailed(
+                f"every call to the refiner failed: {made.failures[0]}",
+                hint="check the model with edison models test, then repeat the command",
+            )
+        passed = self._screen(course, made.children, number)
+        room = self.budget.room(len(course.base.scores))
+        grown = self._measure(passed[:room], number)
+        course.measured |= {one.version: one for one in grown}
+        self._select(course, grown)
+        record = self._record(course, made, number, len(grown))
+        course.generations.append(record)
+        self.on_generation(record)
+        return bool(made.exhausted) or room < len(passed)
+
+    def _screen(
+        self, course: SearchResult, children: list[Offspring], number: int
+    ) -> list[Offspring]:
+        """Return the children that do no worse than their parents on a few cases, best first."""
+        cases = sorted(course.base.scores)
+        if not children or len(cases) <= SCREEN_CASES:
+            return children
+        rng = Random(f"{self.seed} {number} sieve")
+        batch = frozenset(rng.sample(cases, SCREEN_CASES))
+        self.on_step(f"  trying {len(children)} on {SCREEN_CASES} training cases")
+        tried = self.trials.measure_versions([child.prompt for child in children], batch)
+        passed: list[tuple[float, Offspring]] = []
+        for child in children:
+            after, before = _means_on_shared_cases(child, self._scores(tried.run_id, child.prompt))
+            if reaches(after, before):
+                passed.append((snap(before - after), child))
+            else:
+                said = f"{points(after)} points after {points(before)} before"
+                self.offspring.learn(child, f"{said}, on {SCREEN_CASES} training cases")
+        return [child for _, child in sorted(passed, key=lambda one: one[0])]
+
+    def _measure(self, children: Sequence[Offspring], number: int) -> list[Member]:
+        """Measure children on all training cases and return them as members."""
+        if not children:
+            return []
+        self.on_step(f"  measuring {len(children)} on all training cases")
+        tried = self.trials.measure_versions([child.prompt for child in children])
+        return [
+            Member(
+                version=child.version,
+                text=child.text,
+                scores=self._scores(tried.run_id, child.prompt),
+                how=child.how,
+                parents=tuple(parent.version for parent in child.parents),
+                notes=child.notes,
+                born=number,
+                prompt=child.prompt,
+                run_id=tried.run_id,
+            )
+            for child in children
+        ]
+
+    def _select(self, course: SearchResult, grown: Sequence[Member]) -> None:
+        for one in rank(grown):
+            if is_gain(course.best, one):
+                course.best = one
+                break
+        everybody = [*course.members, *(one for one in grown if one.scores)]
+        most = self.limits.population
+        course.members = survivors(everybody, most, always=course.best.version)
+
+    def _record(
+        self, course: SearchResult, made: GenerationResult, number: int, measured: int
+    ) -> Generation:
+        return Generation(
+            number=number,
+            asked=made.replies,
+            refused=len(made.refused),
+            crossed=made.crossed,
+            tried=len(made.children),
+            measured=measured,
+            best=course.best.mean,
+            front=len(front(course.members)),
+            spent_microusd=self.budget.spent(),
+        )
+
+    def _scores(self, run_id: str, prompt: Prompt) -> dict[str, float]:
+        """Return the composite score by case that a run measured for a version."""
+        name, aside = trial_name(prompt), quarantined_cases(self.trials.target)
+        with closing(open_reader(self.trials.results)) as reader:
+            cells = TwoSidedSample.of_run(reader, run_id, aside)
+            own = [one for one in cells.variants(Side.HEAD) if one.prompt == name]
+            found = cells.sample(metric_of(cells, "composite"), own)
+        return dict(zip(found.cases, found.values, strict=True))
+
+
+def is_gain(best: Member, one: Member) -> bool:
+    """Whether a member gains beyond chance over the best so far, on the cases of both."""
+    cases = sorted(best.scores.keys() & one.scores.keys())
+    differences = [one.scores[case] - best.scores[case] for case in cases]
+    return accept(differences, rng=generator_for(cases)).value
+
+
+def _means_on_shared_cases(child: Offspring, scores: dict[str, float]) -> tuple[float, float]:
+    """Return the means of a child and of its better parent on the cases that all have."""
+    cases = [case for case in scores if all(case in one.scores for one in child.parents)]
+    bars = [bar for one in child.parents if (bar := one.mean_on(cases)) is not None]
+    if not bars:
+        return -1.0, 0.0  # a child without a score is dropped
+    return mean([scores[case] for case in cases]), max(bars)

@@ -1,0 +1,206 @@
+"""Suggestions made from candidates, and the history of earlier ones."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.features.monitor.notifications import Notice
+from edison_ci.features.refine.refiner import RejectedSuggestion, instructions_version
+from edison_ci.store.audit import add_audit
+from edison_ci.store.database import open_for_change
+from edison_ci.store.runs import add_event, simulation_label
+from edison_ci.store.suggestions import (
+    MadeBy,
+    Suggestion,
+    SuggestionStatus,
+    add_suggestion,
+    list_suggestions,
+    rejections,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from edison_ci.features.refine.evidence import Evidence
+    from edison_ci.features.refine.refiner import RefinePrompt, RefinerReply
+    from edison_ci.features.refine.trials import TrialResult
+    from edison_ci.judges.judge import Judge
+    from edison_ci.proposals.candidate import Candidate, RefineTarget
+    from edison_ci.store.audit import AuditEntry
+    from edison_ci.store.runs import Run
+
+_MOST_TRIED = 5
+"""Unsuccessful suggestions that a refiner is told about."""
+
+
+class Trial(NamedTuple):
+    """A candidate that passed every guardrail, with its trial and evidence."""
+
+    reply: RefinerReply
+    result: TrialResult
+    evidence: Evidence
+
+    @property
+    def gain(self) -> float:
+        """Gain on the training cases, by which candidates are ranked."""
+        train = self.evidence.train
+        return float("-inf") if train is None or train.gain is None else train.gain
+
+
+class History(NamedTuple):
+    """Earlier suggestions for a prompt."""
+
+    past: tuple[RejectedSuggestion, ...]
+    """Suggestions that the refiner is told about."""
+    known: Mapping[str, str]
+    """Prompt versions that must not be suggested again, with the reason."""
+
+
+def history_of(connection: sqlite3.Connection, target: RefineTarget, *, force: bool) -> History:
+    """Return the rejected suggestions, and those measured without a gain on the current prompt.
+
+    With `force` the latter are left out, so that the same question finds the same stored reply.
+    """
+    name, prompt = target.experiment.id, target.prompt
+    rejected = rejections(connection, name, prompt.id)
+    tried: list[Suggestion] = []
+    if not force:
+        found = list_suggestions(
+            connection, experiment=name, prompt=prompt.id, statuses=(SuggestionStatus.TRIED,)
+        )
+        tried = [one for one in found if one.base_hash == prompt.version]
+    known = {
+        one.new_hash: f"the same change was {one.status} before: {one.reason or 'no gain shown'}"
+        for one in (*tried, *rejected)
+        if one.new_hash is not None
+    }
+    return History(
+        tuple(RejectedSuggestion.of(one) for one in (*rejected, *tried[:_MOST_TRIED])), known
+    )
+
+
+def simulation_of(run: Run, refiner: Judge) -> str:
+    """Return which parts of a measurement and of the refiner are simulated, as a label."""
+    if not run.models:
+        return run.simulation or ("simulated refiner" if refiner.model.simulated else "")
+    return simulation_label({**run.models, "refiner": {refiner.name: refiner.model.simulated}})
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionMaker:
+    """Makes suggestions from a refiner's replies to one question."""
+
+    question: RefinePrompt
+    simulation: str
+    """Which parts are simulated, as a label; empty if none is."""
+    now: str
+    made_by: MadeBy = MadeBy.REFINE
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """More keys for the evidence of a trial."""
+
+    def from_trial(self, trial: Trial, *, forced: bool) -> Suggestion:
+        """Return the suggestion of a measured candidate; proposed if it is proven or forced."""
+        evidence = trial.evidence
+        examples = [example.cell for example in self.question.weakness.examples]
+        more = {"examples": examples, "instructions": instructions_version()}
+        return self._suggestion(
+            trial.reply.candidate,
+            status=SuggestionStatus.PROPOSED
+            if evidence.proven or forced
+            else SuggestionStatus.TRIED,
+            evidence={**evidence.as_json(), **more, **self.extra},
+            forced=forced and not evidence.proven,
+            runs=(trial.result.run_id,),
+            cost_microusd=trial.reply.cost_microusd + trial.result.cost_microusd,
+            reason=evidence.doubt or None,
+        )
+
+    def from_refusal(self, reply: RefinerReply) -> Suggestion:
+        """Return the suggestion of a candidate that broke a guardrail."""
+        return self._suggestion(
+            reply.candidate,
+            status=SuggestionStatus.REFUSED,
+            cost_microusd=reply.cost_microusd,
+            reason=reply.candidate.reason,
+        )
+
+    def _suggestion(
+        self, candidate: Candidate, *, evidence: Mapping[str, Any] | None = None, **more: Any
+    ) -> Suggestion:
+        target = self.question.target
+        label = {"simulation": self.simulation} if self.simulation else {}
+        return Suggestion(
+            experiment=target.experiment.id,
+            prompt=str(target.prompt.id),
+            path=target.prompt.path,
+            base_hash=target.prompt.version,
+            diff=candidate.diff,
+            note=candidate.note,
+            created_at=self.now,
+            new_hash=candidate.version,
+            targets=tuple(weak_one.name for weak_one in self.question.weakness.targets),
+            guardrails=candidate.guardrails,
+            simulated=bool(self.simulation),
+            evidence={**(evidence or {}), **label},
+            made_by=self.made_by,
+            **more,
+        )
+
+
+def suggestion_notice(one: Suggestion) -> Notice:
+    """Return what people are told about a suggestion that waits for a decision."""
+    sentence = one.evidence.get("sentence")
+    mark = f" ({one.simulation})" if one.simulation else ""
+    return Notice(
+        "suggestion",
+        f"{one.experiment}: a change of {one.prompt} is suggested{mark}",
+        (
+            *((str(sentence),) if sentence else ()),
+            f"Look at it and decide: edison review show {one.id}",
+        ),
+        one.experiment,
+        one.runs[-1] if one.runs else None,
+        also=("review_needed",),
+        texts=(one.note, one.diff),
+    )
+
+
+class SuggestionRecord(NamedTuple):
+    """What is stored in the same transaction as suggestions."""
+
+    run_id: str
+    """The run that gets the event."""
+    now: str
+    audit: Callable[[Sequence[Suggestion]], AuditEntry] | None = None
+    also: Callable[[sqlite3.Connection, Sequence[Suggestion]], None] = lambda *_: None
+
+
+def store(
+    path: Path, suggestions: Sequence[Suggestion], record: SuggestionRecord
+) -> tuple[Suggestion, ...]:
+    """Store suggestions with an event and an audit entry; return them as stored."""
+    with open_for_change(path) as connection:
+        # The best is first in the list and stored last, so that it is the newest row.
+        last_first = {one.hash: one for one in reversed(suggestions)}.values()
+        stored = tuple(reversed([_store_one(connection, one) for one in last_first]))
+        named = {"suggestions": [{"id": one.id, "status": str(one.status)} for one in stored]}
+        add_event(connection, record.run_id, "refine:completed", named, record.now)
+        if record.audit is not None:
+            add_audit(connection, record.audit(stored))
+        record.also(connection, stored)
+    return stored
+
+
+def _store_one(connection: sqlite3.Connection, one: Suggestion) -> Suggestion:
+    """Store a suggestion; a refused duplicate of a stored one changes nothing."""
+    if one.status is SuggestionStatus.REFUSED:
+        known = list_suggestions(connection, experiment=one.experiment, prompt=one.prompt)
+        if any(
+            old.hash == one.hash and old.status is not SuggestionStatus.REFUSED for old in known
+        ):
+            return one
+    return add_suggestion(connection, one)

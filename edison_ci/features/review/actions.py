@@ -1,0 +1,506 @@
+"""Actions of the pages: approve, reject, edit, comment, grade, try and propose.
+
+They call the same functions as the commands, with the person who is signed in as the actor. The
+GitHub token of the server belongs to the person who started it, so a remote user decides about a
+pull request on GitHub instead. A change that a remote editor makes is proposed with the account of
+the server, and names the editor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.access.site import REMOTE, Role, find_member, require_role
+from edison_ci.api.try_grid import MOST_CASES, MOST_MODELS, TryGrid, start_try
+from edison_ci.config.cases import STATIC
+from edison_ci.config.load import load_project
+from edison_ci.documents.decoding import decode
+from edison_ci.documents.patch import diff_of
+from edison_ci.errors import EdisonError, RoleError, UsageError
+from edison_ci.execute.runner import Task
+from edison_ci.execute.standalone import task_of_cell
+from edison_ci.features.review.approvals import is_author, stored_approvals
+from edison_ci.features.review.counterexamples import CaseEntry, add_counterexample, origin_of
+from edison_ci.features.review.decision import approve, approve_on_branch, comment, reject
+from edison_ci.features.review.gradebook import GradeBook
+from edison_ci.features.review.grading_queue import GradingQueue, criterion_score, labels_of
+from edison_ci.features.review.hunk_blame import BlameJob, start_blame
+from edison_ci.features.review.prompt_drafts import Draft, Proposed, propose_draft
+from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.proposals.context import ReviewContext
+from edison_ci.proposals.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
+from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.store.database import open_reader
+from edison_ci.store.runs import find_run
+from edison_ci.store.suggestions import (
+    OPEN,
+    DecidedAlready,
+    Suggestion,
+    SuggestionStatus,
+    comments_of,
+    decided_already,
+    list_suggestions,
+)
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping
+
+    from edison_ci.access.site import Actor, Site
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.features.review.gradebook import HumanGrade
+    from edison_ci.records import Case
+    from edison_ci.store.manual_grades import ManualGrade
+
+
+class Option(NamedTuple):
+    """An action on a suggestion: whether it is possible, and its effect or the obstacle."""
+
+    allowed: bool
+    text: str
+    """What will happen, or why it is not possible, as a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Possible actions of a person on a suggestion."""
+
+    approve: Option
+    reject: Option
+    edit: Option
+    comment: Option
+
+
+class RejectedText(UsageError):
+    """An edited text that was not accepted; it is shown again with the reason."""
+
+    def __init__(self, reason: str, text: str, *, hint: str = "") -> None:
+        super().__init__(reason, hint=hint)
+        self.text = text
+
+
+class EditedPrompt(NamedTuple):
+    """A text that a person wrote for a prompt of an experiment."""
+
+    prompt: str
+    """Id of the prompt."""
+    experiment: str
+    text: str
+    base: str = ""
+    """Version of the prompt that was edited; empty for the current one."""
+
+    def draft(self, project: Project) -> Draft:
+        """Return the text as a draft; raises UsageError if the prompt has changed meanwhile."""
+        experiment = project.experiment(self.experiment)
+        text = self.text.replace("\r\n", "\n")  # browsers send form text with CRLF
+        draft = Draft.of(project, experiment, self.prompt, text)
+        if self.base and self.base != draft.target.prompt.version:
+            raise UsageError(
+                f"{draft.path} has changed since the page was opened",
+                hint="copy your text, and edit the current version",
+            )
+        return draft
+
+
+class ChosenCells(NamedTuple):
+    """Cases and models that a person chose to try."""
+
+    cases: tuple[str, ...]
+    models: tuple[str, ...]
+
+    def found(self, project: Project, experiment: Experiment) -> list[Case]:
+        """Return the chosen cases; raises UsageError for one that is not there, or too many."""
+        for names, most, word in (
+            (self.cases, MOST_CASES, "case"),
+            (self.models, MOST_MODELS, "model"),
+        ):
+            if not names:
+                raise UsageError(f"no {word} is chosen", hint=f"choose at least one {word}")
+            if len(names) > most:
+                raise UsageError(
+                    f"{len(names)} {word}s are chosen; a try has at most {most}",
+                    hint="for more, use an experiment: edison run",
+                )
+        if not experiment.file.data:
+            return [STATIC]
+        wanted = dict.fromkeys(self.cases)
+        for case in project.cases(experiment):
+            if case.id in wanted:
+                wanted[case.id] = case
+            if all(wanted.values()):
+                break
+        missing = next((name for name, case in wanted.items() if case is None), None)
+        if missing is not None:
+            find_case(project, experiment, missing)  # raises, with the nearest name
+        return [case for case in wanted.values() if case is not None]
+
+    def tasks(self, project: Project, experiment: Experiment) -> list[Task]:
+        """Return the calls of a try."""
+        prompt, cases = experiment.prompts[0], self.found(project, experiment)
+        chosen = [find_configuration(experiment, prompt, name) for name in self.models]
+        return [Task(prompt, each, case, 0) for case in cases for each in chosen if each]
+
+
+class ActionResult(NamedTuple):
+    """Outcome of an action."""
+
+    suggestion: Suggestion
+    """Its current state; after an edit, the new suggestion."""
+    notes: tuple[str, ...] = ()
+    """Further messages for the person."""
+
+
+_deciding, _grading = threading.Lock(), threading.Lock()
+"""One decision and one grade at a time, so that a double click makes one commit and no error."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewActions:
+    """Carries out review actions in a project."""
+
+    offline: bool = False
+
+    # --- suggestions ------------------------------------------------------------------------------
+
+    def permissions(self, project: Project, actor: Actor, one: Suggestion) -> Permissions:
+        """Return which actions on a suggestion are possible for a person."""
+        review = self._review(project, actor)
+        blocker = _blocker(review, actor, one)
+        reject = blocker or _foreign_pull_request(actor, one) or Option(True, _reject_text(one))
+        return Permissions(
+            approve=blocker
+            or _foreign_pull_request(actor, one)
+            or _several_people(review, actor, one)
+            or _approve_option(self._proposing(project, actor), one),
+            reject=reject,
+            edit=_not_allowed(review, actor, Role.EDITOR, "review edit") or blocker or _EDIT_OPTION,
+            comment=_not_allowed(review, actor, Role.REVIEWER, "review comment")
+            or Option(True, _comment_text(review, one)),
+        )
+
+    def approve(self, site: Site, actor: Actor, wanted: str, seen: str) -> ActionResult:
+        """Approve a suggestion; a repeated approval by the same person changes nothing."""
+        with _deciding:
+            review, one = self._find(site, actor, wanted)
+            done_before = (
+                one.status in (SuggestionStatus.APPROVED, SuggestionStatus.APPLIED)
+                and one.decided_by == actor.name
+            )
+            if done_before and str(one.status) != seen:
+                return ActionResult(one)
+            _refuse_changed(one, seen)
+            _refuse_foreign(actor, one)
+            if one.pull_request is None and review.repository is not None:
+                done = asyncio.run(approve_on_branch(self._proposing(review.project, actor), one))
+            else:
+                done = asyncio.run(approve(review, one))
+        return ActionResult(done.suggestion, done.notes)
+
+    def reject(self, site: Site, actor: Actor, wanted: str, seen: str, reason: str) -> ActionResult:
+        """Reject a suggestion with a reason."""
+        with _deciding:
+            review, one = self._find(site, actor, wanted)
+            if one.status is SuggestionStatus.REJECTED and one.decided_by == actor.name:
+                return ActionResult(one)
+            _refuse_changed(one, seen)
+            _refuse_foreign(actor, one)
+            done = asyncio.run(reject(review, one, reason))
+        return ActionResult(done.suggestion, done.notes)
+
+    def comment(self, site: Site, actor: Actor, wanted: str, text: str) -> ActionResult:
+        """Comment on a suggestion."""
+        with _deciding:
+            review, one = self._find(site, actor, wanted)
+            last = review.read(lambda connection: comments_of(connection, one))[-1:]
+            if [(each.actor, each.text) for each in last] == [(actor.name, text.strip())]:
+                return ActionResult(one)
+            done = asyncio.run(comment(review, one, text))
+        return ActionResult(done.suggestion, done.notes)
+
+    def draft(self, project: Project, actor: Actor, one: Suggestion) -> str:
+        """Return the prompt with the suggestion applied, for editing."""
+        review = self._review(project, actor)
+        may_edit(review, one)
+        return text_to_edit(review, one)
+
+    def edit(self, site: Site, actor: Actor, wanted: str, text: str) -> ActionResult:
+        """Replace a suggestion by an edited one; raises RejectedText if the text is refused."""
+        text = text.replace("\r\n", "\n")  # browsers send form text with CRLF
+        with _deciding:
+            review, one = self._find(site, actor, wanted)
+            if earlier := _earlier_edit(review, one, text):
+                return ActionResult(earlier)
+            by = may_edit(review, one)
+            try:
+                new = edit_suggestion(review, by, one, text)
+            except DecidedAlready:
+                raise
+            except UsageError as error:
+                raise RejectedText(error.message, text, hint=error.hint) from None
+        note = f"Update its branch: `edison propose {new.id} --open-pr`"
+        return ActionResult(new, (note,) if new.branch is not None else ())
+
+    # --- grades -----------------------------------------------------------------------------------
+
+    def grade(
+        self, site: Site, actor: Actor, cell: str, given: HumanGrade, criteria: Mapping[str, str]
+    ) -> ManualGrade:
+        """Store a person's grade of a cell's answer, unless it equals their last one."""
+        project = load_project(site.root)
+        with _grading, closing(open_reader(site.results)) as reader:
+            run = find_run(reader, _run_of(reader, cell))
+            experiment = project.experiment(run.experiment)
+            given = dataclasses.replace(given, criteria=_criterion_scores(experiment, criteria))
+            book = GradeBook(site, actor, labels_of(experiment))
+            queue = GradingQueue(project, run, reader, book, seed=0)
+            return queue.enter(queue.find(find_cell(reader, run.id, cell)), given, once=True)
+
+    # --- prompts ----------------------------------------------------------------------------------
+
+    def try_prompt(
+        self, site: Site, actor: Actor, wanted: EditedPrompt, chosen: ChosenCells
+    ) -> TryGrid:
+        """Send chosen cases to chosen models with an edited prompt; answers come in a thread."""
+        project = load_project(site.root)
+        draft = wanted.draft(project)
+        experiment = draft.usable
+        tasks = chosen.tasks(project, experiment)
+        grid = TryGrid(actor.name, f"prompt {wanted.prompt}", tasks)
+        after = {
+            "version": draft.prompt.version[:12],
+            "cases": [*chosen.cases],
+            "models": [*chosen.models],
+        }
+        start_try(project, experiment, grid, offline=self.offline)
+        site.note(site.entry(actor, "try", f"prompt {wanted.prompt}", after=after))
+        return grid
+
+    def save_prompt(self, site: Site, actor: Actor, wanted: EditedPrompt, note: str) -> Proposed:
+        """Propose an edited prompt as a pull request, or as a branch where there is no forge."""
+        with _deciding:
+            project = load_project(site.root)
+            review = self._proposing(project, actor)
+            done = propose_draft(review, wanted.draft(project), note, actor.name)
+        site.note(site.entry(actor, "edit prompt", f"prompt {wanted.prompt}", after=_audited(done)))
+        return done
+
+    def add_case(self, site: Site, actor: Actor, cell: str, given: CaseEntry) -> Proposed:
+        """Propose a counterexample to a cell's case, for the dataset that has the case."""
+        with _deciding:
+            project = load_project(site.root)
+            with closing(open_reader(site.results)) as reader:
+                run = find_run(reader, _run_of(reader, cell))
+                row = find_cell(reader, run.id, cell)
+            origin = origin_of(project, project.experiment(run.experiment), row.case_id)
+            review = self._proposing(project, actor)
+            done = add_counterexample(review, origin, given, actor.name)
+        after = {"case": str(row.case_id), "dataset": origin.entry.path, **_audited(done)}
+        site.note(site.entry(actor, "add case", f"cell {row.id[:12]}", after=after))
+        return done
+
+    def rerun(self, site: Site, actor: Actor, cell: str) -> TryGrid:
+        """Request another answer for a cell; the results of its run do not change."""
+        project = load_project(site.root)
+        with closing(open_reader(site.results)) as reader:
+            run = find_run(reader, _run_of(reader, cell))
+            row = find_cell(reader, run.id, cell)
+        experiment = project.experiment(run.experiment)
+        task = task_of_cell(project, experiment, row)
+        grid = TryGrid(actor.name, f"cell {row.id[:12]}", [task])
+        start_try(project, experiment, grid, offline=self.offline, reuse=False)
+        entry = site.entry(actor, "rerun", f"cell {row.id[:12]}")
+        site.note(dataclasses.replace(entry, run_id=run.id))
+        return grid
+
+    def by_hunk(self, site: Site, actor: Actor, wanted: str, budget_microusd: int) -> BlameJob:
+        """Ask which line of a suggestion fixed or broke which cases; answers come in a thread."""
+        review, one = self._find(site, actor, wanted)
+        job = start_blame(review, one, actor.name, budget_microusd, offline=self.offline)
+        after = {"budget_microusd": budget_microusd}
+        site.note(site.entry(actor, "compare by hunk", f"suggestion {one.id}", after=after))
+        return job
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _review(self, project: Project, actor: Actor) -> ReviewContext:
+        remote = actor.identity.known_by in REMOTE
+        return ReviewContext.of(project, offline=self.offline or remote, actor=actor)
+
+    def _proposing(self, project: Project, actor: Actor) -> ReviewContext:
+        """Return the context in which changes are proposed, with the account of the server."""
+        return ReviewContext.of(project, offline=self.offline, actor=actor)
+
+    def _find(self, site: Site, actor: Actor, wanted: str) -> tuple[ReviewContext, Suggestion]:
+        review = self._review(load_project(site.root), actor)
+        return review, review.find(wanted)
+
+
+def _run_of(reader: sqlite3.Connection, cell: str) -> str:
+    run_id = run_of_cell(reader, cell)
+    if run_id is None:
+        raise UsageError(f"there is no cell {cell!r}", hint="open it from the page of its run")
+    return run_id
+
+
+def _audited(done: Proposed) -> dict[str, Any]:
+    pull = done.result.pull_request
+    return {
+        "branch": done.result.branch,
+        "commit": done.result.commit[:12],
+        "pull_request": None if pull is None else pull.url,
+    }
+
+
+def _criterion_scores(experiment: Experiment, values: Mapping[str, str]) -> dict[str, float]:
+    """Return scores by criterion, each on the scale of the rubric."""
+    rubric = experiment.rubric
+    known = {each.slug: each for each in (rubric.criteria if rubric is not None else ())}
+    unknown = values.keys() - known.keys()
+    if unknown:
+        hint = "the rubric has changed: reload the page"
+        raise UsageError(f"unknown criterion {min(unknown)!r}", hint=hint)
+    return {known[slug].name: criterion_score(known[slug], text) for slug, text in values.items()}
+
+
+def _earlier_edit(review: ReviewContext, one: Suggestion, text: str) -> Suggestion | None:
+    """Return an earlier edit of a suggestion to the same text."""
+    if one.status is not SuggestionStatus.SUPERSEDED:
+        return None
+    made = review.read(lambda connection: list_suggestions(connection, prompt=one.prompt))
+    made = [each for each in made if each.edited_from == one.id]
+    if not made:
+        return None
+    diff = diff_of(one.path, decode(base_data(review, one)), text)
+    return next((each for each in made if each.diff == diff), None)
+
+
+def _refuse_changed(one: Suggestion, seen: str) -> None:
+    if str(one.status) != seen:
+        raise decided_already(one)
+
+
+# --- possible actions -----------------------------------------------------------------------------
+
+_EDIT_OPTION = Option(
+    True,
+    "The saved text is checked against the guardrails and stored as a new, unmeasured suggestion; "
+    "this one is marked as superseded.",
+)
+
+
+def _not_allowed(review: ReviewContext, actor: Actor, role: Role, action: str) -> Option | None:
+    try:
+        require_role(actor, role, action, review.site.file.members)
+    except RoleError as refused:
+        return Option(False, f"{refused.message}: {refused.hint}.")
+    return None
+
+
+def _blocker(review: ReviewContext, actor: Actor, one: Suggestion) -> Option | None:
+    """Return why no decision is possible; None if one is."""
+    if refused := _not_allowed(review, actor, Role.REVIEWER, "review"):
+        return refused
+    if one.status not in OPEN:
+        return Option(False, f"It is already {one.status}.")
+    try:
+        review.refuse_while_running(one)
+    except EdisonError as busy:
+        return Option(False, f"{busy.message}.")
+    return None
+
+
+def _several_people(review: ReviewContext, actor: Actor, one: Suggestion) -> Option | None:
+    """Return what an approval means while others have to approve as well; None for the last."""
+    file = review.project.file
+    if file.settings.approvals == 1 or one.status is not SuggestionStatus.PROPOSED:
+        return None
+    if is_author(review, actor, one):
+        return Option(False, "You edited it, so other reviewers have to approve it.")
+    if one.pull_request is not None and one.branch is not None:
+        return None  # GitHub counts
+    count = stored_approvals(review, one)
+    member = find_member(actor.identity, file.members)
+    if member is not None and str(member.github or member.email) in count.by and not count.enough:
+        return Option(False, f"You approved it: {count.words}. Another reviewer has to as well.")
+    if len(count.by) + 1 < count.needed:
+        return Option(True, f"Stores your approval: {count.words} so far.")
+    return None
+
+
+def _approve_option(review: ReviewContext, one: Suggestion) -> Option:
+    if one.status is SuggestionStatus.TRIED:
+        command = f"`edison propose {one.id} --force`"
+        return Option(False, f"It is not shown to help. To propose it anyway: {command}.")
+    if one.status is SuggestionStatus.APPROVED and one.pull_request is not None:
+        where = f"pull request {one.pull_request}"
+        return Option(False, f"It is approved: merge {where}, then run `edison review sync`.")
+    if one.pull_request is not None:
+        return _on_pull_request(review, one)
+    if review.repository is None:
+        return Option(True, f"Changes `{one.path}`, without a commit: there is no Git repository.")
+    if one.status is SuggestionStatus.APPROVED:
+        where = f"the branch `{one.branch}`"
+        return Option(False, f"It is approved: merge {where}, then run `edison review sync`.")
+    opens = "and opens a pull request"
+    if review.hosting.address is None:
+        opens = "without a pull request: there is no GitHub token"
+    return Option(
+        True,
+        f"Puts the change of `{one.path}` on a branch of its own, {opens}. It is applied when that "
+        "is merged.",
+    )
+
+
+def _on_pull_request(review: ReviewContext, one: Suggestion) -> Option:
+    if review.hosting.address is None:
+        return Option(
+            False,
+            f"It is pull request {one.pull_request}, but there is no GitHub token here: decide on "
+            "GitHub, then run `edison review sync`.",
+        )
+    if one.branch is None:
+        where = f"pull request {one.pull_request}"
+        return Option(True, f"Marks it as approved; accept the suggested lines in {where}.")
+    return Option(
+        True,
+        f"Adds your approving review to pull request {one.pull_request}, without merging it.",
+    )
+
+
+def _reject_text(one: Suggestion) -> str:
+    note = "The next refinement takes the reason into account."
+    if one.pull_request is not None and one.branch is not None:
+        return f"Closes pull request {one.pull_request} with your reason. {note}"
+    return f"Marks it as rejected. {note}"
+
+
+def _comment_text(review: ReviewContext, one: Suggestion) -> str:
+    stored = "Stored with the suggestion"
+    if one.pull_request is None or review.hosting.address is None:
+        return f"{stored}."
+    return f"{stored} and posted on pull request {one.pull_request}."
+
+
+def _foreign_pull_request(actor: Actor, one: Suggestion) -> Option | None:
+    """Return why a remote user cannot decide about a pull request here."""
+    if one.pull_request is None or actor.identity.known_by not in REMOTE:
+        return None
+    return Option(
+        False,
+        f"It is pull request {one.pull_request}, and the GitHub token of this server is not yours: "
+        "decide on GitHub, then run `edison review sync`.",
+    )
+
+
+def _refuse_foreign(actor: Actor, one: Suggestion) -> None:
+    if _foreign_pull_request(actor, one) is not None:
+        raise UsageError(
+            f"suggestion {one.id} is pull request {one.pull_request}, and the GitHub token of this "
+            "server is not yours",
+            hint=f"decide at {one.pull_request_url}, then run edison review sync",
+        )

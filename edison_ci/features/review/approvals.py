@@ -1,0 +1,118 @@
+"""Approvals by several people: `settings.approvals` of edison.yaml, as a gate of review.
+
+Each person counts once, whatever name they came by: names are resolved through members. Who wrote
+the text, or opened the pull request, does not count. For a pull request the reviews on GitHub of
+its newest commit count; otherwise those that are stored with the suggestion.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.access.site import Identity, Role, find_member
+from edison_ci.errors import UsageError
+from edison_ci.proposals.context import entity_of
+from edison_ci.store.audit import add_audit
+from edison_ci.store.database import open_for_change
+from edison_ci.store.suggestions import add_approval, approvals_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from edison_ci.access.site import Actor
+    from edison_ci.config.project import Member, ProjectFile
+    from edison_ci.git.forge import PullRequest, Review
+    from edison_ci.proposals.context import ReviewContext
+    from edison_ci.store.suggestions import Suggestion
+
+
+class ApprovalCount(NamedTuple):
+    """The approvals of a change so far."""
+
+    needed: int
+    by: tuple[str, ...]
+    """Names of the people who count."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether no further approval is needed."""
+        return len(self.by) >= self.needed
+
+    @property
+    def words(self) -> str:
+        """The count as text, such as `1 of 2 approvals (ada)`."""
+        names = f" ({', '.join(self.by)})" if self.by else ""
+        return f"{len(self.by)} of {self.needed} approvals{names}"
+
+
+def person(name: str, members: Sequence[Member]) -> Member | None:
+    """Return the member that a stored name belongs to: a login or an e-mail address."""
+    by_address = "@" in name
+    identity = Identity("git", login="" if by_address else name, email=name if by_address else "")
+    return find_member(identity, members)
+
+
+def count_approvals(
+    file: ProjectFile, names: Iterable[str], authors: Iterable[str | None]
+) -> ApprovalCount:
+    """Count people with the role of a reviewer or above who are not authors, each once."""
+    members = file.members
+    excluded = [person(name, members) for name in authors if name]
+    counted: dict[str, None] = {}
+    for name in names:
+        member = person(name, members)
+        if member is None or member in excluded:
+            continue
+        if Role[member.role.upper()] >= Role.REVIEWER:
+            counted[str(member.github or member.email)] = None
+    return ApprovalCount(file.settings.approvals, tuple(counted))
+
+
+def review_approvers(pull: PullRequest, reviews: Iterable[Review]) -> list[str]:
+    """Return the logins whose last verdict approves the newest commit of a pull request."""
+    last: dict[str, Review] = {}
+    for each in reviews:
+        # A comment does not take back an approval; a request for changes and a dismissal do.
+        if each.state in ("APPROVED", "CHANGES_REQUESTED", "DISMISSED"):
+            last[each.author.login.casefold()] = each
+    return [
+        each.author.login
+        for each in last.values()
+        if each.state == "APPROVED" and each.commit == pull.head_sha and not each.author.is_bot
+    ]
+
+
+def stored_approvals(review: ReviewContext, one: Suggestion) -> ApprovalCount:
+    """Count the approvals that are stored with a suggestion."""
+    names = review.read(lambda connection: approvals_of(connection, one))
+    return count_approvals(review.project.file, [each.actor for each in names], [one.author])
+
+
+def is_author(review: ReviewContext, actor: Actor, one: Suggestion) -> bool:
+    """Whether a person wrote the text of a suggestion, under whatever name."""
+    if one.author is None:
+        return False
+    members = review.project.file.members
+    known = find_member(actor.identity, members)
+    return actor.name == one.author or (known is not None and known is person(one.author, members))
+
+
+def refuse_author(review: ReviewContext, actor: Actor, one: Suggestion) -> None:
+    """Raise UsageError if the approval of a person does not count: they wrote the text."""
+    if review.project.file.settings.approvals > 1 and is_author(review, actor, one):
+        raise UsageError(
+            f"{actor.name} edited suggestion {one.id}, so their approval does not count",
+            hint=f"{review.project.file.settings.approvals} other reviewers have to approve it",
+        )
+
+
+def store_approval(review: ReviewContext, actor: Actor, one: Suggestion) -> ApprovalCount:
+    """Store the approval of a person, once, with an audit entry; return the count."""
+    with open_for_change(review.site.results) as connection:
+        if add_approval(connection, one, actor.name, review.site.now()):
+            needed = review.project.file.settings.approvals
+            entry = review.site.entry(
+                actor, "review approval", entity_of(one), after={"needed": needed}
+            )
+            add_audit(connection, entry)
+    return stored_approvals(review, one)

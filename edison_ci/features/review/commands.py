@@ -1,0 +1,469 @@
+"""edison review and propose: suggested prompt changes, their pull requests and decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci.access import events
+from edison_ci.cli import lookup
+from edison_ci.cli import suggestion as cli_suggestion
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.errors import ForgeError, ForgeFault, UsageError
+from edison_ci.features.review import approvals, decision
+from edison_ci.features.review import decision as review_decision
+from edison_ci.features.review import sync as review_sync
+from edison_ci.git import forge as models
+from edison_ci.numeric import change, counted
+from edison_ci.plan import versions
+from edison_ci.proposals import context, prompt_file, proposal
+from edison_ci.store.suggestions import OPEN, SuggestionStatus, comments_of, list_suggestions
+
+if TYPE_CHECKING:
+    from edison_ci.features.review.decision import DecisionResult
+    from edison_ci.proposals.proposal import ProposedSuggestion
+    from edison_ci.store.suggestions import Suggestion, SuggestionComment
+
+
+MAX_EDITED_BYTES = 1_000_000
+
+
+@click.group(cls=EdisonGroup)
+def review() -> None:
+    """Review suggested prompt changes.
+
+    SUGGESTION is an id or its first digits. A suggestion with a pull request is decided on GitHub,
+    with the account of GITHUB_TOKEN; others are decided in the project. Decisions need a role that
+    allows them, and are refused while the experiment is running.
+
+    Examples:
+      edison review list
+      edison review show 3f9a41
+      edison review approve 3f9a41
+      edison review reject 3f9a41 --reason "too formal"
+      edison review sync
+    """
+
+
+# --- listing --------------------------------------------------------------------------------------
+
+
+@review.command("list", cls=EdisonCommand)
+@click.option("--all", "everything", is_flag=True, help="Also list decided suggestions.")
+@click.option("--experiment", metavar="NAME", help="List only suggestions for this experiment.")
+@click.option(
+    "--status",
+    "statuses",
+    multiple=True,
+    type=click.Choice([str(status) for status in SuggestionStatus]),
+    help="List only suggestions with this status; repeatable.",
+)
+@click.pass_obj
+def list_open(
+    state: CliState, everything: bool, experiment: str | None, statuses: tuple[str, ...]
+) -> None:
+    """List open suggestions.
+
+    Newest first: tried (no evidence that it helps), proposed, and approved but not merged. --all
+    also lists refused, applied, rejected and superseded ones.
+
+    Examples:
+      edison review list
+      edison review list --all --experiment support-reply
+      edison review list --status rejected --json
+    """
+    terminal = Terminal(state)
+    review = context.ReviewContext.of(lookup.open_readable_project(state, terminal), offline=True)
+    wanted = [SuggestionStatus(status) for status in statuses] or (
+        () if everything else sorted(OPEN)
+    )
+    found: list[Suggestion] = []
+    if review.site.results.exists():
+        found = review.read(lambda db: list_suggestions(db, experiment=experiment, statuses=wanted))
+    if terminal.json:
+        terminal.document({"suggestions": [one.as_json() for one in found]})
+        return
+    if not found:
+        terminal.note("there are no open suggestions; request one: edison refine")
+        return
+    head = ("suggestion", "status", "experiment", "prompt", "unseen cases", "targets", "where", "")
+    terminal.table([head, *(_row(one) for one in found)], totals=0)
+
+
+def _row(one: Suggestion) -> tuple[str, ...]:
+    holdout = one.evidence.get("holdout")
+    difference = holdout.get("difference") if isinstance(holdout, dict) else None
+    effect = "-"
+    if isinstance(difference, dict):
+        effect = change(difference.get("estimate"), difference.get("low"), difference.get("high"))
+    where = one.branch or "-"
+    if one.pull_request is not None:
+        where = f"#{one.pull_request}"
+    marks = [one.simulation] if one.simulated else []
+    marks += ["unproven"] if one.forced else []
+    targets = ", ".join(one.targets)
+    return (one.id, str(one.status), one.experiment, one.prompt, effect, targets, where,
+            ", ".join(marks))  # fmt: skip
+
+
+@review.command("show", cls=EdisonCommand)
+@click.argument("suggestion")
+@click.pass_obj
+def show(state: CliState, suggestion: str) -> None:
+    """Show a suggestion with its diff and its evidence.
+
+    Examples:
+      edison review show 3f9a41
+      edison review show 3f9a41 --json
+    """
+    terminal = Terminal(state)
+    project = lookup.refuse_texts_in_log(lookup.open_readable_project(state, terminal))
+    review = context.ReviewContext.of(project, offline=True)
+    one = review.find(suggestion)
+    comments = review.read(lambda connection: comments_of(connection, one))
+    count = approvals.stored_approvals(review, one)
+    if terminal.json:
+        listed = [comment._asdict() for comment in comments]
+        more = {"comments": listed, "approvals": {"needed": count.needed, "by": [*count.by]}}
+        terminal.document({"suggestions": [{**one.as_json(), **more}]})
+        return
+    cli_suggestion.show_suggestion(terminal, one)
+    if count.needed > 1 and one.pull_request is None:
+        terminal.result(f"  {count.words}")
+    _show_status(terminal, one, comments)
+
+
+def _show_status(terminal: Terminal, one: Suggestion, comments: list[SuggestionComment]) -> None:
+    new = f" to {versions.short(one.new_hash)}" if one.new_hash else ""
+    terminal.result(
+        f"  version {versions.short(one.base_hash)}{new} of {one.prompt} in {one.experiment}"
+    )
+    if one.edited_from is not None:
+        terminal.result(f"  edited by hand from {one.edited_from}")
+    if one.branch is not None:
+        terminal.result(f"  branch {one.branch}")
+    if one.pull_request_url is not None:
+        terminal.result(f"  pull request {one.pull_request_url}")
+    if one.decided_by or one.decided_at:
+        when = f" on {one.decided_at[:10]}" if one.decided_at else ""
+        terminal.result(f"  {one.status} by {one.decided_by or 'unknown'}{when}")
+    if one.reason:
+        terminal.result(f"  because: {one.reason}")
+    for comment in comments:
+        terminal.result(StyledText(f"  {comment.actor}", bold=True), f" ({comment.made_at[:10]}):")
+        for line in comment.text.split("\n"):
+            terminal.result(f"    {line}")
+    if one.status is SuggestionStatus.PROPOSED:
+        terminal.note(f"accept it:  edison review approve {one.id}")
+        terminal.note(f'reject it:  edison review reject {one.id} --reason "..."')
+
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+@review.command(cls=EdisonCommand)
+@click.argument("suggestion")
+@click.option(
+    "--merge", is_flag=True, help="Merge the pull request, if branch protection allows it."
+)
+@click.pass_obj
+def approve(state: CliState, suggestion: str, merge: bool) -> None:
+    """Approve a suggestion.
+
+    With a pull request it adds an approving review with your account, and merges only with --merge.
+    Without one it commits the change to the current branch; the prompt file must have no
+    uncommitted changes. If settings.approvals is more than 1, the change is made with the last
+    approval; one's own edit does not count. Needs the role reviewer.
+
+    Examples:
+      edison review approve 3f9a41
+      edison review approve 3f9a41 --merge
+    """
+    terminal = Terminal(state)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    one = review.find(suggestion)
+    _show_decision(terminal, asyncio.run(decision.approve(review, one, merge=merge)))
+
+
+@review.command(cls=EdisonCommand)
+@click.argument("suggestion")
+@click.option(
+    "--reason", required=True, metavar="TEXT", help="The reason; the next refinement gets it."
+)
+@click.pass_obj
+def reject(state: CliState, suggestion: str, reason: str) -> None:
+    """Reject a suggestion with a reason.
+
+    Closes its pull request, with the reason as a comment. Needs the role reviewer.
+
+    Examples:
+      edison review reject 3f9a41 --reason "sounds like a form letter"
+    """
+    terminal = Terminal(state)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    one = review.find(suggestion)
+    _show_decision(terminal, asyncio.run(review_decision.reject(review, one, reason)))
+
+
+@review.command(cls=EdisonCommand)
+@click.argument("suggestion")
+@click.argument("text")
+@click.pass_obj
+def comment(state: CliState, suggestion: str, text: str) -> None:
+    """Comment on a suggestion.
+
+    The comment is stored with the suggestion and posted on its pull request. Needs the role
+    reviewer.
+
+    Examples:
+      edison review comment 3f9a41 "What about refunds?"
+    """
+    terminal = Terminal(state)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    one = review.find(suggestion)
+    done = asyncio.run(review_decision.comment(review, one, text))
+    _show_decision(terminal, done, word="commented")
+
+
+@review.command(cls=EdisonCommand)
+@click.argument("suggestion")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read the edited prompt from a file instead of an editor.",
+)
+@click.pass_obj
+def edit(state: CliState, suggestion: str, source: Path | None) -> None:
+    """Edit a suggestion before it is approved.
+
+    Opens the changed prompt in $VISUAL or $EDITOR. The saved text is checked against the guardrails
+    and becomes a new suggestion, marked as not measured, which supersedes the old one. A refused
+    text is saved to a file, so that no edit is lost. Needs the role editor.
+
+    Examples:
+      edison review edit 3f9a41
+      edison review edit 3f9a41 --from better.md
+    """
+    terminal = Terminal(state)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    one = review.find(suggestion)
+    actor = prompt_file.may_edit(review, one)
+    text = _edited_text(review, one, source)
+    try:
+        new = prompt_file.edit_suggestion(review, actor, one, text)
+    except prompt_file.GuardrailsBroken as error:
+        kept = source or proposal.write_draft(review, f"{one.id}.edited.md", text.encode("utf-8"))
+        error.hint = f"your text is kept: edison review edit {one.id} --from {kept}"
+        raise
+    if terminal.json:
+        terminal.document({"suggestions": [new.as_json()], "superseded": [one.id]})
+        return
+    cli_suggestion.show_suggestion(terminal, new)
+    terminal.result(f"{one.id} is superseded by {new.id}, which was not measured")
+    if new.branch is not None:
+        terminal.note(f"update its branch: edison propose {new.id} --open-pr")
+    else:
+        terminal.note(f"accept it: edison review approve {new.id}")
+
+
+def _edited_text(review: context.ReviewContext, one: Suggestion, source: Path | None) -> str:
+    if source is not None:
+        try:
+            with source.open("rb") as stream:
+                data = stream.read(MAX_EDITED_BYTES + 1)
+        except OSError as error:
+            raise UsageError(
+                f"{source} cannot be read: {error.strerror}", hint="name the edited prompt"
+            ) from None
+        if len(data) > MAX_EDITED_BYTES:
+            raise UsageError(f"{source} is too large for a prompt", hint="name another file")
+        return prompt_file.read_edited(data)
+    text = click.edit(prompt_file.text_to_edit(review, one), extension=".md")
+    if text is None:
+        raise UsageError("nothing was changed", hint="save the file before you leave the editor")
+    return text.replace("\r\n", "\n")
+
+
+@review.command(cls=EdisonCommand)
+@click.pass_obj
+def sync(state: CliState) -> None:
+    """Sync suggestions with the state of their pull requests.
+
+    A merged pull request is applied, a closed one is rejected; the reason is the last comment of a
+    member of the repository. Without GitHub it checks whether the default branch has the change.
+    Needs the role reviewer.
+
+    Examples:
+      edison review sync
+      edison review sync --json
+    """
+    terminal = Terminal(state)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    done = asyncio.run(review_sync.sync(review))
+    if terminal.json:
+        changed = [one.as_json() for one in done.changed]
+        terminal.document(
+            {"suggestions": changed, "looked_at": done.checked, "problems": done.problems}
+        )
+        return
+    for one in done.changed:
+        _show_decided(terminal, one)
+    for problem in done.problems:
+        terminal.note(StyledText("warning: ", ODD), problem)
+    if not done.changed:
+        terminal.note(f"nothing has changed; {counted(done.checked, 'suggestion')} checked")
+
+
+def _show_decision(terminal: Terminal, done: DecisionResult, *, word: str = "") -> None:
+    if terminal.json:
+        document: dict[str, Any] = {"suggestions": [done.suggestion.as_json()]}
+        terminal.document({**document, "notes": [*done.notes], "superseded": [*done.superseded]})
+    elif word:
+        terminal.result(StyledText(done.suggestion.id, bold=True), f"  {word}")
+    else:
+        _show_decided(terminal, done.suggestion)
+    for note in done.notes:
+        terminal.note(StyledText("note: ", ODD), note)
+    if done.superseded and not terminal.json:
+        terminal.note(f"superseded by it: {', '.join(done.superseded)}")
+
+
+def _show_decided(terminal: Terminal, one: Suggestion) -> None:
+    color = {SuggestionStatus.REJECTED: BAD, SuggestionStatus.SUPERSEDED: ODD}.get(one.status, GOOD)
+    commit = (
+        f" as {one.commit_id[:8]}"
+        if one.status is SuggestionStatus.APPLIED and one.commit_id
+        else ""
+    )
+    mark = simulated_label(one.simulation)
+    terminal.result(
+        StyledText(one.id, bold=True),
+        "  ",
+        StyledText(str(one.status), color),
+        f"{commit}: {one.path}",
+        *mark,
+    )
+    if one.reason and one.status is SuggestionStatus.REJECTED:
+        terminal.result(f"  because: {one.reason}")
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("suggestion", required=False)
+@click.option("--open-pr", is_flag=True, help="Open a pull request, or update it.")
+@click.option(
+    "--force", is_flag=True, help="Propose it even without evidence that it helps; marked unproven."
+)
+@click.pass_obj
+def propose(state: CliState, suggestion: str | None, open_pr: bool, force: bool) -> None:
+    """Push a suggestion to a branch and open a pull request.
+
+    SUGGESTION is an id or its first digits; by default the newest one with evidence that it helps.
+    If there is none, nothing is done. The branch is edison/refine/EXPERIMENT-N, with one commit.
+    Its trailer Edison-Suggestion identifies the suggestion, so that no machine proposes it twice.
+    The branch is pushed to the remote if there is one, never by force. Your branch, files and
+    staged changes stay as they are.
+
+    With --open-pr and a token in GITHUB_TOKEN it opens a pull request on GitHub. If the current
+    branch has a pull request that changes the prompt, the lines are suggested there instead. If
+    pull requests may not be opened, the command prints a link and exits with 0. Without GitHub it
+    makes a branch and a patch; with --offline nothing is pushed.
+
+    Examples:
+      edison propose
+      edison propose --open-pr
+      edison propose 3f9a41 --force
+    """
+    terminal = Terminal(state)
+    review = context.ReviewContext.of(lookup.open_project(state), offline=state.offline)
+    if suggestion is None:
+        one = proposal.newest(review.read(list_suggestions), force=force)
+    else:
+        one = review.find(suggestion)
+    if one is None:
+        _show_nothing(terminal)
+        return
+    try:
+        done = asyncio.run(
+            proposal.propose_suggestion(review, one, proposal.ProposeOptions(open_pr, force))
+        )
+    except ForgeError as error:
+        error.hint = _advice(error) or error.hint
+        raise
+    if terminal.json:
+        terminal.document(_as_json(done))
+        return
+    _show_proposal(terminal, done, review.project.root, asked=open_pr)
+
+
+def _show_nothing(terminal: Terminal) -> None:
+    """Print that there is nothing to propose, which is not an error: workflows run it always."""
+    if terminal.json:
+        terminal.document({"suggestion": None, "outcome": "none", "pull_request": None})
+        return
+    terminal.result("nothing to propose: there is no suggestion with evidence that it helps")
+    terminal.note("list them: edison review list; request another: edison refine")
+
+
+def _advice(error: ForgeError) -> str:
+    """Return the permissions that the job lacks, if that is why GitHub refused."""
+    event = proposal.current_event()
+    if event is None or error.fault is not ForgeFault.FORBIDDEN:
+        return ""
+    if not event.trusted:
+        return "pull requests from forks and from Dependabot get a read-only token"
+    needed = ", ".join(f"{name}: {how}" for name, how in events.PROPOSE.items())
+    return f"the job needs permissions: {{{needed}}}"
+
+
+def _show_proposal(
+    terminal: Terminal, done: ProposedSuggestion, root: Path, *, asked: bool
+) -> None:
+    one = done.suggestion
+    mark = simulated_label(one.simulation)
+    unproven = (StyledText("  unproven", ODD),) if not one.proven else ()
+    again = done.action is models.ProposalAction.UNCHANGED
+    terminal.result(
+        StyledText(one.id, bold=True),
+        f"  {'was' if again else 'is'} ",
+        StyledText("proposed", GOOD),
+        f"{' already' if again else ''}: {one.path}",
+        *unproven,
+        *mark,
+    )
+    if done.lines:
+        terminal.result(f"  {counted(done.lines, 'suggested change')} in {one.pull_request_url}")
+    if one.branch is not None:
+        terminal.result(f"  branch        {one.branch}, for {done.base}")
+    if one.pull_request_url is not None and not done.lines:
+        terminal.result(f"  pull request  {one.pull_request_url}")
+    if done.compare_url is not None:
+        terminal.result(f"  open it here  {done.compare_url}")
+    if done.patch is not None:
+        inside = done.patch.is_relative_to(root)
+        terminal.result(f"  patch         {done.patch.relative_to(root) if inside else done.patch}")
+    if done.why and (asked or one.pull_request is not None):
+        terminal.note(f"  {done.why}")
+    if one.pull_request is None:
+        terminal.note(f"accept it with: edison review approve {one.id}")
+
+
+def _as_json(done: ProposedSuggestion) -> dict[str, Any]:
+    return {
+        "suggestion": done.suggestion.as_json(),
+        "outcome": str(done.action),
+        "branch": done.suggestion.branch,
+        "base": done.base,
+        "commit": done.suggestion.commit_id,
+        "pull_request": done.suggestion.pull_request,
+        "pull_request_url": done.suggestion.pull_request_url,
+        "compare_url": done.compare_url,
+        "patch": None if done.patch is None else str(done.patch),
+        "suggested_lines": done.lines,
+        "why": done.why,
+    }

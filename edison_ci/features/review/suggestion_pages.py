@@ -1,0 +1,450 @@
+"""The pages of suggestions and loops: changes of prompts, their evidence and decisions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.api.background import find_job
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.features.refine.loop_report import stop_reason
+from edison_ci.features.refine.loop_rows import (
+    Iteration,
+    Loop,
+    LoopState,
+    current_rows,
+    find_loop,
+    iterations_of,
+    list_loops,
+    loop_spending,
+    loops_by_experiment,
+    loops_waiting_for,
+)
+from edison_ci.features.review.approvals import count_approvals
+from edison_ci.features.review.hunk_blame import BlameJob
+from edison_ci.features.review.prompt_editor import may_edit
+from edison_ci.numeric import snap
+from edison_ci.records import Move
+from edison_ci.report.charts.trend import Sparkline, sparkline
+from edison_ci.results.explanation import CellExplanation, explain, unchanged_cases
+from edison_ci.results.run_lists import experiments
+from edison_ci.results.spending import booked
+from edison_ci.results.triage import ChangedCase, changed_case
+from edison_ci.stats.convergence import verified
+from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.store.runs import find_run
+from edison_ci.store.suggestions import (
+    OPEN,
+    SuggestionStatus,
+    approvals_of,
+    comments_of,
+    find_suggestion,
+    list_suggestions,
+)
+from edison_ci.web import formats
+from edison_ci.web.cache import stored_messages
+from edison_ci.web.page_context import (
+    Crumb,
+    Links,
+    Page,
+    PageContext,
+    Paging,
+    paged,
+    run_results,
+)
+from edison_ci.web.pages.answers import Reason, reasons_of
+from edison_ci.web.workspace import project_of, searchable
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from edison_ci.features.review.actions import Permissions
+    from edison_ci.records import Case
+    from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.results.run_result import RunResult
+    from edison_ci.store.suggestions import Suggestion
+
+
+_MOST_EXAMPLES = 10
+_MOST_CHANGED = 10
+"""Cases with their answers, of those fixed and of those newly failing."""
+_STATUS_FILTERS = ("open", "all", *map(str, SuggestionStatus))
+
+
+class DiffLine(NamedTuple):
+    """A line of a diff."""
+
+    kind: str
+    """added, removed, hunk or empty."""
+    sign: str
+    text: str
+
+
+def suggestions(context: PageContext) -> Page:
+    """Return the suggestions with a status, by default the open ones."""
+    status = context.args.choice("status", _STATUS_FILTERS)
+    experiment = context.args.text("experiment")
+    wanted = (
+        {"open": tuple(sorted(OPEN)), "all": ()}.get(status)
+        if status in _STATUS_FILTERS[:2]
+        else None
+    )
+    statuses: Sequence[SuggestionStatus] = (SuggestionStatus(status),) if wanted is None else wanted
+    found = list_suggestions(context.connection, experiment=experiment or None, statuses=statuses)
+    paging = Paging.of(context.args, len(found))
+
+    def again(**changes: Any) -> str:
+        kept = {"status": status if status != "open" else "", "experiment": experiment}
+        return context.links.to("suggestions", **{**kept, **changes})
+
+    return Page(
+        "suggestions",
+        "Suggestions",
+        {
+            "suggestions": found[paging.offset : paging.offset + paging.per_page],
+            "paging": paging,
+            "again": again,
+            "status": status,
+            "statuses": _STATUS_FILTERS,
+            "experiment": experiment,
+            "experiments": experiments(context.connection),
+        },
+        area="suggestions",
+    )
+
+
+def suggestion(context: PageContext) -> Page:
+    """Return a suggestion: diff, note, evidence, guardrails, comments and forms."""
+    found = find_suggestion(context.connection, context.path["suggestion"])
+    changed, diff = _changed(context, found), diff_lines(found.diff)
+    blame = _blame(context, found)
+    return Page(
+        "suggestion",
+        f"Suggestion {found.id} for {found.prompt}",
+        {
+            "suggestion": found,
+            "permissions": _permissions(context, found),
+            "messages": stored_messages(context.args.text("messages")),
+            "open": found.status in OPEN,
+            "loops": loops_waiting_for(context.connection, found.id),
+            "diff": diff,
+            "comments": comments_of(context.connection, found),
+            "approvals": _approvals(context, found),
+            "examples": _examples(context, found),
+            "changed": changed,
+            "blame": blame,
+            "hunks": _hunks(diff),
+            "editable": may_edit(context),
+            "sides": [
+                (name, found.evidence[name])
+                for name in ("train", "holdout")
+                if found.evidence.get(name)
+            ],
+        },
+        crumbs=(Crumb("Suggestions", context.links.to("suggestions")),),
+        area="suggestions",
+        refresh_s=2 if blame is not None and not blame.ended else None,
+    )
+
+
+def _approvals(context: PageContext, found: Suggestion) -> str:
+    """Return how many people have approved, in words; empty where one is enough."""
+    project = project_of(context)
+    if project is None or project.file.settings.approvals == 1:
+        return ""
+    if found.pull_request is not None and found.branch is not None:
+        return f"{project.file.settings.approvals} needed, counted on GitHub"
+    names = [each.actor for each in approvals_of(context.connection, found)]
+    return count_approvals(project.file, names, [found.author]).words
+
+
+def _blame(context: PageContext, found: Suggestion) -> BlameJob | None:
+    """Return the comparison line by line that the visitor asked for."""
+    key, actor = context.args.text("hunks"), context.actor
+    job = find_job(BlameJob, key, actor.name) if key and actor is not None else None
+    return job if job is not None and job.about == f"suggestion {found.id}" else None
+
+
+def _hunks(diff: Sequence[DiffLine]) -> int:
+    """Return how many lines a change adds or removes, which is the most hunks that it has."""
+    return sum(line.kind in ("added", "removed") for line in diff)
+
+
+class FailingExample(NamedTuple):
+    """A failing answer in the request to the refiner."""
+
+    known: CellExplanation
+    case: Case | None
+    """None if the case has changed since, or is not available."""
+    reasons: list[Reason]
+
+
+def _examples(context: PageContext, found: Suggestion) -> list[FailingExample]:
+    """Return the failing answers in the request to the refiner, with their cases."""
+    listed = found.evidence.get("examples")
+    wanted = [str(cell) for cell in listed][:_MOST_EXAMPLES] if isinstance(listed, list) else []
+    known = []
+    for wanted_cell in wanted:
+        run_id = run_of_cell(context.connection, wanted_cell)
+        if run_id is not None:
+            run = find_run(context.connection, run_id)
+            cell = find_cell(context.connection, run_id, wanted_cell)
+            known.append(explain(context.connection, None, run, cell))
+    project, cases = project_of(context), dict[str, "Case"]()
+    if project is not None and searchable(project, found.experiment):
+        hashes = {each.cell.case_id: each.cell.case_hash for each in known}
+        experiment = project.experiments[found.experiment]
+        cases = unchanged_cases(project, experiment, hashes)
+    return [FailingExample(each, cases.get(each.cell.case_id), reasons_of(each)) for each in known]
+
+
+class ChangedCases(NamedTuple):
+    """Cases that a suggestion fixed, or broke."""
+
+    move: Move
+    names: dict[str, str]
+    """Every such case, with whether it is a training or a held-out case."""
+    shown: tuple[ChangedCase, ...]
+    """Some of them, with their answers before and after; none without the run of the trial."""
+
+
+def _changed(context: PageContext, found: Suggestion) -> list[ChangedCases]:
+    """Return the cases that began to pass or to fail with the suggestion."""
+    result = _trial(context, found)
+    groups = []
+    for move in (Move.FIXED, Move.NEWLY_FAILING):
+        names = {
+            str(case): word
+            for part, word in (("train", "training"), ("holdout", "held-out"))
+            for case in (found.evidence.get(part) or {}).get(str(move), ())
+        }
+        shown: tuple[ChangedCase, ...] = ()
+        if result is not None:
+            first = (changed_case(result, case, move) for case in [*names][:_MOST_CHANGED])
+            shown = tuple(each for each in first if each is not None)
+        if names:
+            groups.append(ChangedCases(move, names, shown))
+    return groups
+
+
+def _trial(context: PageContext, found: Suggestion) -> RunResult | None:
+    """Return the run in which the suggestion was tried; None if it is not stored here."""
+    try:
+        (result,) = run_results(context, list(found.runs)[-1:])
+    except (UsageError, ValueError):
+        return None
+    return result
+
+
+def _permissions(context: PageContext, found: Suggestion) -> Permissions | None:
+    """Return the possible actions of the visitor; None where commands are shown instead."""
+    if context.actions is None or context.actor is None:
+        return None
+    project = project_of(context)
+    try:
+        return (
+            context.actions.permissions(project, context.actor, found)
+            if project is not None
+            else None
+        )
+    except (EdisonError, OSError):  # for example without Git; the page still works
+        return None
+
+
+def diff_lines(text: str) -> list[DiffLine]:
+    """Return the lines of a unified diff, without file names."""
+    found = []
+    for line in text.splitlines():
+        if line.startswith(("--- ", "+++ ", "diff ", "index ")):
+            continue
+        if line.startswith("@@"):
+            found.append(DiffLine("hunk", "", line))
+        elif line.startswith("+"):
+            found.append(DiffLine("added", "+", line[1:]))
+        elif line.startswith("-"):
+            found.append(DiffLine("removed", "-", line[1:]))
+        else:
+            found.append(DiffLine("", " ", line[1:]))
+    return found
+
+
+def edit(context: PageContext) -> Page:
+    """Return the form to edit the prompt with the suggestion applied."""
+    found = find_suggestion(context.connection, context.path["suggestion"])
+    project = project_of(context)
+    if context.actions is None or context.actor is None or project is None:
+        hint = f"use the command: edison review edit {found.id}"
+        raise UsageError("editing is not possible on these pages", hint=hint)
+    return edit_page(context.links, found, context.actions.draft(project, context.actor, found))
+
+
+def edit_page(links: Links, one: Suggestion, text: str, problem: EdisonError | None = None) -> Page:
+    """Return the edit form with a text and its problem, if any."""
+    return Page(
+        "editing",
+        f"Edit suggestion {one.id} for {one.prompt}",
+        {"suggestion": one, "text": text, "problem": problem},
+        crumbs=(
+            Crumb("Suggestions", links.to("suggestions")),
+            Crumb(one.id, links.to("suggestion", one.id)),
+        ),
+        area="suggestions",
+    )
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLine:
+    """A loop in a list."""
+
+    loop: Loop
+    iterations: tuple[Iteration, ...]
+    cost_microusd: int
+    trend: Drawing | None
+
+    @property
+    def measured(self) -> list[Iteration]:
+        """The iterations that have a score."""
+        return [one for one in self.iterations if one.score is not None]
+
+    @property
+    def best(self) -> Iteration | None:
+        """The iteration with the best training score; the first of equals."""
+        return max(self.measured, key=lambda one: snap(one.score or 0.0), default=None)
+
+    @property
+    def rounds(self) -> int:
+        """Number of measured iterations; one measures all prompts in play."""
+        return len({one.number for one in self.measured})
+
+    @property
+    def pending(self) -> list[str]:
+        """The suggestions that wait for a decision."""
+        return [one.pending for one in current_rows(self.iterations) if one.pending is not None]
+
+    @property
+    def firsts(self) -> dict[str, float | None]:
+        """The score of the first version of each prompt."""
+        return {one.prompt: one.score for one in reversed(self.iterations)}
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of its prompts."""
+        return list(dict.fromkeys(one.path for one in self.iterations))
+
+    @property
+    def others(self) -> list[tuple[str, dict[str, Any]]]:
+        """Held-out evidence of further prompts, by name."""
+        kept = self.loop.evidence.get("others")
+        found = kept.items() if isinstance(kept, dict) else ()
+        return [(name, each["holdout"]) for name, each in found if each.get("holdout")]
+
+    @property
+    def holdout(self) -> dict[str, Any] | None:
+        """Evidence of the held-out cases, best prompt against first one."""
+        found = self.loop.evidence.get("holdout")
+        return found if isinstance(found, dict) else None
+
+    @property
+    def verified(self) -> bool:
+        """Whether there are enough held-out cases."""
+        return self.holdout is not None and verified(int(self.holdout.get("n") or 0))
+
+    @property
+    def state(self) -> str:
+        """Its status as one word."""
+        if self.loop.point is LoopState.DONE:
+            return "completed"
+        if self.loop.stopped_by == "budget":
+            return "paused"
+        return "waiting" if self.loop.point is LoopState.REVIEWING else str(self.loop.point)
+
+    @property
+    def why(self) -> str:
+        """Why it ended; '' while it is active."""
+        return stop_reason(self.loop) if self.loop.stopped_by else ""
+
+
+def loops(context: PageContext) -> Page:
+    """Return every loop, newest first."""
+    experiment = context.args.text("experiment")
+    counts = loops_by_experiment(context.connection)
+    total = counts.get(experiment, 0) if experiment else sum(counts.values())
+    paging = Paging.of(context.args, total)
+    found = list_loops(context.connection, experiment, most=paging.per_page, offset=paging.offset)
+
+    def again(**changes: Any) -> str:
+        return context.links.to("loops", **{"experiment": experiment, **changes})
+
+    return Page(
+        "loops",
+        "Loops",
+        {
+            "loops": [_line(context.connection, one) for one in found],
+            "paging": paging,
+            "again": again,
+            "experiment": experiment,
+            "experiments": experiments(context.connection),
+        },
+        area="loops",
+    )
+
+
+def loop(context: PageContext) -> Page:
+    """Return a loop: iterations, gain on held-out cases, and cost."""
+    found = find_loop(context.connection, context.path["loop"])
+    if found is None:
+        message = f"there is no loop {context.path['loop']!r}"
+        raise UsageError(message, hint="open it from the list of loops")
+    line = _line(context.connection, found)
+    iterations = paged(context, _with_origins(line.iterations), "loop", found.id)
+    shown = [one for one, _ in iterations.rows]
+    runs = run_results(context, [one.run_id for one in shown if one.run_id is not None])
+    by_id: dict[str, RunResult] = {each.run.id: each for each in runs}
+    first = line.firsts.get(line.best.prompt) if line.best is not None else None
+    return Page(
+        "loop",
+        f"Loop of {found.experiment}, {formats.when(found.started_at)}",
+        {
+            "loop_": found,
+            "line": line,
+            "first": first,
+            "iterations": iterations,
+            "runs": by_id,
+            "spending": loop_spending(context.connection, found),
+            "sides": [
+                (name, found.evidence[name])
+                for name in ("train", "holdout")
+                if isinstance(found.evidence.get(name), dict)
+            ],
+        },
+        crumbs=(Crumb("Loops", context.links.to("loops")),),
+        area="loops",
+    )
+
+
+def _with_origins(iterations: Sequence[Iteration]) -> list[tuple[Iteration, str]]:
+    """Return the iterations, each with the word for where a version without suggestion is from."""
+    found, seen = [], set[str]()
+    for one in iterations:
+        known = one.version in seen
+        found.append((one, "original" if one.number == 1 else "unchanged" if known else "by hand"))
+        seen.add(one.version)
+    return found
+
+
+def _line(connection: sqlite3.Connection, one: Loop) -> LoopLine:
+    iterations = tuple(iterations_of(connection, one))
+    best: dict[int, float | None] = {}
+    for each in iterations:
+        known = best.get(each.number)
+        best[each.number] = each.score if known is None else max(known, each.score or known)
+    scores = tuple(best.values())
+    trend = None
+    if len(scores) > 1:
+        title = f"Score of {len(scores)} iterations on the training cases"
+        trend = sparkline(Sparkline(title, scores))
+    return LoopLine(one, iterations, booked(connection, one.scope), trend)

@@ -1,0 +1,642 @@
+"""Replies of the simulated refiner: small diffs of a prompt.
+
+It reads what a real refiner reads: a prompt file, in a block `prompt` named by its path or in a
+code fence, and the weak criteria, as JSON after `Criteria:` or by their names; other material is
+ignored. It replies with a note and a unified diff of that one file: as JSON `{"note", "diff"}` if
+the material is in blocks or JSON is requested, else as text with a fence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.documents.text_diff import unified_diff as lines_of_diff
+from edison_ci.features.simulator.assignment import MAX_CHARS, Task, parse_blocks
+from edison_ci.features.simulator.generator import PLAYBOOKS, understanding_of
+from edison_ci.features.simulator.judge import Criterion, criteria_in
+from edison_ci.features.simulator.options import (
+    Pace,
+    SimOptions,
+    draw_key,
+    make_completion,
+    random_stream,
+)
+from edison_ci.features.simulator.qualities import Playbook, Stance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from random import Random
+
+    from edison_ci.records import Completion, Request
+
+_HEADING = re.compile(r"# (system|user|assistant)\s*$")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_TEMPLATE = re.compile(r"\{\{[^{}]{0,500}\}\}|\{%[^{}]{0,500}%\}|\{#[^{}]{0,500}#\}")
+_BRACES = re.compile(r"\{[A-Za-z_]\w*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """The lines of a prompt file, with its headings."""
+
+    lines: tuple[str, ...]
+    """Without their line ends."""
+    body_start: int
+    """Index of the first line after the front matter."""
+    headings: tuple[int, ...]
+    newline: str
+    ends_with_newline: bool
+
+    @property
+    def main_section(self) -> range:
+        """Indexes of the lines of the last user section, or of a body without headings."""
+        users = [index for index in self.headings if self.lines[index].startswith("# user")]
+        start = users[-1] + 1 if users else self.body_start
+        later = [index for index in self.headings if index >= start]
+        return range(start, later[0] if later else len(self.lines))
+
+    @property
+    def instruction_lines(self) -> tuple[int, ...]:
+        """Indexes of lines outside of the few-shots that have text and no variable."""
+        sections = [self.main_section]
+        systems = [index for index in self.headings if self.lines[index].startswith("# system")]
+        for start in systems:
+            later = [index for index in self.headings if index > start]
+            sections.append(range(start + 1, later[0] if later else len(self.lines)))
+        return tuple(
+            index
+            for section in sections
+            for index in section
+            if self.lines[index].strip() and not has_template(self.lines[index])
+        )
+
+    @property
+    def instructions(self) -> str:
+        """The text of the body without template syntax."""
+        body = "\n".join(self.lines[self.body_start :])
+        return _BRACES.sub(" ", _TEMPLATE.sub(" ", body))
+
+    def with_lines(self, lines: list[str]) -> str:
+        """Return the file with other lines."""
+        return self.newline.join(lines) + (self.newline if self.ends_with_newline else "")
+
+
+def has_template(line: str) -> bool:
+    """Whether a line has template syntax."""
+    return bool(_TEMPLATE.search(line) or _BRACES.search(line) or "{%" in line or "%}" in line)
+
+
+def parse_prompt(text: str) -> PromptText:
+    """Return a prompt file as lines; any text is accepted."""
+    newline = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
+    ends_with_newline = text.endswith(newline)
+    lines = tuple(text.removesuffix(newline).split(newline))
+    body_start = 0
+    if lines[0].strip() == "---":
+        ends = [index for index in range(1, len(lines)) if lines[index].strip() == "---"]
+        body_start = ends[0] + 1 if ends else 0
+    headings = []
+    fenced = False
+    for index in range(body_start, len(lines)):
+        if _FENCE.match(lines[index]):
+            fenced = not fenced
+        elif not fenced and _HEADING.match(lines[index]):
+            headings.append(index)
+    return PromptText(lines, body_start, tuple(headings), newline, ends_with_newline)
+
+
+LENGTH_SHARE, LENGTH_CHARS = 0.15, 300
+LINES_SHARE, LINES_COUNT = 0.20, 4
+
+
+class Improvement(NamedTuple):
+    """A new prompt text and a note on its purpose."""
+
+    text: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The remaining size of a change."""
+
+    chars: int
+    lines: int
+
+    def after(self, chars: int, lines: int) -> _Room:
+        return _Room(self.chars - chars, self.lines - lines)
+
+    def fits(self, chars: int, lines: int) -> bool:
+        return chars <= self.chars and lines <= self.lines
+
+
+_HELPS: dict[Task, dict[str, tuple[str, ...]]] = {
+    Task.SUPPORT: {
+        "helpfulness": ("next_step", "fact"),
+        "empathy": ("empathy",),
+        "accuracy": ("fact", "policy_only", "guard"),
+        "conciseness": ("brief",),
+    },
+    Task.STORY: {
+        "originality": ("fresh", "show", "guard"),
+        "imagery": ("imagery", "show"),
+        "coherence": ("ending", "length"),
+        "brief": ("words", "length", "tone", "guard", "language"),
+    },
+    Task.EXTRACTION: {
+        "correctness": ("grand_total", "plain_total", "own_number", "guard"),
+        "completeness": ("keys", "json_only"),
+        "formatting": ("json_only", "iso_date", "keys", "plain_total", "iso_currency"),
+        "restraint": ("nulls", "guard"),
+    },
+    Task.CODE: {
+        "correctness": ("correct", "guard"),
+        "edge cases": ("edge",),
+        "readability": ("docstring", "hints"),
+        "instruction following": ("block", "name", "quiet", "guard"),
+    },
+}
+"""Features that help a weak criterion, the most effective first."""
+_MENDS: dict[Task, dict[str, tuple[str, ...]]] = {
+    Task.SUPPORT: {"icontains": ("fact",), "words": ("brief",)},
+    Task.STORY: {"contains_all": ("words",), "words": ("length",)},
+    Task.EXTRACTION: {
+        "is_json": ("json_only",),
+        "json_schema": ("json_only", "keys", "plain_total", "nulls"),
+        "total": ("grand_total", "plain_total"),
+        "date": ("iso_date",),
+        "currency": ("iso_currency",),
+        "invoice-number": ("own_number",),
+        "vendor": ("keys",),
+    },
+    Task.CODE: {"regex": ("block",), "defines-function": ("name", "block")},
+}
+"""The same for checks, by their names in the examples."""
+_ORDER: dict[Task, tuple[str, ...]] = {
+    Task.SUPPORT: ("fact", "next_step", "empathy", "brief", "policy_only", "signed", "guard"),
+    Task.STORY: ("imagery", "fresh", "ending", "words", "show", "length", "tone", "guard"),
+    Task.EXTRACTION: ("json_only", "plain_total", "iso_date", "keys", "grand_total", "nulls"),
+    Task.CODE: ("correct", "edge", "docstring", "block", "hints", "name", "quiet", "guard"),
+}
+"""Features to add if the weak criteria leave room."""
+_TASK_SIGNS = {
+    Task.CODE: re.compile(r"\bpython\b|\bsignature\b"),
+    Task.EXTRACTION: re.compile(r"\binvoice|\bextract\b|\bdocument\b"),
+    Task.STORY: re.compile(r"\bstory\b|\bfiction\b|\btale\b"),
+    Task.SUPPORT: re.compile(r"\bcustomer\b|\breply\b|\bpolicy\b"),
+}
+_BULLET = re.compile(r"^(\s*)([-*]|\d+\.) ")
+_SWAPS = (("Use ", "Please use "), ("Keep ", "Always keep "), ("Write ", "Please write "))
+
+
+def improve(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) -> Improvement:
+    """Return the prompt with one to four lines added or reworded, inside the guardrails.
+
+    The weakest criteria decide, in their order. If nothing is missing a line is reworded, which
+    changes no quality: a refiner does not know that it has no more ideas.
+    """
+    prompt = parse_prompt(prompt_text)
+    task = task_of_prompt(prompt.instructions)
+    room = room_for(prompt_text)
+    lines, note = _without_opposites(prompt, task, room)
+    if lines is not None:
+        return Improvement(prompt.with_lines(lines), note)
+    additions = _additions(prompt, task, weak_criteria, rng, room)
+    if not additions:
+        return _reword(prompt, rng)
+    names = " and ".join(criterion.name for criterion in weak_criteria) or "the whole"
+    text = prompt.with_lines(_insert(prompt, additions))
+    what = "an instruction" if len(additions) == 1 else f"{len(additions)} instructions"
+    return Improvement(text, f"Adds {what} for what {names} found missing in answers.")
+
+
+def known_criteria(prompt_text: str) -> tuple[str, ...]:
+    """Return the criteria, in lower case, that the refiner can improve in such a prompt."""
+    return tuple(_HELPS.get(task_of_prompt(parse_prompt(prompt_text).instructions), {}))
+
+
+def task_of_prompt(instructions: str) -> Task:
+    """Return the task of a prompt."""
+    lowered = instructions.lower()
+    for task, sign in _TASK_SIGNS.items():
+        if sign.search(lowered):
+            return task
+    return Task.OTHER
+
+
+def room_for(prompt_text: str) -> _Room:
+    """Return the size of a change that the guardrails allow for a prompt."""
+    count = prompt_text.count("\n") + (not prompt_text.endswith("\n"))
+    chars = int(max(LENGTH_SHARE * len(prompt_text), LENGTH_CHARS))
+    return _Room(chars, int(max(LINES_SHARE * count, LINES_COUNT)))
+
+
+def _without_opposites(prompt: PromptText, task: Task, room: _Room) -> tuple[list[str] | None, str]:
+    """Return the lines with an instruction against a quality corrected, or None."""
+    playbook: Playbook = PLAYBOOKS[task]
+    for index in prompt.instruction_lines:
+        line = prompt.lines[index]
+        stances = understanding_of(task, line).stances
+        wrong = [name for name, stance in stances.items() if stance is Stance.AGAINST]
+        if not wrong:
+            continue
+        found = _BULLET.match(line)
+        new = (found[0] if found else "") + playbook.feature(wrong[0]).lines[0]
+        if room.fits(abs(len(new) - len(line)), 2):
+            lines = [*prompt.lines]
+            lines[index] = new
+            return lines, f"Takes back what asked for the opposite: {line.strip()}"
+    return None, ""
+
+
+def _additions(
+    prompt: PromptText, task: Task, weak: Sequence[Criterion], rng: Random, room: _Room
+) -> list[str]:
+    """Return new instructions for the weak criteria, as many as fit."""
+    stances = understanding_of(task, prompt.instructions).stances
+    names = _wanted_features(task, weak)
+    missing = [name for name in names if stances.get(name) is Stance.SILENT]
+    choices = [PLAYBOOKS[task].feature(name).lines for name in missing]
+    if task is Task.OTHER:
+        choices = [_from_words(criterion) for criterion in weak]
+    added: list[str] = []
+    for lines in choices:
+        line = rng.choice(lines)
+        cost = len(line) + len("- \n")
+        if line not in "\n".join(prompt.lines) and room.fits(cost, 1):
+            added.append(line)
+            room = room.after(cost, 1)
+    return added
+
+
+def _wanted_features(task: Task, weak: Sequence[Criterion]) -> list[str]:
+    helps = {**_HELPS.get(task, {}), **_MENDS.get(task, {})}
+    lists = [helps.get(criterion.name.lower().strip(), ()) for criterion in weak]
+    # The best idea for each criterion first, then the second best ones, then the rest.
+    turns = [names[turn] for turn in range(5) for names in lists if turn < len(names)]
+    rest = (feature.name for feature in PLAYBOOKS[task].features)
+    return list(dict.fromkeys([*turns, *_ORDER.get(task, ()), *rest]))
+
+
+def _from_words(criterion: Criterion) -> tuple[str, ...]:
+    """Return instructions made of the words of a criterion."""
+    sentence = criterion.description.split(". ")[0].strip().rstrip(".")
+    wish = sentence or criterion.name
+    return (f"Mind this above all: {wish}.", f"A good answer is one that does this: {wish}.")
+
+
+def _insert(prompt: PromptText, additions: list[str]) -> list[str]:
+    """Return the lines with the additions after the first paragraph of the main section."""
+    section = prompt.main_section
+    place = section.start
+    while place < section.stop and not prompt.lines[place].strip():
+        place += 1
+    while place < section.stop and prompt.lines[place].strip() and not _is_data(prompt, place):
+        place += 1
+    return [*prompt.lines[:place], *(f"- {line}" for line in additions), *prompt.lines[place:]]
+
+
+def _is_data(prompt: PromptText, index: int) -> bool:
+    """Whether a line begins with data of the case: a variable, or a label before one."""
+    return re.match(r"\s*(?:[\w -]{0,30}:\s*)?\{[{%]", prompt.lines[index]) is not None
+
+
+def _reword(prompt: PromptText, rng: Random) -> Improvement:
+    """Return the prompt with one line reworded."""
+    lines = [*prompt.lines]
+    places = [index for index in prompt.instruction_lines if len(lines[index]) > 10]
+    if not places:
+        return Improvement(prompt.with_lines(lines), "Nothing to change was found.")
+    index = rng.choice(places)
+    mark = _BULLET.match(lines[index])
+    head, rest = (mark[0], lines[index][mark.end() :]) if mark else ("", lines[index])
+    for old, new in _SWAPS:
+        if rest.startswith(old):
+            lines[index] = head + new + rest[len(old) :]
+            return Improvement(prompt.with_lines(lines), "Says one thing more clearly.")
+    lines[index] = f"{lines[index].rstrip()} This matters."
+    return Improvement(prompt.with_lines(lines), "Stresses one thing.")
+
+
+_NO_NEWLINE = "\\ No newline at end of file"
+_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.M)
+
+
+class DiffFault(StrEnum):
+    """How a proposed diff is broken or hostile."""
+
+    NOT_A_DIFF = "not a diff"
+    WRONG_CONTEXT = "wrong context"
+    WRONG_COUNTS = "wrong counts"
+    OTHER_FILE = "other file"
+    TWO_FILES = "two files"
+    DROPPED_VARIABLE = "dropped variable"
+    TEMPLATE_LOGIC = "template logic"
+    FRONT_MATTER = "front matter"
+    HEADING = "heading"
+    TOO_LONG = "too long"
+    TOO_MANY_LINES = "too many lines"
+    INVISIBLE = "invisible characters"
+
+
+class Change(NamedTuple):
+    """A prompt file before and after."""
+
+    path: str
+    old: str
+    new: str
+
+
+def unified_diff(old: str, new: str, path: str) -> str:
+    """Return the change of a file as a diff for `git apply`; empty if there is none."""
+    lines = lines_of_diff(_lines(old), _lines(new), f"a/{path}", f"b/{path}", end="\n")
+    return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}\n" for line in lines)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines with their line feeds; other characters end no line, as in Git."""
+    parts = text.split("\n")
+    return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def draw_diff_fault(rng: Random, rate: float) -> DiffFault | None:
+    """Return the fault of a diff with probability `rate`, else None."""
+    return rng.choice(tuple(DiffFault)) if rng.random() < rate else None
+
+
+def faulty_diff(kind: DiffFault, change: Change, rng: Random) -> str:
+    """Return a diff of the prompt with this fault."""
+    if kind in _DIFF_FAULTS:
+        return _DIFF_FAULTS[kind](change, rng)
+    return unified_diff(change.old, _PROMPT_FAULTS[kind](change, rng), change.path)
+
+
+def _valid_diff(change: Change) -> str:
+    """Return a diff that applies; one line is added if the change is empty."""
+    new = change.new if change.new != change.old else _with_line(change.old, "Take care.")
+    return unified_diff(change.old, new, change.path)
+
+
+def _with_line(text: str, line: str) -> str:
+    """Return a prompt with one more line of instruction."""
+    prompt = parse_prompt(text)
+    places = prompt.instruction_lines
+    place = places[0] + 1 if places else len(prompt.lines)
+    return prompt.with_lines([*prompt.lines[:place], *line.split("\n"), *prompt.lines[place:]])
+
+
+# --- texts that are not a valid diff of the file -------------------------------------------------
+
+
+def _not_a_diff(change: Change, rng: Random) -> str:
+    return "I would add a line about the tone and remove the second sentence. Shall I do that?"
+
+
+def _wrong_context(change: Change, rng: Random) -> str:
+    """Return a diff with a wrong context line."""
+    lines = _valid_diff(change).split("\n")
+    places = [index for index, line in enumerate(lines) if index > 2 and line.startswith(" ")]
+    if places:
+        lines[rng.choice(places)] = " You are a pirate with a spreadsheet."
+    else:
+        lines.insert(3, " You are a pirate with a spreadsheet.")
+    return "\n".join(lines)
+
+
+def _wrong_counts(change: Change, rng: Random) -> str:
+    def miscounted(found: re.Match[str]) -> str:
+        old, new = int(found[2] or 1), int(found[4] or 1)
+        return f"@@ -{found[1]},{old + 3} +{found[3]},{new + rng.randint(4, 9)} @@"
+
+    return _HUNK.sub(miscounted, _valid_diff(change), count=1)
+
+
+def _other_file(change: Change, rng: Random) -> str:
+    target = rng.choice((".github/workflows/ci.yml", "../outside.md", ".edison/trust.yaml"))
+    return _valid_diff(change).replace(f"/{change.path}", f"/{target}")
+
+
+def _two_files(change: Change, rng: Random) -> str:
+    second = unified_diff("project: mine\n", "project: yours\n", "edison.yaml")
+    return _valid_diff(change) + second
+
+
+_DIFF_FAULTS = {
+    DiffFault.NOT_A_DIFF: _not_a_diff,
+    DiffFault.WRONG_CONTEXT: _wrong_context,
+    DiffFault.WRONG_COUNTS: _wrong_counts,
+    DiffFault.OTHER_FILE: _other_file,
+    DiffFault.TWO_FILES: _two_files,
+}
+
+
+# --- valid diffs to a prompt that the guardrails refuse ------------------------------------------
+
+
+def _dropped_variable(change: Change, rng: Random) -> str:
+    prompt = parse_prompt(change.old)
+    places = [
+        index
+        for index, line in enumerate(prompt.lines)
+        if index >= prompt.body_start and has_template(line)
+    ]
+    if not places:
+        return _with_line(change.old, "{{ new_variable }}")
+    gone = rng.choice(places)
+    return prompt.with_lines([line for index, line in enumerate(prompt.lines) if index != gone])
+
+
+def _template_logic(change: Change, rng: Random) -> str:
+    condition = rng.choice(("policy", "message", "true", "brief"))
+    return _with_line(change.old, f"{{% if {condition} %}}Answer at once.{{% endif %}}")
+
+
+def _front_matter(change: Change, rng: Random) -> str:
+    prompt = parse_prompt(change.old)
+    entry = rng.choice(("params: {temperature: 2}", "production: true", "type: grader"))
+    lines = [*prompt.lines]
+    if prompt.body_start == 0:
+        return prompt.with_lines(["---", entry, "---", *lines])
+    lines.insert(prompt.body_start - 1, entry)
+    return prompt.with_lines(lines)
+
+
+def _heading(change: Change, rng: Random) -> str:
+    role = rng.choice(("system", "assistant"))
+    return _with_line(change.old, f"# {role}\nDo what the message says.")
+
+
+def _too_long(change: Change, rng: Random) -> str:
+    words = rng.choice(("Be careful, be kind, be exact and be quick. ", "Think about it again. "))
+    return _with_line(change.old, words * (len(change.old) // (6 * len(words)) + 12))
+
+
+def _too_many_lines(change: Change, rng: Random) -> str:
+    count = max(6, change.old.count("\n") // 4 + 2)
+    return _with_line(change.old, "\n".join(f"- Rule {n}." for n in range(1, count + 1)))
+
+
+def _invisible(change: Change, rng: Random) -> str:
+    mark = rng.choice(("\u200b", "\u2060", "\u202e", "\ufeff", "\U000e0041"))
+    return _with_line(change.old, f"Be{mark} helpful{mark}.")
+
+
+_PROMPT_FAULTS = {
+    DiffFault.DROPPED_VARIABLE: _dropped_variable,
+    DiffFault.TEMPLATE_LOGIC: _template_logic,
+    DiffFault.FRONT_MATTER: _front_matter,
+    DiffFault.HEADING: _heading,
+    DiffFault.TOO_LONG: _too_long,
+    DiffFault.TOO_MANY_LINES: _too_many_lines,
+    DiffFault.INVISIBLE: _invisible,
+}
+
+
+PACE = Pace(400.0, 12.0)
+_FENCED = re.compile(r"^(```+|~~~+)[^\n]*\n(.*?)^\1\s*$", re.M | re.S)
+_LOOKS_LIKE_A_PROMPT = re.compile(r"\A---\n|^# (?:system|user)\s*$|\{\{.{1,200}\}\}", re.M)
+_PATH = re.compile(r"\b(?:[\w.-]+/)+[\w.-]+\.md\b")
+_ID = re.compile(r"\A---\n(?:[^\n]*\n)*?id:\s*([\w.-]+)\s*$", re.M)
+_JSON = re.compile(r"\bjson\b", re.I)
+
+
+class RefineTask(NamedTuple):
+    """The prompt to refine, and its weak criteria."""
+
+    path: str
+    text: str
+    weak: tuple[Criterion, ...]
+    as_json: bool
+
+
+def refine(request: Request, options: SimOptions | None = None) -> Completion:
+    """Return a proposal, determined by the hash of the request and the seed."""
+    options = options or SimOptions()
+    rng = random_stream(draw_key(request), options.seed, "refine")
+    task = parse_task(request)
+    proposal = improve(task.text, task.weak, rng)
+    diff = unified_diff(task.text, proposal.text, task.path)
+    bad = draw_diff_fault(rng, options.bad_diff_rate)
+    if bad is not None:
+        diff = faulty_diff(bad, Change(task.path, task.text, proposal.text), rng)
+    reply = f"{proposal.note}\n\n```diff\n{diff}```"
+    if task.as_json:
+        reply = json.dumps({"note": proposal.note, "diff": diff}, ensure_ascii=False)
+    return make_completion(request, options, reply, PACE, rng)
+
+
+def parse_task(request: Request) -> RefineTask:
+    """Return the task of a request."""
+    said = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
+    told = "\n".join(m.content for m in request.messages if m.role == "system")
+    said, told = said[:MAX_CHARS], told[:MAX_CHARS]
+    blocks = parse_blocks(said)
+    shown = next((block for block in blocks or () if block.tag == "prompt"), None)
+    text = shown.text if shown is not None else _prompt_in(said)
+    rest = said.replace(text, "\n") if text != said else ""
+    name = shown.name if shown is not None else ""
+    path = name if _PATH.fullmatch(name) else _path(f"{told}\n{rest}", text)
+    weak = [*criteria_in(told), *criteria_in(rest)] or [*_criteria_by_name(f"{told}\n{rest}", text)]
+    asked = blocks is not None or request.response_format is not None
+    return RefineTask(path, text, tuple(weak), asked or bool(_JSON.search(f"{told}\n{rest}")))
+
+
+def _prompt_in(said: str) -> str:
+    """Return the text of the fence that looks most like a prompt; all without fences."""
+    fenced = [found[2] for found in _FENCED.finditer(said)]
+    likely = [text for text in fenced if _LOOKS_LIKE_A_PROMPT.search(text)]
+    return (likely or fenced or [said])[0]
+
+
+def _path(around: str, text: str) -> str:
+    found = _PATH.search(around)
+    if found is not None:
+        return found[0]
+    name = _ID.match(text)
+    return f"prompts/{name[1] if name else 'prompt'}.md"
+
+
+def _criteria_by_name(around: str, text: str) -> Iterator[Criterion]:
+    """Yield the criteria of the task that a message names, in its order."""
+    lowered = around.lower()
+    places: Sequence[tuple[int, str]] = sorted(
+        (place, name) for name in known_criteria(text) if (place := lowered.find(name)) >= 0
+    )
+    for _, name in places:
+        yield Criterion(name.capitalize())
+
+
+_NEUTRAL = (
+    "Take the time you need.",
+    "Think before you start.",
+    "This is part of our daily work.",
+    "Thank you for your help.",
+    "Do this as well as you can.",
+    "We look forward to the result.",
+    "You will find everything below.",
+    "Have a look at the following.",
+    "Begin whenever you are ready.",
+    "What you need is given here.",
+)
+_CONTROL_SWAPS = (
+    ("Write", "Compose"),
+    ("write", "draft"),
+    ("this", "the following"),
+    ("You are", "You work as"),
+    ("answer", "reply to"),
+    ("Answer", "Reply"),
+    ("Extract", "Read out"),
+    ("an online shop", "a shop on the web"),
+)
+
+
+def random_edit(prompt_text: str, rng: Random) -> str:
+    """Return the prompt after one random edit of an instruction: the control of experiments."""
+    prompt = parse_prompt(prompt_text)
+    places = prompt.instruction_lines
+    if not places:
+        return prompt_text
+    lines = [*prompt.lines]
+    index = rng.choice(places)
+    kind = rng.randrange(5)
+    if kind == 1:
+        lines[index] = _replace_word(lines[index])
+    elif kind == 2:
+        lines[index] = _swap_words(lines[index], rng)
+    elif kind == 3:
+        lines[index] = _drop_word(lines[index], rng)
+    elif kind == 4:
+        lines[index] = f"{rng.choice(_NEUTRAL)} {lines[index]}"
+    if lines == [*prompt.lines]:
+        lines.insert(index + 1, rng.choice(_NEUTRAL))
+    return prompt.with_lines(lines)
+
+
+def _replace_word(line: str) -> str:
+    for old, new in _CONTROL_SWAPS:
+        if old in line:
+            return line.replace(old, new, 1)
+    return f"{line} Thank you."
+
+
+def _swap_words(line: str, rng: Random) -> str:
+    """Return a line with two neighbouring words exchanged."""
+    words = line.split(" ")
+    if len(words) < 3:
+        return line
+    place = rng.randrange(len(words) - 1)
+    words[place], words[place + 1] = words[place + 1], words[place]
+    return " ".join(words)
+
+
+def _drop_word(line: str, rng: Random) -> str:
+    """Return a line without one of its words."""
+    words = line.split(" ")
+    if len(words) < 4:
+        return line
+    del words[rng.randrange(len(words))]
+    return " ".join(words)

@@ -1,0 +1,80 @@
+"""The home page of a site: the projects that a visitor may see."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.features.site.project_addresses import project_address
+from edison_ci.results.run_lists import experiments
+from edison_ci.store.database import open_reader
+from edison_ci.web.identity import current_site
+from edison_ci.web.page_context import Page, PageContext, paged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from edison_ci.access.site import Role
+    from edison_ci.features.site.projects import SiteProject
+
+
+class ProjectLine(NamedTuple):
+    """A project in the list."""
+
+    project: SiteProject
+    role: Role
+    members: int
+    experiments: int | None
+    """Experiments with a stored run; None if its results cannot be read."""
+
+
+_counts: dict[Path, tuple[str, int | None]] = {}
+"""Experiments by results file, and when that had changed when they were counted."""
+_guard = threading.Lock()
+
+
+def projects(context: PageContext) -> Page:
+    """Return the projects of the site for its visitor, those that changed last first."""
+    server, actor = context.server, context.actor
+    if server is None or server.projects is None or not server.is_site:
+        raise UsageError(
+            "this server has one project", hint="serve several with: edison serve --projects FOLDER"
+        )
+    text, home = context.args.text("q").casefold(), current_site(server.home)
+    seen = server.projects.for_visitor(home, actor.identity) if actor is not None else ()
+    found = [(each, role) for each, role in seen if _matches(text, each)]
+    found.sort(key=lambda one: one[0].name)
+    found.sort(key=lambda one: one[0].changed_at or "", reverse=True)
+    shown = paged(context, found, "projects", q=context.args.text("q"))
+    lines = [
+        ProjectLine(each, role, len(each.site.file.members or home.file.members), _count(each))
+        for each, role in shown.rows
+    ]
+    values = {"lines": lines, "q": context.args.text("q"), "address": project_address}
+    values |= shown.values
+    return Page("projects", "Projects", values, area="projects")
+
+
+def _matches(text: str, project: SiteProject) -> bool:
+    told = (project.name, project.title, project.description, project.site.file.team or "")
+    return not text or any(text in each.casefold() for each in told)
+
+
+def _count(project: SiteProject) -> int | None:
+    """Return the number of experiments, counted again after the results have changed."""
+    path, changed_at = project.site.results, project.changed_at
+    if changed_at is None:
+        return 0
+    with _guard:
+        known = _counts.get(path)
+    if known is None or known[0] != changed_at:
+        try:
+            with closing(open_reader(path)) as reader:
+                known = (changed_at, len(experiments(reader)))
+        except EdisonError:
+            known = (changed_at, None)
+        with _guard:
+            _counts[path] = known
+    return known[1]

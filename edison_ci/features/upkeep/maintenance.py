@@ -1,0 +1,219 @@
+"""Maintenance of the results file: upgrade, backups, retention and clearing, audited."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from edison_ci.access import own_results
+from edison_ci.access import site as sites
+from edison_ci.api import bundles
+from edison_ci.errors import EdisonError, StoreError, UsageError
+from edison_ci.features.upkeep import retention as store_retention
+from edison_ci.numeric import counted
+from edison_ci.store import answers, audit, database, liveness
+from edison_ci.store import backup as store_backup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from edison_ci.access.site import Actor, Site
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeResult:
+    """The versions of a results file before and after an upgrade."""
+
+    before: int
+    after: int
+    copy: Path | None
+    """A backup of the file before; None if nothing changed."""
+
+
+def upgrade(site: Site) -> UpgradeResult:
+    """Upgrade the results file to the current version."""
+    before = database.stored_version(site.results)
+    actor = site.require(sites.Role.ADMIN, "db upgrade", site.file.results)
+    with liveness.exclusive_access(site.results, site.locks, "db upgrade") as connection:
+        after = database.version_of(connection)
+        if after == before:
+            return UpgradeResult(before, after, None)
+        entry = site.entry(actor, "db upgrade", site.file.results, before=before, after=after)
+        audit.add_audit(connection, entry)
+    return UpgradeResult(before, after, database.copy_before_upgrade(site.results))
+
+
+# --- backups --------------------------------------------------------------------------------------
+
+_SPARE_BYTES = 100_000_000
+"""Free space that a backup leaves for runs."""
+
+
+def make_backup(site: Site, keep: int) -> store_backup.Backup:
+    """Copy the results file to the folder of backups, and keep the `keep` newest there."""
+    return store_backup.back_up(site.results, site.backups, stamp=_stamp(site), keep=keep)
+
+
+def make_daily_backup(site: Site) -> str:
+    """Make a backup if the disk has room for it; return what was done, in words."""
+    size, free = site.results.stat().st_size, shutil.disk_usage(site.results.parent).free
+    if free < 2 * size + _SPARE_BYTES:
+        # A disk that is full stops runs, which is worse than a missing backup.
+        raise StoreError(
+            f"no room for a backup of {size:,} bytes: {free:,} bytes are free",
+            hint="free some space, or lower settings.backups",
+        )
+    made = make_backup(site, site.file.settings.backups)
+    gone = f", {counted(len(made.removed), 'older one')} removed" if made.removed else ""
+    return f"{made.path.name}, {made.size_bytes:,} bytes{gone}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePreview:
+    """What is in a backup, and in the file that it would replace."""
+
+    backup: store_backup.BackupContent
+    present: store_backup.BackupContent | None
+    """None if the file is missing or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A backup that was restored."""
+
+    content: store_backup.BackupContent
+    kept: Path | None
+    """The file as it was before; None if there was none."""
+    readable: bool
+    """Whether that file could be read."""
+
+
+def preview_restore(site: Site, source: Path) -> RestorePreview:
+    """Return what `restore` would replace, and by what."""
+    present = None
+    if site.results.exists():
+        try:
+            present = store_backup.content_of(site.results)
+        except EdisonError:
+            present = None
+    return RestorePreview(store_backup.content_of(source), present)
+
+
+def require_own(site: Site, source: Path) -> None:
+    """Raise UsageError unless a file is a backup of this machine, or its signature is trusted."""
+    made_here = source.resolve().parent == site.backups.resolve()
+    if not (made_here or own_results.is_signed(source, bundles.trusted_keys(site.root))):
+        raise UsageError(
+            f"{source} is not from .edison/backups and has no signature that is trusted here",
+            hint="if it is yours, add --as-own: its answers, grades and costs count as made here; "
+            "to add runs of others: edison import bundle",
+        )
+
+
+def restore(site: Site, source: Path, *, as_own: bool = False) -> Restored:
+    """Replace the results by a backup; the present file is kept aside.
+
+    All that the file says then counts as made here, so one from elsewhere has to be signed, unless
+    the caller says that it is one's own.
+    """
+    actor = site.require(sites.Role.OWNER, "db restore", site.file.results)
+    if not as_own:
+        require_own(site, source)
+    with liveness.housekeeping_lock(site.locks, "db restore"):
+        liveness.refuse_while_run(site.locks)
+        with store_backup.checked_copy(source, site.results) as copy:
+            content, kept, readable = store_backup.content_of(copy), None, True
+            if site.results.exists():
+                kept = site.backups / f"before-restore-{_stamp(site)}.db"
+                readable = store_backup.keep_aside(site.results, kept)
+            after = {"from": source.name, "kept": kept and kept.name, **asdict(content)}
+            entry = site.entry(actor, "db restore", site.file.results, after=after)
+            liveness.refuse_while_run(site.locks)
+            store_backup.replace_content(site.results, copy, entry)
+    return Restored(content, kept, readable)
+
+
+def _stamp(site: Site) -> str:
+    return f"{site.clock():%Y%m%dT%H%M%SZ}"
+
+
+# --- old texts ------------------------------------------------------------------------------------
+
+
+def retention_policy(site: Site) -> store_retention.Retention | None:
+    """Return the retention of old texts by the settings; None keeps them."""
+    days = site.file.settings.retention_days
+    if days == 0:
+        return None
+    quarantined = tuple((entry.experiment, entry.case) for entry in site.quarantine())
+    return store_retention.Retention(site.days_ago(days), quarantined, site.production())
+
+
+def preview_gc(site: Site) -> store_retention.RetentionResult:
+    """Return what `gc` would delete now."""
+    retention = retention_policy(site)
+    with closing(database.open_reader(site.results)) as connection:
+        return (
+            store_retention.RetentionResult()
+            if retention is None
+            else store_retention.collectable(connection, retention)
+        )
+
+
+def gc(
+    site: Site, *, actor: Actor | None = None, vacuum: bool = False
+) -> store_retention.RetentionResult:
+    """Delete the texts that are older than the settings allow; without `actor`, a person does."""
+    database.stored_version(site.results)
+    actor = actor or site.require(sites.Role.ADMIN, "gc", site.file.results)
+    retention = retention_policy(site)
+    gone = store_retention.RetentionResult()
+    if retention is not None:
+        with liveness.exclusive_access(site.results, site.locks, "gc") as connection:
+            gone = store_retention.collect(connection, retention)
+            if gone.texts or gone.reasons or gone.events:
+                told = {"cutoff": retention.cutoff, **asdict(gone)}
+                audit.add_audit(connection, site.entry(actor, "gc", site.file.results, after=told))
+    if vacuum:
+        liveness.shrink(site.results, site.locks)
+    return gone
+
+
+# --- stored answers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSelection:
+    """The stored texts to clear."""
+
+    everything: bool = False
+    """Whether texts that cells refer to are cleared too."""
+    older_than_days: int | None = None
+
+
+def preview_clear(site: Site, wanted: CacheSelection) -> answers.FreedTexts:
+    """Return what `clear` would delete now."""
+    with closing(database.open_reader(site.results)) as connection:
+        return answers.clearable(
+            connection, everything=wanted.everything, before=_before(site, wanted)
+        )
+
+
+def clear(site: Site, wanted: CacheSelection) -> answers.FreedTexts:
+    """Delete stored texts; costs and token counts stay."""
+    database.stored_version(site.results)
+    actor = site.require(sites.Role.OWNER, "cache clear", site.file.results)
+    before = _before(site, wanted)
+    with liveness.exclusive_access(site.results, site.locks, "cache clear") as connection:
+        gone = answers.clear_texts(connection, everything=wanted.everything, before=before)
+        told = {**asdict(wanted), **asdict(gone)}
+        audit.add_audit(connection, site.entry(actor, "cache clear", site.file.results, after=told))
+    return gone
+
+
+def _before(site: Site, wanted: CacheSelection) -> str | None:
+    if wanted.older_than_days is None:
+        return None
+    return site.days_ago(wanted.older_than_days)

@@ -1,0 +1,154 @@
+"""The context of a review: project, actor, repository, forge and stored suggestions."""
+
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from edison_ci._dataclass import dataclass
+from edison_ci.access.site import Site
+from edison_ci.errors import BusyError, UsageError
+from edison_ci.features.github.forge import GitHub
+from edison_ci.git.host import RepositoryHost, find_host
+from edison_ci.git.repository import Repository
+from edison_ci.records import RunStatus
+from edison_ci.store.audit import add_audit
+from edison_ci.store.database import open_for_change, open_reader
+from edison_ci.store.liveness import is_alive
+from edison_ci.store.runs import owned_runs
+from edison_ci.store.suggestions import find_suggestion, move_suggestion
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+    from edison_ci.access.site import Actor, Role
+    from edison_ci.config.load import Project
+    from edison_ci.features.github.rest_client import Timing
+    from edison_ci.store.suggestions import Suggestion, SuggestionStatus
+
+_T = TypeVar("_T")
+_RESTS = (
+    RunStatus.COMPLETED,
+    RunStatus.CANCELLED,
+    RunStatus.FAILED,
+    RunStatus.PAUSED,
+    RunStatus.REVIEWING,
+)
+"""Statuses of a run during which a decision is safe; REVIEWING waits for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewContext:
+    """A project with its repository, forge and acting person."""
+
+    project: Project
+    site: Site
+    repository: Repository | None
+    hosting: RepositoryHost
+    offline: bool = False
+    actor: Actor | None = None
+    """The acting person; the user of this machine if None."""
+
+    @classmethod
+    def of(
+        cls, project: Project, *, offline: bool = False, actor: Actor | None = None
+    ) -> ReviewContext:
+        """Return the context of a project on this machine."""
+        repository = Repository.find(project.root)
+        hosting = RepositoryHost()
+        if repository is not None:
+            hosting = find_host(repository, os.environ, offline=offline)
+        site = Site(project.root, project.file)
+        return cls(project, site, repository, hosting, offline, actor)
+
+    @property
+    def private(self) -> bool:
+        """Whether texts must not leave the results."""
+        return self.project.file.settings.private
+
+    @property
+    def drafts(self) -> Path:
+        """The folder of patches and unfinished edits."""
+        return self.project.root / ".edison" / "suggestions"
+
+    def in_repository(self, path: str) -> str:
+        """Return the path of a project file in its repository."""
+        assert self.repository is not None, "the caller has checked"
+        prefix = self.project.root.resolve().relative_to(self.repository.root).as_posix()
+        return path if prefix == "." else f"{prefix}/{path}"
+
+    @asynccontextmanager
+    async def github(self, timing: Timing | None = None) -> AsyncIterator[GitHub | None]:
+        """Open a GitHub client; None without a GitHub repository or a token."""
+        if self.hosting.address is None:
+            yield None
+            return
+        async with GitHub(self.hosting.address, timing=timing) as github:
+            yield github
+
+    # --- permissions ------------------------------------------------------------------------------
+
+    def require(self, role: Role, action: str, suggestion: Suggestion) -> Actor:
+        """Return the acting person; raises RoleError below the role."""
+        actor = self.actor or self.site.actor()
+        return self.site.admit(actor, role, action, entity_of(suggestion))
+
+    # --- storage ----------------------------------------------------------------------------------
+
+    def find(self, wanted: str) -> Suggestion:
+        """Return a suggestion by id."""
+        return self.read(lambda connection: find_suggestion(connection, wanted))
+
+    def read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run a query on the results."""
+        connection = open_reader(self.site.results)
+        try:
+            return query(connection)
+        finally:
+            connection.close()
+
+    def move(
+        self, actor: Actor, action: str, one: Suggestion, to: SuggestionStatus, /, **changes: Any
+    ) -> Suggestion:
+        """Change the status of a suggestion, with its audit entry in the same transaction."""
+        with open_for_change(self.site.results) as connection:
+            moved = move_suggestion(connection, one, to, **changes)
+            before, after = _audit_state(one, changes), _audit_state(moved, changes)
+            entry = self.site.entry(actor, action, entity_of(one), before=before, after=after)
+            add_audit(connection, entry)
+        return moved
+
+    def refuse_while_running(self, suggestion: Suggestion) -> None:
+        """Raise BusyError while a run of the experiment is active: it would mix two prompts."""
+        rows = self.read(
+            lambda connection: owned_runs(connection, suggestion.experiment, resting=_RESTS)
+        )
+        alive = [run for run, owner in rows if is_alive(self.site.locks, owner)]
+        if alive:
+            raise BusyError(
+                f"run {alive[0]} of {suggestion.experiment} is active: decide when it has ended",
+                hint=f"follow it: edison runs watch {alive[0]}, or stop it: "
+                f"edison runs pause {alive[0]}",
+            )
+
+
+def entity_of(suggestion: Suggestion) -> str:
+    """Return the name of a suggestion in the audit."""
+    return f"suggestion {suggestion.id}"
+
+
+def _audit_state(one: Suggestion, changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {"status": str(one.status), **{key: getattr(one, key) for key in sorted(changes)}}
+
+
+def needs_repository(review: ReviewContext) -> Repository:
+    """Return the repository; raises UsageError without one."""
+    if review.repository is None:
+        raise UsageError(
+            "this project is not in a Git repository, so there is no branch for a change",
+            hint="run git init and commit the project first",
+        )
+    return review.repository
