@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -45,6 +45,8 @@ def test_every_command_has_help_with_examples(
 
 
 def test_every_example_is_a_command_that_parses(subtests: pytest.Subtests) -> None:
+    # A command keeps the first help option that it is asked for: it must be that of the program.
+    settings: dict[str, Any] = {"info_name": "edison", **edison.context_settings}
     for words, example in EXAMPLES:
         with subtests.test(example):
             # The top level explains its examples on the same line; shells redirect.
@@ -52,7 +54,7 @@ def test_every_example_is_a_command_that_parses(subtests: pytest.Subtests) -> No
             name, *args = shlex.split(line)
             assert name == "edison"
             assert args[: len(words.split())] == words.split()
-            ctx: click.Context = click.Context(edison, info_name="edison", obj=CliState())
+            ctx = click.Context(edison, obj=CliState(), **settings)
             command: click.Command = edison
             while isinstance(command, click.Group) and args and not args[0].startswith("-"):
                 found = command.get_command(ctx, args.pop(0))

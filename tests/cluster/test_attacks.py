@@ -94,7 +94,8 @@ class Raw(WorkerService):
             await comm.read()
             if self._reply is not None:
                 await stream.stream.write(self._reply)
-                await comm.read()
+                while True:  # it stays until it is dropped: the reply is long, and more calls come
+                    await comm.read()
         comm.abort()
         return Status.dont_reply
 

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -19,6 +19,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import async_playwright
 
+from edison_ci.access.site import open_site
+from edison_ci.api.duties import duties_of
+from edison_ci.store.liveness import try_lock
 from tests import forked, showcase
 from tests.conftest import ROOT
 from tests.timing import PATIENCE_S
@@ -232,8 +235,19 @@ def one_desk(
 
 def review_desk(places: pytest.TempPathFactory, line: str) -> Iterator[ReviewSite]:
     folder = build(places.mktemp("desk"))
-    for server in started(folder.path, line, "--offline"):
-        yield ReviewSite(folder, server)
+    with left_alone(folder.path):
+        for server in started(folder.path, line, "--offline"):
+            yield ReviewSite(folder, server)
+
+
+@contextmanager
+def left_alone(project: Path) -> Iterator[None]:
+    """Let no server do a duty meanwhile: it would close an alert that a test makes up."""
+    site = open_site(project)
+    with ExitStack() as stack:
+        for duty in duties_of(site):
+            assert stack.enter_context(try_lock(site.locks, f"duty-{duty.name}"))
+        yield
 
 
 @pytest.fixture
