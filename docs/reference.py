@@ -21,8 +21,8 @@ import click
 from docs.check_examples import EXAMPLES, FILES, REFERENCES
 from docs.codes import CODES
 from edison_ci.checks.options import REGISTRY
+from edison_ci.cli import groups
 from edison_ci.cli.app import all_commands, edison
-from edison_ci.cli.groups import COMMANDS, EVERYDAY
 from edison_ci.config.provider_options import OPTIONS
 from edison_ci.config.request_headers import USUAL
 from edison_ci.config.schema import schema_of
@@ -62,7 +62,8 @@ def code(text: object) -> str:
 def commands() -> str:
     """Return the everyday commands with what each does, and the others by section."""
     sections = _sections("docs/commands.md")
-    rows = [(link, COMMANDS[name].line) for name, link in sections.pop(EVERYDAY).items()]
+    listed = groups.commands()
+    rows = [(link, listed[name].line) for name, link in sections.pop(groups.EVERYDAY).items()]
     more = [(title, ", ".join(links.values())) for title, links in sections.items()]
     return table(("every day", "does"), rows) + "\n" + table(("more", "commands"), more)
 
@@ -70,7 +71,7 @@ def commands() -> str:
 def _sections(page: str = "") -> dict[str, dict[str, str]]:
     """Return the sections of the help, each with links to the help of its commands."""
     found: dict[str, dict[str, str]] = {}
-    for name, entry in COMMANDS.items():
+    for name, entry in groups.commands().items():
         found.setdefault(entry.section, {})[name] = f"[`{name}`]({page}#edison-{name})"
     return found
 

@@ -7,12 +7,12 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-from edison_ci.cli.groups import TABLES, LazyGroup
+from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import COMPLETE, EdisonCommand
 from edison_ci.cli.terminal import write
 
 
-@click.group(cls=LazyGroup, table=TABLES["admin"])
+@click.group(cls=LazyGroup)
 def admin() -> None:
     """Look after stored results, prices and the shell.
 

@@ -17,7 +17,7 @@ import click
 
 from edison_ci import __version__
 from edison_ci.cli import completion
-from edison_ci.cli.groups import COMMANDS, EVERYDAY, RENAMED, TABLES, LazyGroup
+from edison_ci.cli.groups import EVERYDAY, RENAMED, LazyGroup, commands
 from edison_ci.cli.options import COMPLETE, CliState
 from edison_ci.cli.terminal import Terminal, flush, wait_for_answers_in_pieces
 from edison_ci.documents import secrets
@@ -45,11 +45,12 @@ class EdisonProgram(LazyGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Describe the everyday commands, and name the others by section."""
         sections: dict[str, list[str]] = {}
-        for name, entry in self.table.items():
+        table = self.table
+        for name, entry in table.items():
             sections.setdefault(entry.section, []).append(name)
         with formatter.section(EVERYDAY):
             everyday = sections.pop(EVERYDAY)
-            formatter.write_dl([(name, self.table[name].line) for name in everyday])
+            formatter.write_dl([(name, table[name].line) for name in everyday])
         with formatter.section("More, each with its own --help"):
             formatter.write_dl([(t, ", ".join(map(_named, n))) for t, n in sections.items()])
 
@@ -73,14 +74,13 @@ _WITH_COMMANDS = ("runs", "admin")
 
 def _named(name: str) -> str:
     """Return the name of a command, with those below it that are nowhere else."""
-    table = TABLES[name] if name in _WITH_COMMANDS else ()
-    below = [command for command in table if command not in COMMANDS]
+    table = commands(name) if name in _WITH_COMMANDS else ()
+    below = [command for command in table if command not in commands()]
     return f"{name} ({', '.join(below)})" if below else name
 
 
 @click.command(
     cls=EdisonProgram,
-    table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "EDISON"},
 )
 @click.version_option(
@@ -180,7 +180,7 @@ def _exit_code(error: BaseException, state: CliState, words: list[str]) -> int:
 
 def _usage(error: click.ClickException, words: list[str]) -> Problem:
     ctx = getattr(error, "ctx", None)
-    named = [word for word in words if word in COMMANDS][:1]
+    named = [word for word in words if word in commands()][:1]
     path = ctx.command_path if ctx is not None else " ".join(["edison", *named])
     no_words = isinstance(error, click.exceptions.NoArgsIsHelpError)
     said = "Missing command." if no_words else " ".join(error.format_message().split())

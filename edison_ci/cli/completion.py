@@ -18,7 +18,7 @@ from click.shell_completion import (
     ZshComplete,
 )
 
-from edison_ci.cli.groups import COMMANDS, TABLES
+from edison_ci.cli.groups import commands
 from edison_ci.cli.options import COMPLETE, NAMED_BY, complete_name, shared_options
 
 _DIRECTORY = {"-C", "--directory"}
@@ -34,8 +34,8 @@ class _Wanted(NamedTuple):
 
 def _wanted(words: list[str]) -> _Wanted | None:
     """Return what fits after these words, if that is known without the command itself."""
-    folder, table, takes, at_value = Path(), COMMANDS, "", ""
-    rest = iter(words)
+    folder, table, takes, at_value = Path(), commands(), "", ""
+    rest, above = iter(words), ""
     for word in rest:
         if word in _DIRECTORY:
             folder = Path(next(rest, "."))
@@ -45,7 +45,7 @@ def _wanted(words: list[str]) -> _Wanted | None:
             continue
         elif table and word in table:
             takes = table[word].takes
-            table = TABLES.get(word, {}) if table is COMMANDS else {}
+            table, above = {} if above else commands(word), word
         else:
             return None  # an option of the command, or one of several arguments
     kinds = at_value or takes

@@ -10,12 +10,12 @@ import click
 
 from edison_ci.access import accounts as site_accounts
 from edison_ci.access import site as sites
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.groups import LazyGroup
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.roles_members import add, invite, remove, set_, transfer_
 from edison_ci.cli.terminal import SCHEMA_VERSION, Terminal
 from edison_ci.config import load
 from edison_ci.errors import UsageError
-from edison_ci.features.github.roles_commands import check, sync
 from edison_ci.numeric import counted
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _PAGE = 100
 """Tokens on a page of the list."""
 
 
-@click.group(cls=EdisonGroup)
+@click.group(cls=LazyGroup)
 def roles() -> None:
     """Manage who may sign in to the pages.
 
@@ -51,8 +51,6 @@ def roles() -> None:
 
 for each in (add, set_, remove, transfer_, invite):
     roles.add_command(each)
-roles.add_command(check)
-roles.add_command(sync)
 
 
 @roles.command("list", cls=EdisonCommand)

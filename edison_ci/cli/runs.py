@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from edison_ci.cli.groups import TABLES, LazyGroup
+from edison_ci.cli.groups import LazyGroup
 
 
-@click.group(cls=LazyGroup, table=TABLES["runs"])
+@click.group(cls=LazyGroup)
 def runs() -> None:
     """Follow, steer, pause, cancel and merge runs.
 

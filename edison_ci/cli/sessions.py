@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from edison_ci import extras
+from edison_ci import extras, feature
 from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
 from edison_ci.checks import child
@@ -297,7 +297,7 @@ def on_workers_of(
         yield factory
         return
     require_dask("--on")
-    from edison_ci.features.cluster.run_option import workers_at  # Dask takes a second to import
+    workers_at = feature.executor(given["on"])
 
     with workers_at(given["on"], given["tls"], project.root, offline=state.offline) as connect:
         yield replace(factory, connect=connect)

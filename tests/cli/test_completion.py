@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from edison_ci.cli.groups import COMMANDS, TABLES
+from edison_ci.cli.groups import commands
 from edison_ci.cli.options import NameType
 from edison_ci.resources import KINDS, MESSAGES
 
@@ -82,13 +82,13 @@ def test_bash_completes_with_the_script(program: Folder) -> None:
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        (["edison", ""], [f"plain,{name}" for name in COMMANDS]),
-        (["edison", "p"], [f"plain,{name}" for name in COMMANDS if name.startswith("p")]),
+        (["edison", ""], [f"plain,{name}" for name in commands()]),
+        (["edison", "p"], [f"plain,{name}" for name in commands() if name.startswith("p")]),
         (["edison", "--off"], ["plain,--offline"]),
         (["edison", "plan", "--ch"], ["plain,--changed-since"]),
         (["edison", "admin", "schema", ""], [f"plain,{kind}" for kind in (*KINDS, *MESSAGES)]),
         (["edison", "models", "l"], ["plain,list"]),
-        (["edison", "admin", ""], [f"plain,{name}" for name in TABLES["admin"]]),
+        (["edison", "admin", ""], [f"plain,{name}" for name in commands("admin")]),
         (["edison", "runs", "p"], ["plain,pause"]),
         (["edison", "-q", "admin", "completion", "z"], ["plain,zsh"]),
         (["edison", "init", "--template", "cu"], ["plain,customer-support"]),
@@ -197,14 +197,18 @@ def test_a_name_is_offered_without_the_command_that_takes_it(ran: Folder, words:
     assert not loaded & {f"edison_ci.cli.{name}" for name in ("run", "explain", "status")}
 
 
-EVERY_ENTRY = [*COMMANDS.items(), *(pair for table in TABLES.values() for pair in table.items())]
+ADDED_TO = ("admin", "dataset", "github", "import", "roles", "runs")
+EVERY_ENTRY = [
+    *commands().items(),
+    *(pair for group in ADDED_TO for pair in commands(group).items()),
+]
 
 
 def test_the_table_knows_what_a_command_takes(subtests: pytest.Subtests) -> None:
     for name, entry in EVERY_ENTRY:
         with subtests.test(name=name, place=entry.place):
             module, _, function = entry.place.partition(":")
-            command = getattr(importlib.import_module(f"edison_ci.cli.{module}"), function)
+            command = getattr(importlib.import_module(module), function)
             takes = [
                 param.type.kinds
                 for param in command.params
@@ -214,6 +218,6 @@ def test_the_table_knows_what_a_command_takes(subtests: pytest.Subtests) -> None
 
 
 def test_zsh_and_fish_show_what_a_command_does(folder: Folder) -> None:
-    line = COMMANDS["plan"].line
+    line = commands()["plan"].line
     assert asked(folder, "zsh", "edison", "plan") == ["plain", "plan", line]
     assert asked(folder, "fish", "edison", "plan") == [f"plain,plan\t{line}"]

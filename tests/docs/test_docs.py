@@ -18,7 +18,7 @@ from docs.codes import CODES
 from docs.snippets import everything, snippets
 from edison_ci.checks.options import REGISTRY
 from edison_ci.cli.app import all_commands
-from edison_ci.cli.groups import COMMANDS
+from edison_ci.cli.groups import commands
 from edison_ci.errors import ExitCode
 from edison_ci.resources import KINDS
 from tests.conftest import ROOT, Folder
@@ -141,7 +141,7 @@ def test_every_name_of_the_code_is_there(name: str) -> None:
 def test_every_command_is_named() -> None:
     for words in all_commands():
         assert f"\n## edison {words}\n" in EVERYTHING
-    for name in COMMANDS:
+    for name in commands():
         assert f"[`{name}`](docs/commands.md#edison-{name})" in README
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from edison_ci.cli import case_table, lookup, quarantine
-from edison_ci.cli.groups import TABLES, LazyGroup
+from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import slices
@@ -182,7 +182,7 @@ def _health_json(found: Health) -> dict[str, Any]:
 _MOST_TAGS = 20
 
 
-@click.group(cls=LazyGroup, table=TABLES["dataset"])
+@click.group(cls=LazyGroup)
 def dataset() -> None:
     """Show, count, check and change the cases of a dataset.
 

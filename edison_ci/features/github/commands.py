@@ -10,7 +10,7 @@ import click
 
 from edison_ci.access import events
 from edison_ci.cli import lookup, reporting
-from edison_ci.cli.groups import TABLES, LazyGroup
+from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, folder_in_checkout
 from edison_ci.errors import UsageError
@@ -96,7 +96,7 @@ def _as_json(
     }
 
 
-@click.group(cls=LazyGroup, table=TABLES["github"])
+@click.group(cls=LazyGroup)
 def github() -> None:
     """Report on a pull request from a GitHub Actions job.
 

@@ -16,7 +16,8 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import bundles
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.groups import LazyGroup
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, as_json
 from edison_ci.config import load
 from edison_ci.errors import EdisonError, ProjectNotFound, UsageError
@@ -26,7 +27,6 @@ from edison_ci.features.importing import promptfoo as importing_promptfoo
 from edison_ci.features.importing.fidelity import Status
 from edison_ci.features.importing.outputs_command import outputs
 from edison_ci.features.importing.traces_command import traces
-from edison_ci.features.monitor.production_command import production
 from edison_ci.numeric import counted
 from edison_ci.store import audit
 
@@ -112,7 +112,7 @@ _REPORT = click.option(
 )
 
 
-@click.group("import", cls=EdisonGroup)
+@click.group("import", cls=LazyGroup)
 def import_() -> None:
     """Import files of other tools, answers, traces or bundles.
 
@@ -130,7 +130,6 @@ def import_() -> None:
 
 import_.add_command(bundle)
 import_.add_command(outputs)
-import_.add_command(production)
 import_.add_command(traces)
 
 

@@ -1,5 +1,29 @@
 """Refinement: small changes of prompts by a model, measured; loops of them, and searches."""
 
 from edison_ci.deferred import submodules
+from edison_ci.feature import Command, Feature
 
 __getattr__ = submodules(__name__)
+FEATURE = Feature(
+    __name__,
+    commands={
+        "refine": Command(
+            "Everyday",
+            "commands:refine",
+            "Suggest a small change to a prompt, tested on held-out cases.",
+            "experiments",
+        ),
+        "loop": Command(
+            "Improve",
+            "loop_command:loop",
+            "Run and refine repeatedly until the score converges.",
+            "experiments",
+        ),
+        "optimize": Command(
+            "Improve",
+            "commands:optimize",
+            "Search for a better prompt over several generations.",
+            "experiments",
+        ),
+    },
+)

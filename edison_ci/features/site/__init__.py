@@ -1,5 +1,15 @@
 """Sites: many projects on one server, uploads of runs, shared budgets and caches."""
 
 from edison_ci.deferred import submodules
+from edison_ci.feature import Command, Feature
 
 __getattr__ = submodules(__name__)
+FEATURE = Feature(
+    __name__,
+    commands={
+        "push": Command("Team", "commands:push", "Send runs to a site of a team.", "runs"),
+        "pull": Command(
+            "Team", "commands:pull", "Fetch runs of this project from a site of a team.", "runs"
+        ),
+    },
+)

@@ -1,0 +1,124 @@
+"""Features: what each brings to the core, as names that are imported when they are used.
+
+    FEATURE = Feature(
+        __name__,
+        commands={"worker": Command("Team", "commands:worker", "Make calls for other machines.")},
+        executors={"": "run_option:workers_at"},
+    )
+
+`module:attribute` is a place in the package of the feature, a folder of `edison_ci.features`.
+`EDISON_WITHOUT=cluster,site` switches features off. Nothing that protects is a feature: a proposal
+may choose what is installed, and variables.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import field
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edison_ci._dataclass import dataclass
+from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WITHOUT = "EDISON_WITHOUT"
+"""The variable with the names of the features that are switched off."""
+_BUILT_IN = "edison_ci.features"
+
+
+class Command(NamedTuple):
+    """A command: its section of the help, where it is defined, and its line."""
+
+    section: str
+    place: str
+    line: str
+    takes: str = ""
+    """The kind of names that its first argument takes; see `NAMED_BY`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """What a feature brings; a part that it does not have is left out."""
+
+    package: str
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    """By name; `admin db` is the command `db` of the group `admin`."""
+    executors: Mapping[str, str] = field(default_factory=dict)
+    """What connects a run to its workers, by the word before the first colon of `--on`.
+
+    An empty word takes every other address.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name by which it is switched off."""
+        return self.package.rpartition(".")[2]
+
+
+def load(place: str) -> Any:
+    """Import what a place names: `package.module:attribute`."""
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def features() -> tuple[Feature, ...]:
+    """Return the built-in features that are on, in the order of their names."""
+    off = _switched_off()
+    return tuple(feature for feature in _built_in() if feature.name not in off)
+
+
+def commands(group: str = "") -> dict[str, Command]:
+    """Return the commands that features add to a group, or to the program."""
+    added = {}
+    for feature in features():
+        for words, command in feature.commands.items():
+            above, _, name = words.rpartition(" ")
+            if above == group:
+                added[name] = command._replace(place=_full(feature, command.place))
+    return added
+
+
+def executor(address: str) -> Any:
+    """Return what connects a run to the workers at an address; raises UsageError."""
+    known = {
+        kind: _full(feature, place)
+        for feature in features()
+        for kind, place in feature.executors.items()
+    }
+    place = known.get(address.partition(":")[0]) or known.get("")
+    if place is None:
+        raise UsageError(f"nothing here has workers at {address!r}", hint=off_hint("cluster"))
+    return load(place)
+
+
+def feature_with(words: str) -> str:
+    """Return the name of the feature that is switched off and has a command, or nothing."""
+    off = _switched_off()
+    having = (each.name for each in _built_in() if each.name in off and words in each.commands)
+    return next(having, "")
+
+
+def off_hint(name: str) -> str:
+    """Return how to switch a feature on again."""
+    return f"the feature {name} is switched off by {WITHOUT}={os.environ.get(WITHOUT, '')}"
+
+
+def _full(feature: Feature, place: str) -> str:
+    return f"{feature.package}.{place}"
+
+
+def _switched_off() -> frozenset[str]:
+    return frozenset(os.environ.get(WITHOUT, "").replace(",", " ").split())
+
+
+@cache
+def _built_in() -> tuple[Feature, ...]:
+    """Declare every feature whose folder is there: to remove one is to delete its folder."""
+    package = importlib.import_module(_BUILT_IN)
+    names = sorted(entry.name for entry in os.scandir(package.__path__[0]) if entry.is_dir())
+    modules = (importlib.import_module(f"{_BUILT_IN}.{name}") for name in names if name[0] != "_")
+    return tuple(module.FEATURE for module in modules)

@@ -1,0 +1,67 @@
+"""What features declare: every place leads somewhere, and the rest works without any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from edison_ci import feature
+from edison_ci.cli import groups
+from edison_ci.errors import UsageError
+
+if TYPE_CHECKING:
+    from tests.conftest import Edison, Folder
+
+FEATURES = feature.features()
+NAMES = [each.name for each in FEATURES]
+
+
+def test_every_command_that_a_feature_declares_is_there(subtests: pytest.Subtests) -> None:
+    assert len(NAMES) == 11
+    for each in FEATURES:
+        for words, command in each.commands.items():
+            with subtests.test(words, feature=each.name):
+                found = feature.load(f"{each.package}.{command.place}")
+                assert isinstance(found, click.Command)
+                assert words.rpartition(" ")[0] in {"", *groups.commands()}
+
+
+def test_a_command_is_declared_once() -> None:
+    words = [word for each in FEATURES for word in each.commands]
+    core = [*groups.COMMANDS, *(f"{g} {name}" for g, own in groups.GROUPS.items() for name in own)]
+    assert len({*words, *core}) == len(words) + len(core)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_of_a_feature_that_is_off_says_so(
+    edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(feature.WITHOUT, name)
+    (declared,) = (each for each in FEATURES if each.name == name)
+    for words in declared.commands:
+        above = words.rpartition(" ")[0]
+        if above in declared.commands:
+            continue  # its group is off as well
+        done = edison(folder, *words.split())
+        assert (done.code, done.out) == (2, ""), words
+        assert f"the feature {name} is switched off by EDISON_WITHOUT={name}" in done.err
+        assert words.split()[-1] not in groups.commands(above)
+
+
+@pytest.mark.parametrize("off", [*NAMES, ",".join(NAMES)])
+def test_the_help_and_a_check_of_the_files_work_without_features(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch, off: str
+) -> None:
+    monkeypatch.setenv(feature.WITHOUT, off)
+    assert edison(mini, "--help").code == 0
+    done = edison(mini, "validate")
+    assert (done.code, done.err.startswith("ok: ")) == (0, True)
+
+
+def test_workers_need_the_feature_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert feature.executor("local:2").__name__ == "workers_at"
+    monkeypatch.setenv(feature.WITHOUT, "cluster")
+    with pytest.raises(UsageError, match="nothing here has workers at 'local:2'"):
+        feature.executor("local:2")
