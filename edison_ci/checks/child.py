@@ -52,8 +52,8 @@ _PARENT, _SESSION, _THREADS, _RESIDENT = 1, 3, 17, 21
 """Fields of /proc/PID/stat, counted from the one after the name."""
 _SET_DUMPABLE = 4
 _ENTRY = Path(__file__).with_name("child_entry.py")
-_NO_SANDBOX = 97
-"""Exit code of `child_entry`."""
+_NO_SANDBOX, TOO_MANY_PROCESSES = 97, 96
+"""Exit codes of `child_entry`."""
 WITHOUT_SANDBOX = "EDISON_ALLOW_CODE_WITHOUT_SANDBOX"
 """Variable that allows code without a sandbox, like `--allow-code-without-sandbox`."""
 
@@ -72,12 +72,17 @@ class Limits:
     cpu_s: int | None = None
     """Processor time of each process."""
 
+    @property
+    def too_many_processes(self) -> str:
+        """What is said of a child with more processes than that."""
+        return f"it started more than {self.processes} processes"
+
     def excess(self, usage: Usage) -> str:
         """Return what a child uses too much of; empty if nothing."""
         if usage.memory_bytes > self.memory_bytes:
             return f"it used more than {self.memory_bytes >> 20:,} MB"
         if usage.processes > self.processes + _ENTRY_PROCESSES:
-            return f"it started more than {self.processes} processes"
+            return self.too_many_processes
         if usage.files_bytes > self.files_bytes:
             return f"it wrote more than {self.files_bytes >> 20:,} MB to files"
         return ""
@@ -157,6 +162,8 @@ def _run(arguments: list[str], root: Path, request: str, name: str) -> Json:
             child.end()
     if said.code == _NO_SANDBOX and terms.sandbox != "none":
         raise EvaluationError(f"{name} was not run: {NO_SANDBOX}")
+    if said.code == TOO_MANY_PROCESSES and terms.sandbox == "namespaces":
+        raise EvaluationError(f"{name} was stopped: {CHECK_LIMITS.too_many_processes}")
     if said.code != 0:
         lines = said.err.decode("utf-8", "replace").strip().splitlines()
         last = quote(lines[-1], 150) if lines else "no error output"

@@ -48,6 +48,8 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 """Links in /dev."""
 NO_SANDBOX = 97
 """Exit code: the kernel does not allow a sandbox, so nothing was run."""
+TOO_MANY_PROCESSES = 96
+"""Exit code: the code was ended, as it had more processes than are allowed."""
 
 _REAPER, _SECCOMP, _FILTER = 36, 22, 2
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -225,15 +227,17 @@ def _wait(child: int, most: int | None = None) -> NoReturn:
     """
     for file in (0, 1, 2):
         os.close(file)
+    ended_here = False
     if most is not None and os.getuid() == 0:
         while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             # In the /proc of the namespace, this process outside of it is not itself.
             outside = not Path("/proc/self").exists()
             if outside and len([*Path("/proc").glob("[0-9]*")]) > most + _OWN_PROCESSES:
                 os.kill(child, signal.SIGKILL)
+                ended_here = True
             time.sleep(_GLANCE_S)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os._exit(code if code >= 0 else 128 - code)
+    os._exit(TOO_MANY_PROCESSES if ended_here else code if code >= 0 else 128 - code)
 
 
 def restrict(terms: dict[str, Any]) -> bool:

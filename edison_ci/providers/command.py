@@ -291,6 +291,8 @@ class CommandProvider:
         if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
             code = process.process.returncode
             message = f"the program ended with {code} before it answered: {process.last_line}"
+            if code == child.TOO_MANY_PROCESSES:
+                process.excess = process.excess or self._program.limits.too_many_processes
             if process.excess:
                 message = f"the program was stopped: {process.excess}"
             return CallError(ErrorKind.BAD_RESPONSE, message)
