@@ -47,6 +47,8 @@ class Feature:
     package: str
     commands: Mapping[str, Command] = field(default_factory=dict)
     """By name; `admin db` is the command `db` of the group `admin`."""
+    forges: Mapping[str, str] = field(default_factory=dict)
+    """Hosts of repositories, by name: a `ReviewForge` that is opened with its address."""
     executors: Mapping[str, str] = field(default_factory=dict)
     """What connects a run to its workers, by the word before the first colon of `--on`.
 
@@ -93,6 +95,15 @@ def executor(address: str) -> Any:
     if place is None:
         raise UsageError(f"nothing here has workers at {address!r}", hint=off_hint("cluster"))
     return load(place)
+
+
+def forge(name: str) -> Any:
+    """Return the class of a host of repositories, or None."""
+    places = (
+        _full(feature, feature.forges[name]) for feature in features() if name in feature.forges
+    )
+    place = next(places, None)
+    return None if place is None else load(place)
 
 
 def feature_with(words: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,10 @@ import pytest
 
 from edison_ci import feature
 from edison_ci.cli import groups
+from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
+from edison_ci.git.host import RepositoryAddress, RepositoryHost
+from edison_ci.proposals.context import ReviewContext
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
@@ -65,3 +69,16 @@ def test_workers_need_the_feature_that_has_them(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(feature.WITHOUT, "cluster")
     with pytest.raises(UsageError, match="nothing here has workers at 'local:2'"):
         feature.executor("local:2")
+
+
+async def test_without_the_feature_a_proposal_has_no_forge(
+    mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    review = ReviewContext.of(load_project(mini.path))
+    address = RepositoryAddress("acme/prompts", "of-nobody")
+    hosted = replace(review, hosting=RepositoryHost(address=address))
+    async with hosted.github() as forge:
+        assert forge is not None
+    monkeypatch.setenv(feature.WITHOUT, "github")
+    async with hosted.github() as forge:
+        assert forge is None

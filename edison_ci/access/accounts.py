@@ -13,7 +13,7 @@ import ipaddress
 import re
 import secrets
 import unicodedata
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from edison_ci.access.site import KnownBy, Site
     from edison_ci.config.project import Member
-    from edison_ci.features.github.oauth import GitHubAccount
     from edison_ci.store.audit import AuditEntry
 
 
@@ -99,6 +98,14 @@ _AUDITED = 20
 """Revoked tokens that an audit entry names; it counts all."""
 _SEEN_EVERY = dt.timedelta(minutes=5)
 """Resolution of the time at which an account was last seen."""
+
+
+class GitHubAccount(NamedTuple):
+    """An account on GitHub."""
+
+    id: int
+    """It stays when the login changes."""
+    login: str
 
 
 @dataclass(frozen=True, slots=True)

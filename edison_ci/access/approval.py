@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TYPE_CHECKING
 
+from edison_ci.access import github_api
 from edison_ci.errors import EdisonError
-from edison_ci.features.github import rest_client
 from edison_ci.git import host
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _approved(environment: str, address: RepositoryAddress, run: str) -> bool:
 
 async def approved_by_person(environment: str, address: RepositoryAddress, run: str) -> bool:
     """Whether GitHub lists an approval of an environment for a workflow run."""
-    async with rest_client.Api(address) as api:
+    async with github_api.Api(address) as api:
         reviews = await api.get("read the approvals", "actions", "runs", run, "approvals")
     return any(
         isinstance(review, dict)

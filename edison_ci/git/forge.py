@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    import datetime as dt
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from edison_ci.git.host import RepositoryAddress
+
+
+MAX_WAIT_S = 300.0
+"""Total seconds of waiting before giving up: minutes of a waiting job cost money."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +188,10 @@ class ProposalResult:
     """The reason why there is no open pull request."""
 
 
+PutBranch: TypeAlias = "Callable[[Change], Awaitable[tuple[str, ProposalAction]]]"
+"""Puts a change on its branch; returns the commit, and whether the branch was created."""
+
+
 class Proposer(Protocol):
     """Proposes changes to people."""
 
@@ -226,4 +239,123 @@ class Forge(Proposer, Protocol):
 
     async def read_file(self, path: str, *, ref: str) -> bytes | None:
         """Return the content of a file in a commit or branch; None if it is missing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The clock, the sleep and the longest total wait."""
+
+    clock: Callable[[], dt.datetime] = utc.now
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    max_wait_s: float = MAX_WAIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCommit:
+    """A commit on the host."""
+
+    sha: str
+    tree: str
+    message: str
+    parents: tuple[str, ...] = ()
+
+
+class GitObjects(Protocol):
+    """The object store and the refs of a repository on its host."""
+
+    async def create_blob(self, data: bytes) -> str:
+        """Store the content of a file; the same content has the same id."""
+        ...
+
+    async def create_tree(self, base_tree: str, blobs: Mapping[str, str]) -> str:
+        """Create a tree from another one with some regular files replaced."""
+        ...
+
+    async def create_commit(self, message: str, *, tree: str, parent: str) -> str:
+        """Create a commit with one parent."""
+        ...
+
+    async def commit(self, sha: str) -> RemoteCommit:
+        """Return a commit."""
+        ...
+
+    async def tip(self, branch: str) -> str | None:
+        """Return the commit at the tip of a branch; None if there is no such branch."""
+        ...
+
+    async def tips(self, prefix: str) -> Mapping[str, str]:
+        """Return the tips of the branches whose names have a prefix, by name."""
+        ...
+
+    async def create_branch(self, branch: str, sha: str) -> None:
+        """Create a branch; its name must be free."""
+        ...
+
+    async def advance_branch(self, branch: str, sha: str) -> None:
+        """Move a branch to a descendant of its tip; any other commit is refused."""
+        ...
+
+
+class PullRequestReviews(Protocol):
+    """The reviews of a repository's pull requests."""
+
+    async def of(self, number: int) -> Sequence[Review]:
+        """Return the reviews of a pull request, oldest first."""
+        ...
+
+    async def line_comments(self, number: int) -> Sequence[LineComment]:
+        """Return the comments on lines of a pull request."""
+        ...
+
+    async def create(
+        self, number: int, *, decision: ReviewDecision, body: str = "", commit: str | None = None
+    ) -> Review:
+        """Add a review."""
+        ...
+
+    async def suggest(
+        self, number: int, suggestions: Sequence[SuggestedLines], *, commit: str, body: str = ""
+    ) -> Sequence[Review]:
+        """Suggest replacements for lines in the diff of a pull request."""
+        ...
+
+
+class ReviewForge(Forge, Protocol):
+    """A forge on which changes are proposed, reviewed and merged."""
+
+    address: RepositoryAddress
+
+    @property
+    def git(self) -> GitObjects:
+        """The objects of the repository."""
+        ...
+
+    @property
+    def reviews(self) -> PullRequestReviews:
+        """The reviews of its pull requests."""
+        ...
+
+    async def create_pull_request(self, change: Change) -> PullRequest:
+        """Open a pull request."""
+        ...
+
+    async def update_pull_request(self, number: int, *, title: str, body: str) -> PullRequest:
+        """Replace title and description."""
+        ...
+
+    async def close_pull_request(self, number: int) -> PullRequest:
+        """Close a pull request."""
+        ...
+
+    async def merge_pull_request(self, number: int, *, head_sha: str) -> str:
+        """Merge a pull request if its head is still this one, and return the new commit."""
+        ...
+
+    async def put_branch(self, change: Change) -> tuple[str, ProposalAction]:
+        """Put a change on its branch, without a pull request."""
+        ...
+
+    async def propose(self, change: Change, *, put: PutBranch | None = None) -> ProposalResult:
+        """Put a change on its branch and open a pull request, or update both."""
         ...

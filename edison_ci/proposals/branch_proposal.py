@@ -11,18 +11,14 @@ import dataclasses
 import re
 from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING
 
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.features.github.sticky_comment import MAX_BODY_CHARS, truncate
 from edison_ci.git.forge import ProposalAction, ProposalResult
+from edison_ci.proposals.body_text import MAX_BODY_CHARS, truncate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from edison_ci.features.github.forge import GitData
-    from edison_ci.git.forge import Change, PullRequest
-    from edison_ci.git.host import RepositoryAddress
+    from edison_ci.git.forge import Change, GitObjects, PullRequest, PutBranch, ReviewForge
 
 TRAILER = "Edison-Suggestion"
 MAX_TITLE_CHARS = 250
@@ -37,33 +33,8 @@ _NOT_ALLOWED = re.compile(r"not permitted to create or approve pull requests", r
 _EXISTS = re.compile(r"already exists", re.IGNORECASE)
 
 
-class PullRequests(Protocol):
-    """The methods of GitHub that a proposal needs."""
-
-    address: RepositoryAddress
-    git: GitData
-
-    async def find_pull_request(
-        self, branch: str, *, owner: str = "", state: Literal["open", "all"] = "open"
-    ) -> PullRequest | None:
-        """Return the open pull request of a branch, else with `all` the newest closed one."""
-        ...
-
-    async def create_pull_request(self, change: Change) -> PullRequest:
-        """Open a pull request."""
-        ...
-
-    async def update_pull_request(self, number: int, *, title: str, body: str) -> PullRequest:
-        """Replace title and description."""
-        ...
-
-
-PutBranch: TypeAlias = "Callable[[Change], Awaitable[tuple[str, ProposalAction]]]"
-"""Puts a change on its branch; returns the commit, and whether the branch was created."""
-
-
 async def propose_on_github(
-    github: PullRequests, change: Change, *, put: PutBranch | None = None
+    github: ReviewForge, change: Change, *, put: PutBranch | None = None
 ) -> ProposalResult:
     """Put a change on its branch and open a pull request, or update both.
 
@@ -94,7 +65,7 @@ async def propose_on_github(
 # --- the branch -----------------------------------------------------------------------------------
 
 
-async def put_branch(git: GitData, change: Change) -> tuple[str, ProposalAction]:
+async def put_branch(git: GitObjects, change: Change) -> tuple[str, ProposalAction]:
     """Put a change on its branch through the API; raises ForgeError if the branch has others."""
     for _ in range(2):  # again if the branch appeared or moved between the read and the write
         tip = await git.tip(change.branch)
@@ -119,14 +90,14 @@ async def put_branch(git: GitData, change: Change) -> tuple[str, ProposalAction]
     raise failure
 
 
-async def _make_commit(git: GitData, change: Change, parent: str) -> str:
+async def _make_commit(git: GitObjects, change: Change, parent: str) -> str:
     base = await git.commit(parent)
     blobs = {path: await git.create_blob(data) for path, data in change.files.items()}
     tree = await git.create_tree(base.tree, blobs)
     return await git.create_commit(commit_message(change), tree=tree, parent=parent)
 
 
-async def _decided_pull_request(github: PullRequests, change: Change) -> PullRequest | None:
+async def _decided_pull_request(github: ReviewForge, change: Change) -> PullRequest | None:
     """Return the closed or merged pull request of this very change; None if there is none."""
     found = await github.find_pull_request(change.branch, state="all")
     if found is None or found.state == "open":
@@ -144,7 +115,7 @@ async def _decided_pull_request(github: PullRequests, change: Change) -> PullReq
 
 
 async def _put_pull_request(
-    github: PullRequests, change: Change
+    github: ReviewForge, change: Change
 ) -> tuple[PullRequest, ProposalAction]:
     found = await github.find_pull_request(change.branch)
     if found is None:

@@ -26,8 +26,7 @@ from edison_ci.proposals.branch_proposal import (
 )
 
 if TYPE_CHECKING:
-    from edison_ci.features.github.forge import GitData
-    from edison_ci.git.forge import Change
+    from edison_ci.git.forge import Change, GitObjects
     from edison_ci.git.repository import Repository
 
 FOLDER = "edison/refine"
@@ -68,7 +67,7 @@ def _numbered(experiment: str, branch: str) -> re.Match[str] | None:
     return re.fullmatch(rf"{re.escape(branch_prefix(experiment))}(\d{{1,9}})", branch)
 
 
-async def find_branch_on_github(git: GitData, experiment: str, key: str) -> BranchState:
+async def find_branch_on_github(git: GitObjects, experiment: str, key: str) -> BranchState:
     """Return the branch of a change on GitHub."""
     tips = await git.tips(branch_prefix(experiment))
     ours = {name: tip for name, tip in tips.items() if _numbered(experiment, name)}

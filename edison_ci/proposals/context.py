@@ -6,10 +6,10 @@ import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Site
 from edison_ci.errors import BusyError, UsageError
-from edison_ci.features.github.forge import GitHub
 from edison_ci.git.host import RepositoryHost, find_host
 from edison_ci.git.repository import Repository
 from edison_ci.records import RunStatus
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from edison_ci.access.site import Actor, Role
     from edison_ci.config.load import Project
-    from edison_ci.features.github.rest_client import Timing
+    from edison_ci.git.forge import ReviewForge, Timing
     from edison_ci.store.suggestions import Suggestion, SuggestionStatus
 
 _T = TypeVar("_T")
@@ -81,12 +81,13 @@ class ReviewContext:
         return path if prefix == "." else f"{prefix}/{path}"
 
     @asynccontextmanager
-    async def github(self, timing: Timing | None = None) -> AsyncIterator[GitHub | None]:
-        """Open a GitHub client; None without a GitHub repository or a token."""
-        if self.hosting.address is None:
+    async def github(self, timing: Timing | None = None) -> AsyncIterator[ReviewForge | None]:
+        """Open a GitHub client; None without a GitHub repository, a token, or the feature."""
+        opened = feature.forge("github")
+        if self.hosting.address is None or opened is None:
             yield None
             return
-        async with GitHub(self.hosting.address, timing=timing) as github:
+        async with opened(self.hosting.address, timing=timing) as github:
             yield github
 
     # --- permissions ------------------------------------------------------------------------------

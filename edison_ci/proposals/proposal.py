@@ -56,9 +56,7 @@ if TYPE_CHECKING:
 
     from edison_ci.access.events import Event
     from edison_ci.access.site import Actor
-    from edison_ci.features.github.forge import GitHub
-    from edison_ci.features.github.rest_client import Timing
-    from edison_ci.git.forge import PullRequest
+    from edison_ci.git.forge import PullRequest, ReviewForge, Timing
     from edison_ci.git.repository import Repository
 
 
@@ -154,7 +152,7 @@ class ByGitHub:
     """Push through the GitHub API, for jobs with a shallow checkout; GitHub signs the commit."""
 
     review: ReviewContext
-    github: GitHub
+    github: ReviewForge
 
     async def find(self, suggestion: Suggestion) -> BranchState:
         """Return the branch with the suggestion on GitHub."""
@@ -434,7 +432,10 @@ def _refuse_odd(review: ReviewContext, suggestion: Suggestion) -> None:
 
 
 async def _propose(
-    review: ReviewContext, suggestion: Suggestion, options: ProposeOptions, github: GitHub | None
+    review: ReviewContext,
+    suggestion: Suggestion,
+    options: ProposeOptions,
+    github: ReviewForge | None,
 ) -> ProposedSuggestion:
     if github is not None and options.open_pr and suggestion.branch is None:
         pull = await _own_pull_request(review, github)
@@ -465,7 +466,7 @@ async def _propose(
 
 
 async def _put(
-    strategy: PushStrategy, change: Change, found: BranchState, github: GitHub | None
+    strategy: PushStrategy, change: Change, found: BranchState, github: ReviewForge | None
 ) -> ProposalResult:
     put = strategy.put
     if found.shared and found.commit is not None:
@@ -549,7 +550,7 @@ def write_draft(review: ReviewContext, name: str, data: bytes) -> Path:
 # --- open pull requests --------------------------------------------------------------------------
 
 
-async def _own_pull_request(review: ReviewContext, github: GitHub) -> PullRequest | None:
+async def _own_pull_request(review: ReviewContext, github: ReviewForge) -> PullRequest | None:
     """Return the open pull request of the current branch or event, unless edison opened it."""
     event = current_event()
     if event is not None and event.number is not None and event.trusted:
@@ -565,7 +566,7 @@ async def _own_pull_request(review: ReviewContext, github: GitHub) -> PullReques
 
 
 async def _suggest_lines(
-    review: ReviewContext, github: GitHub, pull: PullRequest, suggestion: Suggestion
+    review: ReviewContext, github: ReviewForge, pull: PullRequest, suggestion: Suggestion
 ) -> ProposedSuggestion | None:
     """Suggest lines in a pull request that changes the prompt; None if that is not possible."""
     place = review.in_repository(suggestion.path)

@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.features.github.sticky_comment import MAX_BODY_CHARS
 from edison_ci.numeric import NOTHING, change, counted, dollars, probability, score
+from edison_ci.proposals.body_text import MAX_BODY_CHARS
 from edison_ci.records import Move
 from edison_ci.report.markdown import Limit, Section, Table, code, fenced, fit, prose
 

@@ -90,7 +90,7 @@ def github(repo: Folder, bare: Folder, monkeypatch: pytest.MonkeyPatch) -> Itera
     with FakeGitHub() as server:
         mirror(server, bare)
         monkeypatch.setattr(
-            "edison_ci.features.github.rest_client.WRITE_GAP_S", 0.0
+            "edison_ci.access.github_api.WRITE_GAP_S", 0.0
         )  # the fake needs no rest
         monkeypatch.setenv("GITHUB_API_URL", server.url)
         monkeypatch.setenv("GITHUB_SERVER_URL", server.url)

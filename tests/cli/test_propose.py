@@ -402,7 +402,7 @@ def job(repo: Folder, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGitHub]:
     with FakeGitHub() as server:
         seed(server, repo)
         monkeypatch.setattr(
-            "edison_ci.features.github.rest_client.WRITE_GAP_S", 0.0
+            "edison_ci.access.github_api.WRITE_GAP_S", 0.0
         )  # the fake needs no rest
         for name, value in {
             "GITHUB_ACTIONS": "true",
@@ -565,7 +565,7 @@ def test_a_server_that_somebody_else_wrote_understands_it_all(
             "GITHUB_TOKEN": address.token,
         }.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr("edison_ci.features.github.rest_client.WRITE_GAP_S", 0.0)
+        monkeypatch.setattr("edison_ci.access.github_api.WRITE_GAP_S", 0.0)
         one = keep(repo, suggestion_for(repo))
         first = proposed(edison, repo, "--open-pr")
         again = proposed(edison, repo, "--open-pr")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.features.github.forge import GitHub
-from edison_ci.features.github.rest_client import Timing
+from edison_ci.git.forge import Timing
 from tests.forge.fake_github import FakeGitHub
 from tests.forge.fake_state import Grant
 

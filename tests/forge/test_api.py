@@ -9,9 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
+from edison_ci.access.github_api import PERMISSIONS_HEADER, Api
 from edison_ci.errors import ForgeError, ForgeFault
 from edison_ci.features.github.forge import GitHub
-from edison_ci.features.github.rest_client import PERMISSIONS_HEADER, Api, Timing
+from edison_ci.git.forge import Timing
 from edison_ci.git.host import RepositoryAddress
 from tests.forge.conftest import open_pull
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault

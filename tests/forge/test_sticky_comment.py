@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.features.github.forge import Author, GitHub
 from edison_ci.features.github.sticky_comment import (
-    MAX_BODY_CHARS,
     Outcome,
     Report,
     ReportMarker,
@@ -23,9 +22,8 @@ from edison_ci.features.github.sticky_comment import (
     parse_pushes,
     post,
     push_number,
-    truncate,
-    utf16_length,
 )
+from edison_ci.proposals.body_text import MAX_BODY_CHARS, truncate, utf16_length
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import Grant
 

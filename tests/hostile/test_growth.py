@@ -25,12 +25,12 @@ from edison_ci.documents.marks import Fault
 from edison_ci.documents.patch import PatchRefused, parse_patch
 from edison_ci.documents.secrets import redacted, secrets_in
 from edison_ci.documents.text_diff import matcher
-from edison_ci.features.github.sticky_comment import truncate
 from edison_ci.judges import instructions
 from edison_ci.judges.moderation import _read as read_moderation
 from edison_ci.judges.pairwise import read_place
 from edison_ci.judges.panel import read_grade
 from edison_ci.judges.replies import read_verdict, reply_object
+from edison_ci.proposals.body_text import truncate
 from edison_ci.proposals.guardrails import copied_run
 from edison_ci.records import Completion
 from edison_ci.report import markdown

@@ -53,4 +53,5 @@ FEATURE = Feature(
             "Write CODEOWNERS from the members, and say how to protect the branch.",
         ),
     },
+    forges={"github": "forge:GitHub"},
 )

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from edison_ci.access.github_api import NoReplyError
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.features.github.forge import GitHub
-from edison_ci.features.github.rest_client import NoReplyError, Timing
 from edison_ci.features.github.workflows import FURTHER
+from edison_ci.git.forge import Timing
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:

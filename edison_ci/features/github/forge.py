@@ -10,10 +10,10 @@ import re
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from edison_ci._dataclass import dataclass
+from edison_ci.access import github_api
 from edison_ci.documents import base64_text
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.features.github import protection as branch_protection
-from edison_ci.features.github import rest_client
 from edison_ci.git import forge as models
 from edison_ci.proposals import branch_proposal as proposal
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.features.github.protection import BranchProtection
-    from edison_ci.git.forge import Change, ProposalAction, ProposalResult
+    from edison_ci.git.forge import Change, ProposalAction, ProposalResult, PutBranch
     from edison_ci.git.host import RepositoryAddress
-    from edison_ci.proposals.branch_proposal import PutBranch
 
 BATCH = 20
 """Suggestions in one review; GitHub has timed out on more."""
@@ -34,7 +33,7 @@ _TICKS = re.compile("`{3,}")
 class Reviews:
     """The reviews of a repository's pull requests."""
 
-    def __init__(self, api: rest_client.Api) -> None:
+    def __init__(self, api: github_api.Api) -> None:
         self._api = api
 
     async def of(self, number: int) -> list[models.Review]:
@@ -145,10 +144,10 @@ class GitHub:
         address: RepositoryAddress,
         *,
         author: Author | None = None,
-        timing: rest_client.Timing | None = None,
+        timing: models.Timing | None = None,
     ) -> None:
         self.address, self.author = address, author or Author()
-        self._api = rest_client.Api(address, timing)
+        self._api = github_api.Api(address, timing)
         self.git = GitData(self._api)
         self.reviews = Reviews(self._api)
 
@@ -340,23 +339,12 @@ def _owner(pull: models.PullRequest) -> str:
     return (pull.head_repository or "").partition("/")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteCommit:
-    """A commit on GitHub."""
-
-    sha: str
-    tree: str
-    message: str
-    parents: tuple[str, ...] = ()
-
-
-# Commits without a clone: blob, tree, commit, ref. Author and committer are left out, so that
 # GitHub signs the commit as the owner of the token. No hook and no filter runs. A ref only moves
 # forward: a branch with commits that were not read is not changed.
 class GitData:
     """The object store and the refs of a repository on GitHub."""
 
-    def __init__(self, api: rest_client.Api) -> None:
+    def __init__(self, api: github_api.Api) -> None:
         self._api = api
 
     async def create_blob(self, data: bytes) -> str:
@@ -386,14 +374,14 @@ class GitData:
         made = await self._api.write("make a commit", "POST", "git", "commits", body=body)
         return read_field(made, str, "sha")
 
-    async def commit(self, sha: str) -> RemoteCommit:
+    async def commit(self, sha: str) -> models.RemoteCommit:
         """Return a commit."""
         found = await self._api.get("read a commit", "git", "commits", sha)
         parents = tuple(
             read_field(parent, str, "sha") for parent in read_field(found, list, "parents")
         )
         tree, message = read_field(found, str, "tree", "sha"), read_field(found, str, "message")
-        return RemoteCommit(read_field(found, str, "sha"), tree, message, parents)
+        return models.RemoteCommit(read_field(found, str, "sha"), tree, message, parents)
 
     async def tip(self, branch: str) -> str | None:
         """Return the commit at the tip of a branch; None if there is no such branch."""
@@ -409,7 +397,7 @@ class GitData:
         """Return the tips of the branches whose names have a prefix, by name."""
         found = await self._api.get("list branches", "git", "matching-refs", "heads", prefix)
         if not isinstance(found, list):
-            raise rest_client.unreadable("list branches", "a list")
+            raise github_api.unreadable("list branches", "a list")
         return {
             read_field(item, str, "ref").removeprefix("refs/heads/"): read_field(
                 item, str, "object", "sha"
@@ -441,7 +429,7 @@ def decode_content(content: str, encoding: str) -> bytes:
             )  # GitHub breaks it into lines
     except ValueError:
         pass
-    raise rest_client.unreadable("read a file", "base64")
+    raise github_api.unreadable("read a file", "base64")
 
 
 _T = TypeVar("_T")
@@ -451,7 +439,7 @@ def read_field(value: Any, kind: type[_T], *path: str) -> _T:
     """Return the value at a path inside a reply; raises ForgeError unless it has this type."""
     found = _at(value, path)
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise rest_client.unreadable(f"read {'.'.join(path)}", kind.__name__)
+        raise github_api.unreadable(f"read {'.'.join(path)}", kind.__name__)
     return found
 
 

@@ -18,8 +18,9 @@ from urllib.parse import quote, urlencode
 
 from edison_ci import __version__
 from edison_ci._dataclass import dataclass
+from edison_ci.access import github_api
+from edison_ci.access.accounts import GitHubAccount
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.features.github import rest_client
 from edison_ci.git.host import PUBLIC_API, PUBLIC_SERVER, refuse_unsafe_url
 
 if TYPE_CHECKING:
@@ -33,14 +34,6 @@ _ID = re.compile(r"[A-Za-z0-9._-]{8,100}")
 _SECRET = re.compile(r"[\x21-\x7e]{8,200}")
 _LOGIN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,38}[A-Za-z0-9])?")
 _CODE = re.compile(r"[A-Za-z0-9._~-]{1,200}")
-
-
-class GitHubAccount(NamedTuple):
-    """An account on GitHub."""
-
-    id: int
-    """It stays when the login changes."""
-    login: str
 
 
 class SignInAttempt(NamedTuple):
@@ -112,7 +105,7 @@ class OAuthApp:
         """Return the account that a code was given to; raises ForgeError."""
         if not _CODE.fullmatch(code):
             raise _refused("the code is not valid")
-        client = rest_client.HttpClient()
+        client = github_api.HttpClient()
         try:
             token = await self._token(client, code, attempt, redirect_uri)
             try:
@@ -123,7 +116,7 @@ class OAuthApp:
             await client.aclose()
 
     async def _token(
-        self, client: rest_client.HttpClient, code: str, attempt: SignInAttempt, redirect_uri: str
+        self, client: github_api.HttpClient, code: str, attempt: SignInAttempt, redirect_uri: str
     ) -> str:
         fields = {
             "client_id": self.client_id,
@@ -139,7 +132,7 @@ class OAuthApp:
         }
         url = f"{self.server_url}/login/oauth/access_token"
         content = urlencode(fields).encode()
-        value = _json(await client.send(rest_client.HttpRequest("POST", url, headers, content)))
+        value = _json(await client.send(github_api.HttpRequest("POST", url, headers, content)))
         # GitHub answers a wrong code with 200 and an error.
         token, kind = value.get("access_token"), str(value.get("token_type", "")).casefold()
         if not isinstance(token, str) or not _SECRET.fullmatch(token) or kind != "bearer":
@@ -147,8 +140,8 @@ class OAuthApp:
             raise _refused(f"GitHub refused the code: {known}" if known else "GitHub gave no token")
         return token
 
-    async def _read_account(self, client: rest_client.HttpClient, token: str) -> GitHubAccount:
-        request = rest_client.HttpRequest(
+    async def _read_account(self, client: github_api.HttpClient, token: str) -> GitHubAccount:
+        request = github_api.HttpRequest(
             "GET", f"{self.api_url}/user", _api_headers(f"Bearer {token}")
         )
         value = _json(await client.send(request))
@@ -160,14 +153,14 @@ class OAuthApp:
             raise _refused("the login is not a login of a person")
         return GitHubAccount(number, login)
 
-    async def _revoke(self, client: rest_client.HttpClient, token: str) -> None:
+    async def _revoke(self, client: github_api.HttpClient, token: str) -> None:
         """Revoke the token; one that cannot be revoked has no scope, and is forgotten here."""
         both = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
         url = f"{self.api_url}/applications/{quote(self.client_id, safe='')}/token"
         content = json.dumps({"access_token": token}).encode()
         headers = {**_api_headers(f"Basic {both}"), "content-type": "application/json"}
         try:
-            reply = await client.send(rest_client.HttpRequest("DELETE", url, headers, content))
+            reply = await client.send(github_api.HttpRequest("DELETE", url, headers, content))
         except ForgeError as error:
             logger.warning("the token of a sign-in was not revoked: %s", error.message)
             return
@@ -184,7 +177,7 @@ def _api_headers(authorization: str) -> dict[str, str]:
     }
 
 
-def _json(reply: rest_client.HttpReply) -> dict[str, Any]:
+def _json(reply: github_api.HttpReply) -> dict[str, Any]:
     if reply.status != 200:
         raise ForgeError(
             f"GitHub answered the sign-in with status {reply.status}",

@@ -8,7 +8,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import ForgeError, ForgeFault
 
 if TYPE_CHECKING:
-    from edison_ci.features.github.rest_client import Api
+    from edison_ci.access.github_api import Api
 
 
 @dataclass(frozen=True, slots=True)

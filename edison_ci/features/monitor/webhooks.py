@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from edison_ci import __version__
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import DeliveryError, UsageError
-from edison_ci.features.github.rest_client import verification
 from edison_ci.git.host import is_loopback
 from edison_ci.numeric import fixed
+from edison_ci.providers.certificates import verification
 from edison_ci.providers.failures import retry_after_s
 from edison_ci.sanitize import line
 

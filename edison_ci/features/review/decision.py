@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from edison_ci.access.site import Actor
-    from edison_ci.features.github.forge import GitHub
-    from edison_ci.features.github.rest_client import Timing
-    from edison_ci.git.forge import PullRequest
+    from edison_ci.git.forge import PullRequest, ReviewForge, Timing
     from edison_ci.git.repository import Repository
     from edison_ci.proposals.context import ReviewContext
 
@@ -227,7 +225,7 @@ def _awaited(
 async def _awaited_on_github(
     review: ReviewContext,
     one: suggestions.Suggestion,
-    github: GitHub,
+    github: ReviewForge,
     pull: PullRequest,
     refused: tuple[str, ...],
 ) -> DecisionResult | None:
@@ -257,7 +255,9 @@ def _refuse_undecidable(one: suggestions.Suggestion, *, merge: bool) -> None:
     )
 
 
-async def _pull_request(github: GitHub, one: suggestions.Suggestion, number: int) -> PullRequest:
+async def _pull_request(
+    github: ReviewForge, one: suggestions.Suggestion, number: int
+) -> PullRequest:
     """Return the pull request of a suggestion, after checking that it is the right one."""
     pull = await github.pull_request(number)
     if one.branch is not None and pull.head_ref != one.branch:
@@ -276,7 +276,7 @@ def _refuse_changed(one: suggestions.Suggestion, pull: PullRequest) -> None:
         )
 
 
-async def _approving_review(github: GitHub, pull: PullRequest) -> tuple[str, ...]:
+async def _approving_review(github: ReviewForge, pull: PullRequest) -> tuple[str, ...]:
     """Add an approving review; return a note if GitHub refuses it."""
     try:
         await github.reviews.create(
@@ -290,7 +290,11 @@ async def _approving_review(github: GitHub, pull: PullRequest) -> tuple[str, ...
 
 
 async def _merge(
-    review: ReviewContext, actor: Actor, done: DecisionResult, github: GitHub, pull: PullRequest
+    review: ReviewContext,
+    actor: Actor,
+    done: DecisionResult,
+    github: ReviewForge,
+    pull: PullRequest,
 ) -> DecisionResult:
     try:
         commit = await github.merge_pull_request(pull.number, head_sha=pull.head_sha)
@@ -434,7 +438,7 @@ async def comment(
 @asynccontextmanager
 async def _github(
     review: ReviewContext, one: suggestions.Suggestion, timing: Timing | None
-) -> AsyncIterator[GitHub]:
+) -> AsyncIterator[ReviewForge]:
     """Open a GitHub client for a pull request; raises UsageError without a token."""
     async with review.github(timing) as github:
         if github is not None:

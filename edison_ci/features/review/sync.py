@@ -19,10 +19,10 @@ from edison_ci.proposals.prompt_file import is_result
 from edison_ci.store.suggestions import MOVES, Suggestion, SuggestionStatus, list_suggestions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edison_ci.access.site import Actor
-    from edison_ci.features.github.forge import GitHub
-    from edison_ci.features.github.rest_client import Timing
-    from edison_ci.git.forge import Comment, PullRequest
+    from edison_ci.git.forge import Comment, PullRequest, ReviewForge, Timing
     from edison_ci.proposals.context import ReviewContext
 
 _WATCHED = (
@@ -82,7 +82,7 @@ async def sync(review: ReviewContext, *, timing: Timing | None = None) -> SyncRe
 
 
 async def _too_few(
-    review: ReviewContext, github: GitHub, one: Suggestion, pull: PullRequest
+    review: ReviewContext, github: ReviewForge, one: Suggestion, pull: PullRequest
 ) -> list[str]:
     """Return a problem if a pull request was merged with too few approvals."""
     file = review.project.file
@@ -96,7 +96,7 @@ async def _too_few(
 
 
 async def _forge_change(
-    review: ReviewContext, github: GitHub, one: Suggestion, pull: PullRequest
+    review: ReviewContext, github: ReviewForge, one: Suggestion, pull: PullRequest
 ) -> _ForgeChange | None:
     if one.branch is None:
         return await _suggested_lines_change(review, github, pull, one)
@@ -125,7 +125,7 @@ async def _forge_change(
 
 
 async def _suggested_lines_change(
-    review: ReviewContext, github: GitHub, pull: PullRequest, one: Suggestion
+    review: ReviewContext, github: ReviewForge, pull: PullRequest, one: Suggestion
 ) -> _ForgeChange | None:
     """Return whether suggested lines were accepted in the pull request of another author."""
     taken = await _is_at_head(review, github, pull, one)
@@ -144,7 +144,7 @@ async def _suggested_lines_change(
 
 
 async def _is_at_head(
-    review: ReviewContext, github: GitHub, pull: PullRequest, one: Suggestion
+    review: ReviewContext, github: ReviewForge, pull: PullRequest, one: Suggestion
 ) -> bool:
     """Whether the head of a pull request has exactly the suggested version."""
     data = await github.read_file(review.in_repository(one.path), ref=pull.head_sha)
@@ -185,7 +185,7 @@ def _is_news(one: Suggestion, news: _ForgeChange) -> bool:
     return merged or news.status in MOVES[one.status]
 
 
-def _last(comments: list[Comment]) -> Comment | None:
+def _last(comments: Sequence[Comment]) -> Comment | None:
     """Return the last comment by a member of the repository."""
     valid = [
         comment

@@ -8,28 +8,26 @@ whether the first was carried out: the caller checks first.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import os
 import re
 from dataclasses import field
-from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from edison_ci import __version__, utc
+from edison_ci import __version__
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import hidden_in
 from edison_ci.errors import ForgeError, ForgeFault
+from edison_ci.git.forge import Timing
 from edison_ci.numeric import fixed
+from edison_ci.providers.certificates import verification
 from edison_ci.providers.failures import Scrubber, retry_after_s
 
 if TYPE_CHECKING:
     import datetime as dt
-    import ssl
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import httpx
 
@@ -123,18 +121,6 @@ class HttpClient:
             limits=httpx.Limits(max_connections=4),
         )
         return self._client
-
-
-def verification() -> ssl.SSLContext:
-    """Return what httpx verifies servers by; reading the certificates takes 30 ms each time."""
-    return _verification(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@cache
-def _verification(*_: str | None) -> ssl.SSLContext:
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 def _lower(headers: httpx.Headers) -> dict[str, str]:
@@ -284,20 +270,9 @@ PER_PAGE = 100
 MAX_PAGES = 100
 WRITE_GAP_S = 1.0
 """GitHub asks for a second between requests that create or change something."""
-MAX_WAIT_S = 300.0
-"""Total seconds of waiting before giving up: minutes of a waiting job cost money."""
 FAILURES = 4
 _MAX_CACHED = 100
 _NEXT = re.compile(r'<([^<>]*)>\s*;[^,<]*\brel="?next"?')
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The clock, the sleep and the longest total wait."""
-
-    clock: Callable[[], dt.datetime] = utc.now
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    max_wait_s: float = MAX_WAIT_S
 
 
 class ApiRequest(NamedTuple):
