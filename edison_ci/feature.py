@@ -23,11 +23,20 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 WITHOUT = "EDISON_WITHOUT"
 """The variable with the names of the features that are switched off."""
 _BUILT_IN = "edison_ci.features"
+
+
+HOOKS = {
+    "duties": "(site): the `Duty`s that a server does again and again",
+    "money_lease": "(project, shared, reader, owner, offline=): the `Lease` of a shared budget",
+    "run_context": "(site): changes of the `RunContext` of each run",
+    "shared_cache": "(project, environ, offline=): the `CacheAccess` of a project, or None",
+}
+"""Points at which the core calls features, with what they get and return."""
 
 
 class Command(NamedTuple):
@@ -49,6 +58,8 @@ class Feature:
     """By name; `admin db` is the command `db` of the group `admin`."""
     forges: Mapping[str, str] = field(default_factory=dict)
     """Hosts of repositories, by name: a `ReviewForge` that is opened with its address."""
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    """What it does at the points of `HOOKS`."""
     executors: Mapping[str, str] = field(default_factory=dict)
     """What connects a run to its workers, by the word before the first colon of `--on`.
 
@@ -95,6 +106,18 @@ def executor(address: str) -> Any:
     if place is None:
         raise UsageError(f"nothing here has workers at {address!r}", hint=off_hint("cluster"))
     return load(place)
+
+
+def hooks(point: str) -> Iterator[Any]:
+    """Yield what the features do at a point of `HOOKS`."""
+    for feature in features():
+        if point in feature.hooks:
+            yield load(_full(feature, feature.hooks[point]))
+
+
+def hook(point: str) -> Any:
+    """Return what the first feature does at a point, or None."""
+    return next(hooks(point), None)
 
 
 def forge(name: str) -> Any:

@@ -9,11 +9,14 @@ import click
 import pytest
 
 from edison_ci import feature
+from edison_ci.access.site import open_site
+from edison_ci.api.duties import duties_of
 from edison_ci.cli import groups
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.git.host import RepositoryAddress, RepositoryHost
 from edison_ci.proposals.context import ReviewContext
+from tests.conftest import MINIMAL
 
 if TYPE_CHECKING:
     from tests.conftest import Edison, Folder
@@ -82,3 +85,37 @@ async def test_without_the_feature_a_proposal_has_no_forge(
     monkeypatch.setenv(feature.WITHOUT, "github")
     async with hosted.github() as forge:
         assert forge is None
+
+
+def test_every_hook_is_at_a_point_of_the_core() -> None:
+    declared = [(each, *hook) for each in FEATURES for hook in each.hooks.items()]
+    assert {point for _, point, _ in declared} == set(feature.HOOKS)
+    for each, _, place in declared:
+        assert callable(feature.load(f"{each.package}.{place}"))
+
+
+def test_a_shared_budget_that_nothing_can_ask_allows_nothing(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = "shared_budget: {url_env: SITE_URL, token_env: SITE_TOKEN}\n"
+    mini.write("edison.yaml", MINIMAL["edison.yaml"] + shared)
+    monkeypatch.setenv(feature.WITHOUT, "site")
+    done = edison(mini, "run")
+    assert done.code == 2
+    assert "shared_budget of edison.yaml cannot be asked" in done.err
+    assert "the feature site is switched off by EDISON_WITHOUT=site" in done.err
+
+
+def test_a_server_has_the_duties_of_the_features_that_are_on(
+    mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mini.write("edison.yaml", MINIMAL["edison.yaml"] + "settings: {retention_days: 30}\n")
+    site = open_site(mini.path)
+    assert {duty.name for duty in duties_of(site)} == {
+        "alerts",
+        "all alerts",
+        "retention",
+        "backup",
+    }
+    monkeypatch.setenv(feature.WITHOUT, "monitor")
+    assert {duty.name for duty in duties_of(site)} == {"retention", "backup"}

@@ -15,14 +15,11 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
-from edison_ci.access.site import BY_ITSELF, Site, open_site
+from edison_ci.access.site import Site, open_site
 from edison_ci.errors import BusyError, EdisonError
-from edison_ci.features.monitor.alert_check import CheckResult, check_alerts
-from edison_ci.features.monitor.notifications import deliver
-from edison_ci.features.upkeep.maintenance import gc, make_daily_backup, preview_gc
-from edison_ci.numeric import counted, duration
+from edison_ci.numeric import duration
 from edison_ci.store.database import open_for_change
 from edison_ci.store.duties import DutyEnd, DutyState, begin_duty, end_duty, stored_duties
 from edison_ci.store.liveness import try_lock
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DAY_S = 86_400
-_ALERTS_S = 300
-_DELIVER_S = 60
 _RETRY_S = 300
 """A duty that was not done is tried again after this time, or after its period if that is less."""
 _LOOK_S = 5.0
@@ -60,41 +55,7 @@ class Duty:
 
 def duties_of(site: Site) -> tuple[Duty, ...]:
     """Return the duties of a project, as its settings have them."""
-    found = [Duty("alerts", _ALERTS_S, _check_alerts), Duty("all alerts", DAY_S, _check_all_alerts)]
-    if site.file.notifications:
-        found.append(Duty("notifications", _DELIVER_S, _deliver))
-    if site.file.settings.retention_days:
-        found.append(Duty("retention", DAY_S, _apply_retention))
-    if site.file.settings.backups:
-        found.append(Duty("backup", DAY_S, make_daily_backup))
-    return tuple(found)
-
-
-def _check_alerts(site: Site) -> str:
-    return _changed(check_alerts(site, thorough=False))
-
-
-def _check_all_alerts(site: Site) -> str:
-    return _changed(check_alerts(site))
-
-
-def _changed(done: CheckResult) -> str:
-    return f"{counted(len(done.opened), 'alert')} opened, {len(done.closed):,} closed"
-
-
-def _deliver(site: Site) -> str:
-    found = deliver(site)
-    failed = f", {len(found.problems):,} not accepted" if found.problems else ""
-    return f"{found.sent:,} sent{failed}"
-
-
-def _apply_retention(site: Site) -> str:
-    # Looked at first without the lock that keeps runs from starting.
-    due = preview_gc(site)
-    if not (due.texts or due.reasons or due.events):
-        return "nothing was old enough"
-    gone = gc(site, actor=BY_ITSELF)
-    return f"{counted(gone.texts, 'text')} deleted"
+    return tuple(duty for of_feature in feature.hooks("duties") for duty in of_feature(site))
 
 
 def is_due(duty: Duty, state: DutyState | None, now: dt.datetime) -> bool:

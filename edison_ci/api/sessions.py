@@ -8,28 +8,26 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import own_results, programs
 from edison_ci.access.job import on_base_terms
 from edison_ci.access.key_environment import key_environment
 from edison_ci.access.site import Role, Site
 from edison_ci.config import service_paths
-from edison_ci.errors import TrustError
+from edison_ci.errors import TrustError, UsageError
 from edison_ci.execute.budgets import job_cap
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
 from edison_ci.execute.session import Session
-from edison_ci.features.monitor import alert_check, alerts, run_notices
-from edison_ci.features.monitor import conditions as watching
-from edison_ci.features.site import shared_budget, shared_cache
+from edison_ci.feature import off_hint
 from edison_ci.providers import command
 from edison_ci.providers.adapters import provider_for
 from edison_ci.safety.redaction import redactor
 from edison_ci.sanitize import in_actions
-from edison_ci.stats import drift, slices
 from edison_ci.telemetry import export, spans
 
 if TYPE_CHECKING:
@@ -43,8 +41,9 @@ if TYPE_CHECKING:
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.outputs import ImportedAnswers
     from edison_ci.execute.run_options import ConnectWorkers, RunTarget
-    from edison_ci.features.site.shared_budget import MoneyLease
+    from edison_ci.providers.budget import Lease
     from edison_ci.providers.replay import ReplayProvider
+    from edison_ci.providers.shared_cache import CacheAccess
     from edison_ci.store.audit import AuditEntry
     from edison_ci.store.ledger import SpendingCap
     from edison_ci.store.liveness import ProcessLock
@@ -100,36 +99,40 @@ def run_context(project: Project, *, offline: bool = False) -> RunContext:
             site.note(entry)
             raise
 
-    shares = terms.file.cache is not None
     context = RunContext(
         provider,
         _grading,
         advice=advice("every answer is stored"),
-        cache=shared_cache.cache_access(terms, environ, offline=offline) if shares else None,
+        cache=_shared_cache(terms, environ, offline=offline),
         job=job_cap(terms, os.environ),
         audit=partial(_audit_entry, site),
         key_used=KeyUses(site),
         lease=partial(_lease, terms, offline),
-        # An experiment with one run shows no trend.
-        ahead=(alert_check, slices, *((watching, drift, alerts) if site.results.exists() else ())),
     )
-    if not project.file.notifications:
-        return context
-    return replace(
-        context,
-        ahead=(*context.ahead, run_notices),
-        record_end=lambda connection, run_id: run_notices.note_end(connection, site, run_id),
-        record_alert=lambda connection, *fact: run_notices.note_budget(connection, site, *fact),
-    )
+    for changes_of_context in feature.hooks("run_context"):
+        context = replace(context, **changes_of_context(site))
+    return context
+
+
+def _shared_cache(
+    terms: Project, environ: Mapping[str, str], *, offline: bool
+) -> CacheAccess | None:
+    access = feature.hook("shared_cache") if terms.file.cache is not None else None
+    if access is None:
+        return None
+    return cast("CacheAccess | None", access(terms, environ, offline=offline))
 
 
 def _lease(
     terms: Project, offline: bool, reader: sqlite3.Connection, owner: ProcessLock
-) -> MoneyLease | None:
+) -> Lease | None:
     shared = terms.file.shared_budget
     if shared is None:
         return None
-    return shared_budget.MoneyLease(terms, shared, reader, owner, offline=offline)
+    leased = feature.hook("money_lease")
+    if leased is None:  # a budget that cannot be asked allows nothing
+        raise UsageError("shared_budget of edison.yaml cannot be asked", hint=off_hint("site"))
+    return cast("Lease", leased(terms, shared, reader, owner, offline=offline))
 
 
 class KeyUses:

@@ -30,4 +30,5 @@ FEATURE = Feature(
             "experiments",
         ),
     },
+    hooks={"duties": "duties:duties_of", "run_context": "run_handlers:changes_of_context"},
 )

@@ -12,4 +12,5 @@ FEATURE = Feature(
             "Team", "commands:pull", "Fetch runs of this project from a site of a team.", "runs"
         ),
     },
+    hooks={"money_lease": "shared_budget:MoneyLease", "shared_cache": "shared_cache:cache_access"},
 )

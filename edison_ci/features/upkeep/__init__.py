@@ -21,4 +21,5 @@ FEATURE = Feature(
             "Results", "bundle_command:bundle", "Bundle a whole project, or restore one."
         ),
     },
+    hooks={"duties": "duties:duties_of"},
 )
