@@ -31,9 +31,13 @@ _BUILT_IN = "edison_ci.features"
 
 
 HOOKS = {
+    "command_ended": "(terminal, site): before a command ends that made runs or suggestions",
     "duties": "(site): the `Duty`s that a server does again and again",
     "money_lease": "(project, shared, reader, owner, offline=): the `Lease` of a shared budget",
+    "notice": "(connection, site, notice): in the transaction that stores a fact",
     "run_context": "(site): changes of the `RunContext` of each run",
+    "runs_ended": "(terminal, project, run_ids): after the runs of a command",
+    "scheduled_run": "(terminal, project, experiment, options, factory): after a scheduled run",
     "shared_cache": "(project, environ, offline=): the `CacheAccess` of a project, or None",
 }
 """Points at which the core calls features, with what they get and return."""
@@ -113,6 +117,12 @@ def hooks(point: str) -> Iterator[Any]:
     for feature in features():
         if point in feature.hooks:
             yield load(_full(feature, feature.hooks[point]))
+
+
+def call(point: str, *arguments: Any) -> None:
+    """Tell every feature that something happened."""
+    for told in hooks(point):
+        told(*arguments)
 
 
 def hook(point: str) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci import feature
 from edison_ci.api import evaluation
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions, summary
@@ -16,7 +17,6 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulat
 from edison_ci.config import requirements
 from edison_ci.errors import CallFailed, ExitCode, UsageError
 from edison_ci.execute import run_options, second_opinion
-from edison_ci.features.monitor import alert_notes
 from edison_ci.numeric import counted, dollars, fixed, score
 from edison_ci.results import run_result
 from edison_ci.store import runs
@@ -98,7 +98,7 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
         state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
     )
     ended = evaluation.regrade_run(project, stored.id, options, factory)
-    alert_notes.check_after_run(terminal, project, [ended.run_id])
+    feature.call("runs_ended", terminal, project, [ended.run_id])
     _finish_regrade(terminal, project, ended)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import provenance
 from edison_ci.access import site as sites
@@ -26,8 +27,6 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute import run_options
-from edison_ci.features.monitor import alert_notes
-from edison_ci.features.monitor import notification_commands as notifications
 from edison_ci.features.refine import pick
 from edison_ci.numeric import counted
 from edison_ci.plan import plan as planning
@@ -290,15 +289,12 @@ def _sample_production(
     for experiment in order.experiments:
         if experiment.file.production is None:
             continue
-        # It needs what most runs do not, and is slow to import.
-        from edison_ci.features.monitor.production_sample import grade_new_sample
-
         factory = cli_sessions.session_factory(
             state, cli_sessions.PlanConfirmation(terminal, yes=True)
         )
         options = run_options.RunOptions(budget_microusd=sessions.microusd(order.given["budget"]))
         try:
-            grade_new_sample(terminal, project, experiment, options, factory)
+            feature.call("scheduled_run", terminal, project, experiment, options, factory)
         except EdisonError as error:
             terminal.complaint(error)
 
@@ -497,7 +493,7 @@ def finish(
         show_ended(terminal, project, ended)
         if flips:
             cli_flips.show_flips(terminal, flips)
-    alert_notes.check_after_run(terminal, project, ids)
+    feature.call("runs_ended", terminal, project, ids)
     if asked is not None and not asked.write(terminal, project, ids, dropped):
         code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
     if terminal.json:
@@ -511,7 +507,7 @@ def finish(
             told |= {"aa": [each.as_json() for each in flips]} if flips else {}
             terminal.document(told)
     if project.file.notifications:
-        notifications.deliver_briefly(terminal, sites.Site(project.root, project.file))
+        feature.call("command_ended", terminal, sites.Site(project.root, project.file))
     if code:
         raise click.exceptions.Exit(code)
 

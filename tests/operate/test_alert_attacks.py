@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.access.site import open_site
+from edison_ci.api.notices import Notice
 from edison_ci.features.github.issues import _marker, _text
 from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
 from edison_ci.features.monitor.alerts import raise_alert, tell_alerts
-from edison_ci.features.monitor.notifications import Notice, message_of
+from edison_ci.features.monitor.notifications import message_of
 from edison_ci.features.monitor.outbox import add_notification
 from edison_ci.features.monitor.scheduler import MOST_MISSED
 from edison_ci.features.monitor.schedules import read_schedules

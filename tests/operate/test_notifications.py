@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.access.site import Site, open_site
+from edison_ci.api.notices import Notice
 from edison_ci.features.monitor import webhooks
 from edison_ci.features.monitor.notifications import (
     FIRST_WAIT_S,
@@ -24,7 +25,6 @@ from edison_ci.features.monitor.notifications import (
     MOST_ASKED_S,
     PER_HOUR,
     Delivery,
-    Notice,
     deliver,
     message_of,
     notify,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import own_results, proposal_terms, provenance
 from edison_ci.access import site as sites
@@ -32,8 +33,6 @@ from edison_ci.features.github import comment_command as github_comment
 from edison_ci.features.github import missing_keys as github_keys
 from edison_ci.features.github.forge import WORKFLOW_BOT, Author
 from edison_ci.features.github.sticky_comment import ReportState as Stage
-from edison_ci.features.monitor import alert_notes
-from edison_ci.features.monitor import notification_commands as notifications
 from edison_ci.git import host
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted, fixed
@@ -560,8 +559,8 @@ class _Job:
         ids = [end.run_id for end in ended]
         if event.on_default:
             # The runs of a proposal are no part of the history that alerts are about.
-            alert_notes.check_after_run(terminal, project, ids)
-        notifications.deliver_briefly(terminal, sites.Site(project.root, project.file))
+            feature.call("runs_ended", terminal, project, ids)
+        feature.call("command_ended", terminal, sites.Site(project.root, project.file))
         found = outcome_of(terminal, project, ids, self.place, **about)
         codes = [int(ExitCode.UNCLEAR if waits(end) else end.exit_code) for end in ended]
         code = run.most_important([int(coverage.exit_code), *codes])

@@ -30,5 +30,12 @@ FEATURE = Feature(
             "experiments",
         ),
     },
-    hooks={"duties": "duties:duties_of", "run_context": "run_handlers:changes_of_context"},
+    hooks={
+        "command_ended": "notification_commands:deliver_briefly",
+        "duties": "duties:duties_of",
+        "notice": "notifications:notify",
+        "run_context": "run_handlers:changes_of_context",
+        "runs_ended": "alert_notes:check_after_run",
+        "scheduled_run": "production_sample:grade_new_sample",
+    },
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
+from edison_ci.api.notices import Notice
 from edison_ci.errors import UsageError
 from edison_ci.features.monitor import notifications
 from edison_ci.features.monitor.alert_rows import (
@@ -127,12 +128,12 @@ def tell_alerts(connection: sqlite3.Connection, site: Site) -> None:
             update_alert(connection, alert.id, told_end=1, told_at=site.now())
 
 
-def _notice(alert: Alert, site: Site) -> notifications.Notice:
+def _notice(alert: Alert, site: Site) -> Notice:
     occasion = _OCCASIONS.get(alert.condition, "alert")
     last = f"Acknowledge it: edison alerts ack {alert.id}"
     if not alert.open:
         last = f"It was open from {alert.opened_at[:16].replace('T', ' ')} UTC: {alert.closed_why}."
-    return notifications.Notice(
+    return Notice(
         occasion,
         _title(alert),
         (alert.sentence, last),
@@ -154,14 +155,14 @@ def _title(alert: Alert) -> str:
     return f"{alert.level.upper()} {again}{about}"
 
 
-def _digest(alerts: Sequence[Alert], site: Site) -> notifications.Notice:
+def _digest(alerts: Sequence[Alert], site: Site) -> Notice:
     """Return one notice about many alerts."""
     opened = [alert for alert in alerts if alert.open]
     worst = max((alert.level for alert in opened), key=lambda level: level.rank, default=None)
     over = len(alerts) - len(opened)
     parts = [f"{len(opened):,} open"] if opened else []
     parts += [f"{over:,} over"] if over else []
-    return notifications.Notice(
+    return Notice(
         "alert",
         f"{counted(len(alerts), 'alert')}: {', '.join(parts)}",
         (*(f"{_title(alert)}. {alert.sentence}" for alert in alerts), "See: edison alerts list"),

@@ -16,13 +16,14 @@ import os
 import random
 import uuid
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access.key_environment import keys_at
 from edison_ci.access.proposal_terms import base_file, is_proposed
 from edison_ci.access.site import BY_ITSELF
+from edison_ci.api.notices import Notice
 from edison_ci.errors import DeliveryError, EdisonError
 from edison_ci.features.github import issues
 from edison_ci.features.monitor import mail, outbox, webhooks
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Level = Literal["info", "warn", "alert"]
 
 FIRST_WAIT_S = 30.0
 LONGEST_WAIT_S = 3_600.0
@@ -54,32 +54,6 @@ PER_HOUR = 10
 """Most messages for one recipient in an hour; the rest is told in a digest."""
 _DIGEST_NOTICES = 50
 _TEXT_CHARS = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something that people are told."""
-
-    occasion: Occasion
-    title: str
-    """One line, without a period."""
-    sentences: tuple[str, ...] = ()
-    """What happened and what to do; no texts of prompts, cases or answers."""
-    experiment: str | None = None
-    run_id: str | None = None
-    condition: str | None = None
-    """The condition that an alert is about; its issue is found again by it."""
-    level: Level = "info"
-    open: bool = True
-    """Whether the condition holds; False when it has ended."""
-    at: str = ""
-    """ISO-8601 UTC; empty for now."""
-    also: tuple[Occasion, ...] = ()
-    """Other occasions that it is as well; a recipient gets it once."""
-    issues_only: bool = False
-    """Whether people are told of it otherwise: only issues, one for each condition, follow it."""
-    texts: tuple[str, ...] = ()
-    """Texts of prompts, cases or answers, for recipients with `texts: true`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edison_ci.api.notices import Notice
 from edison_ci.decide import findings
-from edison_ci.features.monitor.notifications import Notice, notify, recipients
+from edison_ci.features.monitor.notifications import notify, recipients
 from edison_ci.numeric import dollars, fixed
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.results.headline import headline_of

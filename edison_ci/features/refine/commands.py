@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from edison_ci import feature
 from edison_ci.cli import lookup, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import OutOfBudget, UsageError
 from edison_ci.execute import budgets
-from edison_ci.features.monitor import notification_commands as notifications
 from edison_ci.features.refine import optimize as refine_optimize
 from edison_ci.features.refine import refinement, refiner
 from edison_ci.features.refine import refinement as refine_refinement
@@ -121,7 +121,7 @@ def refine(state: CliState, /, experiment: str | None, **given: Any) -> None:
         error.hint = _sufficient(target, loads, str(error.hint))
         raise
     _show(terminal, target, refined)
-    notifications.deliver_briefly(terminal, request.site)
+    feature.call("command_ended", terminal, request.site)
 
 
 def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> str:
@@ -303,7 +303,7 @@ def optimize(state: CliState, /, experiment: str | None, **given: Any) -> None:
         terminal.document(_search_document(target, found))
     else:
         _show_search(terminal, found)
-    notifications.deliver_briefly(terminal, request.site)
+    feature.call("command_ended", terminal, request.site)
 
 
 # --- before the first call ------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci import feature
 from edison_ci.cli import leaderboard, lookup, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.decide import recommendation
 from edison_ci.errors import OutOfBudget
-from edison_ci.features.monitor import notification_commands as notifications
 from edison_ci.features.refine import loop_report as report
 from edison_ci.features.refine import loop_runner as runner
 from edison_ci.features.refine import loop_start as start
@@ -103,7 +103,7 @@ def loop(state: CliState, /, experiment: str | None, **given: Any) -> None:
         _show_end(terminal, looper, pdf=given["pdf"])
     else:
         _show_waiting(terminal, looper)
-    notifications.deliver_briefly(terminal, request.site)
+    feature.call("command_ended", terminal, request.site)
 
 
 def _place(

@@ -33,11 +33,11 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from edison_ci.api.notices import notify
 from edison_ci.documents.patch import diff_of
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget, UsageError
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.session import Session
-from edison_ci.features.monitor.notifications import notify
 from edison_ci.features.refine.evidence import evidence_of, split_cases
 from edison_ci.features.refine.loop_report import best_of, write_report
 from edison_ci.features.refine.loop_rows import (

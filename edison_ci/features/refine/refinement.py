@@ -20,11 +20,11 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.access.site import Role, Site
+from edison_ci.api.notices import notify
 from edison_ci.config import requirements
 from edison_ci.contracts import CallError
 from edison_ci.errors import CallFailed, Interrupted, UsageError
 from edison_ci.execute.standalone import standalone_client
-from edison_ci.features.monitor.notifications import notify
 from edison_ci.features.refine.evidence import evidence_of, split_cases
 from edison_ci.features.refine.refiner import RefinePrompt, ask_refiner
 from edison_ci.features.refine.sampling import first_part

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.features.monitor.notifications import Notice
+from edison_ci.api.notices import Notice
 from edison_ci.features.refine.refiner import RejectedSuggestion, instructions_version
 from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change

@@ -1,0 +1,47 @@
+"""Notices: what people are told of, written in the transaction that stores the fact."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from edison_ci import feature
+from edison_ci._dataclass import dataclass
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from edison_ci.access.site import Site
+    from edison_ci.config.recipients import Occasion
+
+Level = Literal["info", "warn", "alert"]
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that people are told."""
+
+    occasion: Occasion
+    title: str
+    """One line, without a period."""
+    sentences: tuple[str, ...] = ()
+    """What happened and what to do; no texts of prompts, cases or answers."""
+    experiment: str | None = None
+    run_id: str | None = None
+    condition: str | None = None
+    """The condition that an alert is about; its issue is found again by it."""
+    level: Level = "info"
+    open: bool = True
+    """Whether the condition holds; False when it has ended."""
+    at: str = ""
+    """ISO-8601 UTC; empty for now."""
+    also: tuple[Occasion, ...] = ()
+    """Other occasions that it is as well; a recipient gets it once."""
+    issues_only: bool = False
+    """Whether people are told of it otherwise: only issues, one for each condition, follow it."""
+    texts: tuple[str, ...] = ()
+    """Texts of prompts, cases or answers, for recipients with `texts: true`."""
+
+
+def notify(connection: sqlite3.Connection, site: Site, notice: Notice) -> None:
+    """Hand a notice to what tells people, in the current transaction."""
+    feature.call("notice", connection, site, notice)
