@@ -81,7 +81,7 @@ def _named(name: str) -> str:
 
 @click.command(
     cls=EdisonProgram,
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "EDISON"},
+    context_settings={"auto_envvar_prefix": "EDISON"},
 )
 @click.version_option(
     __version__, "-V", "--version", prog_name="edison", message="%(prog)s %(version)s"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
 
-_EXCLUDED = ("shard", "batch", "replay", "watch", "pick")
+_EXCLUDED = ("shard", "batch", "replay", "watch")
 
 
 def twice_the_repeats(

@@ -283,6 +283,10 @@ class Helpful(click.Command):
         self.help = inspect.cleandoc(self.help or "")
         self.params.extend(shared_options())
 
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:
+        """Return the names, whatever the context: click keeps the option for the next one."""
+        return ["-h", "--help"]
+
     def make_parser(self, ctx: click.Context) -> Any:
         """Return the parser, which knows short options at once.
 
@@ -388,8 +392,3 @@ class ScoreType(click.ParamType[float]):
         if not 0 <= share <= 1:
             self.fail(f"{text!r} is not a score: write 80, 80% or 0.8", param, ctx)
         return share
-
-
-pick_option = click.option(
-    "--pick", is_flag=True, help="On a terminal: walk through the failing cases."
-)

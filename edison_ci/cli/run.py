@@ -22,12 +22,11 @@ from edison_ci.cli import flips as cli_flips
 from edison_ci.cli import lookup, sessions, summary
 from edison_ci.cli import sessions as cli_sessions
 from edison_ci.cli.coverage import Coverage, coverage_since
-from edison_ci.cli.options import CliState, EdisonCommand, pick_option
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
 from edison_ci.execute import run_options
-from edison_ci.features.refine import pick
 from edison_ci.numeric import counted
 from edison_ci.plan import plan as planning
 from edison_ci.plan.selection import Selection, Shard, parse_shard
@@ -162,7 +161,6 @@ class _FireType(click.ParamType[FireTime]):
 @click.option(
     "--started-by", type=click.Choice(["page", "api"]), hidden=True, help="What started the run."
 )
-@pick_option
 @click.pass_obj
 def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
     """Evaluate experiments and store every answer.
@@ -201,9 +199,6 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
       edison run support-reply --replay answers.jsonl
     """
     terminal = Terminal(state)
-    if given["pick"]:
-        _evaluate_and_pick(state, terminal, experiments, given)
-        return
     if not given["watch"]:
         _evaluate(state, terminal, experiments, given)
         return
@@ -223,21 +218,6 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
                 raise
         terminal.note("waiting for a change; stop with Ctrl-C")
         _wait_for_change(project.root, project.file, seen)
-
-
-def _evaluate_and_pick(
-    state: CliState, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
-) -> None:
-    """Run the experiments, then walk through the failing cases of the last one."""
-    pick.require_terminal()
-    code = 0
-    try:
-        _evaluate(state, terminal, experiments, given)
-    except click.exceptions.Exit as ended:
-        code = ended.exit_code
-    pick.walk(state, "latest")
-    if code:
-        raise click.exceptions.Exit(code)
 
 
 def _requested_reports(given: dict[str, Any]) -> RequestedReports | None:

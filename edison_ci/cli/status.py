@@ -9,11 +9,10 @@ import click
 from edison_ci.access import site as sites
 from edison_ci.api import run_control
 from edison_ci.cli import summary
-from edison_ci.cli.options import CliState, EdisonCommand, pick_option
+from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.features.refine import pick
 from edison_ci.numeric import counted, points
 from edison_ci.records import RunStatus
 from edison_ci.results import live_progress, report, run_result, snapshot
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     "--slices", is_flag=True, help="With RUN: show results by tag, length, difficulty and kind."
 )
 @click.option("--failed", is_flag=True, help="With RUN: list all failing cases.")
-@pick_option
 @click.option("--trials", is_flag=True, help="List trials of suggestions too.")
 @click.pass_obj
 def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
@@ -42,29 +40,20 @@ def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
     run whose process died is shown as PAUSED and can be resumed. A trial is a run in which `edison
     refine` tested a suggestion; `--trials` lists these too.
 
-    With --pick, j and k walk through the failing cases of RUN with their explanations; e opens the
-    prompt in $EDITOR and runs these cases again.
-
     Examples:
       edison status
       edison status latest
       edison status latest --slices
       edison status latest --failed
-      edison status latest --pick
       edison status support-reply --json
     """
     terminal = Terminal(state)
-    for option in ("slices", "failed", "pick"):
+    for option in ("slices", "failed"):
         if given[option] and wanted is None:
             raise UsageError(f"--{option} needs a RUN", hint=f"edison status latest --{option}")
-    if given["pick"]:
-        pick.require_terminal()
     project = sites.open_site(state.enter_project(load.find_root(state.folder)))
     reader = database.open_reader(project.results)
     try:
-        if wanted is not None and given["pick"]:
-            pick.walk(state, store_runs.find_run(reader, wanted).id)
-            return
         if wanted is not None:
             result = run_result.RunResult(
                 reader, run_control.current_run(project, store_runs.find_run(reader, wanted))

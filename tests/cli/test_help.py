@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -44,9 +44,13 @@ def test_every_command_has_help_with_examples(
             assert max(map(len, done.out.splitlines())) <= 80
 
 
+def test_short_help_does_not_depend_on_who_asked_first() -> None:
+    status = ALL["status"]
+    option = status.get_help_option(click.Context(status))
+    assert option is not None and option.opts == ["-h", "--help"]
+
+
 def test_every_example_is_a_command_that_parses(subtests: pytest.Subtests) -> None:
-    # A command keeps the first help option that it is asked for: it must be that of the program.
-    settings: dict[str, Any] = {"info_name": "edison", **edison.context_settings}
     for words, example in EXAMPLES:
         with subtests.test(example):
             # The top level explains its examples on the same line; shells redirect.
@@ -54,7 +58,7 @@ def test_every_example_is_a_command_that_parses(subtests: pytest.Subtests) -> No
             name, *args = shlex.split(line)
             assert name == "edison"
             assert args[: len(words.split())] == words.split()
-            ctx = click.Context(edison, obj=CliState(), **settings)
+            ctx: click.Context = click.Context(edison, info_name="edison", obj=CliState())
             command: click.Command = edison
             while isinstance(command, click.Group) and args and not args[0].startswith("-"):
                 found = command.get_command(ctx, args.pop(0))
