@@ -53,6 +53,38 @@ class Command(NamedTuple):
     """The kind of names that its first argument takes; see `NAMED_BY`."""
 
 
+class PageEntry(NamedTuple):
+    """A page of the server, by the path below its address; named groups are its parameters."""
+
+    path: str
+    place: str
+    any_version: bool = False
+    """Whether it can read a results file of another version."""
+    open: bool = False
+    """Whether it needs no sign-in; details are for members only."""
+
+
+class FormEntry(NamedTuple):
+    """An address to which a form is sent, by whom at least, and its name in the audit."""
+
+    path: str
+    role: str
+    action: str
+    place: str
+    long: bool = False
+    """Whether it may have whole texts, such as a prompt."""
+
+
+class Area(NamedTuple):
+    """An entry of the navigation."""
+
+    key: str
+    name: str
+    steps: tuple[str, ...] = ()
+    rank: int = 100
+    """Lower ones come first; those of the core have 0, 10, 20, and so on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feature:
     """What a feature brings; a part that it does not have is left out."""
@@ -60,6 +92,11 @@ class Feature:
     package: str
     commands: Mapping[str, Command] = field(default_factory=dict)
     """By name; `admin db` is the command `db` of the group `admin`."""
+    pages: tuple[PageEntry, ...] = ()
+    forms: tuple[FormEntry, ...] = ()
+    areas: tuple[Area, ...] = ()
+    routes: str = ""
+    """A function that returns other addresses of the server with their views."""
     forges: Mapping[str, str] = field(default_factory=dict)
     """Hosts of repositories, by name: a `ReviewForge` that is opened with its address."""
     hooks: Mapping[str, str] = field(default_factory=dict)
@@ -110,6 +147,33 @@ def executor(address: str) -> Any:
     if place is None:
         raise UsageError(f"nothing here has workers at {address!r}", hint=off_hint("cluster"))
     return load(place)
+
+
+def pages() -> Iterator[PageEntry]:
+    """Yield the pages that features add, with whole places."""
+    for feature in features():
+        for entry in feature.pages:
+            yield entry._replace(place=_full(feature, entry.place))
+
+
+def forms() -> Iterator[FormEntry]:
+    """Yield the forms that features add, with whole places."""
+    for feature in features():
+        for entry in feature.forms:
+            yield entry._replace(place=_full(feature, entry.place))
+
+
+def areas() -> Iterator[Area]:
+    """Yield the entries of the navigation that features add."""
+    for feature in features():
+        yield from feature.areas
+
+
+def routes() -> Iterator[Any]:
+    """Yield the functions that return other addresses of the server."""
+    for feature in features():
+        if feature.routes:
+            yield load(_full(feature, feature.routes))
 
 
 def hooks(point: str) -> Iterator[Any]:

@@ -119,3 +119,11 @@ def test_a_server_has_the_duties_of_the_features_that_are_on(
     }
     monkeypatch.setenv(feature.WITHOUT, "monitor")
     assert {duty.name for duty in duties_of(site)} == {"retention", "backup"}
+
+
+def test_every_page_and_form_that_a_feature_declares_is_there() -> None:
+    entries = [*feature.pages(), *feature.forms()]
+    assert len(entries) > 30
+    assert all(callable(feature.load(entry.place)) for entry in entries)
+    assert len({(type(entry), entry.path) for entry in entries}) == len(entries)
+    assert {entry.role for entry in feature.forms()} <= {"reviewer", "editor"}

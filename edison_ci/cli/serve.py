@@ -23,12 +23,12 @@ from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
 from edison_ci.config import load
 from edison_ci.errors import UsageError
 from edison_ci.features.github.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
-from edison_ci.features.review import actions as review_actions
 from edison_ci.features.site import projects as site_projects
 from edison_ci.git import command
 from edison_ci.store import database
 from edison_ci.web import databases
 from edison_ci.web import serving as web_serving
+from edison_ci.web.databases import Actions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +165,7 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         pass  # problems with the file are reported before the port is opened
     projects = _projects(site, options, reachable=_is_reachable(host, options))
     person = site.actor().identity
-    actions = review_actions.ReviewActions(offline=state.offline)
+    actions = Actions(offline=state.offline)
     serving = web_serving.Serving(
         site.results,
         site.root,

@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 
     from edison_ci.access.site import Identity
     from edison_ci.features.github.oauth import OAuthApp
-    from edison_ci.features.review.actions import ReviewActions
     from edison_ci.features.site.projects import Projects
     from edison_ci.web.security import RateLimit
 
 PROJECT_FILE = "edison.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """How the pages of `edison serve` carry out what people ask for."""
+
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class ServerSettings:
     cookie."""
     person: Identity | None = None
     """The person who started the server; None for read-only pages."""
-    actions: ReviewActions | None = None
+    actions: Actions | None = None
     """Carries out review actions; None for read-only pages."""
     access: ServerAccess = ServerAccess()
     synchronous: bool = False

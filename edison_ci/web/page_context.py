@@ -11,8 +11,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError, UsageError
+from edison_ci.feature import Area
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.liveness import is_alive
@@ -25,10 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.access.site import Actor, Role
-    from edison_ci.features.review.actions import ReviewActions
     from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
-    from edison_ci.web.databases import ServerSettings
+    from edison_ci.web.databases import Actions, ServerSettings
 
 
 PREFIX = "/-/edison"
@@ -184,7 +185,7 @@ class PageContext:
     """The results file."""
     actor: Actor | None = None
     """The visitor; None if unknown, who can only read."""
-    actions: ReviewActions | None = None
+    actions: Actions | None = None
     """Carries out review actions; None if pages are read-only."""
     synchronous: bool = True
     """Whether slow results are computed at once; else in the background."""
@@ -293,27 +294,18 @@ class PagedRows(NamedTuple, Generic[Row]):
         return {"paging": self.paging, "again": self.again}
 
 
-class Area(NamedTuple):
-    """An entry of the navigation."""
-
-    key: str
-    name: str
-    steps: tuple[str, ...] = ()
+def areas() -> list[Area]:
+    """Return the navigation of every page."""
+    return sorted((*_AREAS, *feature.areas()), key=lambda area: area.rank)
 
 
-AREAS = (
-    Area("home", "Experiments"),
-    Area("leaderboard", "Leaderboard", ("leaderboard",)),
-    Area("prompts", "Prompts", ("prompts",)),
-    Area("suggestions", "Suggestions", ("suggestions",)),
-    Area("loops", "Loops", ("loops",)),
-    Area("datasets", "Datasets", ("datasets",)),
-    Area("models", "Models", ("models",)),
-    Area("costs", "Costs", ("costs",)),
-    Area("alerts", "Alerts", ("alerts",)),
-    Area("schedules", "Schedules", ("schedules",)),
-    Area("audit", "Audit", ("audit",)),
+_AREAS = (
+    Area("home", "Experiments", (), 0),
+    Area("leaderboard", "Leaderboard", ("leaderboard",), 10),
+    Area("prompts", "Prompts", ("prompts",), 20),
+    Area("models", "Models", ("models",), 60),
+    Area("costs", "Costs", ("costs",), 70),
+    Area("audit", "Audit", ("audit",), 100),
 )
-"""The navigation of every page."""
 SITE_AREA = Area("projects", "Projects", ("projects",))
 """The first entry at a site with several projects."""

@@ -15,7 +15,7 @@ from edison_ci.store.suggestions import DecidedAlready
 from edison_ci.web import formats
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_actor
-from edison_ci.web.page_context import AREAS, PREFIX, SITE_AREA, Links, Page, PageInstead
+from edison_ci.web.page_context import PREFIX, SITE_AREA, Links, Page, PageInstead, areas
 from edison_ci.web.security import PAGE_HEADERS
 
 _ASSETS = {
@@ -64,7 +64,7 @@ async def render_page(
         "ui": components,
         "in_project": in_project,
         "projects_address": f"{PREFIX}/projects",
-        "areas": [SITE_AREA, *AREAS] if settings is not None and settings.is_site else AREAS,
+        "areas": [SITE_AREA, *areas()] if settings is not None and settings.is_site else areas(),
         "asset": lambda name: asset_address(links, name),
         **page.values,
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from contextlib import aclosing
 from functools import partial
 from types import MappingProxyType
@@ -17,21 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Forbidden, NotFound, Response
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci.access.site import Role
 from edison_ci.api.try_grid import find_try
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.features.datasets import pages as datasets
-from edison_ci.features.monitor import alert_forms, schedule_forms
-from edison_ci.features.monitor import alert_page as alerts
-from edison_ci.features.monitor import health_page as health
-from edison_ci.features.monitor import schedule_page as schedules
-from edison_ci.features.review import cell_actions, prompt_editor, prompt_forms
-from edison_ci.features.review import counterexample_page as counterexample
-from edison_ci.features.review import grading_page as grading
-from edison_ci.features.review import suggestion_pages as suggestions
-from edison_ci.features.site import projects_page as projects
-from edison_ci.features.site.transfer_routes import transfer_routes
+from edison_ci.feature import FormEntry
 from edison_ci.report import components
 from edison_ci.results.live_progress import PhaseChange, phase_changes, progress_of
 from edison_ci.results.run_lists import experiments
@@ -40,7 +31,7 @@ from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import is_current, one_state
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
-from edison_ci.web import formats, forms, steer_forms
+from edison_ci.web import formats
 from edison_ci.web.api import api_routes
 from edison_ci.web.databases import results_databases, settings_of
 from edison_ci.web.exports import FORMATS, Export, experiment_export, pieces_of, run_export
@@ -77,12 +68,11 @@ from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 
     from edison_ci.access.site import Actor
     from edison_ci.api.try_grid import TryGrid
     from edison_ci.web.databases import ResultsDatabase
-    from edison_ci.web.forms import FormRequest
 
     View = Callable[..., Awaitable[Any]]
     PageFunction = Callable[[PageContext], Page | dict[str, Any] | str]
@@ -105,99 +95,78 @@ class Route(NamedTuple):
     """Whether it needs no sign-in; details are for members only."""
 
 
+_PARAMETERS = {"alert": "[0-9]{1,9}", "cell": "[0-9a-f]{12,64}"}
+"""What the parameters of an address may be, other than a name."""
+
+
+def _pattern(path: str) -> str:
+    """Return the pattern of a path: `{name}` stands for a part of it."""
+
+    def group(found: re.Match[str]) -> str:
+        return f"(?P<{found[1]}>{_PARAMETERS.get(found[1], '[^/]+')})"
+
+    return f"^{PREFIX}{re.sub(r'{([a-z]+)}', group, path)}$"
+
+
 def _page(path: str, page: PageFunction) -> Route:
-    return Route(f"^{PREFIX}{path}$", page)
+    return Route(_pattern(path), page)
 
 
 PAGES = (
     _page("/?", home.home),
-    _page("/projects", projects.projects),
-    _page("/experiment/(?P<experiment>[^/]+)", experiment.experiment),
-    _page("/run/(?P<run>[^/]+)", run.run),
-    _page("/run/(?P<run>[^/]+)/case", answers.case),
-    _page("/run/(?P<run>[^/]+)/decisions", run.decisions),
-    _page("/run/(?P<run>[^/]+)/criteria", run.criteria),
-    _page("/run/(?P<run>[^/]+)/slices", run.slices),
-    _page("/run/(?P<run>[^/]+)/judges", run.judges),
-    _page("/run/(?P<run>[^/]+)/log", run.log),
-    _page("/run/(?P<run>[^/]+)/steer", steering.steer),
-    _page("/experiment/(?P<experiment>[^/]+)/plan", steering.plan),
-    _page("/run/(?P<run>[^/]+)/grade", grading.grading),
-    _page("/cell/(?P<cell>[^/]+)", answers.cell),
-    _page("/cell/(?P<cell>[0-9a-f]{12,64})/counterexample", counterexample.counterexample),
-    _page("/cell/(?P<cell>[0-9a-f]{12,64})/reply", cell_actions.reply),
+    _page("/experiment/{experiment}", experiment.experiment),
+    _page("/run/{run}", run.run),
+    _page("/run/{run}/case", answers.case),
+    _page("/run/{run}/decisions", run.decisions),
+    _page("/run/{run}/criteria", run.criteria),
+    _page("/run/{run}/slices", run.slices),
+    _page("/run/{run}/judges", run.judges),
+    _page("/run/{run}/log", run.log),
+    _page("/run/{run}/steer", steering.steer),
+    _page("/experiment/{experiment}/plan", steering.plan),
+    Route(f"^{PREFIX}/cell/(?P<cell>[^/]+)$", answers.cell),
     _page("/compare", compare.compare),
     _page("/leaderboard", experiment.leaderboard),
     _page("/costs", home.costs),
     _page("/prompts", experiment.prompts),
-    _page("/prompt/(?P<prompt>[^/]+)", experiment.prompt),
-    _page("/prompt/(?P<prompt>[^/]+)/edit", prompt_editor.edit),
-    _page("/prompt/(?P<prompt>[^/]+)/save", prompt_editor.save),
-    _page("/suggestions", suggestions.suggestions),
-    _page("/suggestion/(?P<suggestion>[^/]+)", suggestions.suggestion),
-    _page("/suggestion/(?P<suggestion>[^/]+)/edit", suggestions.edit),
-    _page("/loops", suggestions.loops),
-    _page("/loop/(?P<loop>[^/]+)", suggestions.loop),
-    _page("/datasets", datasets.datasets),
-    _page("/dataset/(?P<experiment>[^/]+)", datasets.dataset),
-    _page("/dataset/(?P<experiment>[^/]+)/history", case_history.history),
+    _page("/prompt/{prompt}", experiment.prompt),
+    _page("/dataset/{experiment}/history", case_history.history),
     _page("/search", search.search),
     _page("/models", models.models),
-    _page("/alerts", alerts.alerts),
-    _page("/schedules", schedules.schedules),
     _page("/audit", home.audit),
     _page("/help", home.keys),
-    _page("/health", health.health)._replace(any_version=True, open=True),
-    _page("/ready", health.ready)._replace(any_version=True, open=True),
-    _page("/metrics", health.metrics),
 )
-"""Every page; the first route that matches is used."""
+"""Pages of the core."""
 
 
-def _form(
-    path: str,
-    needs: Role,
-    action: str,
-    do: Callable[[FormRequest], str | dict[str, Any]],
-    longest: int = LONGEST,
-) -> FormRoute:
-    of = path.split("/")[1]
-    return FormRoute(f"^{PREFIX}{path}$", needs, action, do, longest, of)
+def _pages() -> Iterator[Route]:
+    """Yield every page; the first route that matches is used."""
+    yield from PAGES
+    for entry in feature.pages():
+        page = feature.load(entry.place)
+        yield Route(_pattern(entry.path), page, any_version=entry.any_version, open=entry.open)
 
 
-_CELL = "/cell/(?P<cell>[0-9a-f]{12,64})"
-_SUGGESTION = "/suggestion/(?P<suggestion>[^/]+)"
-_PROMPT = "/prompt/(?P<prompt>[^/]+)"
-_RUN = "/run/(?P<run>[^/]+)"
-_ALERT = "/alert/(?P<alert>[0-9]{1,9})"
-_SCHEDULE = "/schedule/(?P<experiment>[^/]+)/(?P<name>[^/]+)"
+def _posts() -> Iterator[FormRoute]:
+    """Yield every address that changes something."""
+    for entry in (*POSTS, *feature.forms()):
+        do = feature.load(entry.place)
+        longest = MOST_SENT if entry.long else LONGEST
+        of = entry.path.split("/")[1]
+        yield FormRoute(
+            _pattern(entry.path), Role[entry.role.upper()], entry.action, do, longest, of
+        )
 
+
+_FORMS = "edison_ci.web.steer_forms"
 POSTS = (
-    _form(f"{_CELL}/grade", Role.REVIEWER, "grade", forms.grade),
-    _form(f"{_CELL}/flag", Role.REVIEWER, "grade", forms.flag),
-    _form(f"{_SUGGESTION}/approve", Role.REVIEWER, "review approve", forms.approve),
-    _form(f"{_SUGGESTION}/reject", Role.REVIEWER, "review reject", forms.reject),
-    _form(f"{_SUGGESTION}/comment", Role.REVIEWER, "review comment", forms.comment),
-    _form(f"{_SUGGESTION}/edited", Role.EDITOR, "review edit", forms.edit, MOST_SENT),
-    _form(f"{_SUGGESTION}/by-hunk", Role.EDITOR, "compare by hunk", forms.by_hunk),
-    _form(f"{_CELL}/add-case", Role.EDITOR, "add case", prompt_forms.add_case, MOST_SENT),
-    _form(f"{_CELL}/rerun", Role.EDITOR, "rerun", forms.rerun),
-    _form("/experiment/(?P<experiment>[^/]+)/start", Role.EDITOR, "start run", steer_forms.start),
-    _form(f"{_RUN}/change", Role.EDITOR, "steer", steer_forms.steer),
-    _form(f"{_RUN}/pause", Role.EDITOR, "pause run", steer_forms.pause),
-    _form(f"{_RUN}/go-on", Role.EDITOR, "resume run", steer_forms.resume),
-    _form(f"{_RUN}/cancel", Role.EDITOR, "cancel run", steer_forms.cancel),
-    _form(f"{_ALERT}/ack", Role.REVIEWER, "alerts ack", alert_forms.ack),
-    _form(f"{_SCHEDULE}/enable", Role.EDITOR, "schedule enable", schedule_forms.enable),
-    _form(f"{_SCHEDULE}/disable", Role.EDITOR, "schedule disable", schedule_forms.disable),
-    _form(f"{_ALERT}/mute", Role.EDITOR, "alerts mute", alert_forms.mute_alert),
-    _form(f"{_PROMPT}/count", Role.EDITOR, "edit prompt", prompt_forms.count, MOST_SENT),
-    _form(f"{_PROMPT}/draft", Role.EDITOR, "edit prompt", prompt_forms.draft, MOST_SENT),
-    _form(f"{_PROMPT}/resume", Role.EDITOR, "edit prompt", prompt_forms.resume, MOST_SENT),
-    _form(f"{_PROMPT}/try", Role.EDITOR, "try", prompt_forms.try_, MOST_SENT),
-    _form(f"{_PROMPT}/propose", Role.EDITOR, "edit prompt", prompt_forms.propose, MOST_SENT),
+    FormEntry("/experiment/{experiment}/start", "editor", "start run", f"{_FORMS}:start"),
+    FormEntry("/run/{run}/change", "editor", "steer", f"{_FORMS}:steer"),
+    FormEntry("/run/{run}/pause", "editor", "pause run", f"{_FORMS}:pause"),
+    FormEntry("/run/{run}/go-on", "editor", "resume run", f"{_FORMS}:resume"),
+    FormEntry("/run/{run}/cancel", "editor", "cancel run", f"{_FORMS}:cancel"),
 )
-"""Every address that changes something."""
+"""Addresses of the core that change something."""
 
 
 def routes(datasette: Any) -> list[tuple[str, View]]:
@@ -209,13 +178,14 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
         (rf"^{PREFIX}/experiment/(?P<experiment>[^/]+)/export$", _export),
         (rf"^{PREFIX}/try/(?P<try>[0-9a-f]{{32}})/events$", _try_events),
     ]
-    found += [*transfer_routes(), *api_routes()]
-    found += [(post.pattern, form_view(post)) for post in POSTS]
+    found += [route for made in feature.routes() for route in made()]
+    found += api_routes()
+    found += [(post.pattern, form_view(post)) for post in _posts()]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
         found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
         if settings.access.github is not None:
             found += [(f"^{SIGN_IN_GITHUB}$", start_github), (f"^{GITHUB_CALLBACK}$", end_github)]
-    found += [(route.pattern, _view(route)) for route in PAGES]
+    found += [(route.pattern, _view(route)) for route in _pages()]
     found.append((rf"^{PREFIX}/.*$", _view(Route("", _not_found))))
     if settings is not None:
         found.append((r"^/$", _home))

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.access.site import Identity
-    from edison_ci.features.review.actions import ReviewActions
     from edison_ci.features.site.projects import Projects, SiteProject
+    from edison_ci.web.databases import Actions
 
 
 # Done before the first request, which would otherwise wait for imports, templates and the project.
@@ -97,7 +97,7 @@ class Serving:
     """0 for any free port."""
     person: Identity | None = None
     """The person who serves, with their role; None for read-only pages."""
-    actions: ReviewActions | None = None
+    actions: Actions | None = None
     """Carries out review actions."""
     access: ServerAccess = ServerAccess()
     synchronous: bool = False

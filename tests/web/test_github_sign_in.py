@@ -18,8 +18,7 @@ from edison_ci.access.site import Identity
 from edison_ci.cli.serve import _access_rules
 from edison_ci.errors import UsageError
 from edison_ci.features.github.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
-from edison_ci.features.review.actions import ReviewActions
-from edison_ci.web.databases import ServerAccess, settings_of
+from edison_ci.web.databases import Actions, ServerAccess, settings_of
 from edison_ci.web.serving import Serving, application
 from edison_ci.web.sign_in import _signature
 from tests.forge.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
@@ -67,7 +66,7 @@ async def server(folder: Path, **access: Any) -> Any:
     rules = ServerAccess(sign_in=True, **access)
     acting: dict[str, Any] = {
         "person": Identity("git", email="ada@example.com"),
-        "actions": ReviewActions(True),
+        "actions": Actions(True),
     }
     serving = Serving(results, folder, "notes", "127.0.0.1", 0, access=rules, **acting)
     datasette = application(serving)

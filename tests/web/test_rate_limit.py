@@ -12,10 +12,9 @@ import pytest
 
 from edison_ci.access.accounts import AUTH_FILE, Accounts
 from edison_ci.access.site import Identity, open_site
-from edison_ci.features.review.actions import ReviewActions
 from edison_ci.web import api
 from edison_ci.web.api import PER_MINUTE
-from edison_ci.web.databases import ServerAccess, register_settings, settings_of
+from edison_ci.web.databases import Actions, ServerAccess, register_settings, settings_of
 from edison_ci.web.openapi import API
 from edison_ci.web.security import RateLimit
 from edison_ci.web.serving import Serving, application
@@ -62,7 +61,7 @@ async def visitor(folder: Path, per_minute: int, **access: Any) -> httpx.AsyncCl
     rules = ServerAccess(sign_in=True, per_minute=per_minute, **access)
     acting: dict[str, Any] = {
         "person": Identity("git", email="ada@example.com"),
-        "actions": ReviewActions(True),
+        "actions": Actions(True),
     }
     results = folder / ".edison" / "results.db"
     serving = Serving(results, folder, "notes", "127.0.0.1", 0, access=rules, **acting)

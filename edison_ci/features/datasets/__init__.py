@@ -1,7 +1,7 @@
 """Datasets: their statistics, health and edits, and judges of their questions."""
 
 from edison_ci.deferred import submodules
-from edison_ci.feature import Command, Feature
+from edison_ci.feature import Area, Command, Feature, PageEntry
 
 __getattr__ = submodules(__name__)
 FEATURE = Feature(
@@ -50,4 +50,9 @@ FEATURE = Feature(
             "experiments",
         ),
     },
+    areas=(Area("datasets", "Datasets", ("datasets",), 50),),
+    pages=(
+        PageEntry("/datasets", "pages:datasets"),
+        PageEntry("/dataset/{experiment}", "pages:dataset"),
+    ),
 )

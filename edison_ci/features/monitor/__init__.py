@@ -1,7 +1,7 @@
 """Monitoring: schedules, alerts, notifications, samples of production, and metrics."""
 
 from edison_ci.deferred import submodules
-from edison_ci.feature import Command, Feature
+from edison_ci.feature import Area, Command, Feature, FormEntry, PageEntry
 
 __getattr__ = submodules(__name__)
 FEATURE = Feature(
@@ -38,4 +38,31 @@ FEATURE = Feature(
         "runs_ended": "alert_notes:check_after_run",
         "scheduled_run": "production_sample:grade_new_sample",
     },
+    areas=(
+        Area("alerts", "Alerts", ("alerts",), 80),
+        Area("schedules", "Schedules", ("schedules",), 90),
+    ),
+    pages=(
+        PageEntry("/alerts", "alert_page:alerts"),
+        PageEntry("/schedules", "schedule_page:schedules"),
+        PageEntry("/health", "health_page:health", any_version=True, open=True),
+        PageEntry("/ready", "health_page:ready", any_version=True, open=True),
+        PageEntry("/metrics", "health_page:metrics"),
+    ),
+    forms=(
+        FormEntry("/alert/{alert}/ack", "reviewer", "alerts ack", "alert_forms:ack"),
+        FormEntry(
+            "/schedule/{experiment}/{name}/enable",
+            "editor",
+            "schedule enable",
+            "schedule_forms:enable",
+        ),
+        FormEntry(
+            "/schedule/{experiment}/{name}/disable",
+            "editor",
+            "schedule disable",
+            "schedule_forms:disable",
+        ),
+        FormEntry("/alert/{alert}/mute", "editor", "alerts mute", "alert_forms:mute_alert"),
+    ),
 )

@@ -1,7 +1,7 @@
 """Human review: grading answers, editing prompts, and deciding and syncing suggestions."""
 
 from edison_ci.deferred import submodules
-from edison_ci.feature import Command, Feature
+from edison_ci.feature import Area, Command, Feature, FormEntry, PageEntry
 
 __getattr__ = submodules(__name__)
 FEATURE = Feature(
@@ -13,4 +13,60 @@ FEATURE = Feature(
             "Improve", "commands:propose", "Push a suggestion to a branch and open a pull request."
         ),
     },
+    areas=(
+        Area("suggestions", "Suggestions", ("suggestions",), 30),
+        Area("loops", "Loops", ("loops",), 40),
+    ),
+    pages=(
+        PageEntry("/run/{run}/grade", "grading_page:grading"),
+        PageEntry("/cell/{cell}/counterexample", "counterexample_page:counterexample"),
+        PageEntry("/cell/{cell}/reply", "cell_actions:reply"),
+        PageEntry("/prompt/{prompt}/edit", "prompt_editor:edit"),
+        PageEntry("/prompt/{prompt}/save", "prompt_editor:save"),
+        PageEntry("/suggestions", "suggestion_pages:suggestions"),
+        PageEntry("/suggestion/{suggestion}", "suggestion_pages:suggestion"),
+        PageEntry("/suggestion/{suggestion}/edit", "suggestion_pages:edit"),
+        PageEntry("/loops", "suggestion_pages:loops"),
+        PageEntry("/loop/{loop}", "suggestion_pages:loop"),
+    ),
+    forms=(
+        FormEntry("/cell/{cell}/rerun", "editor", "rerun", "review_forms:rerun"),
+        FormEntry("/cell/{cell}/grade", "reviewer", "grade", "review_forms:grade"),
+        FormEntry("/cell/{cell}/flag", "reviewer", "grade", "review_forms:flag"),
+        FormEntry(
+            "/suggestion/{suggestion}/approve", "reviewer", "review approve", "review_forms:approve"
+        ),
+        FormEntry(
+            "/suggestion/{suggestion}/reject", "reviewer", "review reject", "review_forms:reject"
+        ),
+        FormEntry(
+            "/suggestion/{suggestion}/comment", "reviewer", "review comment", "review_forms:comment"
+        ),
+        FormEntry(
+            "/suggestion/{suggestion}/edited",
+            "editor",
+            "review edit",
+            "review_forms:edit",
+            long=True,
+        ),
+        FormEntry(
+            "/suggestion/{suggestion}/by-hunk", "editor", "compare by hunk", "review_forms:by_hunk"
+        ),
+        FormEntry(
+            "/cell/{cell}/add-case", "editor", "add case", "prompt_forms:add_case", long=True
+        ),
+        FormEntry(
+            "/prompt/{prompt}/count", "editor", "edit prompt", "prompt_forms:count", long=True
+        ),
+        FormEntry(
+            "/prompt/{prompt}/draft", "editor", "edit prompt", "prompt_forms:draft", long=True
+        ),
+        FormEntry(
+            "/prompt/{prompt}/resume", "editor", "edit prompt", "prompt_forms:resume", long=True
+        ),
+        FormEntry("/prompt/{prompt}/try", "editor", "try", "prompt_forms:try_", long=True),
+        FormEntry(
+            "/prompt/{prompt}/propose", "editor", "edit prompt", "prompt_forms:propose", long=True
+        ),
+    ),
 )

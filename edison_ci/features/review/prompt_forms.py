@@ -15,6 +15,7 @@ from edison_ci.features.review.counterexample_page import case_page
 from edison_ci.features.review.counterexamples import CaseEntry
 from edison_ci.features.review.prompt_drafts import cost_words
 from edison_ci.features.review.prompt_editor import EditorState, editor_page, save_page
+from edison_ci.features.review.review_forms import actions_of
 from edison_ci.store.database import open_reader
 from edison_ci.web.cache import store_draft, store_messages
 from edison_ci.web.page_context import PageInstead
@@ -60,7 +61,7 @@ def try_(sent: FormRequest) -> str:
     """Send chosen cases to chosen models with the text, and lead to the grid of answers."""
     edited, chosen = _edited(sent), _chosen(sent)
     try:
-        grid = sent.can.try_prompt(sent.site, sent.actor, edited, chosen)
+        grid = actions_of(sent).try_prompt(sent.site, sent.actor, edited, chosen)
     except EdisonError as error:
         raise _editor(sent, edited, error) from None
     kept = {
@@ -85,7 +86,7 @@ def propose(sent: FormRequest) -> str:
     """Propose a text as a pull request; a refused note is shown again."""
     edited, note = _edited(sent), sent.form.raw("note")
     try:
-        done = sent.can.save_prompt(sent.site, sent.actor, edited, note)
+        done = actions_of(sent).save_prompt(sent.site, sent.actor, edited, note)
     except EdisonError as error:
         page = save_page(sent.links, _project(sent), edited, note=note, problem=error)
         raise PageInstead(page) from None
@@ -103,7 +104,7 @@ def add_case(sent: FormRequest) -> str:
     given = CaseEntry(inputs, _lines(form.raw("expected")), form.raw("note"))
     suggestion = form.text("suggestion")
     try:
-        done = sent.can.add_case(sent.site, sent.actor, cell, given)
+        done = actions_of(sent).add_case(sent.site, sent.actor, cell, given)
     except EdisonError as error:
         with closing(open_reader(sent.site.results)) as reader:
             page = case_page(

@@ -20,6 +20,7 @@ from edison_ci.features.refine.loop_rows import (
     loops_by_experiment,
     loops_waiting_for,
 )
+from edison_ci.features.review.actions import ReviewActions
 from edison_ci.features.review.approvals import count_approvals
 from edison_ci.features.review.hunk_blame import BlameJob
 from edison_ci.features.review.prompt_editor import may_edit
@@ -244,7 +245,7 @@ def _permissions(context: PageContext, found: Suggestion) -> Permissions | None:
     project = project_of(context)
     try:
         return (
-            context.actions.permissions(project, context.actor, found)
+            ReviewActions(context.actions.offline).permissions(project, context.actor, found)
             if project is not None
             else None
         )
@@ -276,7 +277,11 @@ def edit(context: PageContext) -> Page:
     if context.actions is None or context.actor is None or project is None:
         hint = f"use the command: edison review edit {found.id}"
         raise UsageError("editing is not possible on these pages", hint=hint)
-    return edit_page(context.links, found, context.actions.draft(project, context.actor, found))
+    return edit_page(
+        context.links,
+        found,
+        ReviewActions(context.actions.offline).draft(project, context.actor, found),
+    )
 
 
 def edit_page(links: Links, one: Suggestion, text: str, problem: EdisonError | None = None) -> Page:

@@ -1,7 +1,7 @@
 """Sites: many projects on one server, uploads of runs, shared budgets and caches."""
 
 from edison_ci.deferred import submodules
-from edison_ci.feature import Command, Feature
+from edison_ci.feature import Command, Feature, PageEntry
 
 __getattr__ = submodules(__name__)
 FEATURE = Feature(
@@ -13,4 +13,6 @@ FEATURE = Feature(
         ),
     },
     hooks={"money_lease": "shared_budget:MoneyLease", "shared_cache": "shared_cache:cache_access"},
+    pages=(PageEntry("/projects", "projects_page:projects"),),
+    routes="transfer_routes:transfer_routes",
 )
