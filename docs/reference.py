@@ -28,6 +28,7 @@ from edison_ci.config.request_headers import USUAL
 from edison_ci.config.schema import schema_of
 from edison_ci.errors import ExitCode
 from edison_ci.extras import EXTRAS, LIBRARIES
+from edison_ci.feature import HOOKS
 from edison_ci.features.monitor.metrics import OF_PROJECT, OF_SERVER
 from edison_ci.resources import KINDS
 
@@ -367,6 +368,12 @@ def metrics() -> str:
         for each in (*OF_PROJECT, *OF_SERVER)
     ]
     return table(("name", "kind", "labels", "what it is"), rows)
+
+
+def hooks() -> str:
+    """Return the points at which the core calls features."""
+    rows = [(code(point), *about.split(": ", 1)) for point, about in sorted(HOOKS.items())]
+    return table(("point", "arguments", "what"), [(p, code(a), w) for p, a, w in rows])
 
 
 def headers() -> str:
