@@ -38,6 +38,7 @@ HOOKS = {
     "run_context": "(site): changes of the `RunContext` of each run",
     "runs_ended": "(terminal, project, run_ids): after the runs of a command",
     "scheduled_run": "(terminal, project, experiment, options, factory): after a scheduled run",
+    "start_workflow": "(address, inputs): starts the workflow of a repository that runs it",
     "shared_cache": "(project, environ, offline=): the `CacheAccess` of a project, or None",
 }
 """Points at which the core calls features, with what they get and return."""

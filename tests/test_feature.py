@@ -122,7 +122,7 @@ def test_a_server_has_the_duties_of_the_features_that_are_on(
 
 
 def test_every_page_and_form_that_a_feature_declares_is_there() -> None:
-    places = [entry.place for entry in (*feature.pages(), *feature.forms())]
+    places = [page.place for page in feature.pages()] + [form.place for form in feature.forms()]
     assert len(places) > 30
     assert all(callable(feature.load(place)) for place in places)
     assert len({page.path for page in feature.pages()}) == len([*feature.pages()])

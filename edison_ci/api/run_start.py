@@ -21,6 +21,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.api.run_control import current_run
 from edison_ci.config import requirements
@@ -28,8 +29,7 @@ from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.execute.budgets import caps_of, run_limit
 from edison_ci.execute.reuse_forecast import with_reuse
-from edison_ci.features.github.dispatch import WORKFLOW, CannotStart, DispatchUnknown, dispatch
-from edison_ci.git.host import find_address
+from edison_ci.git.host import RUN_WORKFLOW, find_address
 from edison_ci.numeric import fixed
 from edison_ci.plan.plan import plan_run
 from edison_ci.records import RunStatus
@@ -66,6 +66,18 @@ class PlanChanged(UsageError):
     code = "plan_changed"
 
 
+class CannotStart(UsageError):
+    """A run could not be started."""
+
+    code = "cannot_start"
+
+
+class DispatchUnknown(UsageError):
+    """It is not known whether GitHub starts a run."""
+
+    code = "dispatch_unknown"
+
+
 _dispatching = threading.Lock()
 """Held while GitHub is asked: a repeated request waits for the answer to the first, and a GitHub
 that hangs holds up one thread of the server and not all."""
@@ -96,6 +108,9 @@ class StartPlan:
         if offline:
             self.hint = f"{instead}: --offline forbids that"
             return
+        if feature.hook("start_workflow") is None:
+            self.hint = f"{instead}: {feature.off_hint('github')}"
+            return
         try:
             self.dispatch_to = find_address(project.root, os.environ)
         except UsageError as error:
@@ -104,7 +119,7 @@ class StartPlan:
     @property
     def workflow_url(self) -> str | None:
         """The page of the workflow that would be started; None if there is none."""
-        return None if self.dispatch_to is None else self.dispatch_to.workflow_url(WORKFLOW)
+        return None if self.dispatch_to is None else self.dispatch_to.workflow_url(RUN_WORKFLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +216,14 @@ def _dispatch_once(
 ) -> StartRequest:
     """Ask GitHub to run the experiment, unless it was asked already with this key."""
     own = _new_id(site)
-    request = _claim(site, actor, start, run_id=own, url=address.workflow_url(WORKFLOW))
+    request = _claim(site, actor, start, run_id=own, url=address.workflow_url(RUN_WORKFLOW))
     if request.run_id != own:
         return _dispatched(site, request.key)
     inputs = {"experiment": start.experiment, "plan": start.plan_hash, "request": request.run_id}
     if start.budget_microusd is not None:
         inputs["budget"] = fixed(start.budget_microusd / 1e6, 6)
     try:
-        dispatch(address, inputs)
+        feature.hook("start_workflow")(address, inputs)
     except CannotStart as error:
         with Writer(site.results) as writer:
             writer.submit(forget_start(request.key)).result()

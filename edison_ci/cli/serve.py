@@ -16,13 +16,13 @@ import click
 
 from edison_ci.access import accounts
 from edison_ci.access import site as sites
+from edison_ci.access.github_oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.api import duties as server_duties
 from edison_ci.api.bundles import MOST_BYTES
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
 from edison_ci.config import load
 from edison_ci.errors import UsageError
-from edison_ci.features.github.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.features.site import projects as site_projects
 from edison_ci.git import command
 from edison_ci.store import database

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+RUN_WORKFLOW = "edison-run.yml"
+"""The workflow of a repository that runs an experiment for a server without keys."""
+
 
 # In GitHub Actions commits are made through the API, so that GitHub signs them; elsewhere by Git,
 # with Git's own credentials. A token is used to open, review and close pull requests only. Without

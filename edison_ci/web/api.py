@@ -19,10 +19,17 @@ from datasette import Response
 
 from edison_ci.access.site import Actor, Role
 from edison_ci.api.run_control import RunControl, current_run
-from edison_ci.api.run_start import PlanChanged, Start, StartPlan, resume_run, start_run
+from edison_ci.api.run_start import (
+    CannotStart,
+    DispatchUnknown,
+    PlanChanged,
+    Start,
+    StartPlan,
+    resume_run,
+    start_run,
+)
 from edison_ci.config.load import load_project
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
-from edison_ci.features.github.dispatch import CannotStart, DispatchUnknown
 from edison_ci.features.site.lease_rows import LeaseFile, LeaseRefusal, LeaseRequest
 from edison_ci.features.site.projects import role_in
 from edison_ci.features.site.shared_budget import LEASES_FILE, monthly_limits

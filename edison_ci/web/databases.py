@@ -17,8 +17,8 @@ from edison_ci.web.page_context import PREFIX
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
+    from edison_ci.access.github_oauth import OAuthApp
     from edison_ci.access.site import Identity
-    from edison_ci.features.github.oauth import OAuthApp
     from edison_ci.features.site.projects import Projects
     from edison_ci.web.security import RateLimit
 

@@ -7,9 +7,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from edison_ci.api.run_control import RunControl
-from edison_ci.api.run_start import Start, resume_run, start_run
+from edison_ci.api.run_start import DispatchUnknown, Start, resume_run, start_run
 from edison_ci.errors import UsageError
-from edison_ci.features.github.dispatch import DispatchUnknown
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import Run, find_run
 from edison_ci.store.steering import Change, SteeringAction

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
-from edison_ci.features.github.oauth import OAuthApp
+from edison_ci.access.github_oauth import OAuthApp
 from tests.forge.openapi import ContractError, description
 from tests.timing import PATIENCE_S
 

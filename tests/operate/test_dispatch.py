@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from edison_ci.features.github.dispatch import WORKFLOW, CannotStart, DispatchUnknown, dispatch
-from edison_ci.git.host import RepositoryAddress
+from edison_ci.api.run_start import CannotStart, DispatchUnknown
+from edison_ci.features.github.dispatch import dispatch
+from edison_ci.git.host import RUN_WORKFLOW, RepositoryAddress
 from tests.conftest import EXAMPLES
 from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
 from tests.forge.fake_state import REPOSITORY, Grant
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.daily
 
-DISPATCHES = f"/actions/workflows/{WORKFLOW}/dispatches"
+DISPATCHES = f"/actions/workflows/{RUN_WORKFLOW}/dispatches"
 INPUTS = {"experiment": "hello", "plan": "0" * 64, "request": "20261117T120000-abcdef"}
 
 
 def declared_inputs() -> dict[str, Any]:
     """Return the inputs of the workflow that `edison init --github --workflow run` writes."""
-    text = (EXAMPLES / "workflows" / WORKFLOW).read_text(encoding="utf-8")
+    text = (EXAMPLES / "workflows" / RUN_WORKFLOW).read_text(encoding="utf-8")
     found: dict[str, Any] = yaml.safe_load(text)[True]["workflow_dispatch"]["inputs"]
     return found
 
 
 def with_workflow(server: FakeGitHub) -> FakeGitHub:
     """Give a GitHub the workflow, and a token that may start it."""
-    server.state.workflows[WORKFLOW] = declared_inputs()
+    server.state.workflows[RUN_WORKFLOW] = declared_inputs()
     server.grants[TOKEN] = Grant(permissions={"actions": "write"})
     return server
 
@@ -58,7 +59,7 @@ def test_the_workflow_is_started_on_the_default_branch(name: str) -> None:
         state.refs["heads/trunk"] = state.refs["heads/main"]
         dispatch(github.address(), {**INPUTS, "budget": "0.010000"})
         given = {**INPUTS, "budget": "0.010000"}
-        assert state.dispatched == [{"file": WORKFLOW, "ref": "trunk", "inputs": given}]
+        assert state.dispatched == [{"file": RUN_WORKFLOW, "ref": "trunk", "inputs": given}]
 
 
 def test_a_token_without_the_permission_is_told_which_it_needs(github: FakeGitHub) -> None:
@@ -71,7 +72,9 @@ def test_a_token_without_the_permission_is_told_which_it_needs(github: FakeGitHu
 
 def test_a_workflow_that_is_not_there_is_told_with_how_to_write_it(github: FakeGitHub) -> None:
     github.state.workflows.clear()
-    with pytest.raises(CannotStart, match=f"start the workflow {WORKFLOW}: Not Found") as refused:
+    with pytest.raises(
+        CannotStart, match=f"start the workflow {RUN_WORKFLOW}: Not Found"
+    ) as refused:
         dispatch(github.address(), INPUTS)
     assert "edison init --github --workflow run" in refused.value.hint
     assert f"or give the token access to {REPOSITORY}" in refused.value.hint
@@ -79,7 +82,7 @@ def test_a_workflow_that_is_not_there_is_told_with_how_to_write_it(github: FakeG
 
 
 def test_a_workflow_with_other_inputs_is_told(github: FakeGitHub) -> None:
-    del github.state.workflows[WORKFLOW]["plan"]
+    del github.state.workflows[RUN_WORKFLOW]["plan"]
     with pytest.raises(CannotStart, match="Unexpected inputs provided") as refused:
         dispatch(github.address(), INPUTS)
     assert "the workflow on main is switched off, or not ours" in refused.value.hint

@@ -14,10 +14,10 @@ from playwright.async_api import expect
 
 from edison_ci import utc
 from edison_ci.access.accounts import AUTH_FILE
+from edison_ci.access.github_oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.access.site import Identity
 from edison_ci.cli.serve import _access_rules
 from edison_ci.errors import UsageError
-from edison_ci.features.github.oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
 from edison_ci.web.databases import Actions, ServerAccess, settings_of
 from edison_ci.web.serving import Serving, application
 from edison_ci.web.sign_in import _signature

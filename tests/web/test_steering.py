@@ -20,7 +20,7 @@ from playwright.async_api import expect
 
 from edison_ci.access.accounts import Accounts
 from edison_ci.access.site import open_site
-from edison_ci.features.github.dispatch import WORKFLOW
+from edison_ci.git.host import RUN_WORKFLOW
 from edison_ci.web.api import ROUTES
 from edison_ci.web.openapi import API, MOST_BYTES, document
 from tests import forked
@@ -454,7 +454,7 @@ def keyless(
 
 
 def workflow_page(github: FakeGitHub) -> str:
-    return f"{github.url}/{REPOSITORY}/actions/workflows/{WORKFLOW}"
+    return f"{github.url}/{REPOSITORY}/actions/workflows/{RUN_WORKFLOW}"
 
 
 @pytest.mark.nightly
@@ -473,7 +473,7 @@ def test_a_server_without_the_keys_lets_github_run_it_once(
         told = begun.json()
         assert (told["experiment"], told["workflow_url"]) == ("hello", url)
         (sent,) = github.state.dispatched
-        assert (sent["file"], sent["ref"]) == (WORKFLOW, "main")
+        assert (sent["file"], sent["ref"]) == (RUN_WORKFLOW, "main")
         assert sent["inputs"] == {
             "experiment": "hello",
             "plan": plan["plan_hash"],
@@ -528,14 +528,14 @@ def test_many_starts_with_one_key_at_once_ask_github_once(
 def test_a_refusal_of_github_is_told_and_can_be_repeated(
     project: Folder, models: LoopbackServer, github: FakeGitHub
 ) -> None:
-    declared = github.state.workflows.pop(WORKFLOW)
+    declared = github.state.workflows.pop(RUN_WORKFLOW)
     with keyless(project, models, github) as site:
         refused = site.start()
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "cannot_start")
         assert "Not Found (HTTP 404)" in refused.json()["error"]["message"]
         assert "edison init --github --workflow run" in refused.json()["error"]["hint"]
         assert site.rows("select count(*) from start_request") == [(0,)]
-        github.state.workflows[WORKFLOW] = declared
+        github.state.workflows[RUN_WORKFLOW] = declared
         assert site.start().status_code == 202
         actions = [row[0] for row in site.rows("select action from audit order by seq")]
         assert [each for each in actions if "dispatch" in each] == [
@@ -601,11 +601,11 @@ async def test_an_editor_lets_github_run_it_on_the_pages(
             if scripts:
                 await _check(page)
             assert github.requests == [], "the plan is shown first"
-            declared = github.state.workflows.pop(WORKFLOW)
+            declared = github.state.workflows.pop(RUN_WORKFLOW)
             await page.get_by_role("button", name="Start it on GitHub").click()
             await expect(page.get_by_role("heading", name="Not possible now")).to_be_visible()
             await expect(page.get_by_text("edison init --github --workflow run")).to_be_visible()
-            github.state.workflows[WORKFLOW] = declared
+            github.state.workflows[RUN_WORKFLOW] = declared
             await page.goto("/-/edison/experiment/hello/plan")
             await page.get_by_label("Budget in dollars").fill("0.01")
             await page.get_by_role("button", name="Start it on GitHub").click()

@@ -54,4 +54,5 @@ FEATURE = Feature(
         ),
     },
     forges={"github": "forge:GitHub"},
+    hooks={"start_workflow": "dispatch:dispatch"},
 )

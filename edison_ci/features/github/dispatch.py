@@ -12,10 +12,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from edison_ci.access.github_api import NoReplyError
+from edison_ci.api.run_start import CannotStart, DispatchUnknown
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.features.github.forge import GitHub
-from edison_ci.features.github.workflows import FURTHER
 from edison_ci.git.forge import Timing
+from edison_ci.git.host import RUN_WORKFLOW
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
@@ -23,24 +24,11 @@ if TYPE_CHECKING:
 
     from edison_ci.git.host import RepositoryAddress
 
-WORKFLOW = FURTHER["run"]
 LIMIT_S = 15.0
 """Longest time for each of the two requests."""
 _WAIT_S = 5.0
 """Longest wait for a rate limit: a person waits for the page."""
 _WRITE = "write it: edison init --github --workflow run, and commit it to the default branch"
-
-
-class CannotStart(UsageError):
-    """A run could not be started."""
-
-    code = "cannot_start"
-
-
-class DispatchUnknown(UsageError):
-    """It is not known whether GitHub starts a run."""
-
-    code = "dispatch_unknown"
 
 
 def dispatch(
@@ -72,7 +60,7 @@ async def _send(github: GitHub, branch: str, inputs: Mapping[str, str], limit_s:
     failed: UsageError
     try:
         async with asyncio.timeout(limit_s):
-            await github.dispatch_workflow(WORKFLOW, branch, inputs)
+            await github.dispatch_workflow(RUN_WORKFLOW, branch, inputs)
         return
     except TimeoutError:
         failed = DispatchUnknown("GitHub did not answer in time")

@@ -22,6 +22,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config import sealed
 from edison_ci.errors import UsageError
 from edison_ci.git import repository as git
+from edison_ci.git.host import RUN_WORKFLOW
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ FURTHER = {
     "refine": "edison-refine.yml",
     "fork-comment": "edison-fork-comment.yml",
     "by-hand": "edison-by-hand.yml",
-    "run": "edison-run.yml",
+    "run": RUN_WORKFLOW,
     "approvals": "edison-approvals.yml",
 }
 """Workflows beside that for pull requests, by the names that select them."""
