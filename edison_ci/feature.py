@@ -98,6 +98,8 @@ class Feature:
     areas: tuple[Area, ...] = ()
     routes: str = ""
     """A function that returns other addresses of the server with their views."""
+    providers: Mapping[str, str] = field(default_factory=dict)
+    """Models, by the provider of their entries: opened with name, options and files, or None."""
     forges: Mapping[str, str] = field(default_factory=dict)
     """Hosts of repositories, by name: a `ReviewForge` that is opened with its address."""
     hooks: Mapping[str, str] = field(default_factory=dict)
@@ -195,11 +197,18 @@ def hook(point: str) -> Any:
     return next(hooks(point), None)
 
 
+def provider(name: str) -> Any:
+    """Return what opens the models of a provider, or None."""
+    return _named(name, {f.package: f.providers for f in features()})
+
+
 def forge(name: str) -> Any:
     """Return the class of a host of repositories, or None."""
-    places = (
-        _full(feature, feature.forges[name]) for feature in features() if name in feature.forges
-    )
+    return _named(name, {f.package: f.forges for f in features()})
+
+
+def _named(name: str, declared: Mapping[str, Mapping[str, str]]) -> Any:
+    places = (f"{package}.{places[name]}" for package, places in declared.items() if name in places)
     place = next(places, None)
     return None if place is None else load(place)
 

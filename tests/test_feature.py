@@ -128,3 +128,13 @@ def test_every_page_and_form_that_a_feature_declares_is_there() -> None:
     assert len({page.path for page in feature.pages()}) == len([*feature.pages()])
     assert len({form.path for form in feature.forms()}) == len([*feature.forms()])
     assert {entry.role for entry in feature.forms()} <= {"reviewer", "editor"}
+
+
+def test_a_simulated_model_needs_its_feature(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(feature.WITHOUT, "simulator")
+    done = edison(mini, "run")
+    assert done.code == 2
+    assert "model 'small' is simulated" in done.err
+    assert "the feature simulator is switched off by EDISON_WITHOUT=simulator" in done.err

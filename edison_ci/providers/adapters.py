@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.config import provider_options, requirements
 from edison_ci.config.model_entry import (
@@ -408,11 +409,13 @@ bedrock = partial(bridge, prefix="bedrock/")
 
 def simulated(access: _ModelAccess) -> Provider:
     """Return a model of the simulator."""
-    # Imported here because it is slow to load, and most runs do not need it.
-    from edison_ci.features.simulator.provider import simulated_model
-
-    found = simulated_model(access.model.model, access.model.options, access.tree)
-    return found if found is not None else unavailable(access)
+    opened = feature.provider("sim")
+    if opened is None:
+        raise UsageError(
+            f"model {access.model.name!r} is simulated", hint=feature.off_hint("simulator")
+        )
+    model: Provider | None = opened(access.model.model, access.model.options, access.tree)
+    return model if model is not None else unavailable(access)
 
 
 def local(access: _ModelAccess) -> Provider:

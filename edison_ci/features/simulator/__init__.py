@@ -13,4 +13,5 @@ FEATURE = Feature(
             "Show the whole workflow in a temporary project, offline.",
         ),
     },
+    providers={"sim": "provider:simulated_model"},
 )
