@@ -31,13 +31,22 @@ _BUILT_IN = "edison_ci.features"
 
 
 HOOKS = {
+    "alert_marks": "(context, points): marks on the trend of an experiment",
+    "alerts": "(context, experiment): the open alerts that pages begin with",
+    "cell_actions": "(context, grid): what a page of the grid lets a visitor do",
     "command_ended": "(terminal, site): before a command ends that made runs or suggestions",
     "duties": "(site): the `Duty`s that a server does again and again",
+    "loops_of": "(connection, experiment): how many loops there were",
+    "may_edit_prompts": "(context): whether a visitor may edit prompts here",
     "money_lease": "(project, shared, reader, owner, offline=): the `Lease` of a shared budget",
     "notice": "(connection, site, notice): in the transaction that stores a fact",
+    "own_grade": "(context, run, cell, grades): the `OwnGrade` of a visitor, or None",
+    "production_sample": "(connection, experiment): the newest sample of production, or None",
+    "production_trend": "(connection, experiment, drift): samples of production over time",
     "run_context": "(site): changes of the `RunContext` of each run",
     "runs_ended": "(terminal, project, run_ids): after the runs of a command",
     "scheduled_run": "(terminal, project, experiment, options, factory): after a scheduled run",
+    "site_limits": "(project, now): how much of the limits of a site is used",
     "start_workflow": "(address, inputs): starts the workflow of a repository that runs it",
     "shared_cache": "(project, environ, offline=): the `CacheAccess` of a project, or None",
 }
@@ -190,6 +199,12 @@ def call(point: str, *arguments: Any) -> None:
     """Tell every feature that something happened."""
     for told in hooks(point):
         told(*arguments)
+
+
+def ask(point: str, *arguments: Any, default: Any = None) -> Any:
+    """Return what the first feature answers at a point, or the default without one."""
+    asked = hook(point)
+    return default if asked is None else asked(*arguments)
 
 
 def hook(point: str) -> Any:

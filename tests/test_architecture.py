@@ -84,10 +84,6 @@ ARROWS_LEFT: dict[str, set[str]] = {
     "web/api.py": {"site"},
     "web/databases.py": {"monitor", "site"},
     "web/identity.py": {"site"},
-    "web/pages/answers.py": {"review"},
-    "web/pages/experiment.py": {"monitor", "refine", "review"},
-    "web/pages/home.py": {"monitor", "site"},
-    "web/pages/run.py": {"review"},
     "web/serving.py": {"site"},
 }
 """Imports of features from outside of them, each to be replaced by what the feature declares."""

@@ -428,7 +428,7 @@ import os, sys
 from pathlib import Path
 from edison_ci.features.monitor import notifications
 from edison_ci.access.site import open_site
-from edison_ci.store import outbox
+from edison_ci.features.monitor import outbox
 if sys.argv[2] == "killed":
     outbox.note_sent = lambda *_: os.kill(os.getpid(), 9)
 if sys.argv[2] == "full":

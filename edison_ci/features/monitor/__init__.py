@@ -31,9 +31,13 @@ FEATURE = Feature(
         ),
     },
     hooks={
+        "alert_marks": "alert_page:alert_marks",
+        "alerts": "alert_page:banner",
         "command_ended": "notification_commands:deliver_briefly",
         "duties": "duties:duties_of",
         "notice": "notifications:notify",
+        "production_sample": "production_trend:newest_sample",
+        "production_trend": "production_trend:production_trend",
         "run_context": "run_handlers:changes_of_context",
         "runs_ended": "alert_notes:check_after_run",
         "scheduled_run": "production_sample:grade_new_sample",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
@@ -12,12 +13,17 @@ from edison_ci.features.monitor.alert_overview import (
     alerted_experiments,
 )
 from edison_ci.numeric import duration
+from edison_ci.report.charts.trend import Happening, MarkKind
 from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged
 
 if TYPE_CHECKING:
-    from edison_ci.features.monitor.alert_rows import Alert
+    from collections.abc import Sequence
 
+    from edison_ci.features.monitor.alert_rows import Alert
+    from edison_ci.results.trends import TrendRun
+
+_MOST_MARKS = 100
 MUTES = {"1": "an hour", "24": "a day", "168": "a week"}
 """Hours for which a form mutes, and how it says so."""
 
@@ -66,3 +72,19 @@ def banner(context: PageContext, experiment: str | None = None) -> tuple[Alert, 
     """Return the open alerts that people are told of, the most serious first."""
     found = alert_overview(context.connection, utc.timestamp(context.now), experiment, past=0)
     return tuple(entry.alert for entry in found.open if entry.mute is None)
+
+
+def alert_marks(context: PageContext, points: Sequence[TrendRun]) -> tuple[Happening, ...]:
+    """Return a mark at the newest run before each alert that was opened."""
+    name, now = points[0].run.experiment, utc.timestamp(context.now)
+    found = alert_overview(context.connection, now, name, past=_MOST_MARKS)
+    times = [point.run.created_at for point in points]
+    return tuple(
+        Happening(
+            max(0.0, float(bisect_right(times, entry.alert.opened_at) - 1)),
+            MarkKind.ALERT,
+            f"{entry.alert.opened_at[:10]}, {entry.alert.level} {entry.alert.condition.words}",
+        )
+        for entry in (*found.open, *found.past)
+        if entry.alert.opened_at >= times[0]
+    )

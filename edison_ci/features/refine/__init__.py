@@ -26,4 +26,7 @@ FEATURE = Feature(
             "experiments",
         ),
     },
+    hooks={
+        "loops_of": "loop_rows:loops_of",
+    },
 )

@@ -287,3 +287,8 @@ def busy_spans(connection: sqlite3.Connection, loop: Loop) -> list[tuple[str, st
         "where r.loop = ? and e.type <> 'status:changed' group by r.id",
         (loop.id,),
     ).fetchall()
+
+
+def loops_of(connection: sqlite3.Connection, experiment: str) -> int:
+    """Return how many loops an experiment had."""
+    return loops_by_experiment(connection).get(experiment, 0)

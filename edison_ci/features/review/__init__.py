@@ -69,4 +69,9 @@ FEATURE = Feature(
             "/prompt/{prompt}/propose", "editor", "edit prompt", "prompt_forms:propose", long=True
         ),
     ),
+    hooks={
+        "cell_actions": "cell_actions:cell_actions",
+        "own_grade": "grading_page:own_grade",
+        "may_edit_prompts": "prompt_editor:may_edit",
+    },
 )

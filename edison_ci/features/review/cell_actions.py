@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci.access.site import Role
 from edison_ci.records import CellStatus
@@ -10,21 +10,11 @@ from edison_ci.results.explanation import explain
 from edison_ci.store.judgments import judged_cells
 from edison_ci.store.manual_grades import own_grades
 from edison_ci.web.page_context import SHOWN_ID, Crumb, Page, requested_cell
+from edison_ci.web.pages.run import CellActions
 
 if TYPE_CHECKING:
     from edison_ci.results.case_grid import CaseGrid
-    from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.web.page_context import PageContext
-
-
-class CellActions(NamedTuple):
-    """What the visitor can do with the answers of a page of the grid, by cell."""
-
-    gradable: frozenset[str]
-    mine: dict[str, ManualGrade]
-    """Their last grade of each."""
-    judged: frozenset[str]
-    """Cells with a reply of a judge or grader."""
 
 
 def cell_actions(context: PageContext, grid: CaseGrid) -> CellActions:

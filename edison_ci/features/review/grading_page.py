@@ -25,26 +25,18 @@ from edison_ci.stats.calibration import JudgeCheck, PairedGrade, check_judge
 from edison_ci.stats.sampling import FEWEST_LABELS
 from edison_ci.store.manual_grades import ManualGrade, last_grades
 from edison_ci.web.page_context import MOST_CELLS, SHOWN_ID, Crumb, Page, PageContext, requested_run
+from edison_ci.web.pages.answers import OwnGrade
 from edison_ci.web.pages.run import crumbs_of, head_of
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from edison_ci.access.site import Actor
-    from edison_ci.config.rubric import Criterion, RubricFile
+    from edison_ci.config.rubric import RubricFile
     from edison_ci.store.cells import CellRow
     from edison_ci.store.manual_grades import Key
     from edison_ci.store.runs import Run
-
-
-@dataclass(frozen=True, slots=True)
-class PersonalGrade:
-    """The visitor's grade of an answer, and the criteria they can score."""
-
-    mine: ManualGrade | None
-    """Their latest grade."""
-    criteria: Sequence[Criterion]
 
 
 def may_grade(context: PageContext) -> bool:
@@ -52,9 +44,9 @@ def may_grade(context: PageContext) -> bool:
     return context.may(Role.REVIEWER)
 
 
-def personal_grade(
+def own_grade(
     context: PageContext, run: Run, cell: CellRow, grades: Iterable[ManualGrade]
-) -> PersonalGrade | None:
+) -> OwnGrade | None:
     """Return the visitor's grade of a cell; None if they or the cell do not permit grading."""
     gradable = cell.status in (CellStatus.OK, CellStatus.MALFORMED) and cell.answer_no is not None
     if not gradable or not may_grade(context) or context.actor is None:
@@ -62,7 +54,7 @@ def personal_grade(
     name = context.actor.name
     mine = next((one for one in grades if one.actor == name and one.origin is None), None)
     rubric = rubric_of(context, run.experiment)
-    return PersonalGrade(mine, rubric.criteria if rubric is not None else ())
+    return OwnGrade(mine, rubric.criteria if rubric is not None else ())
 
 
 def rubric_of(context: PageContext, experiment: str) -> RubricFile | None:

@@ -12,7 +12,11 @@ FEATURE = Feature(
             "Team", "commands:pull", "Fetch runs of this project from a site of a team.", "runs"
         ),
     },
-    hooks={"money_lease": "shared_budget:MoneyLease", "shared_cache": "shared_cache:cache_access"},
+    hooks={
+        "money_lease": "shared_budget:MoneyLease",
+        "shared_cache": "shared_cache:cache_access",
+        "site_limits": "shared_budget:limits_of",
+    },
     pages=(PageEntry("/projects", "projects_page:projects"),),
     routes="transfer_routes:transfer_routes",
 )

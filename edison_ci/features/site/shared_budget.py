@@ -101,6 +101,11 @@ def limits_here(root: Path, limits: SiteLimits | None, now: dt.datetime) -> list
     ]
 
 
+def limits_of(project: Project, now: dt.datetime) -> list[LimitUse]:
+    """Return the limits of the site that a project is, if it is one."""
+    return limits_here(project.root, project.file.limits, now)
+
+
 def limits_there(shared: SharedBudget, file: ProjectFile) -> list[LimitUse]:
     """Return the limits for a project that its site has.
 

@@ -6,12 +6,12 @@ import re
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
 from edison_ci.documents.secrets import redacted
 from edison_ci.documents.text_diff import matcher
 from edison_ci.errors import UsageError
-from edison_ci.features.review.grading_page import PersonalGrade, personal_grade
 from edison_ci.records import CellStatus, Side
 from edison_ci.report.markup import element, join
 from edison_ci.results.case_grid import (
@@ -40,12 +40,14 @@ from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_arg
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from markupsafe import Markup
 
+    from edison_ci.config.rubric import Criterion
     from edison_ci.store.cells import CellRow, Component
     from edison_ci.store.judgments import JudgeScoreRow
+    from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
 
 
@@ -88,7 +90,7 @@ def cell(context: PageContext) -> Page:
             "facts": case_kind(context.connection, run.id, found.case_id),
             "reasons": reasons_of(known),
             "raw_differs": _raw_differs(known),
-            "own": personal_grade(context, run, found, known.people),
+            "own": feature.ask("own_grade", context, run, found, known.people),
             "rerun": requested_rerun(context, found),
             "messages": stored_messages(context.args.text("messages")),
             "missing_case": _why_no_case(context, known, searchable(project, run.experiment)),
@@ -96,6 +98,15 @@ def cell(context: PageContext) -> Page:
         crumbs=_crumbs(context, run, near),
         area="home",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGrade:
+    """The visitor's grade of an answer, and the criteria they can score."""
+
+    mine: ManualGrade | None
+    """Their latest grade."""
+    criteria: Sequence[Criterion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +248,7 @@ class ComparedAnswerView:
     text: str
     changes: Markup | None
     """Word diff to the first answer; None for the first, or without `diff`."""
-    own: PersonalGrade | None
+    own: OwnGrade | None
     """The visitor's grade; None if they may not grade."""
 
     @property
@@ -328,6 +339,6 @@ def _compared_answers(
         )
         text = redacted(known.text or "")
         changes = word_diff(found[0].text, text) if differ and found else None
-        own = personal_grade(context, run, known.cell, known.people)
+        own = feature.ask("own_grade", context, run, known.cell, known.people)
         found.append(ComparedAnswerView(each, known, text, changes, own))
     return found

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci.decide.findings import advice_on, findings_of
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.features.monitor.alert_overview import alert_overview
-from edison_ci.features.monitor.alert_page import banner
-from edison_ci.features.monitor.production_trend import newest_sample, production_trend
-from edison_ci.features.refine.loop_rows import loops_by_experiment
-from edison_ci.features.review.prompt_editor import may_edit
 from edison_ci.numeric import snap
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
@@ -81,7 +75,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from edison_ci.decide.findings import Finding
-    from edison_ci.features.monitor.production_trend import ProductionTrend
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.pairwise import HeadToHead
     from edison_ci.results.rollups import Totals
@@ -94,7 +87,6 @@ RANGES = ("30", "7", "all")
 """Days that the charts of an experiment show; the first one if none is asked for."""
 _IN_TREND = {"7": 60, "30": 60, "all": 80}
 """Most runs that the charts of each range show, the newest ones."""
-_MOST_MARKS = 100
 """Closed alerts that the charts mark, the newest ones."""
 _MOST_LINES = 6
 """Models that a chart can tell apart."""
@@ -151,9 +143,9 @@ def experiment(context: PageContext) -> Page:
             "runs": run_results(context, ids_of(context.connection, name, most=paging.per_page,
                                            offset=paging.offset)),
             "paging": paging,
-            "loops": loops_by_experiment(context.connection).get(name, 0),
+            "loops": feature.ask("loops_of", context.connection, name, default=0),
             "waiting": open_suggestions(context.connection).get(name, 0),
-            "alerts": banner(context, name),
+            "alerts": feature.ask("alerts", context, name, default=()),
         },
         crumbs=(Crumb("Experiments", context.links.to()),),
         area="home",
@@ -212,7 +204,7 @@ class Evidence(NamedTuple):
     floor: float | None
     """The score that it is not to fall below."""
     findings: tuple[Finding, ...]
-    production: ProductionTrend | None
+    production: Any
 
 
 def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Evidence | None:
@@ -230,11 +222,12 @@ def _evidence(context: PageContext, name: str, points: Sequence[TrendRun]) -> Ev
     def work(own: PageContext) -> Evidence:
         drift = drift_of(own.connection, points, threshold=floor, rule=rule)
         found = findings_of(advice_on(own.connection, known, name), drift)
-        return Evidence(drift, floor, found, production_trend(own.connection, name, drift))
+        sampled = feature.ask("production_trend", own.connection, name, drift)
+        return Evidence(drift, floor, found, sampled)
 
     key = ("evidence", context.links.database, str(context.root), name, floor, rule, out,
            newest.id, newest.finished_at, len(points),
-           newest_sample(context.connection, name))  # fmt: skip
+           feature.ask("production_sample", context.connection, name))  # fmt: skip
     if context.synchronous or cells <= INLINE_CELLS:
         return cached(key, lambda: work(context))
     return cached_in_background(context, key, work)
@@ -255,7 +248,7 @@ def _production_chart(evidence: Evidence | None) -> Markup | None:
 def _charts(
     context: PageContext, points: Sequence[TrendRun], evidence: Evidence | None
 ) -> list[Markup]:
-    opened = _alert_marks(context, points)
+    opened = feature.ask("alert_marks", context, points, default=())
     charts = [
         replace(chart, happenings=(*chart.happenings, *opened))
         for chart in trends_of(context.connection, points)
@@ -265,22 +258,6 @@ def _charts(
         rules = () if evidence.floor is None else (Rule("floor", evidence.floor),)
         charts[0] = replace(charts[0], rules=rules, ahead=ahead)
     return [fluid_figure(trend, chart) for chart in charts]
-
-
-def _alert_marks(context: PageContext, points: Sequence[TrendRun]) -> tuple[Happening, ...]:
-    """Return a mark at the newest run before each alert that was opened."""
-    name, now = points[0].run.experiment, utc.timestamp(context.now)
-    found = alert_overview(context.connection, now, name, past=_MOST_MARKS)
-    times = [point.run.created_at for point in points]
-    return tuple(
-        Happening(
-            max(0.0, float(bisect_right(times, entry.alert.opened_at) - 1)),
-            MarkKind.ALERT,
-            f"{entry.alert.opened_at[:10]}, {entry.alert.level} {entry.alert.condition.words}",
-        )
-        for entry in (*found.open, *found.past)
-        if entry.alert.opened_at >= times[0]
-    )
 
 
 def _ahead(points: Sequence[TrendRun], drift: DriftFinding | None) -> tuple[TrendPoint, ...]:
@@ -652,7 +629,7 @@ def prompt(context: PageContext) -> Page:
             "changes": _changes(before, lines[chosen]),
             "cut_off": cut_off,
             "why": why,
-            "editable": may_edit(context),
+            "editable": feature.ask("may_edit_prompts", context, default=False),
             "messages": stored_messages(context.args.text("messages")),
         },
         crumbs=(Crumb("Prompts", context.links.to("prompts")),),

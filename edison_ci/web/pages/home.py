@@ -6,11 +6,9 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import caps_of
-from edison_ci.features.monitor.alert_page import banner
-from edison_ci.features.site.shared_budget import limits_here
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
@@ -120,7 +118,7 @@ def home(context: PageContext) -> Page:
             "recent": run_results(context, recent_ids(context.connection, _RECENT)),
             "days": DAYS,
             "waiting": open_suggestions(context.connection),
-            "alerts": banner(context),
+            "alerts": feature.ask("alerts", context, default=()),
             "total_cost": booked(context.connection, "project", since),
         },
         area="home",
@@ -266,7 +264,7 @@ def _limits(context: PageContext) -> list[Limit]:
     if project is None:
         return []
     today, found = f"{context.now:%Y-%m-%d}", {}
-    for use in limits_here(project.root, project.file.limits, context.now):
+    for use in feature.ask("site_limits", project, context.now, default=()):
         amounts = (use.used_microusd, use.limit_microusd)
         found[use.name, use.of] = Limit(use.name, use.of, *amounts, True)
     for experiment in project.experiments.values():

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
 from edison_ci.api.bundles import trusted_keys
-from edison_ci.features.review.cell_actions import cell_actions
 from edison_ci.records import RunStatus, Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
 from edison_ci.report.charts.estimates import forest, gate_forests
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from edison_ci.results.scores import ComponentSpread, ScoreSpread
     from edison_ci.results.slices import Slice
     from edison_ci.results.triage import ChangedList
+    from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
     from edison_ci.web.page_context import Args
 
@@ -230,7 +231,7 @@ def run(context: PageContext) -> Page:
             **head_of(context, found, ""),
             "troubles": troubles_of(RunResult(context.connection, found)),
             "grid": grid,
-            "acts": cell_actions(context, grid),
+            "acts": feature.ask("cell_actions", context, grid, default=NO_ACTIONS),
             "findings": findings,
             "waiting": waiting,
             "small": small,
@@ -260,6 +261,19 @@ def _cell_links(context: PageContext, listed: dict[str, Any]) -> Callable[[str],
     place = "0" * SHOWN_ID
     before, _, after = context.links.to("cell", place, **listed).partition(place)
     return lambda cell: f"{before}{cell[:SHOWN_ID]}{after}"
+
+
+class CellActions(NamedTuple):
+    """What the visitor can do with the answers of a page of the grid, by cell."""
+
+    gradable: frozenset[str]
+    mine: dict[str, ManualGrade]
+    """Their last grade of each."""
+    judged: frozenset[str]
+    """Cells with a reply of a judge or grader."""
+
+
+NO_ACTIONS = CellActions(frozenset(), {}, frozenset())
 
 
 class RunFindings(NamedTuple):
