@@ -151,8 +151,9 @@ def test_a_process_that_is_killed_is_finished_by_the_same_command(
 ) -> None:
     (backup,) = (ran.path / ".edison/backups").glob("*.db")
     script = (
-        "import os, sys; from edison_ci.features.upkeep import forgetting; from edison_ci.__main__ import "
-        "main; forgetting.transaction = lambda connection: os.kill(os.getpid(), 9); "
+        "import os, sys; from edison_ci.features.upkeep import forgetting; "
+        "from edison_ci.__main__ import main; "
+        "forgetting.transaction = lambda connection: os.kill(os.getpid(), 9); "
         f"sys.argv = ['edison', 'admin', 'forget', '--person', '{PERSON}', '--yes']; main()"
     )
     killed = subprocess.run(
