@@ -33,6 +33,7 @@ _BUILT_IN = "edison_ci.features"
 HOOKS = {
     "alert_marks": "(context, points): marks on the trend of an experiment",
     "alerts": "(context, experiment): the open alerts that pages begin with",
+    "api_routes": "(): operations of the HTTP interface",
     "cell_actions": "(context, grid): what a page of the grid lets a visitor do",
     "command_ended": "(terminal, site): before a command ends that made runs or suggestions",
     "duties": "(site): the `Duty`s that a server does again and again",

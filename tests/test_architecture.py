@@ -81,9 +81,7 @@ ARROWS_LEFT: dict[str, set[str]] = {
     "features/refine/loop_runner.py": {"review"},
     "features/review/suggestion_pages.py": {"refine"},
     "features/simulator/demo_command.py": {"refine", "review"},
-    "web/api.py": {"site"},
     "web/databases.py": {"monitor", "site"},
-    "web/identity.py": {"site"},
     "web/serving.py": {"site"},
 }
 """Imports of features from outside of them, each to be replaced by what the feature declares."""

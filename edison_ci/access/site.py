@@ -277,3 +277,14 @@ def open_site(root: Path) -> Site:
     if file is None:
         raise ConfigError(only_errors(files.problems))
     return Site(root, file)
+
+
+def role_in(home: Site, project: Site, identity: Identity) -> Role | None:
+    """Return the role of a member of the site in one of its projects; None if it is not for them.
+
+    Only members of the site have one, whatever the files of its projects say.
+    """
+    role = find_role(identity, home.file.members)
+    if role is None or role is Role.OWNER or not project.file.members:
+        return role
+    return find_role(identity, project.file.members)

@@ -8,7 +8,6 @@ described in `openapi` is what is served.
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
 import re
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Response
 
+from edison_ci import feature
 from edison_ci.access.site import Actor, Role
 from edison_ci.api.run_control import RunControl, current_run
 from edison_ci.api.run_start import (
@@ -30,9 +30,6 @@ from edison_ci.api.run_start import (
 )
 from edison_ci.config.load import load_project
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
-from edison_ci.features.site.lease_rows import LeaseFile, LeaseRefusal, LeaseRequest
-from edison_ci.features.site.projects import role_in
-from edison_ci.features.site.shared_budget import LEASES_FILE, monthly_limits
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.results.steering import steering_state
 from edison_ci.sanitize import json_text
@@ -48,15 +45,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from edison_ci.access.site import Site
-    from edison_ci.features.site.lease_rows import Lease
     from edison_ci.web.databases import ServerSettings
 
 PER_MINUTE = 120
 """Requests of a member."""
 _MOST_USD = 100_000
 _MOST_MICROUSD = 10**12
-_LONGEST_NAME = 100
-_LEASE = re.compile(r"[0-9a-f]{32}")
 _limit = RateLimit(PER_MINUTE, time.monotonic)
 
 
@@ -137,12 +131,12 @@ def _start(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
         )
     start = Start(
         experiment=asked.path["experiment"],
-        plan_hash=_text(asked.body, "plan_hash"),
+        plan_hash=text_field(asked.body, "plan_hash"),
         key=asked.key,
         trigger="api",
         budget_microusd=_budget(asked.body),
     )
-    _refuse_unknown(asked.body, {"plan_hash", "budget_usd"})
+    refuse_unknown(asked.body, {"plan_hash", "budget_usd"})
     begun = start_run(asked.site, asked.actor, start, offline=asked.offline)
     if begun.workflow_url is None:
         return 201, _state(asked.site, begun.run_id)
@@ -169,14 +163,14 @@ def _cancel(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
 
 def _stop(asked: ApiRequest, what: str) -> tuple[int, dict[str, Any]]:
     run = _run(asked)
-    _refuse_unknown(asked.body, set())
+    refuse_unknown(asked.body, set())
     RunControl(asked.site, asked.actor).stop(run, what)
     return 202, _state(asked.site, run.id)
 
 
 def _resume(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     run = _run(asked)
-    _refuse_unknown(asked.body, {"budget_usd"})
+    refuse_unknown(asked.body, {"budget_usd"})
     resume_run(asked.site, asked.actor, run, _budget(asked.body))
     return 202, _state(asked.site, run.id)
 
@@ -191,80 +185,9 @@ def _steer(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     return 200, {**_state(asked.site, run.id), "answer": answer.as_json()}
 
 
-# --- the budget that machines share ---------------------------------------------------------------
-
-
-def _budget_state(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    home = asked.home()
-    month, leases = f"{home.clock():%Y-%m}", LeaseFile(home.root / LEASES_FILE)
-    limits = [
-        {
-            "name": limit.name,
-            "scope": limit.scope,
-            "of": limit.of,
-            "limit_microusd": limit.microusd,
-            "used_microusd": leases.used(limit, month),
-        }
-        for limit in monthly_limits(home.file.limits)
-    ]
-    return 200, {"month": month, "limits": limits}
-
-
-def _lend(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    request, home = _lease_request(asked, _amount(asked.body, "needs_microusd")), asked.home()
-    limits, now = monthly_limits(home.file.limits), home.clock()
-    if not limits:
-        hint = "add limits to its edison.yaml, such as monthly_usd"
-        raise ApiError(409, "no_limits", "this site has no budget to share", hint)
-    found = LeaseFile(home.root / LEASES_FILE).lend(request, limits, now)
-    return 200, _lease_json(found, now)
-
-
-def _take_back(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    told, home = _lease_request(asked), asked.home()
-    found = LeaseFile(home.root / LEASES_FILE).take_back(told, home.clock())
-    return 200, _lease_json(found, home.clock())
-
-
-def _lease_request(asked: ApiRequest, needs: int | None = None) -> LeaseRequest:
-    known = {"project", "team", "spent_microusd"}
-    _refuse_unknown(asked.body, known if needs is None else {*known, "needs_microusd"})
-    project, team = _text(asked.body, "project"), asked.body.get("team", "")
-    if not isinstance(team, str) or max(len(team), len(project)) > _LONGEST_NAME:
-        raise ApiError(400, "invalid", f"project and team have at most {_LONGEST_NAME} characters")
-    if not _LEASE.fullmatch(asked.path["lease"]):
-        raise ApiError(400, "invalid", "a lease is named by 32 hexadecimal digits")
-    names = (asked.path["lease"], project, _team_of(asked, project, team), asked.actor.name)
-    return LeaseRequest(*names, _amount(asked.body, "spent_microusd"), needs or 0)
-
-
-def _team_of(asked: ApiRequest, project: str, told: str) -> str:
-    """Return the team of a project: for one of the site that of its file, else what was told."""
-    projects, home = asked.settings.projects, asked.home()
-    if asked.settings.home != asked.site.root and project != asked.site.file.slug:
-        raise ApiError(400, "invalid", f"this is the address of {asked.site.file.slug}")
-    known = projects.find(project) if projects is not None else None
-    if known is None:
-        return told
-    identity = asked.actor.identity
-    actor = Actor(identity, role_in(home, known.site, identity))
-    home.admit(actor, Role.EDITOR, "lease", project)
-    return known.site.file.team or ""
-
-
-def _lease_json(found: Lease | LeaseRefusal, now: dt.datetime) -> dict[str, Any]:
-    if isinstance(found, LeaseRefusal):
-        status = 404 if found.code == "unknown" else 409
-        raise ApiError(status, found.code, found.message, limit=found.limit)
-    left = dt.datetime.fromisoformat(found.expires_at) - now
-    return {
-        "lease": found.id,
-        "month": found.month,
-        "granted_microusd": found.granted_microusd,
-        "spent_microusd": found.spent_microusd,
-        "expires_in_s": max(int(left.total_seconds()), 0),
-        "returned": found.returned_at is not None,
-    }
+def _document(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
+    del asked
+    return 200, document({route.path for route in routes()})
 
 
 ROUTES = (
@@ -275,12 +198,14 @@ ROUTES = (
     ApiRoute("POST", "/runs/{run}/resume", Role.EDITOR, "resume run", _resume),
     ApiRoute("POST", "/runs/{run}/cancel", Role.EDITOR, "cancel run", _cancel),
     ApiRoute("POST", "/runs/{run}/steer", Role.EDITOR, "steer", _steer),
-    ApiRoute("GET", "/budget", Role.VIEWER, "shared budget", _budget_state),
-    ApiRoute("POST", "/budget/leases/{lease}", Role.EDITOR, "lease", _lend),
-    ApiRoute("POST", "/budget/leases/{lease}/return", Role.EDITOR, "return lease", _take_back),
-    ApiRoute("GET", "/openapi.json", Role.VIEWER, "openapi", lambda _: (200, document())),
+    ApiRoute("GET", "/openapi.json", Role.VIEWER, "openapi", _document),
 )
-"""Every operation; the OpenAPI document describes each."""
+"""Operations of the core."""
+
+
+def routes() -> tuple[ApiRoute, ...]:
+    """Return every operation; the OpenAPI document describes each."""
+    return (*ROUTES, *(route for made in feature.hooks("api_routes") for route in made()))
 
 
 def _run(asked: ApiRequest) -> Run:
@@ -310,14 +235,16 @@ def _state(site: Site, run_id: str) -> dict[str, Any]:
 # --- bodies ---------------------------------------------------------------------------------------
 
 
-def _refuse_unknown(body: Mapping[str, Any], known: set[str]) -> None:
+def refuse_unknown(body: Mapping[str, Any], known: set[str]) -> None:
+    """Raise ApiError for a field that the operation does not have."""
     unknown = sorted(set(body) - known)
     if unknown:
         hint = f"it may have {', '.join(sorted(known))}" if known else "it takes no fields"
         raise ApiError(400, "invalid", f"the body has an unknown field {unknown[0]!r}", hint)
 
 
-def _text(body: Mapping[str, Any], name: str) -> str:
+def text_field(body: Mapping[str, Any], name: str) -> str:
+    """Return a text of the body; raises ApiError."""
     value = body.get(name)
     if not isinstance(value, str) or not value:
         raise ApiError(400, "invalid", f"the field {name!r} is missing or is no text")
@@ -334,7 +261,8 @@ def _budget(body: Mapping[str, Any]) -> int | None:
     return round(float(value) * 1_000_000)
 
 
-def _amount(body: Mapping[str, Any], name: str) -> int:
+def amount_field(body: Mapping[str, Any], name: str) -> int:
+    """Return an amount of the body in micro-dollars; raises ApiError."""
     value = body.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_MICROUSD:
         message = f"the field {name!r} is missing, or no whole number of micro-dollars"
@@ -353,7 +281,7 @@ def _change(body: Mapping[str, Any]) -> Change:
     action = next((each for each in names if each == body.get("action")), None)
     if action is None:
         raise ApiError(400, "invalid", f"action is one of {', '.join(names)}")
-    _refuse_unknown(body, {"action", *names[action]})
+    refuse_unknown(body, {"action", *names[action]})
     if action is SteeringAction.BUDGET:
         budget = _budget(body)
         if budget is None:
@@ -361,7 +289,7 @@ def _change(body: Mapping[str, Any]) -> Change:
         return Change(action, microusd=budget)
     if action is SteeringAction.REQUEUE:
         return Change(action)
-    model = _text(body, "model")
+    model = text_field(body, "model")
     if action is not SteeringAction.CONCURRENCY:
         return Change(action, model)
     calls = body.get("calls")
@@ -375,7 +303,7 @@ def _change(body: Mapping[str, Any]) -> Change:
 
 def api_routes() -> list[tuple[str, Callable[..., Awaitable[Any]]]]:
     """Return the patterns of the interface with their views; one address may have two methods."""
-    found = [(route.pattern, _view(route)) for route in ROUTES]
+    found = [(route.pattern, _view(route)) for route in routes()]
     return [*found, (f"^{API}/.*$", _unknown)]
 
 

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 from datasette import Forbidden
 
 from edison_ci.access.accounts import Accounts, network_key
-from edison_ci.access.site import Actor, Role, Site, open_site
+from edison_ci.access.site import Actor, Role, Site, open_site, role_in
 from edison_ci.errors import EdisonError
-from edison_ci.features.site.projects import role_in
 from edison_ci.web.databases import PROJECT_FILE, settings_of
 
 if TYPE_CHECKING:

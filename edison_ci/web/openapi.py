@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 from edison_ci.web.page_context import PREFIX
 
@@ -321,8 +324,8 @@ def _paths() -> dict[str, Any]:
     }
 
 
-def document() -> dict[str, Any]:
-    """Return the document."""
+def document(served: Collection[str] | None = None) -> dict[str, Any]:
+    """Return the document; with `served`, of these addresses only."""
     key = {
         "name": "Idempotency-Key",
         "in": "header",
@@ -340,7 +343,9 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": API}],
         "security": [{"token": []}],
-        "paths": _paths(),
+        "paths": {
+            path: about for path, about in _paths().items() if served is None or path in served
+        },
         "components": {
             "schemas": _SCHEMAS,
             "parameters": {"IdempotencyKey": key},

@@ -13,6 +13,7 @@ FEATURE = Feature(
         ),
     },
     hooks={
+        "api_routes": "lease_api:api_routes",
         "money_lease": "shared_budget:MoneyLease",
         "shared_cache": "shared_cache:cache_access",
         "site_limits": "shared_budget:limits_of",

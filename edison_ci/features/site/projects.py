@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.access.site import Role, Site, find_role, open_site
+from edison_ci.access.site import Role, Site, open_site, role_in
 from edison_ci.errors import EdisonError, UsageError
 
 if TYPE_CHECKING:
@@ -168,17 +168,6 @@ def create_project(
 def is_project_name(name: str) -> bool:
     """Whether a text is the name of a project in kebab-case, which is safe as a file name."""
     return len(name) <= _LONGEST and _SLUG.fullmatch(name) is not None
-
-
-def role_in(home: Site, project: Site, identity: Identity) -> Role | None:
-    """Return the role of a member of the site in one of its projects; None if it is not for them.
-
-    Only members of the site have one, whatever the files of its projects say.
-    """
-    role = find_role(identity, home.file.members)
-    if role is None or role is Role.OWNER or not project.file.members:
-        return role
-    return find_role(identity, project.file.members)
 
 
 def _mtime(path: Path) -> float:
