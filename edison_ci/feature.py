@@ -42,11 +42,14 @@ HOOKS = {
     "money_lease": "(project, shared, reader, owner, offline=): the `Lease` of a shared budget",
     "notice": "(connection, site, notice): in the transaction that stores a fact",
     "own_grade": "(context, run, cell, grades): the `OwnGrade` of a visitor, or None",
+    "project_apps": "(app, projects, make): the server with the projects of a site",
     "production_sample": "(connection, experiment): the newest sample of production, or None",
     "production_trend": "(connection, experiment, drift): samples of production over time",
+    "projects": "(home, folder, reachable=): the `OtherProjects` of a site",
     "run_context": "(site): changes of the `RunContext` of each run",
     "runs_ended": "(terminal, project, run_ids): after the runs of a command",
     "scheduled_run": "(terminal, project, experiment, options, factory): after a scheduled run",
+    "shared_limits": "(project): how much of a shared budget is used; raises UsageError",
     "site_limits": "(project, now): how much of the limits of a site is used",
     "start_workflow": "(address, inputs): starts the workflow of a repository that runs it",
     "shared_cache": "(project, environ, offline=): the `CacheAccess` of a project, or None",
@@ -200,6 +203,14 @@ def call(point: str, *arguments: Any) -> None:
     """Tell every feature that something happened."""
     for told in hooks(point):
         told(*arguments)
+
+
+def required(point: str, name: str) -> Any:
+    """Return what a feature does at a point; raises UsageError if it is switched off."""
+    found = hook(point)
+    if found is None:
+        raise UsageError("this needs a feature that is not there", hint=off_hint(name))
+    return found
 
 
 def ask(point: str, *arguments: Any, default: Any = None) -> Any:

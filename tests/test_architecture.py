@@ -54,13 +54,10 @@ ARROWS_LEFT: dict[str, set[str]] = {
     "api/evaluation.py": {"importing", "refine"},
     "api/model_edits.py": {"github"},
     "cli/audit.py": {"github"},
-    "cli/costs.py": {"site"},
-    "cli/doctor.py": {"site"},
     "cli/init.py": {"assist", "github"},
     "cli/leaderboard.py": {"assist"},
     "cli/quarantine.py": {"datasets"},
     "cli/roles_members.py": {"review"},
-    "cli/serve.py": {"site"},
     "cli/trends.py": {"monitor"},
     "cli/try_one.py": {"review"},
     "features/assist/coverage_commands.py": {"datasets"},
@@ -81,8 +78,7 @@ ARROWS_LEFT: dict[str, set[str]] = {
     "features/refine/loop_runner.py": {"review"},
     "features/review/suggestion_pages.py": {"refine"},
     "features/simulator/demo_command.py": {"refine", "review"},
-    "web/databases.py": {"monitor", "site"},
-    "web/serving.py": {"site"},
+    "web/databases.py": {"monitor"},
 }
 """Imports of features from outside of them, each to be replaced by what the feature declares."""
 

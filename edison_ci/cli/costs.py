@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mark, sparkline
 from edison_ci.errors import UsageError
 from edison_ci.execute import budgets
-from edison_ci.features.site import client as site_client
-from edison_ci.features.site import projects, shared_budget
 from edison_ci.numeric import counted, dollars, fixed, percent
 from edison_ci.results import current_prices, spending
 from edison_ci.store import database, ledger
@@ -134,7 +132,7 @@ def _of_projects(
     """Return what the projects of a folder spent: in groups, and by day."""
     if not folder.is_dir():
         raise UsageError(f"there is no folder {folder}", hint="name the folder of the projects")
-    listing = projects.Projects(home, folder).listing()
+    listing = feature.required("projects", "site")(home, folder).listing()
     groups: dict[str, list[spending.SpendingRow]] = {}
     days: dict[str, list[spending.SpendingRow]] = {}
     for project in listing.projects:
@@ -246,12 +244,11 @@ def _limits(connection: sqlite3.Connection, project: Project, today: str) -> lis
 
 def _shared_limits(state: CliState, terminal: Terminal, project: Project) -> list[Limit]:
     """Return the limits of the budget that the project shares, or has as a site."""
-    found = shared_budget.limits_here(project.root, project.file.limits, utc.now())
-    shared = project.file.shared_budget
-    if shared is not None and not state.offline:
+    found = feature.ask("site_limits", project, utc.now(), default=[])
+    if project.file.shared_budget is not None and not state.offline:
         try:
-            found += shared_budget.limits_there(shared, project.file)
-        except (site_client.SiteUnreachable, site_client.SiteRefusal, UsageError) as error:
+            found += feature.required("shared_limits", "site")(project)
+        except UsageError as error:
             terminal.note(f"the use of the shared budget is not known: {error}")
     return [
         Limit(each.name, each.of, each.used_microusd, each.limit_microusd, "microusd")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from edison_ci import __version__
+from edison_ci import __version__, feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import proposal_terms
 from edison_ci.access.key_environment import key_environment
@@ -26,7 +26,6 @@ from edison_ci.config import load, project_files, requirements, schema, validati
 from edison_ci.documents import files, signatures
 from edison_ci.errors import ExitCode, ProjectNotFound, UsageError, sorted_problems
 from edison_ci.extras import EXTRAS, LITELLM, faults_of, find_program, install_command, known_bad
-from edison_ci.features.site import shared_cache
 from edison_ci.numeric import counted, fixed
 from edison_ci.providers import shared_cache as provider_shared_cache
 from edison_ci.report import pdf
@@ -246,7 +245,8 @@ def _cache(project: load.Project, *, offline: bool) -> Iterator[Finding]:
     if (entry := project.file.cache) is None:
         return
     terms = proposal_terms.apply_base_terms(project)
-    access = shared_cache.cache_access(terms, key_environment(terms), offline=offline)
+    cache_access = feature.required("shared_cache", "site")
+    access = cache_access(terms, key_environment(terms), offline=offline)
     if access is None:
         why = "--offline" if offline else f"{entry.url_env} is not set"
         yield Finding("warn", "cache", f"not used: {why}")

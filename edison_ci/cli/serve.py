@@ -10,10 +10,11 @@ import sys
 import webbrowser
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from edison_ci import feature
 from edison_ci.access import accounts
 from edison_ci.access import site as sites
 from edison_ci.access.github_oauth import CLIENT_ID, CLIENT_SECRET, OAuthApp
@@ -23,7 +24,6 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
 from edison_ci.config import load
 from edison_ci.errors import UsageError
-from edison_ci.features.site import projects as site_projects
 from edison_ci.git import command
 from edison_ci.store import database
 from edison_ci.web import databases
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.access.site import Site
+    from edison_ci.web.databases import OtherProjects
 
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,60}")
 _TAKEN = {"authorization", "cookie", "host", "origin", "x-forwarded-for"}
@@ -209,9 +210,7 @@ def _warnings(host: str, serving: web_serving.Serving) -> Iterator[str]:
         yield f"{each.name} is not served: {each.problem}"
 
 
-def _projects(
-    site: Site, options: dict[str, Any], *, reachable: bool
-) -> site_projects.Projects | None:
+def _projects(site: Site, options: dict[str, Any], *, reachable: bool) -> OtherProjects | None:
     """Return the other projects to serve; raises UsageError if the folder is missing."""
     folder: Path | None = options["folder"]
     if folder is None:
@@ -227,7 +226,8 @@ def _projects(
             f"--projects: there is no folder {place}",
             hint=f"make it: mkdir {place}; a project is a folder with an edison.yaml in it",
         )
-    return site_projects.Projects(site.root, place, reachable=reachable)
+    opened = feature.required("projects", "site")
+    return cast("OtherProjects", opened(site.root, place, reachable=reachable))
 
 
 def _access_rules(host: str, options: dict[str, Any]) -> databases.ServerAccess:

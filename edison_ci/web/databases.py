@@ -6,7 +6,7 @@ import secrets
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from edison_ci._dataclass import dataclass
@@ -18,11 +18,36 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
 
     from edison_ci.access.github_oauth import OAuthApp
-    from edison_ci.access.site import Identity
-    from edison_ci.features.site.projects import Projects
+    from edison_ci.access.site import Identity, Site
     from edison_ci.web.security import RateLimit
 
 PROJECT_FILE = "edison.yaml"
+
+
+class OtherProject(Protocol):
+    """A project of a site."""
+
+    name: str
+    site: Site
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        ...
+
+
+class OtherProjects(Protocol):
+    """The projects of a site, besides the one that it is."""
+
+    home: Path
+
+    def find(self, name: str) -> OtherProject | None:
+        """Return a project, or None."""
+        ...
+
+    def listing(self) -> Any:
+        """Return the projects, and those that cannot be read."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +103,7 @@ class ServerSettings:
     """Counts requests of each caller; None for no limit."""
     key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
     """Signs what a browser keeps for this server."""
-    projects: Projects | None = None
+    projects: OtherProjects | None = None
     """The projects of the site, for the site itself and for each of them; None without others."""
 
     @property

@@ -13,10 +13,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
-from edison_ci.features.site import project_addresses as web_projects
 from edison_ci.store import database
 from edison_ci.templating.compiled import CompiledTemplates
 from edison_ci.web import security, workspace
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.access.site import Identity
-    from edison_ci.features.site.projects import Projects, SiteProject
-    from edison_ci.web.databases import Actions
+    from edison_ci.web.databases import Actions, OtherProject, OtherProjects
 
 
 # Done before the first request, which would otherwise wait for imports, templates and the project.
@@ -102,7 +100,7 @@ class Serving:
     access: ServerAccess = ServerAccess()
     synchronous: bool = False
     """Whether slow results are computed at once, for pages written to files."""
-    projects: Projects | None = None
+    projects: OtherProjects | None = None
     """The projects of the site, besides the one that it is; None without others."""
 
 
@@ -142,7 +140,7 @@ def _datasette(results: Path, title: str, settings: ServerSettings, base: str = 
     return found
 
 
-def project_application(project: SiteProject, settings: ServerSettings, base: str) -> Any:
+def project_application(project: OtherProject, settings: ServerSettings, base: str) -> Any:
     """Return Datasette for a project of a site; visitors, limits and counts are those of the site.
 
     A project without results gets an empty file, which the first push fills.
@@ -183,9 +181,8 @@ def serve(serving: Serving, on_ready: Callable[[str, int], None]) -> None:
     app, settings = datasette.app(), settings_of(datasette)
     assert settings is not None, "it was just registered"
     if serving.projects is not None:
-        app = web_projects.ProjectApps(
-            app, serving.projects, partial(project_application, settings=settings)
-        )
+        make = partial(project_application, settings=settings)
+        app = feature.hook("project_apps")(app, serving.projects, make)
     config = uvicorn.Config(
         app,
         log_level="warning",

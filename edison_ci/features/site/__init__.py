@@ -14,6 +14,9 @@ FEATURE = Feature(
     },
     hooks={
         "api_routes": "lease_api:api_routes",
+        "project_apps": "project_addresses:ProjectApps",
+        "projects": "projects:Projects",
+        "shared_limits": "shared_budget:shared_limits",
         "money_lease": "shared_budget:MoneyLease",
         "shared_cache": "shared_cache:cache_access",
         "site_limits": "shared_budget:limits_of",

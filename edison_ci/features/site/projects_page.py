@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.site.project_addresses import project_address
+from edison_ci.features.site.projects import Projects
 from edison_ci.results.run_lists import experiments
 from edison_ci.store.database import open_reader
 from edison_ci.web.identity import current_site
@@ -38,7 +39,7 @@ _guard = threading.Lock()
 def projects(context: PageContext) -> Page:
     """Return the projects of the site for its visitor, those that changed last first."""
     server, actor = context.server, context.actor
-    if server is None or server.projects is None or not server.is_site:
+    if server is None or not isinstance(server.projects, Projects) or not server.is_site:
         raise UsageError(
             "this server has one project", hint="serve several with: edison serve --projects FOLDER"
         )

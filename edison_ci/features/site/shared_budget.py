@@ -106,6 +106,17 @@ def limits_of(project: Project, now: dt.datetime) -> list[LimitUse]:
     return limits_here(project.root, project.file.limits, now)
 
 
+def shared_limits(project: Project) -> list[LimitUse]:
+    """Return the limits of the shared budget of a project; raises UsageError."""
+    shared = project.file.shared_budget
+    if shared is None:
+        return []
+    try:
+        return limits_there(shared, project.file)
+    except (site_client.SiteUnreachable, site_client.SiteRefusal) as error:
+        raise UsageError(str(error)) from None
+
+
 def limits_there(shared: SharedBudget, file: ProjectFile) -> list[LimitUse]:
     """Return the limits for a project that its site has.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from edison_ci.access.site import Role
 from edison_ci.api.bundles import trusted_keys, write_bundle
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.features.site.projects import create_project
+from edison_ci.features.site.projects import Projects, create_project
 from edison_ci.features.site.uploads import PUSH, UploadRefused, Uploads
 from edison_ci.store.database import migrations, open_reader
 from edison_ci.store.origins import origin_of
@@ -76,13 +76,15 @@ async def _create(datasette: Any, request: Any) -> Any:
         limit = settings.access.push_limit if settings is not None else 0
         if settings is None or settings.projects is None or not settings.is_home or not limit:
             raise _no_push()
+        projects = settings.projects
+        assert isinstance(projects, Projects), "only a site with projects accepts pushes"
         site, actor = await authorize(datasette, request, Role.EDITOR, "create project")
         body = await request.post_vars()
         made = await asyncio.to_thread(
             create_project,
             site,
             actor,
-            settings.projects,
+            projects,
             body.get("project", ""),
             body.get("description", ""),
         )
