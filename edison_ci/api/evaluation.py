@@ -22,22 +22,21 @@ from edison_ci.execute.run_options import (
     resumed_target,
     run_targets,
 )
-from edison_ci.features.refine import loop_rows as loops
 from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
 from edison_ci.records import Side
 from edison_ci.results.snapshot import outputs_of, snapshot_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
-from edison_ci.store.runs import IMPORT, OUTPUTS, PRODUCTION, TRIAL, find_run
+from edison_ci.store.runs import IMPORT, LOOP, OUTPUTS, PRODUCTION, TRIAL, find_run
 from edison_ci.store.steering import steered_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.outputs import OutputFile
     from edison_ci.execute.run_options import RunOutcome
-    from edison_ci.features.importing.outputs import OutputFile
     from edison_ci.records import BaselineDoubt
     from edison_ci.store.runs import Run
 
@@ -177,7 +176,7 @@ def _refuse_other_triggers(stored: Run) -> None:
     if stored.trigger == PRODUCTION:
         hint = f"its judges are not asked twice: edison import production {name}"
         raise UsageError(f"run {stored.id} grades answers of production", hint=hint)
-    if stored.trigger == loops.TRIGGER:
+    if stored.trigger == LOOP:
         hint = f"continue with: edison loop {name}"
         raise UsageError(f"run {stored.id} is an iteration of a loop", hint=hint)
     if stored.trigger == TRIAL:

@@ -12,7 +12,7 @@ from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.terminal import GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, simulated_label
 from edison_ci.decide import findings, recommendation
 from edison_ci.errors import UsageError
-from edison_ci.features.assist import writers_board as question_writers
+from edison_ci.features.datasets import writers_board as question_writers
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.plan import versions as plan_versions
 from edison_ci.results import current_prices, samples, scores

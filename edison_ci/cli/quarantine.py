@@ -15,13 +15,13 @@ from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import load
-from edison_ci.features.datasets import health as dataset_health
 from edison_ci.numeric import counted, fixed
 from edison_ci.plan import selection
+from edison_ci.results import flakiness
 
 if TYPE_CHECKING:
     from edison_ci.config.quarantine import QuarantinedCase
-    from edison_ci.features.datasets.health import Flakiness, Flaky
+    from edison_ci.results.flakiness import Flakiness, Flaky
 
 _LISTED = 20
 _MANY = 0.2
@@ -158,13 +158,13 @@ def suggest(state: CliState, experiment: str | None) -> None:
     wanted = [project.experiment(experiment).id] if experiment else list(project.experiments)
     aside = {(entry.experiment, entry.case) for entry in project.quarantine}
     with lookup.results_of(project) as connection:
-        found = [(name, dataset_health.flakiness_of(connection, name)) for name in wanted]
+        found = [(name, flakiness.flakiness_of(connection, name)) for name in wanted]
     if terminal.json:
         documents = [_flakiness(name, one, aside) for name, one in found]
         rule = {
-            "fewest_answers": dataset_health.FEWEST,
-            "share": dataset_health.SHARE,
-            "text": dataset_health.RULE,
+            "fewest_answers": flakiness.FEWEST,
+            "share": flakiness.SHARE,
+            "text": flakiness.RULE,
         }
         terminal.document({"rule": rule, "experiments": documents})
         return
@@ -172,7 +172,7 @@ def suggest(state: CliState, experiment: str | None) -> None:
         if index:
             terminal.result("")
         _show_suggestions(terminal, name, one, aside)
-    terminal.note(f"The rule: {dataset_health.RULE}.")
+    terminal.note(f"The rule: {flakiness.RULE}.")
 
 
 def show_flaky(terminal: Terminal, found: Flakiness) -> None:
@@ -184,7 +184,7 @@ def show_flaky(terminal: Terminal, found: Flakiness) -> None:
     terminal.result(
         "  ",
         StyledText(said, ODD if cases else GOOD),
-        f" ({asked} with {dataset_health.FEWEST}+ answers)",
+        f" ({asked} with {flakiness.FEWEST}+ answers)",
     )
     if cases:
         terminal.result(f"    {', '.join(cases[:10])}{' and more' if len(cases) > 10 else ''}")
@@ -198,7 +198,7 @@ def _show_suggestions(
     if not found.runs:
         terminal.note("no complete run yet: edison run")
         return
-    asked = f"{counted(found.questions, 'question')} with {dataset_health.FEWEST} or more answers"
+    asked = f"{counted(found.questions, 'question')} with {flakiness.FEWEST} or more answers"
     terminal.result(f"  {counted(len(found.cases), 'flaky case')} by {asked}")
     if found.too_few:
         terminal.note(

@@ -14,8 +14,7 @@ from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load, project_files
 from edison_ci.config.project import Role as RoleName
 from edison_ci.documents import files
-from edison_ci.features.review import prompt_drafts as drafts
-from edison_ci.proposals import context
+from edison_ci.proposals import context, file_proposal
 
 if TYPE_CHECKING:
     from edison_ci.access.site import Site
@@ -132,7 +131,7 @@ def invite(state: CliState, name: str, role: str, email: str | None, note: str) 
     text = member_edits.text_with_member(site, member)
     review = context.ReviewContext.of(project, offline=state.offline, actor=actor)
     label = "".join(letter if letter.isalnum() else "-" for letter in name.casefold()).strip("-")
-    about = drafts.ChangeText(
+    about = file_proposal.ChangeText(
         f"edison/invite/{label}",
         f"Add {member_edits.shown_name(member)} as {role}",
         " ".join(note.split()) or f"{actor.name} invites {member_edits.shown_name(member)}.",
@@ -141,7 +140,7 @@ def invite(state: CliState, name: str, role: str, email: str | None, note: str) 
         "member with this role. Afterwards update CODEOWNERS: `edison roles sync`.",
     )
     before = files.read(files.WorkingTree(project.root), project_files.PROJECT)
-    done = drafts.propose_file(
+    done = file_proposal.propose_file(
         review, project_files.PROJECT, before=before, after=text.encode("utf-8"), about=about
     )
     pull = done.result.pull_request

@@ -12,7 +12,7 @@ import click
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
-from edison_ci.api import case_edits
+from edison_ci.api import case_edits, counterexamples
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
@@ -23,7 +23,6 @@ from edison_ci.contracts import CallError
 from edison_ci.documents import marks, secrets, yaml_text
 from edison_ci.errors import CallFailed, Location, Problem, Severity, UsageError
 from edison_ci.execute import runner, standalone
-from edison_ci.features.review import counterexamples
 from edison_ci.numeric import dollars, fixed, score
 from edison_ci.plan import selection, versions
 from edison_ci.records import CellStatus

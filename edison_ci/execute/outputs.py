@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from edison_ci._dataclass import dataclass
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from edison_ci.execute.runner import Task
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.budget import StoredAnswer
-    from edison_ci.records import Request
+    from edison_ci.records import Json, Request
     from edison_ci.store.answers import Settlement
 
 
@@ -78,3 +79,42 @@ def _model(project: Project, name: str) -> Model:
         where=Location(project.file.paths.models),
         **nothing,
     )
+
+
+@dataclass(slots=True)
+class OutputFile:
+    """The answers of a file."""
+
+    name: str
+    sha256: str
+    answers: dict[tuple[str, str, str, int], Settlement] = field(default_factory=dict)
+    """By prompt, model, case and repeat."""
+    without_cost: int = 0
+    without_latency: int = 0
+
+    @property
+    def models(self) -> list[str]:
+        """The models that have answers."""
+        return list(dict.fromkeys(model for _, model, _, _ in self.answers))
+
+    @property
+    def prompts(self) -> list[str]:
+        """The prompts that have answers."""
+        return list(dict.fromkeys(prompt for prompt, _, _, _ in self.answers))
+
+    @property
+    def repeats(self) -> int:
+        """The number of repeats, by the highest."""
+        return 1 + max(repeat for _, _, _, repeat in self.answers)
+
+    def origin(self) -> dict[str, Json]:
+        """Return where the answers come from, as it is stored with the run."""
+        return {
+            "file": self.name,
+            "sha256": self.sha256,
+            "answers": len(self.answers),
+            "without_cost": self.without_cost,
+            "without_latency": self.without_latency,
+            "models": list(self.models),
+            "prompts": list(self.prompts),
+        }

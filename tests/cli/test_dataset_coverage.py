@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.features.datasets.coverage import coverage_of, values_of
 from edison_ci.records import Case, CaseId
+from edison_ci.results.coverage import coverage_of, values_of
 from tests.cli.test_dataset_generate import facts, replies, rows_of, writer, written
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from edison_ci.api.counterexamples import CaseEntry, add_counterexample, origin_of
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
-from edison_ci.features.review.counterexamples import CaseEntry, add_counterexample, origin_of
 from edison_ci.proposals.context import ReviewContext
 from tests.cli.conftest import bare, github, repo  # a repository, and its GitHub
 
 if TYPE_CHECKING:
-    from edison_ci.features.review.prompt_drafts import Proposed
+    from edison_ci.proposals.file_proposal import Proposed
     from tests.conftest import Folder
     from tests.forge.fake_github import FakeGitHub
 

@@ -14,7 +14,7 @@ from edison_ci.store.database import open_database
 from tests.cli.conftest import bare, edison, github, repo  # a repository, and its GitHub
 
 if TYPE_CHECKING:
-    from edison_ci.features.review.prompt_drafts import Proposed
+    from edison_ci.proposals.file_proposal import Proposed
     from tests.conftest import Folder
     from tests.forge.fake_github import FakeGitHub
 

@@ -13,16 +13,16 @@ from edison_ci.errors import ConfigError
 from edison_ci.features.assist import case_replies, generated_cases, generation
 from edison_ci.features.assist.filling import MOST, gap_slots
 from edison_ci.features.assist.generate_command import Given, writing_options
-from edison_ci.features.datasets import coverage as result_coverage
 from edison_ci.numeric import counted, percent
+from edison_ci.results import coverage as result_coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.features.assist.generation import Generated
-    from edison_ci.features.datasets.coverage import Coverage, DimensionCoverage
     from edison_ci.records import Case
+    from edison_ci.results.coverage import Coverage, DimensionCoverage
 
 _BAR = 20
 _LISTED = 6

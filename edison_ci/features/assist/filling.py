@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edison_ci.features.assist import case_slots
 
 if TYPE_CHECKING:
-    from edison_ci.features.datasets.coverage import Coverage
+    from edison_ci.results.coverage import Coverage
 
 MOST = 500
 

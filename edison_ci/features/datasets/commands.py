@@ -19,6 +19,7 @@ from edison_ci.features.datasets.edit_commands import CaseFilter, filter_options
 from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import plain_text
+from edison_ci.results import flakiness
 from edison_ci.store import judgments
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def health(state: CliState, experiment: str | None) -> None:
 
 class _Findings(NamedTuple):
     health: Health
-    flaky: dataset_health.Flakiness
+    flaky: flakiness.Flakiness
     quality: dataset_health.QuestionQuality
     discrimination: result_case_discrimination.DatasetDiscrimination
 
@@ -103,7 +104,7 @@ def _health(project: Project, experiment: Experiment) -> _Findings:
     if not (project.root / project.file.results).exists():
         return _Findings(
             examined.health,
-            dataset_health.Flakiness(),
+            flakiness.Flakiness(),
             dataset_health.QuestionQuality(),
             result_case_discrimination.DatasetDiscrimination(),
         )
@@ -115,9 +116,7 @@ def _health(project: Project, experiment: Experiment) -> _Findings:
         apart = result_case_discrimination.discrimination_of(
             connection, experiment.id, examined.has
         )
-        return _Findings(
-            found, dataset_health.flakiness_of(connection, experiment.id), quality, apart
-        )
+        return _Findings(found, flakiness.flakiness_of(connection, experiment.id), quality, apart)
 
 
 def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.api import case_edits
+from edison_ci.api import case_edits, counterexamples
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
@@ -18,7 +18,6 @@ from edison_ci.config import case_origin, slices
 from edison_ci.config import cases as config_cases
 from edison_ci.documents import dataset_text, json_text, marks, text_diff, yaml_text
 from edison_ci.errors import ConfigError, EdisonError, UsageError
-from edison_ci.features.review import counterexamples
 from edison_ci.numeric import counted
 from edison_ci.records import CaseKind
 from edison_ci.spelling import did_you_mean
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from edison_ci.api.case_edits import EditableFile, EditedFile
+    from edison_ci.api.counterexamples import Origin
     from edison_ci.config.load import Experiment, Project
     from edison_ci.documents.marks import Json
-    from edison_ci.features.review.counterexamples import Origin
     from edison_ci.records import Case
 
 _MOST_LINES = 60

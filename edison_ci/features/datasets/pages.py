@@ -9,22 +9,15 @@ from edison_ci.config.dataset_about import DatasetAbout
 from edison_ci.config.slices import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
-from edison_ci.features.assist.question_writers import board_of_writers, costs_by_writer
 from edison_ci.features.datasets.case_discrimination import discrimination_of
-from edison_ci.features.datasets.coverage import coverage_of
-from edison_ci.features.datasets.health import (
-    Flakiness,
-    Health,
-    QuestionQuality,
-    examine,
-    flakiness_of,
-    quality_of,
-    weigh,
-)
+from edison_ci.features.datasets.health import Health, QuestionQuality, examine, quality_of, weigh
+from edison_ci.features.datasets.question_writers import board_of_writers, costs_by_writer
 from edison_ci.numeric import snap
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Range, interval
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
+from edison_ci.results.coverage import coverage_of
+from edison_ci.results.flakiness import Flakiness, flakiness_of
 from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole, tags_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.search import FoundCase, find_cases
@@ -50,12 +43,12 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from edison_ci.config.load import Project
-    from edison_ci.features.assist.question_writers import WritersBoard
     from edison_ci.features.datasets.case_discrimination import (
         CaseDiscrimination,
         DatasetDiscrimination,
     )
-    from edison_ci.features.datasets.coverage import Coverage
+    from edison_ci.features.datasets.question_writers import WritersBoard
+    from edison_ci.results.coverage import Coverage
 
 _AT_ONCE_BYTES = 200_000
 _NOTHING = DatasetAbout.model_construct()

@@ -10,16 +10,15 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci import utc
-from edison_ci._dataclass import dataclass
 from edison_ci.config.cases import STATIC, RowReader
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.models import MAX_CONFIGURATIONS
 from edison_ci.documents.files import file_digest
 from edison_ci.errors import ConfigError, Location, Problem
+from edison_ci.execute.outputs import OutputFile
 from edison_ci.records import Completion, FinishReason, Json
 from edison_ci.shape import short
 from edison_ci.spelling import did_you_mean
@@ -66,45 +65,6 @@ class _BadRowError(Exception):
     def __init__(self, key: str, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.key, self.code, self.message, self.hint = key, code, message, hint
-
-
-@dataclass(slots=True)
-class OutputFile:
-    """The answers of a file."""
-
-    name: str
-    sha256: str
-    answers: dict[tuple[str, str, str, int], Settlement] = field(default_factory=dict)
-    """By prompt, model, case and repeat."""
-    without_cost: int = 0
-    without_latency: int = 0
-
-    @property
-    def models(self) -> list[str]:
-        """The models that have answers."""
-        return list(dict.fromkeys(model for _, model, _, _ in self.answers))
-
-    @property
-    def prompts(self) -> list[str]:
-        """The prompts that have answers."""
-        return list(dict.fromkeys(prompt for prompt, _, _, _ in self.answers))
-
-    @property
-    def repeats(self) -> int:
-        """The number of repeats, by the highest."""
-        return 1 + max(repeat for _, _, _, repeat in self.answers)
-
-    def origin(self) -> dict[str, Json]:
-        """Return where the answers come from, as it is stored with the run."""
-        return {
-            "file": self.name,
-            "sha256": self.sha256,
-            "answers": len(self.answers),
-            "without_cost": self.without_cost,
-            "without_latency": self.without_latency,
-            "models": list(self.models),
-            "prompts": list(self.prompts),
-        }
 
 
 def read_outputs(

@@ -15,13 +15,11 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import StoreError
 from edison_ci.numeric import snap
 from edison_ci.records import canonical_json
+from edison_ci.store.runs import LOOP
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping, Sequence
-
-TRIGGER = "loop"
-"""Of the runs that measure an iteration."""
 
 
 class LoopState(StrEnum):
@@ -240,7 +238,7 @@ def unfinished_run(connection: sqlite3.Connection, loop: Loop) -> str | None:
         "select id from run where loop = ? and trigger = ? and status <> 'CANCELLED' and id not in "
         "(select run_id from loop_iteration where loop = ? and run_id is not null) "
         "order by created_at desc, rowid desc limit 1",
-        (loop.id, TRIGGER, loop.id),
+        (loop.id, LOOP, loop.id),
     ).fetchone()
     return None if row is None else str(row[0])
 

@@ -41,7 +41,6 @@ from edison_ci.execute.session import Session
 from edison_ci.features.refine.evidence import evidence_of, split_cases
 from edison_ci.features.refine.loop_report import best_of, write_report
 from edison_ci.features.refine.loop_rows import (
-    TRIGGER,
     Iteration,
     LoopState,
     Outcome,
@@ -72,7 +71,7 @@ from edison_ci.results.weaknesses import rivals_in
 from edison_ci.stats.convergence import converged
 from edison_ci.stats.pruning import shared_level
 from edison_ci.store.database import open_for_change, open_reader
-from edison_ci.store.runs import find_run, move_run
+from edison_ci.store.runs import LOOP, find_run, move_run
 from edison_ci.store.suggestions import SuggestionStatus, find_suggestion
 
 if TYPE_CHECKING:
@@ -221,7 +220,7 @@ class LoopRunner:
         on_branch = any(row.text != context.now(row).text for row in rows)
         options = replace(
             options,
-            trigger=TRIGGER,
+            trigger=LOOP,
             refines=True,
             on_branch=on_branch,
             allow_code=context.allow_code,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edison_ci.access.site import Role, require_role
+from edison_ci.api.counterexamples import CaseEntry, origin_of
 from edison_ci.errors import UsageError
-from edison_ci.features.review.counterexamples import CaseEntry, origin_of
-from edison_ci.features.review.prompt_drafts import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
+from edison_ci.proposals.file_proposal import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
 from edison_ci.results.explanation import explain
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.runs import find_run

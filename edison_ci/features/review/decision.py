@@ -16,12 +16,12 @@ from edison_ci.access import site as sites
 from edison_ci.documents import files as document_files
 from edison_ci.errors import ForgeError, ForgeFault, Location, UsageError
 from edison_ci.features.review import approvals
-from edison_ci.features.review import prompt_drafts as drafts
 from edison_ci.git import command
 from edison_ci.git import forge as models
 from edison_ci.proposals import branches, context, prompt_file
 from edison_ci.proposals import proposal as review_proposal
 from edison_ci.proposals import proposal_text as proposal
+from edison_ci.proposals.file_proposal import next_steps
 from edison_ci.report import markdown
 from edison_ci.store import audit, database, suggestions
 
@@ -203,7 +203,7 @@ async def approve_on_branch(
         notes: tuple[str, ...] = (f"{opened}, for `{done.base}`.", proposed.pull_request_url or "")
     else:
         result = models.ProposalResult(proposed.branch or "", proposed.commit_id or "", done.action)
-        notes = drafts.next_steps(review, done.base, result)
+        notes = next_steps(review, done.base, result)
     return _record_approval(review, actor, proposed, *filter(None, notes))
 
 

@@ -10,7 +10,8 @@ from edison_ci.config.cases import STATIC
 from edison_ci.config.prompt import JSON_WORD, RESPONSE_TAG
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.review.actions import ChosenCells, EditedPrompt
-from edison_ci.features.review.prompt_drafts import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS, cost_words
+from edison_ci.features.review.prompt_drafts import cost_words
+from edison_ci.proposals.file_proposal import FEWEST_NOTE_CHARS, MOST_NOTE_CHARS
 from edison_ci.report.components import diff_view
 from edison_ci.results.run_lists import last_complete
 from edison_ci.results.run_result import RunResult

@@ -9,10 +9,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from edison_ci import utc
+from edison_ci.api.counterexamples import CaseEntry
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.features.review.actions import ChosenCells, EditedPrompt
 from edison_ci.features.review.counterexample_page import case_page
-from edison_ci.features.review.counterexamples import CaseEntry
 from edison_ci.features.review.prompt_drafts import cost_words
 from edison_ci.features.review.prompt_editor import EditorState, editor_page, save_page
 from edison_ci.features.review.review_forms import actions_of

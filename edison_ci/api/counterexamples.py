@@ -16,7 +16,7 @@ from edison_ci.documents.files import OverlayTree
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import Location, UsageError
-from edison_ci.features.review.prompt_drafts import ChangeText, checked_note, propose_file
+from edison_ci.proposals.file_proposal import ChangeText, checked_note, propose_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from edison_ci.config.experiment import DatasetEntry
     from edison_ci.config.load import Experiment, Project
     from edison_ci.documents.marks import Json
-    from edison_ci.features.review.prompt_drafts import Proposed
     from edison_ci.proposals.context import ReviewContext
+    from edison_ci.proposals.file_proposal import Proposed
     from edison_ci.records import Case
 
 TAG = "counterexample"

@@ -8,8 +8,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import slices
 from edison_ci.errors import UsageError
-from edison_ci.features.assist import question_writers
-from edison_ci.features.datasets import case_discrimination
+from edison_ci.features.datasets import case_discrimination, question_writers
 from edison_ci.features.datasets import health as dataset_health
 from edison_ci.numeric import counted, dollars, points, rate
 from edison_ci.results import scores
@@ -19,7 +18,7 @@ from edison_ci.store import judgments
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.features.assist.question_writers import WriterRow, WritersBoard
+    from edison_ci.features.datasets.question_writers import WriterRow, WritersBoard
     from edison_ci.results.leaderboard import Contrast
 
 _MOST_CONTRASTS = 10
