@@ -33,7 +33,6 @@ from edison_ci.features.review.hunk_blame import BlameJob, start_blame
 from edison_ci.features.review.prompt_drafts import Draft, propose_draft
 from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.proposals.context import ReviewContext
-from edison_ci.proposals.file_proposal import Proposed
 from edison_ci.proposals.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from edison_ci.access.site import Actor, Site
     from edison_ci.config.load import Experiment, Project
     from edison_ci.features.review.gradebook import HumanGrade
+    from edison_ci.proposals.file_proposal import Proposed
     from edison_ci.records import Case
     from edison_ci.store.manual_grades import ManualGrade
 
