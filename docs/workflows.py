@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from docs.reference import table
-from edison_ci.features.github.workflows import FURTHER
+from edison_ci.api.workflows import FURTHER
 
 _ROOT = Path(__file__).parent.parent
 

@@ -53,6 +53,7 @@ HOOKS = {
     "site_limits": "(project, now): how much of the limits of a site is used",
     "start_workflow": "(address, inputs): starts the workflow of a repository that runs it",
     "shared_cache": "(project, environ, offline=): the `CacheAccess` of a project, or None",
+    "wizard": "(state, target): what asks for a new project, with its draft",
 }
 """Points at which the core calls features, with what they get and return."""
 

@@ -50,10 +50,7 @@ SAME_FLOOR = {("__main__", "__init__"), ("templating", "plugins")}
 """Pairs that belong together although they are not one folder."""
 
 ARROWS_LEFT: dict[str, set[str]] = {
-    "access/key_edits.py": {"github"},
-    "api/model_edits.py": {"github"},
     "cli/audit.py": {"github"},
-    "cli/init.py": {"assist", "github"},
     "cli/leaderboard.py": {"datasets"},
     "cli/trends.py": {"monitor"},
     "features/assist/verify_command.py": {"datasets"},
@@ -68,7 +65,6 @@ ARROWS_LEFT: dict[str, set[str]] = {
     "features/refine/loop_runner.py": {"review"},
     "features/review/suggestion_pages.py": {"refine"},
     "features/simulator/demo_command.py": {"refine", "review"},
-    "web/databases.py": {"monitor"},
 }
 """Imports of features from outside of them, each to be replaced by what the feature declares."""
 

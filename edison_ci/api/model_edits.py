@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
-from edison_ci.access import trust_edits
+from edison_ci.api import trust_edits, workflows
 from edison_ci.config import models as config_models
 from edison_ci.config import project_files, rules, vendors
 from edison_ci.config import trust as config_trust
 from edison_ci.documents import files as document_files
 from edison_ci.documents import marks, yaml_edit, yaml_text
 from edison_ci.errors import UsageError
-from edison_ci.features.github import workflows
 from edison_ci.spelling import did_you_mean
 from edison_ci.store import audit as store_audit
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
+from edison_ci.api.workflows import (
+    FURTHER,
+    Variables,
+    WorkflowChoice,
+    github_files,
+    notification_secrets,
+)
 from edison_ci.cli import questions
 from edison_ci.cli import run as cli_run
 from edison_ci.cli.options import CliState, EdisonCommand
@@ -17,14 +25,6 @@ from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
 from edison_ci.config import project_files
 from edison_ci.documents import files as document_files
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.features.assist import wizard as cli_wizard
-from edison_ci.features.github.workflows import (
-    FURTHER,
-    Variables,
-    WorkflowChoice,
-    github_files,
-    notification_secrets,
-)
 from edison_ci.git import command
 from edison_ci.git import repository as git
 from edison_ci.resources import resource_folder
@@ -181,7 +181,7 @@ def _init_by_wizard(
     """Ask for a project, create it, and run it if that is wanted."""
     again = f"edison init {folder} --wizard" if folder is not None else "edison init --wizard"
     state = ctx.ensure_object(CliState)
-    wizard = cli_wizard.Wizard(state, target)
+    wizard = feature.required("wizard", "assist")(state, target)
     try:
         runs = wizard.ask()
     except questions.Later:
@@ -209,7 +209,7 @@ def _init_by_wizard(
         terminal.note("  edison init --github       check every pull request")
 
 
-def _create(wizard: cli_wizard.Wizard, target: Path) -> _WrittenFiles:
+def _create(wizard: Any, target: Path) -> _WrittenFiles:
     """Write the files of the wizard and the schemas."""
     laid = _WrittenFiles()
     files = wizard.draft.files()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.access import key_edits, key_overview, sealed_keys
+from edison_ci.access import key_overview, sealed_keys
 from edison_ci.access import site as sites
 from edison_ci.access.key_environment import key_environment
-from edison_ci.api import key_test
+from edison_ci.api import key_edits, key_test
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
@@ -20,8 +20,8 @@ from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted
 
 if TYPE_CHECKING:
-    from edison_ci.access.key_edits import Kept
     from edison_ci.access.key_overview import KeyState
+    from edison_ci.api.key_edits import Kept
     from edison_ci.api.key_test import KeyTest
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci.access import proposal_terms, trust_edits
+from edison_ci.access import proposal_terms
 from edison_ci.access import site as sites
+from edison_ci.api import trust_edits
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import load, project_files
@@ -17,7 +18,7 @@ from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from edison_ci.access.trust_edits import Permission
+    from edison_ci.api.trust_edits import Permission
     from edison_ci.config.load import Project
     from edison_ci.config.trust import TrustFile
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from edison_ci._dataclass import dataclass
-from edison_ci.features.monitor.metrics import Traffic
 from edison_ci.store.database import is_results_file
 from edison_ci.web.page_context import PREFIX
+from edison_ci.web.traffic import Traffic
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network

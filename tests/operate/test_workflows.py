@@ -19,8 +19,7 @@ import pytest
 import yaml
 
 import edison_ci
-from edison_ci.config.recipients import Notification
-from edison_ci.features.github.workflows import (
+from edison_ci.api.workflows import (
     FURTHER,
     Variables,
     WorkflowChoice,
@@ -31,6 +30,7 @@ from edison_ci.features.github.workflows import (
     with_variables,
     workflows,
 )
+from edison_ci.config.recipients import Notification
 from tests.conftest import EXAMPLES, ROOT
 from tests.timing import PATIENCE_S
 from tests.workflow_checks import lint_workflows

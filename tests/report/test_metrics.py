@@ -16,20 +16,20 @@ from edison_ci.config.load import load_project
 from edison_ci.features.monitor import metrics
 from edison_ci.features.monitor.alert_rows import Condition, Finding, Level, open_alert
 from edison_ci.features.monitor.metrics import (
-    BOUNDS_S,
     MOST_VALUES,
     OF_PROJECT,
     OF_SERVER,
     Metric,
     MetricSource,
     Sample,
-    Traffic,
     project_samples,
     render,
+    server_metrics,
 )
 from edison_ci.features.monitor.operation_numbers import ModelCalls, calls_by_model, unfinished_runs
 from edison_ci.results.spending import WITHIN_MS
 from edison_ci.store.database import open_database
+from edison_ci.web.traffic import BOUNDS_S, Traffic
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def test_requests_are_counted_by_page_and_time() -> None:
     traffic.count("sign-in", "POST", 303, 0.1)
     traffic.count("sign-in", "POST", 401, 0.1)
     traffic.count("sign-in", "GET", 200, 0.1)
-    found = parsed(traffic.metrics(sessions=4))
+    found = parsed(server_metrics(traffic, 4))
     get = {"page": "run", "method": "GET"}
     assert value(found, "edison_http_requests_total", **get, status="200") == 2
     assert value(found, "edison_http_requests_total", **get, status="500") == 1
@@ -228,7 +228,7 @@ def test_requests_are_counted_by_page_and_time() -> None:
     assert value(found, "edison_sign_ins_total", outcome="accepted") == 1
     assert value(found, "edison_sign_ins_total", outcome="refused") == 1
     assert value(found, "edison_sessions") == 4
-    assert "edison_sessions" not in traffic.metrics(sessions=None)
+    assert "edison_sessions" not in server_metrics(traffic, None)
 
 
 # --- the command and the documentation ------------------------------------------------------------

@@ -43,4 +43,5 @@ FEATURE = Feature(
             "experiments",
         ),
     },
+    hooks={"wizard": "wizard:Wizard"},
 )

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from edison_ci.access import proposal_terms
 from edison_ci.access.key_environment import key_environment
+from edison_ci.api import workflows
 from edison_ci.config import sealed as config_sealed
 from edison_ci.errors import UsageError
-from edison_ci.features.github import workflow_step, workflows
+from edison_ci.features.github import workflow_step
 from edison_ci.git import repository as git
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Identity, Role, find_member
+from edison_ci.api.workflows import FURTHER, WORKFLOWS
 from edison_ci.config.load import load_project
 from edison_ci.documents.files import WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
@@ -26,7 +27,6 @@ from edison_ci.features.github.code_owners import (
     with_section,
 )
 from edison_ci.features.github.forge import GitHub
-from edison_ci.features.github.workflows import FURTHER, WORKFLOWS
 from edison_ci.git.repository import Repository
 from edison_ci.store.audit import write_audit
 

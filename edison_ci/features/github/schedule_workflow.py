@@ -8,11 +8,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from edison_ci.access.site import Role
-from edison_ci.config.cron import in_words, shortest_gap
-from edison_ci.config.project_files import ProjectFiles
-from edison_ci.documents.files import WorkingTree, place_in, replace_file
-from edison_ci.errors import Location, UsageError
-from edison_ci.features.github.workflows import (
+from edison_ci.api.workflows import (
     FOLDER,
     FURTHER,
     WORKFLOWS,
@@ -24,6 +20,10 @@ from edison_ci.features.github.workflows import (
     without_variables,
     workflows,
 )
+from edison_ci.config.cron import in_words, shortest_gap
+from edison_ci.config.project_files import ProjectFiles
+from edison_ci.documents.files import WorkingTree, place_in, replace_file
+from edison_ci.errors import Location, UsageError
 from edison_ci.features.monitor.schedules import read_experiment, read_schedules
 from edison_ci.git.repository import Repository
 from edison_ci.store.audit import write_audit

@@ -10,7 +10,13 @@ from edison_ci import __version__, utc
 from edison_ci.access.accounts import Accounts
 from edison_ci.api.duties import duties_of
 from edison_ci.features.monitor.alert_rows import Condition, find_open
-from edison_ci.features.monitor.metrics import OF_PROJECT, MetricSource, project_samples, render
+from edison_ci.features.monitor.metrics import (
+    OF_PROJECT,
+    MetricSource,
+    project_samples,
+    render,
+    server_metrics,
+)
 from edison_ci.features.monitor.operation_numbers import unfinished_runs
 from edison_ci.features.monitor.schedules import read_schedules, scheduler_status
 from edison_ci.results.run_lists import last_run_at
@@ -136,5 +142,5 @@ def metrics(context: PageContext) -> str:
     if context.server.access.sign_in:
         accounts = Accounts(current_site(context.server.root))
         sessions = sum(each.sessions for each in accounts.access())
-    served: str = context.server.traffic.metrics(sessions)
+    served = server_metrics(context.server.traffic, sessions)
     return text + served

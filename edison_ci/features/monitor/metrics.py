@@ -30,6 +30,7 @@ from edison_ci.store.duties import read_duties
 from edison_ci.store.ledger import booked as booked_in
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import open_suggestions
+from edison_ci.web.traffic import BOUNDS_S
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.config.load import Project
+    from edison_ci.web.traffic import Traffic
 
 MOST_VALUES = 100
 """Models and experiments that have labels of their own."""
@@ -320,42 +322,20 @@ def _seconds(time: str) -> float:
 
 # --- the server -----------------------------------------------------------------------------------
 
-BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_METHODS = frozenset({"GET", "HEAD", "POST"})
 
-
-class Traffic:
-    """Counts of the requests to the pages, since the server was started."""
-
-    def __init__(self) -> None:
-        self._requests: dict[tuple[str, str, int], int] = {}
-        self._times: dict[str, tuple[list[int], float]] = {}
-        self._sign_ins = {"accepted": 0, "refused": 0}
-
-    def count(self, page: str, method: str, status: int, seconds: float) -> None:
-        """Count a request; `page` is one of a fixed set of names."""
-        key = (page, method if method in _METHODS else "other", status)
-        self._requests[key] = self._requests.get(key, 0) + 1
-        counts, total = self._times.get(page, ([0] * (len(BOUNDS_S) + 1), 0.0))
-        place = next((n for n, bound in enumerate(BOUNDS_S) if seconds <= bound), len(BOUNDS_S))
-        counts[place] += 1
-        self._times[page] = (counts, total + seconds)
-        if (page, method) == ("sign-in", "POST"):
-            self._sign_ins["accepted" if status == 303 else "refused"] += 1
-
-    def metrics(self, sessions: int | None) -> str:
-        """Return the metrics of the server; `sessions` is None without sign-in."""
-        samples = [
-            Sample(REQUESTS, count, {"page": page, "method": method, "status": str(status)})
-            for (page, method, status), count in sorted(self._requests.items())
+def server_metrics(traffic: Traffic, sessions: int | None) -> str:
+    """Return the metrics of the server; `sessions` is None without sign-in."""
+    samples = [
+        Sample(REQUESTS, count, {"page": page, "method": method, "status": str(status)})
+        for (page, method, status), count in sorted(traffic.requests.items())
+    ]
+    for page, (counts, total) in sorted(traffic.times.items()):
+        summed = list(accumulate(counts))
+        samples += histogram(REQUEST_DURATION, BOUNDS_S, summed, total, {"page": page})
+    if sessions is not None:
+        samples.append(Sample(SESSIONS, sessions, {}))
+        samples += [
+            Sample(SIGN_INS, count, {"outcome": outcome})
+            for outcome, count in traffic.sign_ins.items()
         ]
-        for page, (counts, total) in sorted(self._times.items()):
-            summed = list(accumulate(counts))
-            samples += histogram(REQUEST_DURATION, BOUNDS_S, summed, total, {"page": page})
-        if sessions is not None:
-            samples.append(Sample(SESSIONS, sessions, {}))
-            samples += [
-                Sample(SIGN_INS, count, {"outcome": outcome})
-                for outcome, count in self._sign_ins.items()
-            ]
-        return render(OF_SERVER, samples)
+    return render(OF_SERVER, samples)

@@ -19,11 +19,11 @@ from edison_ci.access.sealed_keys import (
     store_private_key,
 )
 from edison_ci.access.site import Role
+from edison_ci.api.workflows import Variables, with_variables, workflow_files
 from edison_ci.config.project_files import SECRETS
 from edison_ci.config.sealed import PRIVATE_KEY
 from edison_ci.documents.files import in_repository, replace_file
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.features.github.workflows import Variables, with_variables, workflow_files
 from edison_ci.numeric import counted
 from edison_ci.shape import ENV_PATTERN
 from edison_ci.spelling import did_you_mean

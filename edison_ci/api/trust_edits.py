@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import TypeAdapter, ValidationError
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access.key_edits import refuse_name
 from edison_ci.access.site import Role
+from edison_ci.api.key_edits import refuse_name
 from edison_ci.config import service_paths
 from edison_ci.config.project_files import TRUST
 from edison_ci.config.trust import BUILT_IN, Host, TrustFile, origin, path_of
