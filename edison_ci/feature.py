@@ -46,6 +46,7 @@ HOOKS = {
     "production_sample": "(connection, experiment): the newest sample of production, or None",
     "production_trend": "(connection, experiment, drift): samples of production over time",
     "projects": "(home, folder, reachable=): the `OtherProjects` of a site",
+    "rank_writers": "(terminal, project, experiment): ranks the models that wrote cases",
     "run_context": "(site): changes of the `RunContext` of each run",
     "runs_ended": "(terminal, project, run_ids): after the runs of a command",
     "scheduled_run": "(terminal, project, experiment, options, factory): after a scheduled run",

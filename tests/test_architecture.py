@@ -51,20 +51,13 @@ SAME_FLOOR = {("__main__", "__init__"), ("templating", "plugins")}
 
 ARROWS_LEFT: dict[str, set[str]] = {
     "cli/audit.py": {"github"},
-    "cli/leaderboard.py": {"datasets"},
-    "cli/trends.py": {"monitor"},
     "features/assist/verify_command.py": {"datasets"},
     "features/assist/wizard_data.py": {"importing"},
-    "features/github/approvals_command.py": {"review"},
     "features/github/issues.py": {"monitor"},
-    "features/github/schedule_workflow.py": {"monitor"},
     "features/monitor/notifications.py": {"github"},
     "features/monitor/production_runs.py": {"importing"},
     "features/monitor/production_sample.py": {"importing"},
-    "features/monitor/schedule_commands.py": {"github"},
-    "features/refine/loop_runner.py": {"review"},
     "features/review/suggestion_pages.py": {"refine"},
-    "features/simulator/demo_command.py": {"refine", "review"},
 }
 """Imports of features from outside of them, each to be replaced by what the feature declares."""
 

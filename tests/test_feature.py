@@ -138,3 +138,13 @@ def test_a_simulated_model_needs_its_feature(
     assert done.code == 2
     assert "model 'small' is simulated" in done.err
     assert "the feature simulator is switched off by EDISON_WITHOUT=simulator" in done.err
+
+
+@pytest.mark.daily
+def test_the_demo_leaves_out_the_steps_of_features_that_are_off(
+    edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(feature.WITHOUT, "refine")
+    done = edison(folder, "demo")
+    assert done.code == 0
+    assert "$ edison run" in done.err and "$ edison refine" not in done.err

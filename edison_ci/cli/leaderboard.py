@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from edison_ci import feature
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.terminal import GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, simulated_label
 from edison_ci.decide import findings, recommendation
 from edison_ci.errors import UsageError
-from edison_ci.features.datasets import writers_board as question_writers
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.plan import versions as plan_versions
 from edison_ci.results import current_prices, samples, scores
@@ -168,7 +168,7 @@ def leaderboard(ctx: click.Context, /, experiment: str | None, **options: Any) -
     _refuse_mixed(ctx, recommend=options["recommend"], writers=options["writers"])
     project = lookup.open_readable_project(state, terminal)
     if options["writers"]:
-        question_writers.rank_writers(terminal, project, experiment)
+        feature.required("rank_writers", "datasets")(terminal, project, experiment)
     elif options["recommend"]:
         _recommend(terminal, project, experiment, options)
     else:

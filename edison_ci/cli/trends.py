@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
 from edison_ci.decide import findings as decide_findings
-from edison_ci.features.monitor import production_trend as result_production
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.results import scores as result_scores
 from edison_ci.results import trends as result_trends
@@ -34,7 +33,7 @@ class _Trend(NamedTuple):
     points: list[result_trends.TrendRun]
     drift: result_trends.DriftFinding | None
     findings: tuple[Finding, ...]
-    production: result_production.ProductionTrend | None
+    production: Any
 
 
 @click.command(cls=EdisonCommand)
@@ -79,7 +78,7 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
             drift = result_trends.drift_of(connection, series, threshold=floor, rule=rule)
             recent = [point for point in series if point.run.created_at >= first]
             advice = decide_findings.advice_on(connection, project, name)
-            samples = result_production.production_trend(connection, name, drift)
+            samples = feature.ask("production_trend", connection, name, drift)
             found.append(
                 _Trend(name, recent, drift, decide_findings.findings_of(advice, drift), samples)
             )
@@ -168,7 +167,7 @@ def _show_drift(terminal: Terminal, drift: result_trends.DriftFinding) -> None:
     terminal.result(StyledText(word, color), f"  {drift.sentence}")
 
 
-def _show_production(terminal: Terminal, found: result_production.ProductionTrend) -> None:
+def _show_production(terminal: Terminal, found: Any) -> None:
     scores = [None if p.composite is None else 100 * p.composite.estimate for p in found.points]
     ends = _ends(scores, lambda value: fixed(value, 1))
     terminal.table([("production", sparkline(scores), ends)])
@@ -205,7 +204,7 @@ def _document(trend: _Trend) -> dict[str, Any]:
     }
 
 
-def _samples(found: result_production.ProductionTrend) -> dict[str, Any]:
+def _samples(found: Any) -> dict[str, Any]:
     report = found.report
     return {
         "samples": [

@@ -17,7 +17,13 @@ from edison_ci.store.audit import add_audit
 from edison_ci.store.database import open_for_change, open_reader
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import owned_runs
-from edison_ci.store.suggestions import find_suggestion, move_suggestion
+from edison_ci.store.suggestions import (
+    OPEN,
+    SuggestionStatus,
+    find_suggestion,
+    list_suggestions,
+    move_suggestion,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from edison_ci.access.site import Actor, Role
     from edison_ci.config.load import Project
     from edison_ci.git.forge import ReviewForge, Timing
-    from edison_ci.store.suggestions import Suggestion, SuggestionStatus
+    from edison_ci.store.suggestions import Suggestion
 
 _T = TypeVar("_T")
 _RESTS = (
@@ -153,3 +159,19 @@ def needs_repository(review: ReviewContext) -> Repository:
             hint="run git init and commit the project first",
         )
     return review.repository
+
+
+def supersede_others(review: ReviewContext, actor: Actor, applied: Suggestion) -> tuple[str, ...]:
+    """Mark open suggestions for the same prompt version as superseded; return their ids."""
+    with open_for_change(review.site.results) as connection:
+        others = [
+            one
+            for one in list_suggestions(connection, prompt=applied.prompt, statuses=sorted(OPEN))
+            if one.base_hash == applied.base_hash and one.path == applied.path
+        ]
+        for one in others:
+            reason = f"suggestion {applied.id} was applied"
+            move_suggestion(connection, one, SuggestionStatus.SUPERSEDED, reason=reason)
+            entry = review.site.entry(actor, "review supersede", entity_of(one), after=reason)
+            add_audit(connection, entry)
+    return tuple(one.id for one in others)

@@ -55,4 +55,5 @@ FEATURE = Feature(
         PageEntry("/datasets", "pages:datasets"),
         PageEntry("/dataset/{experiment}", "pages:dataset"),
     ),
+    hooks={"rank_writers": "writers_board:rank_writers"},
 )

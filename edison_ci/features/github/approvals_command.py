@@ -16,18 +16,18 @@ from edison_ci.config import load, project_files
 from edison_ci.errors import ConfigError, ExitCode, UsageError
 from edison_ci.features.github import code_owners
 from edison_ci.features.github import forge as github_forge
-from edison_ci.features.review import approvals as review_approvals
 from edison_ci.git import commit_tree, host
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted
+from edison_ci.proposals import approvals as review_approvals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.project import ProjectFile
     from edison_ci.features.github.code_owners import OwnedPath
-    from edison_ci.features.review.approvals import ApprovalCount
     from edison_ci.git.host import RepositoryAddress
+    from edison_ci.proposals.approvals import ApprovalCount
 
 
 class _PullRequestApprovals(NamedTuple):

@@ -20,8 +20,8 @@ from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Term
 from edison_ci.config import cron as config_cron
 from edison_ci.config import load, upkeep
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.features.github import schedule_workflow
 from edison_ci.features.monitor import schedule_rows as store_schedules
+from edison_ci.features.monitor import schedule_workflow
 from edison_ci.features.monitor import scheduler as scheduling
 from edison_ci.features.monitor import schedules as schedule_files
 from edison_ci.numeric import counted
@@ -30,8 +30,8 @@ from edison_ci.store import audit, database, runs
 
 if TYPE_CHECKING:
     from edison_ci.access.site import Site
-    from edison_ci.features.github.schedule_workflow import SyncResult
     from edison_ci.features.monitor.schedule_rows import Fire
+    from edison_ci.features.monitor.schedule_workflow import SyncResult
     from edison_ci.features.monitor.schedules import Scheduled, ScheduleFiles
 
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")

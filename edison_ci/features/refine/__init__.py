@@ -1,7 +1,7 @@
 """Refinement: small changes of prompts by a model, measured; loops of them, and searches."""
 
 from edison_ci.deferred import submodules
-from edison_ci.feature import Command, Feature
+from edison_ci.feature import Area, Command, Feature, PageEntry
 
 __getattr__ = submodules(__name__)
 FEATURE = Feature(
@@ -29,4 +29,9 @@ FEATURE = Feature(
     hooks={
         "loops_of": "loop_rows:loops_of",
     },
+    areas=(Area("loops", "Loops", ("loops",), 40),),
+    pages=(
+        PageEntry("/loops", "loop_pages:loops"),
+        PageEntry("/loop/{loop}", "loop_pages:loop"),
+    ),
 )

@@ -56,13 +56,12 @@ from edison_ci.features.refine.refinement import RefineOptions, refine
 from edison_ci.features.refine.suggestions import suggestion_notice
 from edison_ci.features.refine.trials import out_of_budget
 from edison_ci.features.refine.weaknesses import quarantined_cases
-from edison_ci.features.review.decision import supersede_others
 from edison_ci.git.command import run_git
 from edison_ci.git.forge import Change
 from edison_ci.proposals.branch_proposal import is_same_change
 from edison_ci.proposals.branches import PlainGit
 from edison_ci.proposals.candidate import change_of, with_prompt
-from edison_ci.proposals.context import needs_repository
+from edison_ci.proposals.context import needs_repository, supersede_others
 from edison_ci.proposals.prompt_file import apply_suggestion
 from edison_ci.proposals.proposal import current_branch
 from edison_ci.proposals.proposal_text import message_of, title_of

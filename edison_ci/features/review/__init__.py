@@ -13,10 +13,7 @@ FEATURE = Feature(
             "Improve", "commands:propose", "Push a suggestion to a branch and open a pull request."
         ),
     },
-    areas=(
-        Area("suggestions", "Suggestions", ("suggestions",), 30),
-        Area("loops", "Loops", ("loops",), 40),
-    ),
+    areas=(Area("suggestions", "Suggestions", ("suggestions",), 30),),
     pages=(
         PageEntry("/run/{run}/grade", "grading_page:grading"),
         PageEntry("/cell/{cell}/counterexample", "counterexample_page:counterexample"),
@@ -26,8 +23,6 @@ FEATURE = Feature(
         PageEntry("/suggestions", "suggestion_pages:suggestions"),
         PageEntry("/suggestion/{suggestion}", "suggestion_pages:suggestion"),
         PageEntry("/suggestion/{suggestion}/edit", "suggestion_pages:edit"),
-        PageEntry("/loops", "suggestion_pages:loops"),
-        PageEntry("/loop/{loop}", "suggestion_pages:loop"),
     ),
     forms=(
         FormEntry("/cell/{cell}/rerun", "editor", "rerun", "review_forms:rerun"),

@@ -25,13 +25,13 @@ from edison_ci.documents.patch import diff_of
 from edison_ci.errors import EdisonError, RoleError, UsageError
 from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import task_of_cell
-from edison_ci.features.review.approvals import is_author, stored_approvals
 from edison_ci.features.review.decision import approve, approve_on_branch, comment, reject
 from edison_ci.features.review.gradebook import GradeBook
 from edison_ci.features.review.grading_queue import GradingQueue, criterion_score, labels_of
 from edison_ci.features.review.hunk_blame import BlameJob, start_blame
 from edison_ci.features.review.prompt_drafts import Draft, propose_draft
 from edison_ci.plan.selection import find_case, find_configuration
+from edison_ci.proposals.approvals import is_author, stored_approvals
 from edison_ci.proposals.context import ReviewContext
 from edison_ci.proposals.prompt_file import base_data, edit_suggestion, may_edit, text_to_edit
 from edison_ci.store.cells import find_cell, run_of_cell

@@ -14,13 +14,13 @@ from edison_ci.cli import suggestion as cli_suggestion
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
-from edison_ci.features.review import approvals, decision
+from edison_ci.features.review import decision
 from edison_ci.features.review import decision as review_decision
 from edison_ci.features.review import sync as review_sync
 from edison_ci.git import forge as models
 from edison_ci.numeric import change, counted
 from edison_ci.plan import versions
-from edison_ci.proposals import context, prompt_file, proposal
+from edison_ci.proposals import approvals, context, prompt_file, proposal
 from edison_ci.store.suggestions import OPEN, SuggestionStatus, comments_of, list_suggestions
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.documents import files as document_files
 from edison_ci.errors import ForgeError, ForgeFault, Location, UsageError
-from edison_ci.features.review import approvals
 from edison_ci.git import command
 from edison_ci.git import forge as models
-from edison_ci.proposals import branches, context, prompt_file
+from edison_ci.proposals import approvals, branches, context, prompt_file
 from edison_ci.proposals import proposal as review_proposal
 from edison_ci.proposals import proposal_text as proposal
+from edison_ci.proposals.context import supersede_others
 from edison_ci.proposals.file_proposal import next_steps
 from edison_ci.report import markdown
 from edison_ci.store import audit, database, suggestions
@@ -348,30 +348,6 @@ def _record_applied(
     changes = {"decided_by": actor.name, "decided_at": review.site.now(), "commit_id": commit}
     moved = review.move(actor, action, one, suggestions.SuggestionStatus.APPLIED, **changes)
     return DecisionResult(moved, notes, supersede_others(review, actor, moved))
-
-
-def supersede_others(
-    review: ReviewContext, actor: Actor, applied: suggestions.Suggestion
-) -> tuple[str, ...]:
-    """Mark open suggestions for the same prompt version as superseded; return their ids."""
-    with database.open_for_change(review.site.results) as connection:
-        others = [
-            one
-            for one in suggestions.list_suggestions(
-                connection, prompt=applied.prompt, statuses=sorted(suggestions.OPEN)
-            )
-            if one.base_hash == applied.base_hash and one.path == applied.path
-        ]
-        for one in others:
-            reason = f"suggestion {applied.id} was applied"
-            suggestions.move_suggestion(
-                connection, one, suggestions.SuggestionStatus.SUPERSEDED, reason=reason
-            )
-            entry = review.site.entry(
-                actor, "review supersede", context.entity_of(one), after=reason
-            )
-            audit.add_audit(connection, entry)
-    return tuple(one.id for one in others)
 
 
 # --- reject and comment ---------------------------------------------------------------------------

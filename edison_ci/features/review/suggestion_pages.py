@@ -1,37 +1,22 @@
-"""The pages of suggestions and loops: changes of prompts, their evidence and decisions."""
+"""The pages of suggestions: changes of prompts, their evidence and decisions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci._dataclass import dataclass
 from edison_ci.api.background import find_job
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.features.refine.loop_report import stop_reason
 from edison_ci.features.refine.loop_rows import (
-    Iteration,
-    Loop,
-    LoopState,
-    current_rows,
-    find_loop,
-    iterations_of,
-    list_loops,
-    loop_spending,
-    loops_by_experiment,
     loops_waiting_for,
 )
 from edison_ci.features.review.actions import ReviewActions
-from edison_ci.features.review.approvals import count_approvals
 from edison_ci.features.review.hunk_blame import BlameJob
 from edison_ci.features.review.prompt_editor import may_edit
-from edison_ci.numeric import snap
+from edison_ci.proposals.approvals import count_approvals
 from edison_ci.records import Move
-from edison_ci.report.charts.trend import Sparkline, sparkline
 from edison_ci.results.explanation import CellExplanation, explain, unchanged_cases
 from edison_ci.results.run_lists import experiments
-from edison_ci.results.spending import booked
 from edison_ci.results.triage import ChangedCase, changed_case
-from edison_ci.stats.convergence import verified
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import (
@@ -42,7 +27,6 @@ from edison_ci.store.suggestions import (
     find_suggestion,
     list_suggestions,
 )
-from edison_ci.web import formats
 from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import (
     Crumb,
@@ -50,19 +34,16 @@ from edison_ci.web.page_context import (
     Page,
     PageContext,
     Paging,
-    paged,
     run_results,
 )
 from edison_ci.web.pages.answers import Reason, reasons_of
 from edison_ci.web.workspace import project_of, searchable
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from edison_ci.features.review.actions import Permissions
     from edison_ci.records import Case
-    from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.run_result import RunResult
     from edison_ci.store.suggestions import Suggestion
 
@@ -299,157 +280,3 @@ def edit_page(links: Links, one: Suggestion, text: str, problem: EdisonError | N
 
 
 # --- loops ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LoopLine:
-    """A loop in a list."""
-
-    loop: Loop
-    iterations: tuple[Iteration, ...]
-    cost_microusd: int
-    trend: Drawing | None
-
-    @property
-    def measured(self) -> list[Iteration]:
-        """The iterations that have a score."""
-        return [one for one in self.iterations if one.score is not None]
-
-    @property
-    def best(self) -> Iteration | None:
-        """The iteration with the best training score; the first of equals."""
-        return max(self.measured, key=lambda one: snap(one.score or 0.0), default=None)
-
-    @property
-    def rounds(self) -> int:
-        """Number of measured iterations; one measures all prompts in play."""
-        return len({one.number for one in self.measured})
-
-    @property
-    def pending(self) -> list[str]:
-        """The suggestions that wait for a decision."""
-        return [one.pending for one in current_rows(self.iterations) if one.pending is not None]
-
-    @property
-    def firsts(self) -> dict[str, float | None]:
-        """The score of the first version of each prompt."""
-        return {one.prompt: one.score for one in reversed(self.iterations)}
-
-    @property
-    def paths(self) -> list[str]:
-        """The files of its prompts."""
-        return list(dict.fromkeys(one.path for one in self.iterations))
-
-    @property
-    def others(self) -> list[tuple[str, dict[str, Any]]]:
-        """Held-out evidence of further prompts, by name."""
-        kept = self.loop.evidence.get("others")
-        found = kept.items() if isinstance(kept, dict) else ()
-        return [(name, each["holdout"]) for name, each in found if each.get("holdout")]
-
-    @property
-    def holdout(self) -> dict[str, Any] | None:
-        """Evidence of the held-out cases, best prompt against first one."""
-        found = self.loop.evidence.get("holdout")
-        return found if isinstance(found, dict) else None
-
-    @property
-    def verified(self) -> bool:
-        """Whether there are enough held-out cases."""
-        return self.holdout is not None and verified(int(self.holdout.get("n") or 0))
-
-    @property
-    def state(self) -> str:
-        """Its status as one word."""
-        if self.loop.point is LoopState.DONE:
-            return "completed"
-        if self.loop.stopped_by == "budget":
-            return "paused"
-        return "waiting" if self.loop.point is LoopState.REVIEWING else str(self.loop.point)
-
-    @property
-    def why(self) -> str:
-        """Why it ended; '' while it is active."""
-        return stop_reason(self.loop) if self.loop.stopped_by else ""
-
-
-def loops(context: PageContext) -> Page:
-    """Return every loop, newest first."""
-    experiment = context.args.text("experiment")
-    counts = loops_by_experiment(context.connection)
-    total = counts.get(experiment, 0) if experiment else sum(counts.values())
-    paging = Paging.of(context.args, total)
-    found = list_loops(context.connection, experiment, most=paging.per_page, offset=paging.offset)
-
-    def again(**changes: Any) -> str:
-        return context.links.to("loops", **{"experiment": experiment, **changes})
-
-    return Page(
-        "loops",
-        "Loops",
-        {
-            "loops": [_line(context.connection, one) for one in found],
-            "paging": paging,
-            "again": again,
-            "experiment": experiment,
-            "experiments": experiments(context.connection),
-        },
-        area="loops",
-    )
-
-
-def loop(context: PageContext) -> Page:
-    """Return a loop: iterations, gain on held-out cases, and cost."""
-    found = find_loop(context.connection, context.path["loop"])
-    if found is None:
-        message = f"there is no loop {context.path['loop']!r}"
-        raise UsageError(message, hint="open it from the list of loops")
-    line = _line(context.connection, found)
-    iterations = paged(context, _with_origins(line.iterations), "loop", found.id)
-    shown = [one for one, _ in iterations.rows]
-    runs = run_results(context, [one.run_id for one in shown if one.run_id is not None])
-    by_id: dict[str, RunResult] = {each.run.id: each for each in runs}
-    first = line.firsts.get(line.best.prompt) if line.best is not None else None
-    return Page(
-        "loop",
-        f"Loop of {found.experiment}, {formats.when(found.started_at)}",
-        {
-            "loop_": found,
-            "line": line,
-            "first": first,
-            "iterations": iterations,
-            "runs": by_id,
-            "spending": loop_spending(context.connection, found),
-            "sides": [
-                (name, found.evidence[name])
-                for name in ("train", "holdout")
-                if isinstance(found.evidence.get(name), dict)
-            ],
-        },
-        crumbs=(Crumb("Loops", context.links.to("loops")),),
-        area="loops",
-    )
-
-
-def _with_origins(iterations: Sequence[Iteration]) -> list[tuple[Iteration, str]]:
-    """Return the iterations, each with the word for where a version without suggestion is from."""
-    found, seen = [], set[str]()
-    for one in iterations:
-        known = one.version in seen
-        found.append((one, "original" if one.number == 1 else "unchanged" if known else "by hand"))
-        seen.add(one.version)
-    return found
-
-
-def _line(connection: sqlite3.Connection, one: Loop) -> LoopLine:
-    iterations = tuple(iterations_of(connection, one))
-    best: dict[int, float | None] = {}
-    for each in iterations:
-        known = best.get(each.number)
-        best[each.number] = each.score if known is None else max(known, each.score or known)
-    scores = tuple(best.values())
-    trend = None
-    if len(scores) > 1:
-        title = f"Score of {len(scores)} iterations on the training cases"
-        trend = sparkline(Sparkline(title, scores))
-    return LoopLine(one, iterations, booked(connection, one.scope), trend)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.access.site import Role
 from edison_ci.errors import ForgeError, ForgeFault
-from edison_ci.features.review.approvals import count_approvals, review_approvers
-from edison_ci.features.review.decision import MAX_REASON_CHARS, supersede_others
+from edison_ci.features.review.decision import MAX_REASON_CHARS
+from edison_ci.proposals.approvals import count_approvals, review_approvers
 from edison_ci.proposals.branches import merged_changes
+from edison_ci.proposals.context import supersede_others
 from edison_ci.proposals.prompt_file import is_result
 from edison_ci.store.suggestions import MOVES, Suggestion, SuggestionStatus, list_suggestions
 

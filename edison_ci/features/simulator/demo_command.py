@@ -23,8 +23,8 @@ from edison_ci.config import load
 from edison_ci.documents import files
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.extras import faults_of, install_command
-from edison_ci.features.refine import commands as cli_refine
-from edison_ci.features.review import commands as review
+from edison_ci.feature import commands
+from edison_ci.feature import load as load_place
 from edison_ci.git import command as git_command
 from edison_ci.store import database, suggestions
 
@@ -131,14 +131,18 @@ class _Tour:
         self._step(f"edison try {prompt}", lambda: ctx.invoke(cli_try_one.try_one, prompt=prompt))
         self._step("edison run", lambda: ctx.invoke(cli_run.run))
         self._step("edison run  # again: everything is stored", lambda: ctx.invoke(cli_run.run))
+        added = commands()  # of features, which may be switched off
+        if "refine" not in added or "propose" not in added:
+            return
+        refine, propose = (load_place(added[name].place) for name in ("refine", "propose"))
         self._step(
             f"edison refine {experiment.id}",
-            lambda: ctx.invoke(cli_refine.refine, experiment=experiment.id),
+            lambda: ctx.invoke(refine, experiment=experiment.id),
         )
         if self._best() is None:
             self.terminal.note("No change showed evidence that it helps, so nothing is proposed.")
             return
-        self._step("edison propose", lambda: ctx.invoke(review.propose))
+        self._step("edison propose", lambda: ctx.invoke(propose))
         best = self._best()
         if best is not None and best.branch is not None:
             self._step(f"git diff {_BRANCH} {best.branch}", lambda: self._diff(best))
