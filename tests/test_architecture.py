@@ -52,12 +52,8 @@ SAME_FLOOR = {("__main__", "__init__"), ("templating", "plugins")}
 ARROWS_LEFT: dict[str, set[str]] = {
     "cli/audit.py": {"github"},
     "features/assist/verify_command.py": {"datasets"},
-    "features/assist/wizard_data.py": {"importing"},
-    "features/github/issues.py": {"monitor"},
-    "features/monitor/notifications.py": {"github"},
     "features/monitor/production_runs.py": {"importing"},
     "features/monitor/production_sample.py": {"importing"},
-    "features/review/suggestion_pages.py": {"refine"},
 }
 """Imports of features from outside of them, each to be replaced by what the feature declares."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Mapping
 
     from edison_ci.access.site import Site
     from edison_ci.config.recipients import Occasion
@@ -45,3 +46,18 @@ class Notice:
 def notify(connection: sqlite3.Connection, site: Site, notice: Notice) -> None:
     """Hand a notice to what tells people, in the current transaction."""
     feature.call("notice", connection, site, notice)
+
+
+def lines_of(message: Mapping[str, Any]) -> list[str]:
+    """Return the paragraphs of a message for people, the title aside."""
+    found = [str(sentence) for sentence in message["sentences"]]
+    for part in message["notices"]:
+        found.append(f"{part['at']}: {part['title']}")
+    return [*found, *map(str, message["texts"])]
+
+
+def about(message: Mapping[str, Any]) -> str:
+    """Return where a message comes from, in one line."""
+    named = [("project", "project"), ("experiment", "experiment"), ("run_id", "run")]
+    parts = [f"{word} {message[key]}" for key, word in named if message[key]]
+    return ", ".join([*parts, str(message["at"])])

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import questions as cli_questions
@@ -20,8 +21,6 @@ from edison_ci.features.assist import (
     generation,
     new_project,
 )
-from edison_ci.features.importing import outputs_command as import_outputs
-from edison_ci.features.importing import tables
 from edison_ci.numeric import counted
 from edison_ci.results import case_likeness
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from edison_ci.cli.questions import Questions
     from edison_ci.features.assist.generation import Generated
     from edison_ci.features.assist.new_project import ProjectDraft, SavedDraft
-    from edison_ci.features.importing.tables import Table
     from edison_ci.records import Json
 
 _SHOWN = 8
@@ -179,13 +177,9 @@ class CaseSource:
         """Return the cases of a file; none, with what is wrong, if it cannot be used."""
         path = Path(said.strip("\"'")).expanduser()
         try:
-            tree, source = import_outputs.file_to_import(self.state, path, tables.SUFFIXES)
-            table = tables.read_table(tree, source)
             names = self.draft.inputs or ["message"]
-            shape = tables.CaseShape(dict.fromkeys(names, ""), tuple(names))
-            found = tables.guessed_names(table, shape, {})
-            rules = tables.ImportRules(self._mapped(found, table, shape))
-            rows = tables.imported_cases(table, rules, shape, ()).rows
+            read = feature.required("cases_of_file", "importing")
+            rows: list[dict[str, Json]] = read(self.state, path, names, self._column)
         except ConfigError as error:
             self.questions.terminal.problems(error.problems)
             return []
@@ -195,24 +189,13 @@ class CaseSource:
             return []
         return rows
 
-    def _mapped(
-        self, names: dict[str, str], table: Table, shape: tables.CaseShape
-    ) -> dict[str, str]:
-        """Ask for the columns of the inputs that no column is named after."""
-        found = dict(names)
-        for name in tables.missing_inputs(names, shape):
-            free = [column for column in table.columns if not found[column]]
-            if not free:
-                raise UsageError(
-                    f"no column is the input {name!r}", hint=f"columns: {', '.join(table.columns)}"
-                )
-            while True:
-                said = self.questions.ask(f"Which column is {name}? ({', '.join(free[:20])})")
-                if said in free:
-                    found[said] = name
-                    break
-                self.questions.wrong(f"{said!r} is no column of the file")
-        return found
+    def _column(self, name: str, free: Sequence[str]) -> str:
+        """Ask for the column of an input that no column is named after."""
+        while True:
+            said = self.questions.ask(f"Which column is {name}? ({', '.join(free[:20])})")
+            if said in free:
+                return said
+            self.questions.wrong(f"{said!r} is no column of the file")
 
     # --- what becomes of them ---------------------------------------------------------------------
 

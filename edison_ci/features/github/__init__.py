@@ -54,5 +54,8 @@ FEATURE = Feature(
         ),
     },
     forges={"github": "forge:GitHub"},
-    hooks={"start_workflow": "dispatch:dispatch"},
+    hooks={
+        "start_workflow": "dispatch:dispatch",
+        "tell_issue": "issues:tell_issue",
+    },
 )

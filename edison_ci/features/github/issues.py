@@ -11,9 +11,9 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from edison_ci.api.notices import about, lines_of
 from edison_ci.errors import DeliveryError, EdisonError, ForgeError, ForgeFault
 from edison_ci.features.github.forge import GitHub
-from edison_ci.features.monitor.webhooks import about, lines_of
 from edison_ci.git.forge import Timing
 from edison_ci.git.host import RepositoryAddress, find_address
 from edison_ci.sanitize import line

@@ -16,4 +16,7 @@ FEATURE = Feature(
             "Import rows of a CSV, JSON, JSONL or YAML file as cases.",
         ),
     },
+    hooks={
+        "cases_of_file": "dataset_command:cases_of_file",
+    },
 )

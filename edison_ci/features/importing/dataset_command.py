@@ -18,6 +18,7 @@ from edison_ci.documents import files as document_files
 from edison_ci.documents import marks
 from edison_ci.errors import UsageError
 from edison_ci.features.importing import outputs_command as import_outputs
+from edison_ci.features.importing import tables
 from edison_ci.features.importing.exports import FORMATS
 from edison_ci.features.importing.tables import (
     DELIMITERS,
@@ -35,7 +36,7 @@ from edison_ci.numeric import counted
 from edison_ci.records import CaseKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.api.case_edits import EditableFile, EditedFile
     from edison_ci.config.load import Experiment, Project
@@ -346,3 +347,26 @@ def _inputs(row: Mapping[str, Json]) -> dict[str, Json]:
     inputs = row["input"]
     assert isinstance(inputs, dict)
     return inputs
+
+
+def cases_of_file(
+    state: CliState, path: Path, inputs: Sequence[str], choose: Callable[[str, list[str]], str]
+) -> list[dict[str, Json]]:
+    """Return the rows of a file as cases with these inputs.
+
+    `choose` names the column of an input that no column is named after. Raises ConfigError or
+    UsageError.
+    """
+    tree, source = import_outputs.file_to_import(state, path, tables.SUFFIXES)
+    table = tables.read_table(tree, source)
+    shape = tables.CaseShape(dict.fromkeys(inputs, ""), tuple(inputs))
+    names = tables.guessed_names(table, shape, {})
+    columns = dict(names)
+    for name in tables.missing_inputs(names, shape):
+        free = [column for column in table.columns if not columns[column]]
+        if not free:
+            raise UsageError(
+                f"no column is the input {name!r}", hint=f"columns: {', '.join(table.columns)}"
+            )
+        columns[choose(name, free)] = name
+    return tables.imported_cases(table, tables.ImportRules(columns), shape, ()).rows

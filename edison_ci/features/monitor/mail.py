@@ -20,9 +20,10 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from edison_ci.api.notices import about, lines_of
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import DeliveryError
-from edison_ci.features.monitor.webhooks import TIMEOUT_S, about, lines_of, variable
+from edison_ci.features.monitor.webhooks import TIMEOUT_S, variable
 from edison_ci.git.host import is_loopback
 from edison_ci.numeric import fixed
 from edison_ci.sanitize import line

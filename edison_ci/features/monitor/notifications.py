@@ -18,14 +18,13 @@ import uuid
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from edison_ci import utc
+from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access.key_environment import keys_at
 from edison_ci.access.proposal_terms import base_file, is_proposed
 from edison_ci.access.site import BY_ITSELF
 from edison_ci.api.notices import Notice
 from edison_ci.errors import DeliveryError, EdisonError
-from edison_ci.features.github import issues
 from edison_ci.features.monitor import mail, outbox, webhooks
 from edison_ci.sanitize import line, lines
 from edison_ci.store.audit import add_audit
@@ -385,7 +384,8 @@ class _Sender:
         if smtp is not None:
             return await mail.send_mail(smtp, address, message, self.environ, limit_s=self.limit_s)
         if self.recipient.github_issues:
-            return await issues.tell_issue(self.site.root, message, self.environ)
+            tell_issue = feature.required("tell_issue", "github")
+            return str(await tell_issue(self.site.root, message, self.environ))
         return await webhooks.post(self.recipient, message, self.environ, self.site.clock())
 
     async def test(self, message: Mapping[str, Any]) -> str:

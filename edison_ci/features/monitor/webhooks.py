@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from edison_ci import __version__
+from edison_ci.api.notices import about, lines_of
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import DeliveryError, UsageError
 from edison_ci.git.host import is_loopback
@@ -233,21 +234,6 @@ def body_of(kind: str, message: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "teams":
         return _teams(message)
     return dict(message)
-
-
-def lines_of(message: Mapping[str, Any]) -> list[str]:
-    """Return the paragraphs of a message for people, the title aside."""
-    found = [str(sentence) for sentence in message["sentences"]]
-    for part in message["notices"]:
-        found.append(f"{part['at']}: {part['title']}")
-    return [*found, *map(str, message["texts"])]
-
-
-def about(message: Mapping[str, Any]) -> str:
-    """Return where a message comes from, in one line."""
-    named = [("project", "project"), ("experiment", "experiment"), ("run_id", "run")]
-    parts = [f"{word} {message[key]}" for key, word in named if message[key]]
-    return ", ".join([*parts, str(message["at"])])
 
 
 def _fitting(message: Mapping[str, Any]) -> list[str]:

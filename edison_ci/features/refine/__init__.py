@@ -28,6 +28,7 @@ FEATURE = Feature(
     },
     hooks={
         "loops_of": "loop_rows:loops_of",
+        "loops_waiting": "loop_rows:loops_waiting_for",
     },
     areas=(Area("loops", "Loops", ("loops",), 40),),
     pages=(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edison_ci import feature
 from edison_ci.api.background import find_job
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.features.refine.loop_rows import (
-    loops_waiting_for,
-)
 from edison_ci.features.review.actions import ReviewActions
 from edison_ci.features.review.hunk_blame import BlameJob
 from edison_ci.features.review.prompt_editor import may_edit
@@ -109,7 +107,7 @@ def suggestion(context: PageContext) -> Page:
             "permissions": _permissions(context, found),
             "messages": stored_messages(context.args.text("messages")),
             "open": found.status in OPEN,
-            "loops": loops_waiting_for(context.connection, found.id),
+            "loops": feature.ask("loops_waiting", context.connection, found.id, default=[]),
             "diff": diff,
             "comments": comments_of(context.connection, found),
             "approvals": _approvals(context, found),
