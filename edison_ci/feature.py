@@ -37,6 +37,7 @@ HOOKS = {
     "cases_of_file": "(state, path, inputs, choose): the rows of a file as cases",
     "cell_actions": "(context, grid): what a page of the grid lets a visitor do",
     "command_ended": "(terminal, site): before a command ends that made runs or suggestions",
+    "comment_data": "(site, number, author): data in the comments of this tool on a pull request",
     "duties": "(site): the `Duty`s that a server does again and again",
     "loops_of": "(connection, experiment): how many loops there were",
     "loops_waiting": "(connection, suggestion): ids of the loops that wait for a decision",

@@ -50,8 +50,6 @@ SAME_FLOOR = {("__main__", "__init__"), ("templating", "plugins")}
 """Pairs that belong together although they are not one folder."""
 
 ARROWS_LEFT: dict[str, set[str]] = {
-    "cli/audit.py": {"github"},
-    "features/assist/verify_command.py": {"datasets"},
     "features/monitor/production_runs.py": {"importing"},
     "features/monitor/production_sample.py": {"importing"},
 }

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci import feature
 from edison_ci.access import anchors as audit_anchors
 from edison_ci.access import site as sites
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal, screen_width
 from edison_ci.config import load
 from edison_ci.errors import StoreError, UsageError
-from edison_ci.features.github import comment_command as github_comment
-from edison_ci.features.github import sticky_comment
-from edison_ci.features.github.forge import WORKFLOW_BOT, Author, GitHub
-from edison_ci.git import host
 from edison_ci.numeric import counted
 from edison_ci.records import canonical_json
 from edison_ci.store import audit as store_audit
@@ -53,7 +48,7 @@ _WIDE = 120
 )
 @click.option(
     "--author",
-    default=WORKFLOW_BOT,
+    default="github-actions[bot]",
     show_default=True,
     metavar="LOGIN",
     help="With --pr: the account that commented.",
@@ -103,7 +98,7 @@ def audit(state: CliState, /, **given: Any) -> None:
     else:
         known = [audit_anchors.parse_anchor(text) for text in given["heads"]]
         if given["pr"]:
-            known.append(_of_pull_request(state, site, given["pr"], Author(given["author"])))
+            known.append(_of_pull_request(state, site, given["pr"], given["author"]))
         _show_log(terminal, site, known if given["verify"] else None, given["limit"])
 
 
@@ -181,24 +176,15 @@ def _export(terminal: Terminal, site: Site) -> None:
             terminal.raw(canonical_json(_as_json(row)))
 
 
-def _of_pull_request(
-    state: CliState, site: Site, number: int, author: Author
-) -> audit_anchors.Anchor:
+def _of_pull_request(state: CliState, site: Site, number: int, author: str) -> audit_anchors.Anchor:
     if state.offline:
         raise UsageError("network access is disabled by --offline", hint="use --head instead")
-    address = host.repository_address(os.environ, remote=github_comment.origin_of(site.root))
-
-    async def read() -> audit_anchors.Anchor | None:
-        async with GitHub(address, author=author) as github:
-            for data in await sticky_comment.read_data(github, number, "edison"):
-                if (found := audit_anchors.anchor_in_comment(number, data)) is not None:
-                    return found
-        return None
-
-    found = asyncio.run(read())
+    read = feature.required("comment_data", "github")
+    heads = (audit_anchors.anchor_in_comment(number, data) for data in read(site, number, author))
+    found = next((head for head in heads if head is not None), None)
     if found is None:
         raise UsageError(
-            f"pull request {number} has no comment by {author.login} with the head of a log",
+            f"pull request {number} has no comment by {author} with the head of a log",
             hint="name the account that comments: --author",
         )
     return found

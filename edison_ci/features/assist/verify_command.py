@@ -10,13 +10,12 @@ import click
 
 from edison_ci.api import case_edits
 from edison_ci.api import sessions as run_sessions
-from edison_ci.cli import lookup, sessions
+from edison_ci.cli import case_change, lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config import case_origin
 from edison_ci.errors import UsageError
 from edison_ci.features.assist import generation, verification
-from edison_ci.features.datasets import edit_commands as dataset_edit
 from edison_ci.numeric import counted
 from edison_ci.records import plain_text
 
@@ -91,7 +90,7 @@ def verify_cases(state: CliState, /, experiment: str | None, **given: Any) -> No
     edited = [case_edits.change_cases(files[path], cases) for path, cases in changes.items()]
     names = [str(each.case.id) for each, _ in agreed]
     asked = not given["by"]  # a person has said it case by case
-    dataset_edit.DatasetChange(
+    case_change.CaseChange(
         terminal,
         project,
         "verify case",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +11,13 @@ from edison_ci._dataclass import dataclass
 from edison_ci.api import case_edits, counterexamples
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
+from edison_ci.cli.case_change import CaseChange, case_yaml, is_terminal
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
+from edison_ci.cli.terminal import BAD, StyledText, Terminal
 from edison_ci.config import case_origin, slices
 from edison_ci.config import cases as config_cases
-from edison_ci.documents import dataset_text, json_text, marks, text_diff, yaml_text
+from edison_ci.documents import json_text, marks, yaml_text
 from edison_ci.errors import ConfigError, EdisonError, UsageError
-from edison_ci.numeric import counted
 from edison_ci.records import CaseKind
 from edison_ci.spelling import did_you_mean
 from edison_ci.store import cells, runs
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from edison_ci.documents.marks import Json
     from edison_ci.records import Case
 
-_MOST_LINES = 60
-"""Lines of changed cases that are shown."""
-_MOST_NAMED = 20
-"""Cases that an audit entry names."""
-_PREPOSITIONS = {"added": "to", "removed": "from"}
 
 _YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _EXPERIMENT = click.option("--experiment", metavar="NAME", help="Experiment that has the case.")
@@ -82,7 +76,7 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
     added = counterexamples.extended(
         origin, counterexamples.CaseEntry(inputs, expected, tags=tags, name=given["name"])
     )
-    edit = DatasetChange(terminal, project, "add case", "added", yes=given["yes"])
+    edit = CaseChange(terminal, project, "add case", "added", yes=given["yes"])
     edit.settle([added.edited], [added.case])
 
 
@@ -201,7 +195,7 @@ def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **w
         cases += [str(file.cases[index].id) for index in changes]
         if changes:
             edited.append(case_edits.change_cases(file, changes))
-    edit = DatasetChange(
+    edit = CaseChange(
         terminal, project, "tag cases", "untagged" if remove else "tagged", {"tag": name}, yes=yes
     )
     edit.settle(edited, cases)
@@ -263,7 +257,7 @@ def edit(state: CliState, /, case_id: str, experiment: str | None, **given: Any)
     old = file.cases[index]
     if given["values"] or given["expected"] is not None or given["tags"]:
         edited = _edited_by_options(file, index, given)
-    elif terminal.json or not _is_terminal():
+    elif terminal.json or not is_terminal():
         raise UsageError(
             "an editor needs a terminal", hint="give --set, --expected or --tag instead"
         )
@@ -272,7 +266,7 @@ def edit(state: CliState, /, case_id: str, experiment: str | None, **given: Any)
         if found is None:
             return
         edited = found
-    change = DatasetChange(terminal, project, "edit case", "changed", yes=given["yes"])
+    change = CaseChange(terminal, project, "edit case", "changed", yes=given["yes"])
     change.settle([edited] if edited.diff else [], [str(old.id)] if edited.diff else [])
 
 
@@ -319,7 +313,7 @@ def _changed(file: EditableFile, index: int, new: Case, *, verified: bool) -> Ed
 def _edited_in_editor(terminal: Terminal, file: EditableFile, index: int) -> EditedFile | None:
     """Return the file as a person edited one row; None if they changed nothing, or gave up."""
     old = file.cases[index]
-    text = start = _as_yaml(old)
+    text = start = case_yaml(old)
     while True:
         written = click.edit(text, extension=".yaml")
         if written is None or written == start:
@@ -376,7 +370,7 @@ def remove(state: CliState, case_ids: tuple[str, ...], experiment: str | None, y
     terminal, project = Terminal(state), lookup.open_project(state)
     run_sessions.require_editor(project, "remove case")
     homes = _homes(project, experiment)
-    if not yes and (terminal.json or not _is_terminal()):
+    if not yes and (terminal.json or not is_terminal()):
         raise UsageError("removing cases needs a confirmation", hint="add --yes")
     files: dict[str, EditableFile] = {}
     gone: dict[str, list[int]] = {}
@@ -387,91 +381,8 @@ def remove(state: CliState, case_ids: tuple[str, ...], experiment: str | None, y
         assert index is not None
         gone.setdefault(file.entry.path, []).append(index)
     edited = [case_edits.remove_cases(files[path], indexes) for path, indexes in gone.items()]
-    change = DatasetChange(terminal, project, "remove case", "removed", yes=yes, default=False)
+    change = CaseChange(terminal, project, "remove case", "removed", yes=yes, default=False)
     change.settle(edited, [*dict.fromkeys(case_ids)])
 
 
 # --- the change -----------------------------------------------------------------------------------
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetChange:
-    """Shows what changes, asks on a terminal, and writes it."""
-
-    terminal: Terminal
-    project: Project
-    action: str
-    done: str
-    """What was done to the cases, as a participle."""
-    told: dict[str, Json] = dataclasses.field(default_factory=dict)
-    yes: bool = False
-    default: bool = True
-    """What Enter means."""
-    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """What --json says besides."""
-
-    def settle(self, edited: Sequence[EditedFile], cases: Sequence[str]) -> None:
-        """Write the edited files, unless a person says no."""
-        terminal, paths = self.terminal, [each.path for each in edited]
-        if not terminal.json:
-            self._show(edited)
-        asks = _is_terminal() and not (terminal.json or self.yes) and bool(edited)
-        if asks and not click.confirm(
-            f"Change {' and '.join(paths)}?", default=self.default, err=True
-        ):
-            terminal.note("nothing is written")
-            return
-        for each in edited:
-            listed: list[Json] = [*cases[:_MOST_NAMED]]
-            told = {**self.told, "cases": listed, "count": len(cases)}
-            case_edits.write_edited(self.project, each, self.action, told)
-        if terminal.json:
-            diff = "".join(each.diff for each in edited)
-            document = {"paths": paths, "cases": list(cases), "diff": diff}
-            terminal.document(document | self.facts)
-        elif not edited:
-            terminal.note("nothing to change")
-        else:
-            named = cases[0] if len(cases) == 1 else counted(len(cases), "case")
-            place = f"{_PREPOSITIONS.get(self.done, 'in')} {', '.join(paths)}"
-            terminal.result("  ", StyledText(self.done, GOOD), f" {named} {place}")
-
-    def _show(self, edited: Sequence[EditedFile]) -> None:
-        """Show each case with the lines that change, as YAML: rows of a file are long."""
-        colors = {"+": GOOD, "-": BAD}
-        shown, left = 0, sum(len(each.changes) for each in edited)
-        for old, new in (pair for each in edited for pair in each.changes):
-            case = old or new
-            assert case is not None, "one of them is there"
-            if shown >= _MOST_LINES:
-                break
-            self.terminal.result(StyledText(str(case.id), bold=True))
-            lines = [*text_diff.unified_diff(_lines(old), _lines(new), "", "")][2:]
-            for line in lines:
-                if line[:1] in colors:
-                    self.terminal.result(StyledText(f"  {line}", colors[line[0]]))
-            shown, left = shown + 1 + len(lines), left - 1
-        if left:
-            self.terminal.note(f"and {counted(left, 'further case')}")
-
-
-def _lines(case: Case | None) -> list[str]:
-    return [] if case is None else _as_yaml(case).splitlines()
-
-
-def _as_yaml(case: Case) -> str:
-    """Return a case as the lines of YAML that a person edits."""
-    row: dict[str, Json] = {"id": str(case.id), "input": dict(case.inputs)}
-    others: dict[str, Any] = {
-        "expected": case.expected,
-        "tags": list(case.tags),
-        "difficulty": case.difficulty,
-        "cluster": case.cluster,
-        "metadata": dict(case.metadata),
-    }
-    row |= {name: value for name, value in others.items() if value not in (None, [], {})}
-    return f"{dataset_text.block_yaml(row)}\n"

@@ -55,6 +55,7 @@ FEATURE = Feature(
     },
     forges={"github": "forge:GitHub"},
     hooks={
+        "comment_data": "comment_command:comment_data",
         "start_workflow": "dispatch:dispatch",
         "tell_issue": "issues:tell_issue",
     },

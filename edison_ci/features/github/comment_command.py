@@ -31,6 +31,7 @@ from edison_ci.errors import (
     StoreError,
     UsageError,
 )
+from edison_ci.features.github import forge as github_forge
 from edison_ci.features.github import report_comment, sticky_comment
 from edison_ci.features.github.forge import WORKFLOW_BOT, Author, GitHub
 from edison_ci.git import command, host
@@ -46,6 +47,7 @@ from edison_ci.store import database
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from edison_ci.access.site import Site
     from edison_ci.features.github.sticky_comment import StickyResult
 
 MAX_BODY_BYTES = 10_000_000
@@ -467,3 +469,14 @@ def audit(site: sites.Site | None, shown: CommentResult) -> None:
     # The comment is posted; a failure to record it must not change the verdict.
     with contextlib.suppress(EdisonError):
         store_audit.write_audit(site.results, entry)
+
+
+def comment_data(site: Site, number: int, author: str) -> list[dict[str, Any]]:
+    """Return the data in the comments that this tool made on a pull request."""
+    address = host.repository_address(os.environ, remote=origin_of(site.root))
+
+    async def read() -> list[dict[str, Any]]:
+        async with github_forge.GitHub(address, author=github_forge.Author(author)) as github:
+            return await sticky_comment.read_data(github, number, "edison")
+
+    return asyncio.run(read())

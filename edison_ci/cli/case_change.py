@@ -1,0 +1,113 @@
+"""A change of cases on the terminal: shown, confirmed and written."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from edison_ci._dataclass import dataclass
+from edison_ci.api import case_edits
+from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
+from edison_ci.documents import dataset_text, text_diff
+from edison_ci.numeric import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edison_ci.api.case_edits import EditedFile
+    from edison_ci.config.load import Project
+    from edison_ci.documents.marks import Json
+    from edison_ci.records import Case
+
+_MOST_LINES = 60
+"""Lines of changed cases that are shown."""
+_MOST_NAMED = 20
+"""Cases that an audit entry names."""
+_PREPOSITIONS = {"added": "to", "removed": "from"}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """Shows what changes, asks on a terminal, and writes it."""
+
+    terminal: Terminal
+    project: Project
+    action: str
+    done: str
+    """What was done to the cases, as a participle."""
+    told: dict[str, Json] = dataclasses.field(default_factory=dict)
+    yes: bool = False
+    default: bool = True
+    """What Enter means."""
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """What --json says besides."""
+
+    def settle(self, edited: Sequence[EditedFile], cases: Sequence[str]) -> None:
+        """Write the edited files, unless a person says no."""
+        terminal, paths = self.terminal, [each.path for each in edited]
+        if not terminal.json:
+            self._show(edited)
+        asks = is_terminal() and not (terminal.json or self.yes) and bool(edited)
+        if asks and not click.confirm(
+            f"Change {' and '.join(paths)}?", default=self.default, err=True
+        ):
+            terminal.note("nothing is written")
+            return
+        for each in edited:
+            listed: list[Json] = [*cases[:_MOST_NAMED]]
+            told = {**self.told, "cases": listed, "count": len(cases)}
+            case_edits.write_edited(self.project, each, self.action, told)
+        if terminal.json:
+            diff = "".join(each.diff for each in edited)
+            document = {"paths": paths, "cases": list(cases), "diff": diff}
+            terminal.document(document | self.facts)
+        elif not edited:
+            terminal.note("nothing to change")
+        else:
+            named = cases[0] if len(cases) == 1 else counted(len(cases), "case")
+            place = f"{_PREPOSITIONS.get(self.done, 'in')} {', '.join(paths)}"
+            terminal.result("  ", StyledText(self.done, GOOD), f" {named} {place}")
+
+    def _show(self, edited: Sequence[EditedFile]) -> None:
+        """Show each case with the lines that change, as YAML: rows of a file are long."""
+        colors = {"+": GOOD, "-": BAD}
+        shown, left = 0, sum(len(each.changes) for each in edited)
+        for old, new in (pair for each in edited for pair in each.changes):
+            case = old or new
+            assert case is not None, "one of them is there"
+            if shown >= _MOST_LINES:
+                break
+            self.terminal.result(StyledText(str(case.id), bold=True))
+            lines = [*text_diff.unified_diff(_lines(old), _lines(new), "", "")][2:]
+            for line in lines:
+                if line[:1] in colors:
+                    self.terminal.result(StyledText(f"  {line}", colors[line[0]]))
+            shown, left = shown + 1 + len(lines), left - 1
+        if left:
+            self.terminal.note(f"and {counted(left, 'further case')}")
+
+
+def _lines(case: Case | None) -> list[str]:
+    return [] if case is None else case_yaml(case).splitlines()
+
+
+def case_yaml(case: Case) -> str:
+    """Return a case as the lines of YAML that a person edits."""
+    row: dict[str, Json] = {"id": str(case.id), "input": dict(case.inputs)}
+    others: dict[str, Any] = {
+        "expected": case.expected,
+        "tags": list(case.tags),
+        "difficulty": case.difficulty,
+        "cluster": case.cluster,
+        "metadata": dict(case.metadata),
+    }
+    row |= {name: value for name, value in others.items() if value not in (None, [], {})}
+    return f"{dataset_text.block_yaml(row)}\n"
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
