@@ -10,12 +10,12 @@ import pytest
 from edison_ci.config.upkeep import Production
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
-from edison_ci.features.importing.production import sample_of
+from edison_ci.features.monitor.production_calls import sample_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from edison_ci.features.importing.production import ProductionSample
+    from edison_ci.features.monitor.production_calls import ProductionSample
 
 NOBODY: frozenset[str] = frozenset()
 

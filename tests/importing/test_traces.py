@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from edison_ci.errors import UsageError
-from edison_ci.features.importing.traces import (
+from edison_ci.api.traces import (
     TracedCases,
     TraceOptions,
     appended,
     read_traces,
     without_known,
 )
+from edison_ci.errors import UsageError
 from edison_ci.records import Case, CaseId
 from tests.importing.spans import any_value, asked, attributes, document, lines, message, span
 

@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.api import traces
 from edison_ci.config import cases as config_cases
 from edison_ci.documents import json_text
 from edison_ci.documents.marks import Fault, Json
 from edison_ci.errors import Location
-from edison_ci.features.importing import traces
 from edison_ci.numeric import counted
 from edison_ci.records import canonical_json
 

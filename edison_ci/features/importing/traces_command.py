@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.access import site as sites
+from edison_ci.api import traces as importing_traces
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
@@ -19,7 +20,6 @@ from edison_ci.documents import files as document_files
 from edison_ci.documents import marks
 from edison_ci.errors import ConfigError, Location, UsageError
 from edison_ci.features.importing import outputs_command as import_outputs
-from edison_ci.features.importing import traces as importing_traces
 from edison_ci.git import commit_tree
 from edison_ci.git import forge as models
 from edison_ci.numeric import counted

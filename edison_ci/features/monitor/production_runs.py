@@ -20,7 +20,7 @@ from edison_ci.documents.files import OverlayTree
 from edison_ci.errors import UsageError
 from edison_ci.execute.outputs import ImportedAnswers, imported_variant
 from edison_ci.execute.run_options import RunTarget, refuse_missing
-from edison_ci.features.importing.production import MODEL, dataset_rows
+from edison_ci.features.monitor.production_calls import MODEL, dataset_rows
 from edison_ci.records import plain_text
 from edison_ci.store.runs import PRODUCTION
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.execute.run_options import RunOptions, RunOutcome
-    from edison_ci.features.importing.production import ProductionCall, ProductionSample
+    from edison_ci.features.monitor.production_calls import ProductionCall, ProductionSample
     from edison_ci.records import Json
 
 _SAMPLE = "production-sample.jsonl"

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from edison_ci.access import site as sites
-from edison_ci.features.importing import production as importing_production
+from edison_ci.features.monitor import production_calls as importing_production
 from edison_ci.features.monitor import production_runs as production
 from edison_ci.features.monitor import production_trend as result_production
 from edison_ci.numeric import counted
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.run_options import RunOptions, RunOutcome
-    from edison_ci.features.importing.production import ProductionSample
+    from edison_ci.features.monitor.production_calls import ProductionSample
 
 
 def grade_new_sample(

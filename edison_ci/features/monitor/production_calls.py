@@ -17,13 +17,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import utc
-from edison_ci.config.slices import length_of
-from edison_ci.documents import files
-from edison_ci.documents.decoding import decode
-from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
-from edison_ci.errors import Location, UsageError
-from edison_ci.features.importing.traces import (
+from edison_ci.api.traces import (
     MAX_BYTES,
     TraceOptions,
     clean_inputs,
@@ -32,6 +26,12 @@ from edison_ci.features.importing.traces import (
     is_traces,
     read_calls,
 )
+from edison_ci.config.slices import length_of
+from edison_ci.documents import files
+from edison_ci.documents.decoding import decode
+from edison_ci.documents.json_text import parse_json
+from edison_ci.documents.marks import Fault
+from edison_ci.errors import Location, UsageError
 from edison_ci.records import Completion, canonical_json, plain_text
 from edison_ci.store.answers import Settlement
 
