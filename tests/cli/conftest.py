@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import Edison, Folder, edison
-from tests.forge.fake_github import TOKEN, FakeGitHub
-from tests.forge.fake_state import REPOSITORY
-from tests.forge.mirror import mirror
+from tests.features.github.fake_github import TOKEN, FakeGitHub
+from tests.features.github.fake_state import REPOSITORY
+from tests.features.github.mirror import mirror
 from tests.loopback.server import LoopbackServer
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ from edison_ci.errors import UsageError
 from edison_ci.features.github.code_owners import owned_paths
 from edison_ci.features.review.actions import ReviewActions
 from edison_ci.store.suggestions import SuggestionStatus
-from tests.forge.fake_state import Grant
-from tests.forge.test_events import example
+from tests.access.test_events import example
+from tests.features.github.fake_state import Grant
 from tests.suggested import ADDED, PATH, keep, stored, suggestion_for
 
 if TYPE_CHECKING:
     from edison_ci.store.suggestions import Suggestion
     from tests.cli.conftest import Edison
     from tests.conftest import Folder, Result
-    from tests.forge.fake_github import FakeGitHub
+    from tests.features.github.fake_github import FakeGitHub
 
 pytestmark = pytest.mark.daily
 

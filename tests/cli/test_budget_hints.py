@@ -16,8 +16,8 @@ from edison_ci.execute.budgets import in_cents
 from tests import holding
 from tests.cli.test_calibrate import label_all
 from tests.cli.test_calibrate import project as calibrated_project
+from tests.features.refine.workbench import project as refined_project
 from tests.opened import opened
-from tests.refine.workbench import project as refined_project
 from tests.timing import PATIENCE_S, poll
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from urllib.parse import quote, unquote_to_bytes
 
 import pytest
 
-from tests.forge.conftest import open_pull
-from tests.forge.fake_github import TOKEN, FakeGitHub
-from tests.forge.fake_state import REPOSITORY
+from tests.features.github.conftest import open_pull
+from tests.features.github.fake_github import TOKEN, FakeGitHub
+from tests.features.github.fake_state import REPOSITORY
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 

@@ -15,9 +15,9 @@ from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
 from edison_ci.features.github.sticky_comment import ReportState, parse_marker
 from tests.cli.test_against import shop, worsen
-from tests.forge.conftest import open_pull
-from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
-from tests.forge.fake_state import REPOSITORY, Grant
+from tests.features.github.conftest import open_pull
+from tests.features.github.fake_github import TOKEN, FakeGitHub, Fault
+from tests.features.github.fake_state import REPOSITORY, Grant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

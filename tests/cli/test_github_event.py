@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.forge.test_events import example
+from tests.access.test_events import example
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,9 +24,9 @@ from edison_ci.results.report import Report
 from tests import forked
 from tests.conftest import Folder
 from tests.e2e.acting import BAD, CASES, EXPERIMENT, GOOD, KEY, PROMPT, TRUST, Bench
-from tests.forge.conftest import open_pull
-from tests.forge.fake_github import TOKEN, Arrived, FakeGitHub, Fault
-from tests.forge.fake_state import REPOSITORY, Grant
+from tests.features.github.conftest import open_pull
+from tests.features.github.fake_github import TOKEN, Arrived, FakeGitHub, Fault
+from tests.features.github.fake_state import REPOSITORY, Grant
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.offered import offer

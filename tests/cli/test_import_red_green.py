@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.importing.red_green import SUITE, recorded
+from tests.features.importing.red_green import SUITE, recorded
 from tests.opened import opened
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.conftest import every
+from tests.features.refine.workbench import project
 from tests.opened import opened
-from tests.refine.workbench import project
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison, Kept

@@ -12,8 +12,8 @@ from jsonschema import Draft7Validator
 from edison_ci.resources import resource_folder
 from tests.cli.test_loop import NAME, shop
 from tests.cli.test_trusting import commit, proposal
+from tests.features.monitor.receiver import Receiver, receiving
 from tests.opened import opened
-from tests.operate.receiver import Receiver, receiving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,7 @@ import pytest
 from tests import forked
 from tests.cli.conftest import every
 from tests.conftest import Folder
-from tests.loopback.script import rule
-from tests.loopback.server import LoopbackServer
-from tests.opened import opened
-from tests.refine.workbench import (
+from tests.features.refine.workbench import (
     WELCOME,
     cases_shown,
     mark_cases,
@@ -24,6 +21,9 @@ from tests.refine.workbench import (
     refined_over_http,
     reply,
 )
+from tests.loopback.script import rule
+from tests.loopback.server import LoopbackServer
+from tests.opened import opened
 
 if TYPE_CHECKING:
     import subprocess

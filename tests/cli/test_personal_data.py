@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.cli.test_canaries import actions, completion, error, files_below
-from tests.forge.conftest import open_pull
-from tests.forge.fake_github import FakeGitHub
+from tests.features.github.conftest import open_pull
+from tests.features.github.fake_github import FakeGitHub
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 

@@ -16,7 +16,7 @@ from edison_ci.checks.child import WITHOUT_SANDBOX
 from edison_ci.config.load import load_project
 from tests.cli.test_trusting import KEY, commit, proposal, rebased
 from tests.conftest import ROOT
-from tests.forge.fake_github import TOKEN, FakeGitHub
+from tests.features.github.fake_github import TOKEN, FakeGitHub
 from tests.opened import opened
 from tests.sandboxes import sandbox
 

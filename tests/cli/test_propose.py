@@ -14,11 +14,11 @@ from edison_ci.features.github.forge import GitHub
 from edison_ci.proposals.branches import BranchState, find_branch_in_git, find_branch_on_github
 from edison_ci.store.suggestions import SuggestionStatus
 from tests.conftest import Folder
-from tests.forge.emulator import emulator
-from tests.forge.fake_github import TOKEN, FakeGitHub
-from tests.forge.fake_state import REPOSITORY, Grant
-from tests.forge.git_remote import GitRemote
-from tests.forge.mirror import seed
+from tests.features.github.emulator import emulator
+from tests.features.github.fake_github import TOKEN, FakeGitHub
+from tests.features.github.fake_state import REPOSITORY, Grant
+from tests.features.github.git_remote import GitRemote
+from tests.features.github.mirror import seed
 from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for
 
 if TYPE_CHECKING:

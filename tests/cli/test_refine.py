@@ -13,11 +13,7 @@ import pytest
 
 from tests import forked, holding
 from tests.cli.conftest import every
-from tests.loopback.script import rule
-from tests.loopback.server import LoopbackServer
-from tests.opened import opened
-from tests.planted import Planted, plant
-from tests.refine.workbench import (
+from tests.features.refine.workbench import (
     WELCOME,
     cases_shown,
     mark_cases,
@@ -25,6 +21,10 @@ from tests.refine.workbench import (
     refined_over_http,
     reply,
 )
+from tests.loopback.script import rule
+from tests.loopback.server import LoopbackServer
+from tests.opened import opened
+from tests.planted import Planted, plant
 from tests.timing import poll
 
 if TYPE_CHECKING:

@@ -14,15 +14,15 @@ from edison_ci.store.database import open_database
 from edison_ci.store.liveness import ProcessLock
 from edison_ci.store.runs import NewRun, move_run, start_run
 from edison_ci.store.suggestions import SuggestionStatus, rejections
-from tests.forge.fake_github import TOKEN, Fault
-from tests.forge.fake_state import Grant
+from tests.features.github.fake_github import TOKEN, Fault
+from tests.features.github.fake_state import Grant
 from tests.suggested import ADDED, EVIDENCE, PATH, keep, stored, suggestion_for, version_of
 
 if TYPE_CHECKING:
     from edison_ci.store.suggestions import Suggestion
     from tests.cli.conftest import Edison
     from tests.conftest import Folder, Result
-    from tests.forge.fake_github import FakeGitHub
+    from tests.features.github.fake_github import FakeGitHub
 
 pytestmark = pytest.mark.daily
 

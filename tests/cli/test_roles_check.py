@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.forge.fake_github import TOKEN
+from tests.features.github.fake_github import TOKEN
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
-    from tests.forge.fake_github import FakeGitHub
+    from tests.features.github.fake_github import FakeGitHub
 
 pytestmark = pytest.mark.daily
 

@@ -12,7 +12,7 @@ from edison_ci.access.site import open_site
 if TYPE_CHECKING:
     from tests.cli.conftest import Edison
     from tests.conftest import Folder
-    from tests.forge.fake_github import FakeGitHub
+    from tests.features.github.fake_github import FakeGitHub
 
 pytestmark = pytest.mark.daily
 

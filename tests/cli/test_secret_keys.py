@@ -20,9 +20,9 @@ from edison_ci.config.load import load_project
 from edison_ci.config.sealed import PRIVATE_KEY
 from edison_ci.documents.secrets import learn
 from tests import forked
+from tests.features.monitor.receiver import receiving
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
-from tests.operate.receiver import receiving
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.importing.spans import asked, attributes, document, lines, message, span
+from tests.features.importing.spans import asked, attributes, document, lines, message, span
 from tests.report.page import HIDDEN
 from tests.report.runner import Runner
 

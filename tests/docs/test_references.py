@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.agreement import measure_here
 from benchmarks.references import FACTS, PAGE, page, read
-from tests.importing.test_verdicts import ANSWERS, TESTS
+from tests.features.importing.test_verdicts import ANSWERS, TESTS
 
 pytestmark = pytest.mark.daily
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.conftest import ROOT, Folder
-from tests.forge.fake_github import TOKEN, FakeGitHub
-from tests.forge.fake_state import REPOSITORY
+from tests.features.github.fake_github import TOKEN, FakeGitHub
+from tests.features.github.fake_state import REPOSITORY
 from tests.loopback.script import rule
 from tests.timing import PATIENCE_S
 

@@ -25,14 +25,14 @@ from tests.e2e.acting import (
     lay_out_action,
     needs_environment,
 )
+from tests.features.github.conftest import open_pull
+from tests.features.github.fake_github import TOKEN, FakeGitHub
+from tests.features.github.fake_state import Grant
+from tests.features.github.mirror import seed
+from tests.features.monitor.receiver import receiving
 from tests.fixed_keys import signing_keys
-from tests.forge.conftest import open_pull
-from tests.forge.fake_github import TOKEN, FakeGitHub
-from tests.forge.fake_state import Grant
-from tests.forge.mirror import seed
 from tests.loopback.script import Rule, rule
 from tests.loopback.server import LoopbackServer
-from tests.operate.receiver import receiving
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:

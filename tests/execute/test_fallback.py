@@ -16,10 +16,10 @@ from edison_ci.features.upkeep.retention import Retention, collect
 from edison_ci.store.import_check import problems_in
 from tests import forked
 from tests.conftest import Result
+from tests.features.monitor.test_scheduler import Ended
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
-from tests.operate.test_scheduler import Ended
 from tests.ports import held_port
 from tests.timing import PATIENCE_S, poll
 

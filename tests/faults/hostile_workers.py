@@ -15,8 +15,8 @@ from pathlib import Path
 from edison_ci.features.cluster.nodes import carry_plain_data
 from edison_ci.features.cluster.tls import read_address, read_certificates, tls_folder
 from edison_ci.features.cluster.worker_tasks import PlainWorker
-from tests.cluster.test_attacks import FRAMES, MESSAGES, Raw, message
-from tests.cluster.test_executor import Odd
+from tests.features.cluster.test_attacks import FRAMES, MESSAGES, Raw, message
+from tests.features.cluster.test_executor import Odd
 
 BOMB = message(b"\xdd" + struct.pack(">I", 30_000_000) + b"\x80" * 30_000_000)
 """30 MB that would take 2 GB."""

@@ -17,8 +17,8 @@ from edison_ci.access.accounts import Accounts
 from edison_ci.access.site import open_site
 from tests.conftest import Folder
 from tests.faults.stage import Running, Stage, copied
+from tests.features.monitor.receiver import receiving
 from tests.loopback.script import rule
-from tests.operate.receiver import receiving
 from tests.timing import poll
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ import pytest
 
 from edison_ci.features.cluster.tls import issue_certificates, read_certificates
 from tests import forked
-from tests.cluster.test_nodes import ask
 from tests.conftest import ROOT
 from tests.faults.stage import TONE_CHECK, copied, name_of, with_code, with_reasons
+from tests.features.cluster.test_nodes import ask
 from tests.loopback.script import rule
 from tests.timing import PATIENCE_S, poll
 

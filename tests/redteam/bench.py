@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from tests import forked
-from tests.forge.conftest import open_pull
-from tests.forge.fake_github import FakeGitHub
-from tests.forge.fake_state import REPOSITORY, Grant
+from tests.features.github.conftest import open_pull
+from tests.features.github.fake_github import FakeGitHub
+from tests.features.github.fake_state import REPOSITORY, Grant
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.report.runner import read_outputs

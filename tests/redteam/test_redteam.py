@@ -13,8 +13,8 @@ import pytest
 
 from edison_ci.access.sealed_keys import seal
 from edison_ci.config.sealed import PRIVATE_KEY, SecretsFile
+from tests.features.github.fake_state import REPOSITORY
 from tests.fixed_keys import sealing_key
-from tests.forge.fake_state import REPOSITORY
 from tests.loopback.script import rule
 from tests.redteam import gates, keys
 from tests.redteam.attack import Variant

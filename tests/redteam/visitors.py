@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from tests.forge.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
+from tests.features.github.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
 from tests.redteam.attack import Attack, Variant
 from tests.timing import PATIENCE_S
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from tests.forge.fake_state import REPOSITORY
+from tests.features.github.fake_state import REPOSITORY
 from tests.redteam.bench import FILES, KEY, TOKEN, VARIABLES
 from tests.report.page import assert_harmless
 from tests.report.runner import Runner

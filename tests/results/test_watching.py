@@ -13,7 +13,7 @@ from edison_ci.config.experiment import Alerts
 from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
 from edison_ci.features.monitor.conditions import findings_of
 from edison_ci.store.database import open_for_reading
-from tests.operate.run_history import History
+from tests.features.monitor.run_history import History
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from edison_ci.access.site import open_site
 from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
 from edison_ci.features.monitor.alerts import close_alert, raise_alert
 from edison_ci.store.database import open_for_change
-from tests.operate.test_alert_attacks import TEXTS
+from tests.features.monitor.test_alert_attacks import TEXTS
 from tests.report.page import HIDDEN
 from tests.web.review_site import ADA, PROBE, ReviewSite, place
 from tests.web.test_pages import Read

@@ -21,7 +21,7 @@ from edison_ci.errors import UsageError
 from edison_ci.web.databases import Actions, ServerAccess, settings_of
 from edison_ci.web.serving import Serving, application
 from edison_ci.web.sign_in import _signature
-from tests.forge.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
+from tests.features.github.fake_oauth import CALLBACK_PATH, CLIENT, SECRET, FakeOAuth
 from tests.timing import PATIENCE_S
 from tests.web.conftest import LINES, in_browser, started
 from tests.web.test_acting_in_browser import check

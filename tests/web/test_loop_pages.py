@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import Folder
-from tests.loop.test_several import Door, two_prompts
+from tests.features.refine.test_several_loops import Door, two_prompts
 from tests.web.conftest import LINES, Stored, started
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from edison_ci.features.monitor.schedule_rows import add_fire
 from edison_ci.features.monitor.scheduler import Scheduler
 from edison_ci.features.monitor.schedules import read_schedules
 from edison_ci.store.database import open_for_change
-from tests.operate.test_alert_attacks import TEXTS
+from tests.features.monitor.test_alert_attacks import TEXTS
 from tests.report.page import HIDDEN
 from tests.web.review_site import ADA, PROBE, ReviewSite, place
 from tests.web.test_pages import Read

@@ -25,12 +25,12 @@ from edison_ci.web.api import routes
 from edison_ci.web.openapi import API, MOST_BYTES, document
 from tests import forked
 from tests.conftest import ROOT
-from tests.forge.fake_github import TOKEN, FakeGitHub, Fault
-from tests.forge.fake_state import REPOSITORY
+from tests.features.github.fake_github import TOKEN, FakeGitHub, Fault
+from tests.features.github.fake_state import REPOSITORY
+from tests.features.github.test_dispatch import with_workflow
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.opened import opened
-from tests.operate.test_dispatch import with_workflow
 from tests.timing import PATIENCE_S, poll
 from tests.web.conftest import in_browser
 from tests.web.test_browser import barriers_of
