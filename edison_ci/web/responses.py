@@ -139,7 +139,7 @@ PAGES = (
 """Pages of the core."""
 
 
-def _pages() -> Iterator[Route]:
+def all_pages() -> Iterator[Route]:
     """Yield every page; the first route that matches is used."""
     yield from PAGES
     for entry in feature.pages():
@@ -147,7 +147,7 @@ def _pages() -> Iterator[Route]:
         yield Route(_pattern(entry.path), page, any_version=entry.any_version, open=entry.open)
 
 
-def _posts() -> Iterator[FormRoute]:
+def all_forms() -> Iterator[FormRoute]:
     """Yield every address that changes something."""
     for entry in (*POSTS, *feature.forms()):
         do = feature.load(entry.place)
@@ -180,12 +180,12 @@ def routes(datasette: Any) -> list[tuple[str, View]]:
     ]
     found += [route for made in feature.routes() for route in made()]
     found += api_routes()
-    found += [(post.pattern, form_view(post)) for post in _posts()]
+    found += [(post.pattern, form_view(post)) for post in all_forms()]
     if (settings := settings_of(datasette)) is not None and settings.access.sign_in:
         found += [(f"^{SIGN_IN}$", sign_in), (f"^{SIGN_OUT}$", sign_out), (f"^{YOU}$", you)]
         if settings.access.github is not None:
             found += [(f"^{SIGN_IN_GITHUB}$", start_github), (f"^{GITHUB_CALLBACK}$", end_github)]
-    found += [(route.pattern, _view(route)) for route in _pages()]
+    found += [(route.pattern, _view(route)) for route in all_pages()]
     found.append((rf"^{PREFIX}/.*$", _view(Route("", _not_found))))
     if settings is not None:
         found.append((r"^/$", _home))

@@ -16,7 +16,7 @@ from edison_ci.results import case_grid
 from edison_ci.web.databases import ResultsDatabase
 from edison_ci.web.page_context import Args, Links, PageContext
 from edison_ci.web.pages import experiment, run
-from edison_ci.web.responses import PAGES, ProgressFollower
+from edison_ci.web.responses import ProgressFollower, all_pages
 from tests import showcase
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ class Traced:
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         self.asked[sql] = values
         return self._connection.execute(sql, values)
+
+
+PAGES = [*all_pages()]
 
 
 def visit(traced: Traced, stored: Stored, address: str) -> None:
