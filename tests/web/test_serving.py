@@ -21,7 +21,7 @@ from edison_ci.store.database import open_database, open_reader
 from edison_ci.store.liveness import ProcessLock
 from edison_ci.web.databases import ServerSettings
 from edison_ci.web.page_context import Args, Links, PageContext
-from edison_ci.web.responses import PAGES
+from edison_ci.web.responses import all_pages
 from edison_ci.web.security import page_name
 from edison_ci.web.serving import is_this_machine
 from tests.opened import opened
@@ -155,7 +155,7 @@ async def test_readiness_is_whether_pages_can_be_read_now(project: Path, tmp_pat
 
 
 def test_every_page_is_counted_under_its_name() -> None:
-    for route in PAGES:
+    for route in all_pages():
         name = re.sub(r"\(\?P<.*", "x", route.pattern).strip("^$").rstrip("/?")
         assert page_name(name) not in ("other", "datasette"), route.pattern
     assert page_name("/-/edison") == page_name("/-/edison/") == "home"
