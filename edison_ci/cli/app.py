@@ -6,6 +6,7 @@ Commands live in modules of their own, which are imported when a command is run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -173,9 +174,26 @@ def _exit_code(error: BaseException, state: CliState, words: list[str]) -> int:
         where = error.where or Location("")
         problem = Problem(where, error.code, error.message, error.hint)
         return terminal.failure(problem, error.exit_code)
+    problem, code = _unexpected(error)
+    return terminal.failure(problem, code)
+
+
+def _unexpected(error: BaseException) -> tuple[Problem, ExitCode]:
+    """Return what the machine refused, which no code of this tool can help, or a bug."""
+    if _is_refused(error):
+        said = f"this machine refused a process, a thread, memory or a file: {error}"
+        hint = "free some, or raise its limit (ulimit -a), and run the command again"
+        return Problem(Location(""), "machine", said, hint), ExitCode.NOT_MEASURED
     said = f"a bug in edison: {type(error).__name__}: {error}"
     hint = "run again with --debug and report what it prints"
-    return terminal.failure(Problem(Location(""), "bug", said, hint), ExitCode.BUG)
+    return Problem(Location(""), "bug", said, hint), ExitCode.BUG
+
+
+def _is_refused(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    no_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    return no_thread or isinstance(error, MemoryError)
 
 
 def _usage(error: click.ClickException, words: list[str]) -> Problem:

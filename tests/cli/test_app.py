@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -192,6 +193,29 @@ def test_a_bug_ends_in_70_with_one_paragraph(
         "  run again with --debug and report what it prints\n"
     )
     assert done.out == ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("can't start new thread"),
+        MemoryError("no more"),
+    ],
+    ids=str,
+)
+def test_what_the_machine_refuses_is_no_bug(
+    edison: Edison, folder: Folder, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    replace(monkeypatch, error)
+    done = edison(folder, "admin", "schema")
+    assert (done.code, done.out) == (3, "")
+    assert done.err == (
+        f"error: this machine refused a process, a thread, memory or a file: {error}\n"
+        "  free some, or raise its limit (ulimit -a), and run the command again\n"
+    )
 
 
 def test_debug_shows_where_a_bug_is(

@@ -99,7 +99,8 @@ def _ended(variant: Variant, done: Done) -> Iterator[str]:
     if done.code == 0 and done.verdict in PASSED and not variant.may_pass:
         yield f"it passed: the verdict is {done.verdict!r}"
     if done.code == 70 or b"Traceback (most recent call last)" in done.out + done.err:
-        yield "it ended with a bug of its own"
+        *_, last = done.err.decode(errors="replace").strip().splitlines() or [""]
+        yield f"it ended with a bug of its own: {last[:200]}"
     if done.code is not None and done.code < 0:
         yield f"it was ended by signal {-done.code}"
 
