@@ -44,6 +44,10 @@ _BYTES_OF_INODE = 4096
 _GLANCE_S = 0.02
 _OWN_PROCESSES = 2
 """Processes of a namespace that wait for the code."""
+_RESERVED, _THREADS_EACH = 300, 4
+"""Numbers that the kernel gives out once only, and threads for each allowed process."""
+_PID_MAX_VERSION = (6, 14)
+"""The first Linux whose namespaces each have a highest number of processes of their own."""
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 """Links in /dev."""
 NO_SANDBOX = 97
@@ -121,6 +125,7 @@ def isolate(parent: int, terms: dict[str, Any]) -> bool:
     _die_with(parent)  # again: the kernel forgot it with the powers outside
     # The first process of a namespace ignores most signals, so the code must be the second.
     _continue_in_child(system, terms["limits"]["processes"])
+    _number_processes(terms["limits"]["processes"])
     with contextlib.suppress(OSError):
         if _show_only(system, terms):
             _continue_in_child(system)
@@ -136,6 +141,17 @@ def _continue_in_child(system: Any, most: int | None = None) -> None:
     if child != 0:
         _wait(child, most)
     system.prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+
+
+def _number_processes(most: int) -> None:
+    """Let the kernel refuse processes and threads of this namespace far above the limit.
+
+    A fork bomb of root would else leave other programs no numbers until it is ended.
+    """
+    version = [int(part) for part in os.uname().release.split(".")[:2] if part.isdigit()]
+    if tuple(version) >= _PID_MAX_VERSION:  # in older kernels this is the limit of the machine
+        with contextlib.suppress(OSError):
+            _write("/proc/sys/kernel/pid_max", str(_RESERVED + _THREADS_EACH * most))
 
 
 def _show_only(system: Any, terms: dict[str, Any]) -> bool:

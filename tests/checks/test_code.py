@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -106,11 +107,15 @@ def forks(output, expected, case):
     return True
 
 def bomb(output, expected, case):
-    while True:
+    for _ in range(10):  # 1,024 processes: no more than a container has
         try:
             os.fork()
         except OSError:
             time.sleep(0.01)
+    time.sleep(3600)
+
+def numbers(output, expected, case):
+    return {"score": 1, "reason": open("/proc/sys/kernel/pid_max").read().strip()}
 
 def crowd(output, expected, case):
     for _ in range(200):
@@ -490,6 +495,15 @@ def test_a_fork_bomb_is_ended(root: Path) -> None:
     with pytest.raises(EvaluationError, match="was stopped"):
         run(root, "bomb")
     assert_all_gone(root)
+
+
+def test_the_kernel_bounds_the_processes_of_a_namespace(root: Path, sandbox: str) -> None:
+    version = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    if sandbox != "namespaces" or version < (6, 14):
+        pytest.skip("this kernel has one limit for the whole machine")
+    whole_machine = Path("/proc/sys/kernel/pid_max").read_text(encoding="utf-8")
+    assert run(root, "numbers") == Grade(1.0, reason=str(300 + 4 * 64))
+    assert Path("/proc/sys/kernel/pid_max").read_text(encoding="utf-8") == whole_machine
 
 
 def test_code_reaches_no_network(root: Path, sandbox: str) -> None:
