@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
+from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import cases, requirements
 from edison_ci.documents import secrets
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
 _COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
 
 
+@dataclass(frozen=True, slots=True)
+class BisectRequest:
+    """The case to look for, and the commits to look at."""
+
+    experiment: str | None
+    case_id: str
+    good: str | None
+    bad: str
+    models: tuple[str, ...]
+    budget: float | None
+
+
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option("--case", "case_id", required=True, metavar="ID", help="Id of the broken case.")
@@ -42,7 +55,8 @@ _COLORS = {"good": GOOD, "bad": BAD, "skip": ODD}
 )
 @sessions.budget
 @click.pass_obj
-def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(BisectRequest)
+def bisect(state: CliState, request: BisectRequest) -> None:
     """Find the commit that broke a case.
 
     Prompts and models come from each tested commit; cases, checks and judges from the current
@@ -56,8 +70,8 @@ def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
     """
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_project(state))
-    chosen = lookup.find_experiment(project, experiment)
-    case_id = given["case_id"]
+    chosen = lookup.find_experiment(project, request.experiment)
+    case_id = request.case_id
     case = cases.STATIC
     if chosen.file.data or case_id != cases.STATIC.id:
         case = plan_selection.find_case(project, chosen, case_id)
@@ -66,7 +80,7 @@ def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
         hint = "run git init, then commit"
         raise UsageError("this project is not in a Git repository", hint=hint)
     run_sessions.require_editor(project, "bisect")
-    only = plan_selection.Selection(given["models"], (case.id,))
+    only = plan_selection.Selection(request.models, (case.id,))
     requirements.refuse(requirements.missing(project, only.narrow(chosen), calls=requirements.RUN))
     simulated = planning.bare_plan(project, chosen, selection=only).simulated
     search = execute_bisect.Bisection(
@@ -75,16 +89,15 @@ def bisect(state: CliState, /, experiment: str | None, **given: Any) -> None:
         case,
         run_sessions.run_context(project, offline=state.offline),
         repository,
-        given["models"],
+        request.models,
         lambda tried: _step(terminal, tried),
     )
-    budget = given["budget"]
     reuse = dt.timedelta(days=project.file.settings.reuse_days)
     looking = search.run(
-        given["good"],
-        given["bad"],
+        request.good,
+        request.bad,
         newer_than=utc.timestamp(utc.now() - reuse),
-        budget_microusd=sessions.microusd(budget),
+        budget_microusd=sessions.microusd(request.budget),
     )
     try:
         found = asyncio.run(looking)

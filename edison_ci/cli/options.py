@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import os
@@ -351,6 +352,23 @@ class EdisonGroup(Helpful, click.Group):
         """Write the commands before the options."""
         self.format_commands(ctx, formatter)
         super().format_options(ctx, formatter)
+
+
+def takes(record: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that passes arguments and options as one record, whose fields they fill.
+
+    It is placed directly above the function, below `click.pass_obj`.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(state: Any, /, **values: Any) -> None:
+            function(state, record(**values))
+
+        vars(command)["takes"] = record
+        return command
+
+    return decorate
 
 
 def optional_first(first: str, second: str) -> Callable[[Any], Any]:

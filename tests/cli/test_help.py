@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from typing import TYPE_CHECKING
@@ -42,6 +43,17 @@ def test_every_command_has_help_with_examples(
             assert "\\b" not in done.out
             assert "\x08" not in done.out
             assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_the_request_of_a_command_has_a_field_for_each_of_its_options() -> None:
+    taking = {
+        words: command for words, command in ALL.items() if hasattr(command.callback, "takes")
+    }
+    assert "bisect" in taking
+    for words, command in taking.items():
+        options = {param.name for param in command.params if param.expose_value}
+        record = getattr(command.callback, "takes")  # noqa: B009 - click has no such attribute
+        assert {field.name for field in dataclasses.fields(record)} == options, words
 
 
 def test_short_help_does_not_depend_on_who_asked_first() -> None:
