@@ -229,6 +229,93 @@ def test_nobody_imports_a_feature_but_itself() -> None:
     assert reaching == []
 
 
+FACES = {"cli", "web"}
+BELOW_THE_LIBRARY = {"store", "execute", "providers"}
+FACE_IMPORTS = {
+    "cli/app.py": "store.database",
+    "cli/audit.py": "store.audit store.database",
+    "cli/bars.py": "execute.progress_meter",
+    "cli/bisect.py": "execute.bisect providers.budget",
+    "cli/calibrate.py": "execute.calibration execute.standalone store.database store.runs",
+    "cli/compare.py": "store.runs",
+    "cli/control.py": "store.database store.ledger store.runs",
+    "cli/costs.py": "execute.budgets store.database store.ledger",
+    "cli/doctor.py": "providers.shared_cache",
+    "cli/explain.py": "store.cells store.database store.runs",
+    "cli/hunks.py": "execute.hunks store.runs",
+    "cli/lookup.py": "store.database store.runs",
+    "cli/merge.py": (
+        "execute.progress execute.run_options execute.shard_merge store.audit "
+        "store.database store.import_check store.liveness store.merge store.runs"
+    ),
+    "cli/models.py": "execute.standalone providers.adapters",
+    "cli/names.py": "store.cells store.database store.runs",
+    "cli/plan.py": "execute.reuse_forecast",
+    "cli/progress.py": "execute.progress_meter",
+    "cli/regrade.py": "execute.run_options execute.second_opinion store.runs",
+    "cli/report.py": "store.merge",
+    "cli/reporting.py": "store.liveness store.runs",
+    "cli/run.py": "execute.run_options providers.replay store.batches store.database store.runs",
+    "cli/serve.py": "store.database",
+    "cli/sessions.py": "store.runs",
+    "cli/status.py": "store.database store.runs",
+    "cli/steer.py": "store.database store.runs store.steering",
+    "cli/suggestion.py": "store.suggestions",
+    "cli/summary.py": "execute.budgets store.runs",
+    "cli/try_one.py": (
+        "execute.runner execute.standalone store.answers store.cells store.database store.runs"
+    ),
+    "web/api.py": "store.database store.runs store.steering",
+    "web/cache.py": "store.database",
+    "web/databases.py": "store.database",
+    "web/exports.py": "store.database store.runs",
+    "web/page_context.py": "store.cells store.liveness store.runs",
+    "web/pages/answers.py": "store.cells",
+    "web/pages/case_history.py": "store.runs",
+    "web/pages/compare.py": "store.runs",
+    "web/pages/experiment.py": "store.runs store.suggestions",
+    "web/pages/home.py": "execute.budgets store.audit store.ledger store.suggestions",
+    "web/pages/run.py": "store.origins store.runs",
+    "web/pages/steering.py": "store.ledger store.starts",
+    "web/rendering.py": "store.suggestions",
+    "web/responses.py": "store.database store.liveness store.runs",
+    "web/serving.py": "store.database",
+    "web/steer_forms.py": "store.database store.runs store.steering",
+}
+"""What commands and pages still import from below the library: only entries are taken off."""
+
+
+MODULE_NAMES = {
+    path.relative_to(PACKAGE).as_posix().removesuffix(".py").replace("/", ".") for path in MODULES
+}
+
+
+def below_the_library(path: Path) -> set[str]:
+    """Return the modules below the library that a module loads."""
+    loaded = (
+        f"{each.module}.{name}".removeprefix("edison_ci.")
+        for each in imports(path)
+        if is_own(each.module) and not each.types
+        for name in each.names
+    )
+    modules = (name if name in MODULE_NAMES else name.rpartition(".")[0] for name in loaded)
+    return {name for name in modules if name.split(".")[0] in BELOW_THE_LIBRARY}
+
+
+def test_faces_use_the_library() -> None:
+    """Commands and pages translate: what is stored, run and called is behind `api` and `results`.
+
+    Types may be named in annotations.
+    """
+    faces = [path for path in MODULES if room(path) in FACES]
+    reached = {place(path): below_the_library(path) for path in faces}
+    listed = {name: set(modules.split()) for name, modules in FACE_IMPORTS.items()}
+    new = {name: more for name in reached if (more := reached[name] - listed.get(name, set()))}
+    gone = {name: old for name in listed if (old := listed[name] - reached.get(name, set()))}
+    assert new == {}, "let api or results offer the operation"
+    assert gone == {}, "take it off the list"
+
+
 def test_each_library_has_one_home() -> None:
     astray = []
     for path, each in every_import():
