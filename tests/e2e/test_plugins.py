@@ -1,4 +1,4 @@
-"""Packages that bring a provider, a check, a judge and a reporter: installed, and used end to end.
+"""Packages that bring a provider, a check, a judge, a reporter and a feature, used end to end.
 
 The package is the one of docs/extending.md, installed by pip and used by processes of their own.
 Broken ones are laid out as pip would leave them, which takes no time.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pytest
 
 from docs.snippets import snippets
-from edison_ci import SessionFactory, load, render_report, run
+from edison_ci import SessionFactory, feature, load, render_report, run
 from edison_ci.checks.options import REGISTRY
 from edison_ci.config.experiment import JUDGES
 from edison_ci.config.model_entry import PROVIDERS
@@ -34,6 +34,8 @@ pytestmark = pytest.mark.daily
 
 BLOCKS = {each.title: each.text for each in snippets(ROOT / "docs/extending.md") if each.title}
 GROUPS = ("providers", "checks", "judges", "reporters")
+FILES = 6
+"""One for each of them, and two of the feature."""
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +43,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the package of the documentation into a folder."""
     source, target = tmp_path_factory.mktemp("edison-acme"), tmp_path_factory.mktemp("site")
     files = {name: text for name, text in BLOCKS.items() if name.startswith("edison_acme/")}
-    assert len(files) == len(GROUPS)
-    for name, text in {"edison_acme/__init__.py": "", **files}.items():
+    assert len(files) == FILES
+    for name, text in files.items():
         Folder(source).write(name, text)
     Folder(source).write("pyproject.toml", BLOCKS["pyproject.toml"])
     options = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", target)
@@ -84,6 +86,7 @@ def look_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]
             del sys.modules[name]
         for each in registries:
             each.pop("_installed", None)
+        feature._installed.cache_clear()
 
     def look(site: Path) -> None:
         forget()
@@ -178,6 +181,26 @@ def test_answers_of_a_plugin_are_cached_by_its_options_and_held_by_budgets(
     assert calls() == (4, 0), "other options, other answers"
     cells = cells_in(edison(acme, "report", "--format", "jsonl").out)
     assert cells["loud", "ada"]["text"].endswith("ELSE.?")
+
+
+def test_a_feature_of_a_package_has_a_command_and_hears_of_runs(
+    edison: Edison,
+    acme: Folder,
+    site: Path,
+    look_in: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    look_in(site)
+    assert re.search(r"^  Results .*\bdigest$", edison(acme, "--help").out, re.MULTILINE)
+    done = edison(acme, "run", "--offline")
+    (said,) = re.findall("acme: (hello: [0-9.]+)", done.err)
+    monkeypatch.chdir(acme.path)
+    assert edison(acme, "digest").out == f"{said}\n"
+
+    monkeypatch.setenv(feature.WITHOUT, "edison_acme")
+    assert "acme: " not in edison(acme, "run", "--offline").err
+    refused = edison(acme, "digest")
+    assert refused.code == 2 and "unknown command 'digest'" in refused.err
 
 
 def test_names_of_plugins_are_listed_and_hinted_at(
@@ -345,6 +368,40 @@ def test_a_broken_provider_is_refused_or_an_error_of_its_cells(
     done = edison(mini, "run", "--json")
     assert (done.code, said in done.all) == (code, True), done.all
     assert "Traceback" not in done.all
+
+
+BRINGING = """
+from edison_ci.feature import Command, Feature
+
+FEATURE = Feature(__name__, {"greet": Command("Results", "commands:greet", "Greet.")})
+NOTHING = None
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "said"),
+    [
+        ("broken", "MISSING", "the plugin broken:MISSING for 'broken' cannot be loaded"),
+        ("broken", "NOTHING", "'broken' of edison_ci.features is not the Feature of a package"),
+        ("other", "FEATURE", "'other' of edison_ci.features is not the Feature of a package other"),
+        ("refine", "FEATURE", "the plugin broken:FEATURE has the name 'refine', which is built in"),
+    ],
+)
+def test_a_broken_feature_is_named_and_can_be_switched_off(
+    edison: Edison,
+    mini: Folder,
+    lay_out: LayOut,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    target: str,
+    said: str,
+) -> None:
+    lay_out({f"features/{name}": target}, BRINGING)
+    done = edison(mini, "run")
+    assert (done.code, said in done.all) == (2, True), done.all
+    if name != "refine":
+        monkeypatch.setenv(feature.WITHOUT, name)
+        assert edison(mini, "run").code == 0
 
 
 def test_a_provider_that_needs_a_network_is_refused_offline(
