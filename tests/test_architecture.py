@@ -243,7 +243,7 @@ FACE_IMPORTS = {
     "cli/doctor.py": "providers.shared_cache",
     "cli/explain.py": "store.cells store.database store.runs",
     "cli/hunks.py": "execute.hunks store.runs",
-    "cli/lookup.py": "store.database store.runs",
+    "cli/lookup.py": "store.runs",
     "cli/merge.py": (
         "execute.progress execute.run_options execute.shard_merge store.audit "
         "store.database store.import_check store.liveness store.merge store.runs"
@@ -269,7 +269,7 @@ FACE_IMPORTS = {
     "web/cache.py": "store.database",
     "web/databases.py": "store.database",
     "web/exports.py": "store.database store.runs",
-    "web/page_context.py": "store.cells store.liveness store.runs",
+    "web/page_context.py": "store.cells store.runs",
     "web/pages/answers.py": "store.cells",
     "web/pages/case_history.py": "store.runs",
     "web/pages/compare.py": "store.runs",
@@ -278,7 +278,7 @@ FACE_IMPORTS = {
     "web/pages/run.py": "store.origins store.runs",
     "web/pages/steering.py": "store.ledger store.starts",
     "web/rendering.py": "store.suggestions",
-    "web/responses.py": "store.database store.liveness store.runs",
+    "web/responses.py": "store.database store.runs",
     "web/serving.py": "store.database",
     "web/steer_forms.py": "store.database store.runs store.steering",
 }
@@ -344,7 +344,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/lookup.py": {
         "edison_ci.access.trust_audit",
         "edison_ci.results.snapshot",
-        "edison_ci.store.database",
+        "edison_ci.results.stored_runs",
         "edison_ci.store.runs",
     },
     "cli/options.py": {"edison_ci.cli.names", "edison_ci.access.own_results"},

@@ -26,8 +26,8 @@ from edison_ci.report.reporters import rendered, reporter
 from edison_ci.results.cells import Cells, cases_of
 from edison_ci.results.report import report_of
 from edison_ci.results.run_result import RunResult
+from edison_ci.results.stored_runs import current_run
 from edison_ci.store.database import open_for_reading, open_reader
-from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -120,10 +120,8 @@ def result(project: Project, wanted: str = "latest") -> Result:
     A run whose process has died is paused.
     """
     with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
-        found = find_run(reader, wanted)
-    locks = project.root / ".edison" / "locks"
-    seen = found.as_seen(alive=found.owner is not None and is_alive(locks, found.owner))
-    return Result(project, seen)
+        run = find_run(reader, wanted)
+    return Result(project, current_run(project.root / ".edison" / "locks", run))
 
 
 def render_report(project: Project, wanted: str = "latest", *, format: str = "md") -> str:

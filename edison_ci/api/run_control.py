@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.records import RunStatus
+from edison_ci.results import stored_runs
 from edison_ci.store import audit, ledger, steering
 from edison_ci.store import writer as store_writer
 from edison_ci.store.liveness import is_alive, request_control
@@ -29,7 +30,7 @@ PATIENCE_S = 30.0
 
 def current_run(site: Site, run: Run) -> Run:
     """Return a run with its real status: a run whose process died is paused."""
-    return run.as_seen(alive=bool(run.owner) and is_alive(site.locks, run.owner or ""))
+    return stored_runs.current_run(site.locks, run)
 
 
 def refuse_resting(run: Run) -> None:

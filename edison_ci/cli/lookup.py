@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from edison_ci.config.prompt import Prompt
     from edison_ci.errors import Problem
     from edison_ci.records import Case, Json
+    from edison_ci.results.stored_runs import ProjectPlace
     from edison_ci.store.runs import Run
 
 
@@ -199,13 +200,13 @@ def open_readable_project(state: CliState, terminal: Terminal) -> Project:
 
 
 @contextlib.contextmanager
-def results_of(project: Project) -> Iterator[sqlite3.Connection]:
+def results_of(project: ProjectPlace) -> Iterator[sqlite3.Connection]:
     """Open the results of a project read-only, in their current state."""
     # SQLite is not needed by commands that only look up files.
-    from edison_ci.store.database import open_for_reading
+    from edison_ci.results.stored_runs import open_runs
 
-    with open_for_reading(project.root / project.file.results) as connection:
-        yield connection
+    with open_runs(project) as runs:
+        yield runs.connection
 
 
 def cases_of(project: Project, experiment: Experiment) -> Iterator[Case]:

@@ -16,8 +16,8 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.feature import Area
 from edison_ci.results.run_result import RunResult
+from edison_ci.results.stored_runs import current_run
 from edison_ci.store.cells import find_cell, run_of_cell
-from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def with_liveness(context: PageContext, run: Run) -> Run:
     """Return a run with its real status, if the locks of the project are accessible."""
     if context.root is None:
         return run
-    locks = context.root / ".edison" / "locks"
-    return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+    return current_run(context.root / ".edison" / "locks", run)
 
 
 def run_results(context: PageContext, ids: list[str]) -> list[RunResult]:

@@ -26,10 +26,10 @@ from edison_ci.feature import FormEntry
 from edison_ci.report import components
 from edison_ci.results.live_progress import PhaseChange, phase_changes, progress_of
 from edison_ci.results.run_lists import experiments
+from edison_ci.results.stored_runs import current_run
 from edison_ci.sanitize import json_text
 from edison_ci.spelling import did_you_mean
 from edison_ci.store.database import is_current, one_state
-from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run
 from edison_ci.web import formats
 from edison_ci.web.api import api_routes
@@ -410,8 +410,7 @@ class ProgressFollower:
             raise NotFound("results of another version")
         found = find_run(connection, self._wanted)
         if self._place.root is not None:
-            locks = self._place.root / ".edison" / "locks"
-            found = found.as_seen(alive=found.owner is not None and is_alive(locks, found.owner))
+            found = current_run(self._place.root / ".edison" / "locks", found)
         progress = progress_of(connection, found)
         if progress.seq <= since and found.moving:
             return None

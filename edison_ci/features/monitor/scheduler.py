@@ -52,6 +52,7 @@ from edison_ci.features.monitor.schedule_rows import (
 from edison_ci.features.monitor.schedules import read_schedules, schedulers_folder
 from edison_ci.numeric import counted
 from edison_ci.records import RunStatus
+from edison_ci.results.stored_runs import current_run
 from edison_ci.store.database import open_for_change, open_for_reading
 from edison_ci.store.liveness import ProcessLock, is_alive
 from edison_ci.store.runs import RESTING, Run, find_run, owned_runs
@@ -444,9 +445,7 @@ class Scheduler:
         return ["run", fire.experiment, *self._options(fire)] if free else []
 
     def _seen(self, connection: sqlite3.Connection, run_id: str) -> Run:
-        run = find_run(connection, run_id)
-        alive = run.owner is not None and is_alive(self._site.locks, run.owner)
-        return run.as_seen(alive=alive)
+        return current_run(self._site.locks, find_run(connection, run_id))
 
     def _may_start(self, connection: sqlite3.Connection, fire: Fire) -> bool:
         if len(self._children) >= MOST_AT_ONCE:

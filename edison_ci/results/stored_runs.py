@@ -1,0 +1,67 @@
+"""Stored runs: the results file of a project, open for reading, and the runs that names mean."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from edison_ci._dataclass import dataclass
+from edison_ci.results.run_result import RunResult
+from edison_ci.store.database import open_for_reading
+from edison_ci.store.liveness import is_alive
+from edison_ci.store.runs import find_run
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from edison_ci.config.project import ProjectFile
+    from edison_ci.store.runs import Run
+
+
+class ProjectPlace(Protocol):
+    """A project or its site: the folder, and the file that names the results file."""
+
+    @property
+    def root(self) -> Path:
+        """The folder of the project."""
+        ...
+
+    @property
+    def file(self) -> ProjectFile:
+        """Its edison.yaml."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRuns:
+    """The runs of an open results file."""
+
+    connection: sqlite3.Connection
+    locks: Path
+    """The folder of locks, by which living processes are known."""
+
+    def find(self, wanted: str = "latest") -> Run:
+        """Return a run as it is stored, by id, `latest` or experiment; raises UsageError."""
+        return find_run(self.connection, wanted)
+
+    def current(self, wanted: str = "latest") -> Run:
+        """Return a run with its real status: a run whose process died is paused."""
+        return current_run(self.locks, self.find(wanted))
+
+    def result(self, wanted: str = "latest") -> RunResult:
+        """Return what a run found, with its real status."""
+        return RunResult(self.connection, self.current(wanted))
+
+
+def current_run(locks: Path, run: Run) -> Run:
+    """Return a run with its real status: a run whose process died is paused."""
+    return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+
+
+@contextmanager
+def open_runs(project: ProjectPlace) -> Iterator[StoredRuns]:
+    """Open the results of a project read-only, in their current state."""
+    with open_for_reading(project.root / project.file.results) as connection:
+        yield StoredRuns(connection, project.root / ".edison" / "locks")
