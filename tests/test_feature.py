@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,19 @@ def test_the_help_and_a_check_of_the_files_work_without_features(
     assert edison(mini, "--help").code == 0
     done = edison(mini, "validate")
     assert (done.code, done.err.startswith("ok: ")) == (0, True)
+
+
+@pytest.mark.parametrize("off", [*NAMES, ",".join(NAMES)])
+def test_a_run_works_without_features(
+    edison: Edison, mini: Folder, monkeypatch: pytest.MonkeyPatch, off: str
+) -> None:
+    assert edison(mini, "run", "--record", "answers.jsonl").code == 0
+    monkeypatch.setenv(feature.WITHOUT, off)
+    again = ("--replay", "answers.jsonl") if "simulator" in off else ("--no-cache",)
+    done = edison(mini, "run", *again, "--json")
+    assert done.code == 0, done.all
+    (run,) = json.loads(done.out)["runs"]
+    assert (run["status"], run["errors"], run["cells"]["ok"]) == ("COMPLETED", {}, 2)
 
 
 def test_workers_need_the_feature_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,20 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.daily
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("off", [each.name for each in features()])
+def test_pages_work_without_a_feature(mini: Folder, edison: Edison, off: str) -> None:
+    assert edison(mini, "run").code == 0
+    for server in started(mini.path, LINES[0], "--offline", environ={WITHOUT: off}):
+        (run,) = set(re.findall(r"/-/edison/run/([\w-]+)", server.get("/-/edison").text))
+        for page in ("", f"/run/{run}", "/experiment/hello", "/leaderboard", "/prompts", "/audit"):
+            assert server.get(f"/-/edison{page}").status_code == 200, page
+        pages = [page.path for each in features() if each.name == off for page in each.pages]
+        for path in pages:
+            if "{" not in path:
+                assert server.get(f"/-/edison{path}").status_code == 404, path
+
+
 def test_pages_work_without_any_feature(mini: Folder, edison: Edison) -> None:
     assert edison(mini, "run").code == 0
     off = {WITHOUT: ",".join(each.name for each in features())}
