@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from edison_ci.access.sealed_keys import read_private_key
-from edison_ci.documents.base64_text import encode_base64, encode_base64url
+from edison_ci.documents.decoding import encode_base64, encode_base64url
 from edison_ci.documents.signatures import KeyPair, Signer
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.config.prompt import read_prompt
-from edison_ci.documents.patch import diff_of
+from edison_ci.documents.text_diff import diff_of
 from edison_ci.store.database import open_for_change
 from edison_ci.store.suggestions import (
     Guardrail,

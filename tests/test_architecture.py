@@ -449,7 +449,7 @@ LENIENT_DECODERS = {
 }  # fmt: skip
 """Functions that take several texts for the same bytes."""
 DECODES = {
-    "documents/base64_text.py",  # and encodes again, to compare
+    "documents/decoding.py",  # and encodes again, to compare
     "api/bundles.py",  # a hash that was computed right before
     "features/monitor/webhooks.py",  # the user's own secret, which is compared with nothing
 }

@@ -23,7 +23,7 @@ from edison_ci.config.model_entry import APPLICATIONS, Limits
 from edison_ci.config.params import Params
 from edison_ci.plan import baseline
 from edison_ci.records import BaselineDoubt
-from edison_ci.safety import screen as safety_screen
+from edison_ci.safety import names as safety_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -376,7 +376,7 @@ def _extra_of(prompt: Prompt | None) -> Any:
 
 def _as_strict(ours: TextScreens, theirs: TextScreens) -> bool:
     """Whether screens of inputs hold back at least what others hold back."""
-    kinds = safety_screen.PII_KINDS
+    kinds = safety_names.PII_KINDS
     pairs = [
         *((ours.pii.action_of(kind), theirs.pii.action_of(kind)) for kind in kinds),
         *((getattr(ours, kind), getattr(theirs, kind)) for kind in ("jailbreak", "secrets")),

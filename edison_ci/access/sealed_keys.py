@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.sealed import PRIVATE_KEY, SealedKey, SecretsFile
-from edison_ci.documents.base64_text import (
+from edison_ci.documents.decoding import (
     decode_base64,
     decode_base64url,
     encode_base64,

@@ -20,8 +20,8 @@ from edison_ci.documents.dataset_text import new_dataset_text, read_dataset_text
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import OverlayTree, place_in, read, replace_file
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.patch import diff_of
 from edison_ci.documents.secrets import secrets_in
+from edison_ci.documents.text_diff import diff_of
 from edison_ci.documents.yaml_edit import with_listed
 from edison_ci.errors import ConfigError, Location, UsageError
 from edison_ci.spelling import did_you_mean

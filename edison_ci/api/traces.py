@@ -27,8 +27,8 @@ from edison_ci.documents.marks import Fault, Json
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import Location, UsageError
 from edison_ci.records import canonical_json
+from edison_ci.safety.names import PII_KINDS
 from edison_ci.safety.pii import redact_pii
-from edison_ci.safety.screen import PII_KINDS
 from edison_ci.sanitize import json_text
 
 if TYPE_CHECKING:

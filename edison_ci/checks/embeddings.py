@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from edison_ci.checks.evaluation import EvaluationError
-from edison_ci.documents.base64_text import decode_base64, encode_base64
+from edison_ci.documents.decoding import decode_base64, encode_base64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 _FAMILIES = {
-    "text": "equals contains icontains starts_with ends_with",
-    "occurrences": "contains_any contains_all regex one_of count quotes",
+    "text": "equals contains icontains starts_with ends_with contains_any contains_all regex one_of"
+    " count quotes",
     "limits": "words chars sentences tokens latency cost finish_reason",
     "structure": "is_json json_schema json_path is_xml is_html is_sql is_yaml number json_diff",
     "tool_calls": "tool_call tool_call_f1 calls",

@@ -1,21 +1,29 @@
-"""Checks of the text of an answer by one other text."""
+"""Checks of the text of an answer by other texts, patterns, counts and quotations."""
 
-from typing import TYPE_CHECKING, ClassVar
+from __future__ import annotations
 
-from pydantic import Field
+import re
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
+from pydantic import AfterValidator, Field
+
+from edison_ci.checks import patterns
 from edison_ci.checks.evaluation import Grade, quote
 from edison_ci.checks.options import (
     Check,
+    Range,
     SomeText,
     TemplateText,
+    TemplateTexts,
     TrimmedCheck,
     expected_output,
 )
+from edison_ci.checks.options import Count as Times
+from edison_ci.shape import wrong
 
 if TYPE_CHECKING:
     from edison_ci.checks.evaluation import ParsedAnswer
-
+    from edison_ci.templating.templates import Template
 
 SHOWN = 40
 """Characters of a text in a reason."""
@@ -40,7 +48,7 @@ class Equals(TrimmedCheck):
     value: TemplateText = expected_output("The text; the expected output by default.")
     ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: "ParsedAnswer") -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if both texts are the same without surrounding white space."""
         wanted, found = answered.render(self.value), answered.text
         if not self.exact:
@@ -58,7 +66,7 @@ class Contains(Check):
     example: ClassVar[str] = 'contains: "{{ expected }}"'
     value: SomeText = expected_output("The text; the expected output by default.")
 
-    def evaluate(self, answered: "ParsedAnswer") -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the text is in the answer."""
         wanted = answered.render_required(self.value)
         return _containment(wanted in answered.text, wanted)
@@ -71,7 +79,7 @@ class Icontains(Check):
     example: ClassVar[str] = "icontains: thank you"
     value: SomeText = expected_output("The text; the expected output by default.")
 
-    def evaluate(self, answered: "ParsedAnswer") -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the text is in the answer, both case-folded."""
         wanted = answered.render_required(self.value)
         return _containment(wanted.casefold() in answered.text.casefold(), wanted)
@@ -85,7 +93,7 @@ class StartsWith(TrimmedCheck):
     value: SomeText = Field(description="The text.")
     ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: "ParsedAnswer") -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer starts with the text, ignoring white space before it."""
         wanted, text = answered.render_required(self.value), answered.text
         start, given = fold([wanted, text], ignore_case=self.ignore_case)
@@ -103,7 +111,7 @@ class EndsWith(TrimmedCheck):
     value: SomeText = Field(description="The text.")
     ignore_case: bool = Field(False, description="Whether to ignore case.")
 
-    def evaluate(self, answered: "ParsedAnswer") -> Grade:
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
         """Return 1 if the answer ends with the text, ignoring white space after it."""
         wanted, text = answered.render_required(self.value), answered.text
         end, given = fold([wanted, text], ignore_case=self.ignore_case)
@@ -111,3 +119,188 @@ class EndsWith(TrimmedCheck):
             return Grade(1.0, f"the answer ends with {quote(wanted)}")
         end = quote((text if self.exact else text.rstrip())[-SHOWN:], SHOWN)
         return Grade(0.0, f"the answer ends with {end}, not with {quote(wanted)}")
+
+
+_MOST_LISTED = 3
+
+
+def _listed(texts: list[str]) -> str:
+    shown = ", ".join(quote(text, SHOWN) for text in texts[:_MOST_LISTED])
+    more = len(texts) - _MOST_LISTED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _missing(
+    check: ContainsAny | ContainsAll, answered: ParsedAnswer
+) -> tuple[list[str], list[str]]:
+    """Return the texts of a check, and those that the answer lacks."""
+    wanted = answered.texts(check.value)
+    (text,) = fold([answered.text], ignore_case=check.ignore_case)
+    folded = fold(wanted, ignore_case=check.ignore_case)
+    return wanted, [w for w, f in zip(wanted, folded, strict=True) if f not in text]
+
+
+class ContainsAny(Check):
+    """The answer contains at least one of these texts."""
+
+    check: ClassVar[str] = "contains_any"
+    example: ClassVar[str] = "contains_any: [refund, exchange]"
+    value: TemplateTexts = Field(description="The texts.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if one of the texts is in the answer."""
+        wanted, missing = _missing(self, answered)
+        if len(missing) < len(wanted):
+            return Grade(1.0, f"{quote(next(t for t in wanted if t not in missing))} is there")
+        return Grade(0.0, f"none of {_listed(wanted)} is in the answer")
+
+
+class ContainsAll(Check):
+    """The answer contains all of these texts."""
+
+    check: ClassVar[str] = "contains_all"
+    example: ClassVar[str] = 'contains_all: "{{ must_include }}"'
+    value: TemplateTexts = Field(description="The texts.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if all of the texts are in the answer."""
+        _, missing = _missing(self, answered)
+        if missing:
+            return Grade(0.0, f"the answer lacks {_listed(missing)}")
+        return Grade(1.0, "all texts are in the answer")
+
+
+class OneOf(Check):
+    """The answer is one of these texts, ignoring surrounding white space."""
+
+    check: ClassVar[str] = "one_of"
+    example: ClassVar[str] = "one_of: [yes, no, unsure]"
+    value: TemplateTexts = Field(description="The texts.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the answer is one of the texts, without surrounding white space."""
+        wanted = [text.strip() for text in answered.texts(self.value)]
+        found = answered.text.strip()
+        folded = fold([found, *wanted], ignore_case=self.ignore_case)
+        if folded[0] in folded[1:]:
+            return Grade(1.0, f"the answer is {quote(found)}")
+        return Grade(0.0, f"the answer is {quote(found)}, not one of {_listed(wanted)}")
+
+
+def _pattern(value: Template) -> Template:
+    if len(value.source) > patterns.MAX_PATTERN:
+        message = (
+            f"the pattern has {len(value.source):,} characters; at most {patterns.MAX_PATTERN:,}"
+        )
+        raise wrong("regex", message, "use several checks")
+    if value.is_constant:
+        try:
+            patterns.analyse_pattern(value.source)
+        except (re.error, RecursionError, OverflowError) as error:
+            hint = "a backslash needs single quotes: '\\d+'"
+            raise wrong("regex", f"not a valid pattern: {error}", hint) from None
+    return value
+
+
+class Regex(Check):
+    """A regular expression matches somewhere in the answer."""
+
+    check: ClassVar[str] = "regex"
+    example: ClassVar[str] = "regex: '(?i)order number'"
+    value: Annotated[SomeText, AfterValidator(_pattern)] = Field(description="The pattern.")
+
+    @property
+    def blocking(self) -> bool:
+        """False only for a constant pattern that takes linear time."""
+        return not (
+            self.value.is_constant and patterns.analyse_pattern(self.value.source).is_linear
+        )
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the pattern matches somewhere."""
+        pattern = answered.render_required(self.value)
+        found = patterns.search(pattern, answered.text)
+        if found is None:
+            return Grade(0.0, f"nothing in the answer matches {quote(pattern)}")
+        return Grade(1.0, f"{quote(found)} matches {quote(pattern)}")
+
+
+class Count(Range):
+    """The answer contains this text a number of times in this range."""
+
+    check: ClassVar[str] = "count"
+    example: ClassVar[str] = 'count: {value: "?", max: 1}'
+    value: SomeText = Field(description="The text.")
+    ignore_case: bool = Field(False, description="Whether to ignore case.")
+    min: Times | None = Field(None, description="Fewest allowed.")
+    max: Times | None = Field(None, description="Most allowed.")
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return 1 if the number of times, without overlap, is in the range."""
+        wanted = answered.render_required(self.value)
+        text, part = fold([answered.text, wanted], ignore_case=self.ignore_case)
+        number = text.count(part)
+        times = "once" if number == 1 else f"{number:,} times"
+        return self._within(number, f"{quote(wanted)} is in the answer {times}")
+
+
+_QUOTATION = re.compile(
+    "\u201c([^\u201c\u201d]{1,2000})\u201d|\u201e([^\u201e\u201c]{1,2000})\u201c"
+    '|\u00ab([^\u00ab\u00bb]{1,2000})\u00bb|"([^"\n]{1,2000})"'
+)
+_OMISSION = re.compile(r"\s*\[?(?:\.\.\.|\u2026)\]?\s*")
+_FINAL_MARKS = ".,;:!?"
+
+
+class Quotes(Check):
+    """Every quotation in the answer is in this source, word for word."""
+
+    check: ClassVar[str] = "quotes"
+    example: ClassVar[str] = 'quotes: "{{ document }}"'
+    value: SomeText = Field(description="The source.")
+    words: Annotated[int, Field(ge=1, le=100)] = Field(
+        3, description="Fewest words of a quotation; shorter ones may be names or irony."
+    )
+    min: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        0, description="Fewest quotations that the answer must have."
+    )
+
+    def evaluate(self, answered: ParsedAnswer) -> Grade:
+        """Return the share of quotations that are in the source; 1 if there is none to check."""
+        source = _plain(answered.render_required(self.value))
+        quoted = ["".join(found.groups("")) for found in _QUOTATION.finditer(answered.text)]
+        checked = [text for text in quoted if len(text.split()) >= self.words]
+        if len(checked) < self.min:
+            return Grade(
+                0.0, f"{len(checked)} quotations in the answer; at least {self.min} wanted"
+            )
+        if not checked:
+            return Grade(1.0, "the answer quotes nothing")
+        wrong = [text for text in checked if not _is_quoted(text, source)]
+        if wrong:
+            said = f"not in the source: {_listed(wrong)}"
+            return Grade(1 - len(wrong) / len(checked), said)
+        return Grade(1.0, f"{len(checked)} quotations are in the source")
+
+
+def _plain(text: str) -> str:
+    """Return a text with one kind of quotes and single spaces."""
+    for curly, straight in (("\u2018", "'"), ("\u2019", "'"), ("\u201c", '"'), ("\u201d", '"')):
+        text = text.replace(curly, straight)
+    return " ".join(text.split())
+
+
+def _is_quoted(text: str, source: str) -> bool:
+    """Whether all parts between omissions are in the source, in this order."""
+    at = 0
+    for part in _OMISSION.split(_plain(text)):
+        # A mark at the end may belong to the sentence that quotes.
+        wanted = part.strip().rstrip(_FINAL_MARKS)
+        found = source.find(wanted, at)
+        if found < 0:
+            return False
+        at = found + len(wanted)
+    return True

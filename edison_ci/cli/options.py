@@ -22,7 +22,7 @@ from edison_ci.cli import log_file as cli_log_file
 from edison_ci.errors import UsageError
 from edison_ci.sanitize import json_text, line
 from edison_ci.spelling import did_you_mean
-from edison_ci.telemetry import log_ids
+from edison_ci.telemetry import spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,7 +97,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **log_ids.current_ids(),
+            **spans.current_ids(),
             **_extra(record),
         }
         if record.exc_info:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, field_validator
 
-from edison_ci.safety import screen as safety_screen
+from edison_ci.safety import names as safety_names
 from edison_ci.shape import Name, Shape, Shorthand, TextPattern, short, wrong
 from edison_ci.spelling import did_you_mean
 
@@ -44,12 +44,12 @@ class PersonalData(Shape):
     @classmethod
     def _known_kinds(cls, value: Any) -> Any:
         unknown = (
-            [key for key in value if key not in safety_screen.PII_KINDS]
+            [key for key in value if key not in safety_names.PII_KINDS]
             if isinstance(value, dict)
             else []
         )
         if unknown:
-            hint = did_you_mean(str(unknown[0]), safety_screen.PII_KINDS)
+            hint = did_you_mean(str(unknown[0]), safety_names.PII_KINDS)
             raise wrong("value", f"unknown kind of personal data {short(unknown[0])}", hint)
         return value
 
@@ -62,7 +62,7 @@ class PersonalData(Shape):
         if self.action != "redact" and not self.kinds:
             return frozenset()
         return frozenset(
-            kind for kind in safety_screen.PII_KINDS if self.action_of(kind) == "redact"
+            kind for kind in safety_names.PII_KINDS if self.action_of(kind) == "redact"
         )
 
     @property
@@ -70,7 +70,7 @@ class PersonalData(Shape):
         """Whether any kind is looked for."""
         if not self.kinds:
             return self.action != "off"
-        return any(self.action_of(kind) != "off" for kind in safety_screen.PII_KINDS)
+        return any(self.action_of(kind) != "off" for kind in safety_names.PII_KINDS)
 
 
 PersonalDataEntry = Annotated[PersonalData, Shorthand("action")]

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from edison_ci.config.project import Version
-from edison_ci.documents.base64_text import KEY_PATTERN, at_least_pattern
+from edison_ci.documents.decoding import KEY_PATTERN, at_least_pattern
 from edison_ci.shape import Date, EnvName, Shape, TextPattern, items, report, wrong
 
 PRIVATE_KEY = "EDISON_PRIVATE_KEY"

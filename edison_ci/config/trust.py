@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from edison_ci.config import request_headers
 from edison_ci.config.project import Version
-from edison_ci.documents.base64_text import KEY_PATTERN
+from edison_ci.documents.decoding import KEY_PATTERN
 from edison_ci.shape import (
     UNIQUE,
     FilePath,

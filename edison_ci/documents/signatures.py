@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.documents.base64_text import decode_base64, encode_base64
+from edison_ci.documents.decoding import decode_base64, encode_base64
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import UsageError
 

@@ -30,8 +30,7 @@ from edison_ci.store.answers import newest_time
 from edison_ci.store.cells import CellRow, FallbackAnswer, finish_cells, is_done
 from edison_ci.store.cells import cell_id as make_cell_id
 from edison_ci.store.judgments import ComparisonRow, store_comparisons
-from edison_ci.telemetry.log_ids import CELL_ID
-from edison_ci.telemetry.spans import CellSpan, cell_span
+from edison_ci.telemetry.spans import CELL_ID, CellSpan, cell_span
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:

@@ -86,8 +86,7 @@ from edison_ci.store.steering import (
     withdraw_requests,
 )
 from edison_ci.store.writer import Writer
-from edison_ci.telemetry import log_ids
-from edison_ci.telemetry.spans import run_span
+from edison_ci.telemetry.spans import RUN_ID, run_span
 
 if TYPE_CHECKING:
     import sqlite3
@@ -479,7 +478,7 @@ class Session:
 
     async def _execute(self, state: _RunState) -> RunOutcome:
         options = state.options
-        log_ids.RUN_ID.set(state.run_id)
+        RUN_ID.set(state.run_id)
         data = {"experiment": self._experiment.id, "trigger": options.trigger}
         logger.info("run begins", extra=data)
         with run_span(state.run_id, self._experiment.id, options.trigger) as span:

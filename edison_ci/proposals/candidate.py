@@ -14,7 +14,7 @@ from edison_ci.config.load import inspect_project
 from edison_ci.config.project_files import only_errors
 from edison_ci.documents import files
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.patch import PatchRefused, apply_patch, parse_patch
+from edison_ci.documents.text_diff import PatchRefused, apply_patch, parse_patch
 from edison_ci.errors import Location, Problem, UsageError
 from edison_ci.spelling import did_you_mean
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from edison_ci.config.experiment import Refine
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.documents.patch import Patch
+    from edison_ci.documents.text_diff import Patch
     from edison_ci.store.suggestions import Guardrail
 
 _BOM = "\ufeff"

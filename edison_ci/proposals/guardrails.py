@@ -16,8 +16,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.patch import PatchRefused
 from edison_ci.documents.secrets import brief, secrets_in
+from edison_ci.documents.text_diff import PatchRefused
 from edison_ci.proposals.candidate import Candidate, change_of
 from edison_ci.store.suggestions import Guardrail, MadeBy
 

@@ -17,7 +17,7 @@ from edison_ci.documents.decoding import decode
 from edison_ci.documents.files import read
 from edison_ci.documents.json_text import read_json
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.patch import diff_of
+from edison_ci.documents.text_diff import diff_of
 from edison_ci.errors import UsageError
 from edison_ci.numeric import rounded
 from edison_ci.plan.versions import short

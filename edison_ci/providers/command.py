@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks import child
-from edison_ci.checks.visible_paths import paths_for_program
+from edison_ci.checks.child import paths_for_program
 from edison_ci.contracts import CallError, ErrorKind, NotAsked
 from edison_ci.documents.marks import Fault
 from edison_ci.extras import find_program

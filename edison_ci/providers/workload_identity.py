@@ -21,7 +21,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.trust import origin
 from edison_ci.config.trust_entries import AwsIdentity, AzureIdentity, GoogleIdentity
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.documents.base64_text import decode_base64url
+from edison_ci.documents.decoding import decode_base64url
 from edison_ci.documents.secrets import remember
 from edison_ci.providers.transport import Reach, Service, Transport, proxy_for
 

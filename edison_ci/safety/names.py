@@ -1,4 +1,4 @@
-"""Names of people and places in a text, by a pipeline of spaCy that is installed.
+"""Kinds of personal data, and names in a text by a pipeline of spaCy that is installed.
 
 A pipeline is a package of its own, which `python -m spacy download NAME` installs. It is loaded by
 the name of its package only: a folder of the repository may hold code that loading it would run.
@@ -15,6 +15,10 @@ from edison_ci.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+PII_KINDS = (
+    "e-mail", "phone", "ssn", "national-id", "iban", "card", "ip", "person", "place"
+)  # fmt: skip
+"""Kinds of personal data; the last two are found by a pipeline of spaCy."""
 KINDS = {"PERSON": "person", "PER": "person", "GPE": "place", "LOC": "place"}
 """Kinds of personal data by the labels of the pipelines."""
 _PIECE = 100_000

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edison_ci.safety.names import find_names
-from edison_ci.safety.national_ids import find_national_ids
-from edison_ci.safety.screen import PII_KINDS
+from edison_ci.safety.names import PII_KINDS, find_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -100,9 +99,9 @@ def is_north_american(digits: str) -> bool:
 
 def is_international(digits: str) -> bool:
     """Whether these digits, after a plus sign, can be a telephone number."""
-    known = _phonenumbers()
-    if known is not None:
-        return _valid_for(known, digits)
+    library = _phonenumbers()
+    if library is not None:
+        return _valid_for(library, digits)
     if digits.startswith("1"):
         return is_north_american(digits[1:])
     if digits.startswith("7"):
@@ -180,7 +179,7 @@ class PiiMatch(NamedTuple):
 def find_personal_data(text: str, names_by: str | None = None) -> Iterator[PiiMatch]:
     """Yield the personal data in a text by kind; matches of different kinds may overlap.
 
-    Names of people and places are found by a pipeline of spaCy, if one is named.
+    Names of people and places are match by a pipeline of spaCy, if one is named.
     """
     if "@" in text:
         yield from _emails(text)
@@ -204,33 +203,33 @@ def redact_pii(text: str, kinds: Collection[str] = PII_KINDS, names_by: str | No
     """Return the text with personal data of some kinds replaced by its kind, as in `[E-MAIL]`."""
     pieces: list[str] = []
     at = 0
-    matches = (found for found in find_personal_data(text, names_by) if found.what in kinds)
+    matches = (m for m in find_personal_data(text, names_by) if m.what in kinds)
     # Of matches that start at one place the longest, and none that starts inside another.
-    for found in sorted(matches, key=lambda each: (each.start, -each.end)):
-        if found.start >= at:
-            pieces += [text[at : found.start], f"[{found.what.upper()}]"]
-            at = found.end
-        elif found.end > at:
-            at = found.end
+    for match in sorted(matches, key=lambda match: (match.start, -match.end)):
+        if match.start >= at:
+            pieces += [text[at : match.start], f"[{match.what.upper()}]"]
+            at = match.end
+        elif match.end > at:
+            at = match.end
     return "".join([*pieces, text[at:]])
 
 
 def _emails(text: str) -> Iterator[PiiMatch]:
-    for found in _EMAIL.finditer(text):
-        local = found.group().partition("@")[0]
+    for match in _EMAIL.finditer(text):
+        local = match.group().partition("@")[0]
         if ".." not in local and local[0] != "." and local[-1] != ".":
-            yield PiiMatch("e-mail", *found.span())
+            yield PiiMatch("e-mail", *match.span())
 
 
 def _phones(text: str) -> Iterator[PiiMatch]:
     for pattern, valid in _PHONES:
-        for found in pattern.finditer(text):
-            if valid(found.group()):
-                yield PiiMatch("phone", *found.span())
-    for found in _CALLED.finditer(text):
-        digits = found[1]
+        for match in pattern.finditer(text):
+            if valid(match.group()):
+                yield PiiMatch("phone", *match.span())
+    for match in _CALLED.finditer(text):
+        digits = match[1]
         if is_north_american(digits[-10:]) or (digits[0] == "0" and digits[1] != "0"):
-            yield PiiMatch("phone", *found.span(1))
+            yield PiiMatch("phone", *match.span(1))
 
 
 def _plus(candidate: str) -> bool:
@@ -259,23 +258,23 @@ _PHONES: tuple[tuple[re.Pattern[str], Callable[[str], bool]], ...] = (
 
 
 def _ssns(text: str) -> Iterator[PiiMatch]:
-    for found in _SSN.finditer(text):
-        if is_ssn(_digits(found.group())):
-            yield PiiMatch("ssn", *found.span())
-    for found in _NAMED_SSN.finditer(text):
-        if is_ssn(found.group(1)):
-            yield PiiMatch("ssn", *found.span(1))
+    for match in _SSN.finditer(text):
+        if is_ssn(_digits(match.group())):
+            yield PiiMatch("ssn", *match.span())
+    for match in _NAMED_SSN.finditer(text):
+        if is_ssn(match.group(1)):
+            yield PiiMatch("ssn", *match.span(1))
 
 
 def _ibans(text: str) -> Iterator[PiiMatch]:
-    for found in _IBAN.finditer(text):
-        candidate = found.group(1)
+    for match in _IBAN.finditer(text):
+        candidate = match.group(1)
         length = iban_length(candidate[:2].upper())
         letters = candidate.replace(" ", "").replace("-", "")[:length].upper()
         if length is not None and is_iban(letters):
-            end = found.start() + _end_of(candidate, length)
+            end = match.start() + _end_of(candidate, length)
             if not text[end : end + 1].isalnum():
-                yield PiiMatch("iban", found.start(), end)
+                yield PiiMatch("iban", match.start(), end)
 
 
 def _end_of(candidate: str, length: int) -> int:
@@ -285,24 +284,24 @@ def _end_of(candidate: str, length: int) -> int:
 
 
 def _cards(text: str) -> Iterator[PiiMatch]:
-    for found in _CARD.finditer(text):
-        if is_card(_digits(found.group(1))):
-            yield PiiMatch("card", *found.span(1))
+    for match in _CARD.finditer(text):
+        if is_card(_digits(match.group(1))):
+            yield PiiMatch("card", *match.span(1))
 
 
 def _addresses(text: str) -> Iterator[PiiMatch]:
     for pattern, mark, fewest in ((_IPV4, ".", 3), (_IPV6, ":", 2)):
         if text.count(mark) < fewest:
             continue
-        for found in pattern.finditer(text):
+        for match in pattern.finditer(text):
             try:
-                address = ipaddress.ip_address(found.group())
+                address = ipaddress.ip_address(match.group())
             except ValueError:
                 continue
-            before = text[max(0, found.start() - 12) : found.start()]
+            before = text[max(0, match.start() - 12) : match.start()]
             named = address.is_loopback or address.is_unspecified or _VERSION.search(before)
-            if not named and _is_written_out(found.group()):
-                yield PiiMatch("ip", *found.span())
+            if not named and _is_written_out(match.group()):
+                yield PiiMatch("ip", *match.span())
 
 
 def _is_written_out(address: str) -> bool:
@@ -313,3 +312,151 @@ def _is_written_out(address: str) -> bool:
 
 def _digits(text: str) -> str:
     return "".join(letter for letter in text if letter.isdigit())
+
+
+# National identity numbers. One that only a check digit tells from any other number counts with its
+# name before it, or in the groups in which people write it: every eleventh number of nine digits
+# could be a Dutch one. The rules are those of the issuers; python-stdnum, which has more of them,
+# is a larger dependency than these lines, under a licence that some companies do not allow.
+
+
+def is_nino(text: str) -> bool:
+    """Whether this can be a British national insurance number."""
+    never = {"BG", "GB", "KN", "NK", "NT", "TN", "ZZ"}
+    return text[:2] not in never and not set(text[:2]) & set("DFIQUV") and text[1] != "O"
+
+
+def is_steuer_id(digits: str) -> bool:
+    """Whether this can be a German tax number: ISO 7064, one digit is there twice or thrice."""
+    often = sorted(Counter(digits[:10]).values())
+    if digits[0] == "0" or often[-1] not in (2, 3) or (len(often) > 1 and often[-2] > 1):
+        return False
+    rest = 10
+    for digit in digits[:10]:
+        total = (int(digit) + rest) % 10 or 10
+        rest = total * 2 % 11
+    return (11 - rest) % 10 == int(digits[10])
+
+
+def is_nir(text: str) -> bool:
+    """Whether this is a French social security number, with its key of two digits."""
+    number = text[:13].replace("2A", "19").replace("2B", "18")
+    return number.isdigit() and 97 - int(number) % 97 == int(text[13:])
+
+
+def is_dni(text: str) -> bool:
+    """Whether this is a Spanish identity number of a citizen (DNI) or a foreigner (NIE)."""
+    number = int(text[:-1].translate({ord("X"): "0", ord("Y"): "1", ord("Z"): "2"}))
+    return "TRWAGMYFPDXBNJZSQVHLCKE"[number % 23] == text[-1]
+
+
+_ODD = dict(
+    zip(
+        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        [1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3,
+         6, 8, 12, 14, 16, 10, 22, 25, 24, 23],
+        strict=True,
+    )
+)  # fmt: skip
+"""Values of the characters at odd places of a codice fiscale, by the decree of 1976."""
+
+
+def is_codice_fiscale(text: str) -> bool:
+    """Whether this is an Italian tax code, by its last letter."""
+    total = 0
+    for place, letter in enumerate(text[:15]):
+        plain = int(letter) if letter.isdigit() else ord(letter) - ord("A")
+        total += plain if place % 2 else _ODD[letter]
+    return chr(ord("A") + total % 26) == text[15]
+
+
+def is_bsn(digits: str) -> bool:
+    """Whether this can be a Dutch citizen service number, by its test with 11."""
+    weights = (9, 8, 7, 6, 5, 4, 3, 2, -1)
+    total = sum(weight * int(digit) for weight, digit in zip(weights, digits, strict=True))
+    return total % 11 == 0 and int(digits) > 0
+
+
+def is_cpf(digits: str) -> bool:
+    """Whether this is a Brazilian taxpayer number, by its two check digits."""
+    if len(set(digits)) == 1:
+        return False
+    for length in (9, 10):
+        total = sum(
+            int(digit) * (length + 1 - place) for place, digit in enumerate(digits[:length])
+        )
+        if total * 10 % 11 % 10 != int(digits[length]):
+            return False
+    return True
+
+
+_TIMES = (
+    "0123456789", "1234067895", "2340178956", "3401289567", "4012395678",
+    "5987604321", "6598710432", "7659821043", "8765932104", "9876543210",
+)  # fmt: skip
+"""Multiplication in the dihedral group of order 10, on which Verhoeff's check digit rests."""
+_TURNS = (
+    "0123456789", "1576283094", "5803796142", "8916043527",
+    "9453126870", "4286573901", "2793806415", "7046913258",
+)  # fmt: skip
+
+
+def is_aadhaar(digits: str) -> bool:
+    """Whether this can be an Indian Aadhaar number, by its check digit of Verhoeff."""
+    rest = 0
+    for place, digit in enumerate(reversed(digits)):
+        rest = int(_TIMES[rest][int(_TURNS[place % 8][int(digit)])])
+    return rest == 0 and digits[0] not in "01" and digits != digits[::-1]
+
+
+class _NationalId(NamedTuple):
+    pattern: re.Pattern[str]
+    valid: Callable[[str], bool]
+
+
+_START, _END = r"(?<![0-9A-Za-z.\-/])(?<![0-9] )", r"(?![0-9A-Za-z\-/]|\.[0-9])"
+_MONTH = "[ABCDEHLMPRST]"
+
+
+def _shaped(pattern: str, valid: Callable[[str], bool]) -> _NationalId:
+    """Return a number that its shape tells from others."""
+    return _NationalId(re.compile(rf"{_START}(?P<id>{pattern}){_END}"), valid)
+
+
+def _named(names: str, pattern: str, valid: Callable[[str], bool]) -> _NationalId:
+    """Return a number that counts only after its name."""
+    return _NationalId(
+        re.compile(rf"(?i)\b(?:{names})\b[^0-9\n]{{0,20}}(?P<id>{pattern}){_END}"), valid
+    )
+
+
+_NATIONAL_IDS = (
+    _shaped(r"[A-Z]{2} ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-D]", is_nino),
+    _shaped(r"[12] ?[0-9]{2} ?[0-9]{2} ?(?:[0-9]{2}|2[AB]) ?[0-9]{3} ?[0-9]{3} ?[0-9]{2}", is_nir),
+    _shaped(r"[0-9]{2}\.?[0-9]{3}\.?[0-9]{3}[ \-]?[A-HJ-NP-TV-Z]", is_dni),
+    _shaped(r"[XYZ][ \-]?[0-9]{7}[ \-]?[A-HJ-NP-TV-Z]", is_dni),
+    _shaped(rf"[A-Z]{{6}}[0-9]{{2}}{_MONTH}[0-9]{{2}}[A-Z][0-9]{{3}}[A-Z]", is_codice_fiscale),
+    _shaped(r"[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}", is_cpf),
+    _named("cpf", r"[0-9]{11}", is_cpf),
+    _shaped(r"[0-9]{2} [0-9]{3} [0-9]{3} [0-9]{3}", is_steuer_id),
+    _named(
+        r"steuer-?id(?:nr|entifikationsnummer)?|idnr|steuerliche identifikationsnummer|tax id",
+        r"[0-9]{2} ?[0-9]{3} ?[0-9]{3} ?[0-9]{3}",
+        is_steuer_id,
+    ),
+    _named(r"bsn|burgerservicenummer|sofi-?nummer", r"[0-9]{9}", is_bsn),
+    _shaped(r"[2-9][0-9]{3} [0-9]{4} [0-9]{4}", is_aadhaar),
+    _named(r"aadhaar|aadhar|uidai?", r"[2-9][0-9]{3} ?[0-9]{4} ?[0-9]{4}", is_aadhaar),
+)
+_SEPARATORS = str.maketrans("", "", " .-")
+
+
+def find_national_ids(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of national identity numbers in a text, each of them once."""
+    seen = set[tuple[int, int]]()
+    for national_id in _NATIONAL_IDS:
+        for match in national_id.pattern.finditer(text):
+            place = match.span("id")
+            if place not in seen and national_id.valid(match["id"].translate(_SEPARATORS).upper()):
+                seen.add(place)
+                yield place

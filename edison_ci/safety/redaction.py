@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.documents.secrets import masked
-from edison_ci.safety import screen
+from edison_ci.safety import names
 
 if TYPE_CHECKING:
     from edison_ci.records import Case, Completion, Json
@@ -49,7 +49,7 @@ def redactor(
     kinds = frozenset[str]() if screens is None else screens.pii.redacted_kinds()
     names_by = None if screens is None else screens.pii.names_by
     if settings is not None and settings.redact_pii_before_storage:
-        kinds = frozenset(screen.PII_KINDS)
+        kinds = frozenset(names.PII_KINDS)
     secrets = screens is not None and screens.secrets == "redact"
     if not kinds:
         return masked if secrets else keep_text

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.secrets import MASK, secrets_in
-from edison_ci.safety import names
+from edison_ci.safety.names import PII_KINDS, load_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Finding", "ScreenResult", "prepare_screens", "screen"]
 
 Action = Literal["block", "flag", "redact", "off"]
 Status = Literal["block", "flag", "redact", "ok"]
-PII_KINDS = (
-    "e-mail", "phone", "ssn", "national-id", "iban", "card", "ip", "person", "place"
-)  # fmt: skip
-"""Kinds of personal data; the last two are found by a pipeline of spaCy."""
-
 STRICTEST: tuple[Status, ...] = ("block", "flag", "redact")
 """Actions, the strictest first."""
 MOST = 20
@@ -87,18 +82,17 @@ class ScreenResult:
     def action(self, kind: str) -> Status:
         """Return the strictest action for a kind that was found."""
         done = {finding.action for finding in self.findings if finding.kind == kind}
-        return next(each for each in STRICTEST if each in done)
+        return next(action for action in STRICTEST if action in done)
 
     def found(self, kind: str) -> str:
         """Return what was found of a kind, without duplicates."""
-        whats = dict.fromkeys(each.what for each in self.findings if each.kind == kind)
-        return ", ".join(whats)
+        return ", ".join(dict.fromkeys(f.what for f in self.findings if f.kind == kind))
 
 
 def prepare_screens(actions: ScreenActions) -> None:
     """Load what the screens need and what takes longer than a text may; raises UsageError."""
     if actions.pii.names_by is not None:
-        names.load_pipeline(actions.pii.names_by)
+        load_pipeline(actions.pii.names_by)
 
 
 def screen(text: str, actions: ScreenActions, *, redacted: bool = False) -> ScreenResult:
@@ -114,7 +108,7 @@ def screen(text: str, actions: ScreenActions, *, redacted: bool = False) -> Scre
         secrets = itertools.islice(_secrets(text, redacted=redacted), MOST)
         findings += (Finding("secrets", what, actions.secrets) for what in secrets)
     done = {finding.action for finding in findings}
-    status: Status = next((each for each in STRICTEST if each in done), "ok")
+    status: Status = next((action for action in STRICTEST if action in done), "ok")
     return ScreenResult(status, tuple(findings))
 
 
@@ -126,11 +120,11 @@ def _pii_findings(text: str, actions: PiiActions, *, redacted: bool) -> Iterator
         return
     from edison_ci.safety.pii import find_personal_data, redaction_marks
 
-    found = (match.what for match in find_personal_data(text, actions.names_by))
-    kinds = itertools.chain(redaction_marks(text), found) if redacted else found
-    known = ((kind, actions.action_of(kind)) for kind in kinds)
-    some = itertools.islice((each for each in known if each[1] != "off"), MOST)
-    yield from (Finding("pii", kind, action) for kind, action in some)
+    kinds: Iterable[str] = (m.what for m in find_personal_data(text, actions.names_by))
+    if redacted:
+        kinds = itertools.chain(redaction_marks(text), kinds)
+    findings = (Finding("pii", kind, actions.action_of(kind)) for kind in kinds)
+    yield from itertools.islice((f for f in findings if f.action != "off"), MOST)
 
 
 def _jailbreaks(text: str) -> Iterator[str]:

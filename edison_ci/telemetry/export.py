@@ -23,7 +23,6 @@ from edison_ci.documents.secrets import names_secret, redacted, remember
 from edison_ci.extras import faults_of, install_command
 from edison_ci.records import CellStatus
 from edison_ci.sanitize import line
-from edison_ci.telemetry import conventions as names
 from edison_ci.telemetry.spans import SIGNALS, is_configured, is_recording, record_with
 
 if TYPE_CHECKING:
@@ -33,6 +32,75 @@ if TYPE_CHECKING:
     from edison_ci.telemetry.spans import CellSpan, Evaluation
 
 logger = logging.getLogger(__name__)
+
+# Names of the conventions for generative AI, which are still in development:
+# https://github.com/open-telemetry/semantic-conventions-genai. Those that begin with `edison.` are
+# our own.
+CHAT = "chat"
+EMBEDDINGS = "embeddings"
+
+PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+}
+"""Providers of models.yaml that have another name in the conventions."""
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
+OUTPUT_TYPE = "gen_ai.output.type"
+INPUT_MESSAGES = "gen_ai.input.messages"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
+TOKEN_TYPE = "gen_ai.token.type"
+ERROR_TYPE = "error.type"
+
+PARAMETERS = {
+    "frequency_penalty": ("gen_ai.request.frequency_penalty", float),
+    "max_tokens": ("gen_ai.request.max_tokens", int),
+    "presence_penalty": ("gen_ai.request.presence_penalty", float),
+    "seed": ("gen_ai.request.seed", int),
+    "temperature": ("gen_ai.request.temperature", float),
+    "top_p": ("gen_ai.request.top_p", float),
+}
+"""Parameters of a call that have an attribute, and its type."""
+
+EVALUATION = "gen_ai.evaluation.result"
+EVALUATION_NAME = "gen_ai.evaluation.name"
+EVALUATION_SCORE = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL = "gen_ai.evaluation.score.label"
+EVALUATION_EXPLANATION = "gen_ai.evaluation.explanation"
+
+DURATION = "gen_ai.client.operation.duration"
+DURATION_BUCKETS_S = (
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+)  # fmt: skip
+TOKENS = "gen_ai.client.token.usage"
+TOKENS_BUCKETS = tuple(4**power for power in range(14))
+
+RUN_ID = "edison.run.id"
+EXPERIMENT = "edison.experiment"
+TRIGGER = "edison.trigger"
+STATUS = "edison.status"
+CELL_ID = "edison.cell.id"
+CASE = "edison.case"
+PROMPT = "edison.prompt"
+MODEL = "edison.model"
+SIDE = "edison.side"
+REPEAT = "edison.repeat"
+PHASE = "edison.phase"
+SCORE = "edison.score"
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""Environment variable with which texts are sent too; the one that other instrumentations use."""
 
 _FLUSH_S = 5.0
 """Longest wait at the end of a command for what was not sent yet."""
@@ -62,7 +130,7 @@ def exporting(
         )
         yield
         return
-    captures = os.environ.get(names.CAPTURE, "").lower() in _CAPTURES and not private
+    captures = os.environ.get(CAPTURE, "").lower() in _CAPTURES and not private
     _remember_keys()
     recorder = OtlpRecorder(redact if captures else None)
     record_with(recorder)
@@ -130,63 +198,63 @@ class OtlpRecorder:
         self._events = self._logs.get_logger("edison_ci", __version__)
         meter = self._metrics.get_meter("edison_ci", __version__)
         self._duration = meter.create_histogram(
-            names.DURATION,
+            DURATION,
             unit="s",
             description="GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=names.DURATION_BUCKETS_S,
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS_S,
         )
         self._tokens = meter.create_histogram(
-            names.TOKENS,
+            TOKENS,
             unit="{token}",
             description="Number of input and output tokens used.",
-            explicit_bucket_boundaries_advisory=names.TOKENS_BUCKETS,
+            explicit_bucket_boundaries_advisory=TOKENS_BUCKETS,
         )
 
     @contextmanager
     def run(self, run_id: str, experiment: str, trigger: str) -> Iterator[_Span]:
         """Open the span of a run."""
         attributes = {
-            names.RUN_ID: run_id, names.EXPERIMENT: experiment, names.TRIGGER: trigger,
+            RUN_ID: run_id, EXPERIMENT: experiment, TRIGGER: trigger,
         }  # fmt: skip
         with self._open(f"run {experiment}", attributes) as span:
-            span.inherited = {names.RUN_ID: run_id, names.EXPERIMENT: experiment}
+            span.inherited = {RUN_ID: run_id, EXPERIMENT: experiment}
             yield span
 
     @contextmanager
     def cell(self, cell: CellSpan) -> Iterator[_Span]:
         """Open the span of a cell."""
         attributes = {
-            names.CELL_ID: cell.id,
-            names.CASE: cell.case,
-            names.PROMPT: cell.prompt,
-            names.MODEL: cell.model,
-            names.SIDE: cell.side,
-            names.REPEAT: cell.repeat,
+            CELL_ID: cell.id,
+            CASE: cell.case,
+            PROMPT: cell.prompt,
+            MODEL: cell.model,
+            SIDE: cell.side,
+            REPEAT: cell.repeat,
         }
         with self._open(f"cell {cell.case}", attributes) as span:
-            span.inherited |= {names.CELL_ID: cell.id}
+            span.inherited |= {CELL_ID: cell.id}
             yield span
 
     @contextmanager
     def call(self, request: Request, model: str, phase: str) -> Iterator[_Span]:
         """Open the span of a call, and record its duration and tokens at the end."""
-        operation = names.EMBEDDINGS if request.embedding else names.CHAT
+        operation = EMBEDDINGS if request.embedding else CHAT
         common = _without_keys(
             {
-                names.OPERATION: operation,
-                names.PROVIDER: names.PROVIDERS.get(request.provider, request.provider),
-                names.REQUEST_MODEL: request.model,
+                OPERATION: operation,
+                PROVIDER: PROVIDERS.get(request.provider, request.provider),
+                REQUEST_MODEL: request.model,
             }
         )
-        attributes: dict[str, Any] = {**common, names.MODEL: model, names.PHASE: phase}
-        for parameter, (name, number) in names.PARAMETERS.items():
+        attributes: dict[str, Any] = {**common, MODEL: model, PHASE: phase}
+        for parameter, (name, number) in PARAMETERS.items():
             value = request.params.get(parameter)
             if isinstance(value, int | float) and not isinstance(value, bool):
                 attributes[name] = number(value)
         if request.response_format is not None:
-            attributes[names.OUTPUT_TYPE] = "json"
+            attributes[OUTPUT_TYPE] = "json"
         if self.redact is not None:
-            attributes[names.INPUT_MESSAGES] = _messages(
+            attributes[INPUT_MESSAGES] = _messages(
                 self.message(m.role, m.content) for m in request.messages
             )
         started = time.perf_counter()
@@ -200,7 +268,7 @@ class OtlpRecorder:
             finally:
                 self._duration.record(time.perf_counter() - started, span.common)
                 for kind, count in span.tokens.items():
-                    self._tokens.record(count, {**span.common, names.TOKEN_TYPE: kind})
+                    self._tokens.record(count, {**span.common, TOKEN_TYPE: kind})
 
     @contextmanager
     def _open(
@@ -242,17 +310,17 @@ class OtlpRecorder:
 
     def evaluate(self, span: Any, part: Evaluation) -> None:
         """Record one part of a grade as an event of the call that it is about."""
-        attributes: dict[str, Any] = {names.EVALUATION_NAME: part.name}
+        attributes: dict[str, Any] = {EVALUATION_NAME: part.name}
         if part.score is not None:
-            attributes[names.EVALUATION_SCORE] = float(part.score)
+            attributes[EVALUATION_SCORE] = float(part.score)
         if part.passed is not None:
-            attributes[names.EVALUATION_LABEL] = "pass" if part.passed else "fail"
+            attributes[EVALUATION_LABEL] = "pass" if part.passed else "fail"
         if self.redact is not None and part.reason:
-            attributes[names.EVALUATION_EXPLANATION] = self.text_of(part.reason)
+            attributes[EVALUATION_EXPLANATION] = self.text_of(part.reason)
         self._events.emit(
             timestamp=time.time_ns(),
             context=self._set(span),
-            event_name=names.EVALUATION,
+            event_name=EVALUATION,
             attributes=_without_keys(attributes),
         )
 
@@ -302,23 +370,23 @@ class _Span:
     def answered(self, completion: Completion) -> None:
         """Note the answer to a call."""
         attributes: dict[str, Any] = {
-            names.FINISH_REASONS: [str(completion.finish_reason)],
-            names.CACHE_READ_TOKENS: completion.cached_in or None,
-            names.CACHE_WRITE_TOKENS: completion.written_in or None,
-            names.INPUT_TOKENS: completion.tokens_in,
-            names.OUTPUT_TOKENS: completion.tokens_out,
-            names.RESPONSE_MODEL: completion.served_model or None,
+            FINISH_REASONS: [str(completion.finish_reason)],
+            CACHE_READ_TOKENS: completion.cached_in or None,
+            CACHE_WRITE_TOKENS: completion.written_in or None,
+            INPUT_TOKENS: completion.tokens_in,
+            OUTPUT_TOKENS: completion.tokens_out,
+            RESPONSE_MODEL: completion.served_model or None,
         }
         if self._recorder.redact is not None:
             told = self._recorder.message(
                 "assistant", completion.text, finish_reason=completion.finish_reason
             )
-            attributes[names.OUTPUT_MESSAGES] = _messages([told])
+            attributes[OUTPUT_MESSAGES] = _messages([told])
         attributes = _without_keys({k: v for k, v in attributes.items() if v is not None})
         self._span.set_attributes(attributes)
         if completion.served_model:
-            served = attributes[names.RESPONSE_MODEL]
-            self.common = {**self.common, names.RESPONSE_MODEL: served}
+            served = attributes[RESPONSE_MODEL]
+            self.common = {**self.common, RESPONSE_MODEL: served}
         counted = {"input": completion.tokens_in, "output": completion.tokens_out}
         self.tokens = {kind: count for kind, count in counted.items() if count is not None}
         if self._outer is not None and self._outer._answer is None:
@@ -327,20 +395,20 @@ class _Span:
     def fail(self, error: BaseException) -> None:
         """Note the error with which a call ended; its text may quote what was sent."""
         kind = str(error.kind) if isinstance(error, CallError) else type(error).__name__
-        self.common = {**self.common, names.ERROR_TYPE: kind}
-        self._span.set_attribute(names.ERROR_TYPE, kind)
+        self.common = {**self.common, ERROR_TYPE: kind}
+        self._span.set_attribute(ERROR_TYPE, kind)
         self._recorder.mark_error(self._span)
 
     def graded(self, status: str, score: float | None, parts: Sequence[Evaluation]) -> None:
         """Note the grade of a cell, and each of its parts as an event."""
-        self._span.set_attribute(names.STATUS, status)
+        self._span.set_attribute(STATUS, status)
         if status == CellStatus.ERROR:
             self._recorder.mark_error(self._span)
         if score is not None:
-            self._span.set_attribute(names.SCORE, float(score))
+            self._span.set_attribute(SCORE, float(score))
         for part in parts:
             self._recorder.evaluate(self._answer or self._span, part)
 
     def ended(self, status: str) -> None:
         """Note how a run ended."""
-        self._span.set_attribute(names.STATUS, status)
+        self._span.set_attribute(STATUS, status)

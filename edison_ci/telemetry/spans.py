@@ -7,6 +7,7 @@ OpenTelemetry pays for a comparison at each call.
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -15,8 +16,18 @@ if TYPE_CHECKING:
 
     from edison_ci.records import Completion, Request
 
+RUN_ID: ContextVar[str] = ContextVar("run_id", default="")
+"""The run at work, for logs that machines read; every task of a run inherits it."""
+CELL_ID: ContextVar[str] = ContextVar("cell_id", default="")
+"""The cell that the current task fills."""
 SIGNALS = ("", "TRACES_", "METRICS_", "LOGS_")
 """Parts of the names of variables of OpenTelemetry, for all signals and for one."""
+
+
+def current_ids() -> dict[str, str]:
+    """Return the ids that apply here, by the names that they have in logs."""
+    ids = {"run_id": RUN_ID.get(), "cell_id": CELL_ID.get()}
+    return {name: value for name, value in ids.items() if value}
 
 
 class Evaluation(Protocol):

@@ -19,7 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
-from edison_ci.templating.templates import (
+from edison_ci.templating.variables import (
     MAX_OUTPUT,
     MissingValueError,
     RenderError,
@@ -72,9 +72,6 @@ class Budget:
         found = as_text(value)
         self.spend(len(found))
         return found
-
-
-# --- missing values and access --------------------------------------------------------------------
 
 
 class _Missing(StrictUndefined):
@@ -184,9 +181,6 @@ def _compare(context: Context, left: Any, *rest: Any) -> bool:
         if not holds:
             return False
     return True
-
-
-# --- filters --------------------------------------------------------------------------------------
 
 
 def _default(_: Budget, value: Any, default_value: Any = "", boolean: bool = False) -> Any:
@@ -338,9 +332,6 @@ ENVIRONMENT.filters = {
 }
 ENVIRONMENT.tests = {}
 ENVIRONMENT.globals = {}
-
-
-# --- the tree that is run -------------------------------------------------------------------------
 
 
 class _Guard(NodeTransformer):

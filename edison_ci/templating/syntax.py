@@ -26,7 +26,7 @@ from edison_ci.templating.runtime import (
     filter_signature,
     guard,
 )
-from edison_ci.templating.templates import (
+from edison_ci.templating.variables import (
     MAX_OUTPUT,
     NAME,
     Pieces,
@@ -63,14 +63,14 @@ class Program:
 
 def _join(texts: Iterable[str]) -> str:
     """Return the joined texts; raises RenderError if they are too long."""
-    found: list[str] = []
+    pieces: list[str] = []
     size = 0
     for text in texts:
         size += len(text)
         if size > MAX_OUTPUT:
             raise output_too_long(MAX_OUTPUT)
-        found.append(text)
-    return "".join(found)
+        pieces.append(text)
+    return "".join(pieces)
 
 
 def analyse_template(source: str) -> TemplateAnalysis:
@@ -88,8 +88,6 @@ def analyse_template(source: str) -> TemplateAnalysis:
     compiled = ENVIRONMENT.template_class.from_code(ENVIRONMENT, code, {}, None)
     return TemplateAnalysis(inspector.uses, Program(compiled), single, plain)
 
-
-# --- the allow-list -------------------------------------------------------------------------------
 
 _ALLOWED = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const,

@@ -16,7 +16,7 @@ from edison_ci import utc
 from edison_ci.access.accounts import Accounts, SignInFailure
 from edison_ci.access.github_oauth import SignInAttempt
 from edison_ci.access.site import find_member
-from edison_ci.documents.base64_text import decode_base64url, encode_base64url
+from edison_ci.documents.decoding import decode_base64url, encode_base64url
 from edison_ci.errors import EdisonError
 from edison_ci.sanitize import line
 from edison_ci.web.databases import settings_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edison_ci.checks.visible_paths import paths_for_check, paths_for_program
+from edison_ci.checks.child import paths_for_check, paths_for_program
 
 pytestmark = pytest.mark.daily
 

@@ -14,7 +14,7 @@ from edison_ci.report.pdf import VARIABLE
 from edison_ci.report.reporters import REPORTERS
 from edison_ci.store.database import open_reader
 from edison_ci.store.runs import find_run
-from edison_ci.telemetry import conventions
+from edison_ci.telemetry import export
 from edison_ci.web.exports import FORMATS, run_export
 from tests.telemetry.collector import collecting
 from tests.web.conftest import LINES, started
@@ -96,7 +96,7 @@ def outputs(edison: Edison, folder: Folder) -> dict[str, str]:
 def exported(folder: Folder) -> str:
     """Return what a collector of OpenTelemetry gets that has asked for texts."""
     with collecting() as collector:
-        environ = {**collector.environ, conventions.CAPTURE: "true"}
+        environ = {**collector.environ, export.CAPTURE: "true"}
         assert folder.edison("run", "--no-cache", env=environ).code in (0, 1, 5)
     assert collector.spans()
     return str(collector.received)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.documents.base64_text import (
+from edison_ci.documents.decoding import (
     KEY_PATTERN,
     at_least_pattern,
     decode_base64,

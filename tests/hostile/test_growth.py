@@ -22,9 +22,8 @@ from edison_ci.documents import secrets
 from edison_ci.documents.decoding import place
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.patch import PatchRefused, parse_patch
 from edison_ci.documents.secrets import redacted, secrets_in
-from edison_ci.documents.text_diff import matcher
+from edison_ci.documents.text_diff import PatchRefused, matcher, parse_patch
 from edison_ci.judges import instructions
 from edison_ci.judges.moderation import _read as read_moderation
 from edison_ci.judges.pairwise import read_place

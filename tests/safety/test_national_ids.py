@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edison_ci.safety.national_ids import (
+from edison_ci.safety.pii import (
     find_national_ids,
     is_aadhaar,
     is_bsn,

@@ -10,8 +10,8 @@ import pytest
 from edison_ci.documents.secrets import learn
 from edison_ci.records import Completion, Message, Request
 from edison_ci.safety.redaction import redactor
-from edison_ci.telemetry import conventions as names
 from edison_ci.telemetry import export
+from edison_ci.telemetry import export as names
 from edison_ci.telemetry.export import exporting
 from edison_ci.telemetry.spans import CellSpan, call_span, cell_span, run_span
 from tests.cli.test_github_run import Job, job

@@ -12,7 +12,7 @@ import pytest
 
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.records import Completion, Message, Request
-from edison_ci.telemetry import conventions as names
+from edison_ci.telemetry import export as names
 from edison_ci.telemetry.export import exporting
 from edison_ci.telemetry.spans import (
     CellSpan,

@@ -19,17 +19,16 @@ from hypothesis import strategies as st
 from edison_ci.templating.runtime import ENVIRONMENT, FILTERS, type_name
 from edison_ci.templating.syntax import FILTER_NAMES, analyse_template
 from edison_ci.templating.templates import (
-    MAX_OUTPUT,
     MAX_SOURCE,
     MissingValueError,
     RenderError,
     Syntax,
     TemplateFaults,
     Use,
-    analyse_variables,
     as_text,
     compile_template,
 )
+from edison_ci.templating.variables import MAX_OUTPUT, analyse_variables
 from tests.conftest import ROOT
 from tests.timing import PATIENCE_S, slowness
 

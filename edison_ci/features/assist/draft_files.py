@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.config import load
-from edison_ci.documents import decoding, files, patch
+from edison_ci.documents import decoding, files, text_diff
 from edison_ci.errors import ConfigError, Severity
 from edison_ci.store import audit as store_audit
 
@@ -50,7 +50,7 @@ class DraftFile:
     def diff(self) -> str:
         """The change of the files; empty if nothing changes."""
         return "".join(
-            patch.diff_of(path, self._before(path), text) for path, text in self.texts.items()
+            text_diff.diff_of(path, self._before(path), text) for path, text in self.texts.items()
         )
 
     def changed(self) -> Project:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access import github_api
-from edison_ci.documents import base64_text
+from edison_ci.documents import decoding
 from edison_ci.errors import ForgeError, ForgeFault, UsageError
 from edison_ci.features.github import protection as branch_protection
 from edison_ci.git import forge as models
@@ -349,7 +349,7 @@ class GitData:
 
     async def create_blob(self, data: bytes) -> str:
         """Store the content of a file; the same content has the same id."""
-        body = {"content": base64_text.encode_base64(data), "encoding": "base64"}
+        body = {"content": decoding.encode_base64(data), "encoding": "base64"}
         made = await self._api.write("store a file", "POST", "git", "blobs", body=body)
         return read_field(made, str, "sha")
 
@@ -424,9 +424,7 @@ def decode_content(content: str, encoding: str) -> bytes:
         return content.encode()
     try:
         if encoding == "base64":
-            return base64_text.decode_base64(
-                content.replace("\n", "")
-            )  # GitHub breaks it into lines
+            return decoding.decode_base64(content.replace("\n", ""))  # GitHub breaks it into lines
     except ValueError:
         pass
     raise github_api.unreadable("read a file", "base64")

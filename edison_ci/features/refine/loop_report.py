@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.patch import diff_of
+from edison_ci.documents.text_diff import diff_of
 from edison_ci.features.refine.loop_rows import (
     PhaseSpending,
     busy_spans,

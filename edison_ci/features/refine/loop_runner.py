@@ -34,7 +34,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci.api.notices import notify
-from edison_ci.documents.patch import diff_of
+from edison_ci.documents.text_diff import diff_of
 from edison_ci.errors import CallFailed, ExitCode, Interrupted, OutOfBudget, UsageError
 from edison_ci.execute.run_options import RunOptions, options_of
 from edison_ci.execute.session import Session

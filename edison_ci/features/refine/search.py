@@ -29,8 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError
-from edison_ci.documents.patch import PatchRefused, diff_of, parse_patch
-from edison_ci.documents.text_diff import matcher
+from edison_ci.documents.text_diff import PatchRefused, diff_of, matcher, parse_patch
 from edison_ci.errors import CallFailed, OutOfBudget
 from edison_ci.features.refine.refinement import open_clients, run_async
 from edison_ci.features.refine.refiner import RefinePrompt, RejectedSuggestion, ask_refiner

@@ -21,7 +21,7 @@ from edison_ci.api.try_grid import MOST_CASES, MOST_MODELS, TryGrid, start_try
 from edison_ci.config.cases import STATIC
 from edison_ci.config.load import load_project
 from edison_ci.documents.decoding import decode
-from edison_ci.documents.patch import diff_of
+from edison_ci.documents.text_diff import diff_of
 from edison_ci.errors import EdisonError, RoleError, UsageError
 from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import task_of_cell

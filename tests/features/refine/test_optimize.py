@@ -14,7 +14,7 @@ import pytest
 
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.documents.patch import diff_of
+from edison_ci.documents.text_diff import diff_of
 from edison_ci.errors import BusyError, CallFailed, OutOfBudget, UsageError
 from edison_ci.features.refine.evidence import split_cases
 from edison_ci.features.refine.refiner import RE_ASKS

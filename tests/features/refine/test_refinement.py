@@ -17,7 +17,7 @@ from edison_ci.features.refine.refiner import RE_ASKS
 from edison_ci.store.database import open_for_change
 from edison_ci.store.liveness import experiment_lock
 from edison_ci.store.suggestions import SuggestionStatus, find_suggestion, move_suggestion
-from tests.documents.test_patch import BAD
+from tests.documents.test_text_diff import BAD
 from tests.features.refine.workbench import (
     PATH,
     PROMPT,

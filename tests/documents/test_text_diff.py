@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.documents.patch import MAX_DIFF, PatchRefused, apply_patch, parse_patch
+from edison_ci.documents.text_diff import MAX_DIFF, PatchRefused, apply_patch, parse_patch
 from edison_ci.features.simulator.refiner import unified_diff
 
 if TYPE_CHECKING:
