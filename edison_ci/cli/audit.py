@@ -53,7 +53,6 @@ _WIDE = 120
     metavar="LOGIN",
     help="With --pr: the account that commented.",
 )
-@click.option("--anchor", is_flag=True, help="Sign a Git tag that holds the newest row.")
 @click.option("--jsonl", is_flag=True, help="Print every row, oldest first, as JSON lines.")
 @click.option(
     "--limit",
@@ -70,30 +69,25 @@ def audit(state: CliState, /, **given: Any) -> None:
     Every change to the results, every refusal, export and sign-in has a row. Rows are only added,
     and each has a hash over the row before it; --verify names the first row that was changed.
 
-    A person who can write the file could write the whole log anew, or cut off its end. Anchors show
-    that: --anchor signs a Git tag with the number and the hash of the newest row, as Git is set up
-    to sign. Push it, so that it is kept elsewhere. Comments on pull requests hold the same; --pr
-    reads one, with a token in GITHUB_TOKEN. --verify compares with all tags and with what it is
-    given.
+    A person who can write the file could rewrite the whole log, or cut off its end. The number and
+    the hash of a row, kept elsewhere, show that: --head takes those that you noted, and --pr reads
+    those in the comment on a pull request, with a token in GITHUB_TOKEN.
 
     --jsonl prints every field; docs/database.md shows how to verify such a file without edison.
 
     Examples:
       edison admin audit
       edison admin audit --verify
-      edison admin audit --anchor
       edison admin audit --verify --head 12:3f9a0c51d2e7
       edison admin audit --jsonl > audit.jsonl
     """
     terminal = Terminal(state)
-    if sum(map(bool, (given["verify"], given["anchor"], given["jsonl"]))) > 1:
-        raise UsageError("--verify, --anchor and --jsonl cannot be combined", hint="give one")
+    if given["verify"] and given["jsonl"]:
+        raise UsageError("--verify and --jsonl cannot be combined", hint="give one")
     if (given["heads"] or given["pr"]) and not given["verify"]:
         raise UsageError("--head and --pr need --verify", hint="add --verify")
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
-    if given["anchor"]:
-        _anchor(terminal, site)
-    elif given["jsonl"]:
+    if given["jsonl"]:
         _export(terminal, site)
     else:
         known = [audit_anchors.parse_anchor(text) for text in given["heads"]]
@@ -109,16 +103,15 @@ def _show_log(
     with closing(database.open_reader(site.results)) as connection:
         rows = store_audit.read_audit(connection, limit=limit)
         if known is not None:
-            anchors = [*known, *audit_anchors.read_anchors(site)]
-            chain = store_audit.verify_audit(connection, audit_anchors.rows_of(anchors))
+            chain = store_audit.verify_audit(connection, {anchor.rows for anchor in known})
     if chain is not None and chain.broken is not None:
         before = counted(chain.broken - 1, "row")
         raise StoreError(
             f"the audit log is broken: {chain.problem}",
             hint=f"{before} before it are intact; compare with a backup",
         )
-    if chain is not None:
-        results = audit_anchors.compare_anchors(site, chain, anchors)
+    if chain is not None and known is not None:
+        results = audit_anchors.compare_anchors(site, chain, known)
         _refuse(results)
     if terminal.json:
         told = None if chain is None else _chain(chain, results)
@@ -134,11 +127,9 @@ def _refuse(results: Sequence[audit_anchors.AnchorResult]) -> None:
     if not wrong:
         return
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    if wrong[0].state is audit_anchors.AnchorState.UNSIGNED:
-        hint = "see who pushed it: git show; delete the tag if it is not yours"
-    else:
-        hint = "compare with a backup; if the results were begun anew on purpose, delete the tag"
-    raise StoreError(f"the audit log does not agree: {wrong[0].sentence}{more}", hint=hint)
+    raise StoreError(
+        f"the audit log does not agree: {wrong[0].sentence}{more}", hint="compare with a backup"
+    )
 
 
 def _tell(
@@ -151,20 +142,10 @@ def _tell(
         terminal.result(f"the clock went back at row {jump.seq}, from {jump.before} to {jump.time}")
     if len(chain.jumps) > _MOST_JUMPS:
         terminal.result(f"and {len(chain.jumps) - _MOST_JUMPS} more times")
-    for one in results:
-        unsure = "; whose signature it is, is not known here"
-        terminal.result(one.sentence + (unsure if one.anchor.signature == "unknown" else ""))
-    if not any(one.state is audit_anchors.AnchorState.HELD for one in results):
-        terminal.note("no anchor holds a row of this log; make one: edison admin audit --anchor")
-
-
-def _anchor(terminal: Terminal, site: Site) -> None:
-    made = audit_anchors.make_anchor(site)
-    if terminal.json:
-        terminal.document({"tag": made.name, "rows": made.rows, "head": made.head})
-        return
-    terminal.result(f"{made.name}: {counted(made.rows, 'row')}, newest hash {made.head}")
-    terminal.note(f"keep it elsewhere too: git push origin {made.name}")
+    for result in results:
+        terminal.result(result.sentence)
+    if not results:
+        terminal.note(f"note elsewhere, for --head: {chain.rows}:{chain.newest[:16]}")
 
 
 def _export(terminal: Terminal, site: Site) -> None:
@@ -247,7 +228,6 @@ def _chain(
                 "rows": one.anchor.rows,
                 "head": one.anchor.head,
                 "state": str(one.state),
-                "signature": str(one.anchor.signature),
             }
             for one in results
         ],
