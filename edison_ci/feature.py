@@ -54,7 +54,6 @@ HOOKS = {
     "production_trend": "(connection, experiment, drift): samples of production over time",
     "project_apps": "(app, projects, make): the server with the projects of a site",
     "projects": "(home, folder, reachable=): the `OtherProjects` of a site",
-    "rank_writers": "(terminal, project, experiment): ranks the models that wrote cases",
     "run_context": "(site): changes of the `RunContext` of each run",
     "runs_ended": "(terminal, project, run_ids): after the runs of a command",
     "scheduled_run": "(terminal, project, experiment, options, factory): after a scheduled run",

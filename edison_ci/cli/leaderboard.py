@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from edison_ci import feature
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
 from edison_ci.cli.terminal import GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, simulated_label
@@ -117,7 +116,6 @@ _MOST_CONTRASTS = 10
     help="Number of rows to show and compare.",
 )
 @click.option("--recommend", is_flag=True, help="Recommend a model by score, cost and latency.")
-@click.option("--writers", is_flag=True, help="Rank models by the cases that they wrote.")
 @click.option(
     "--min-score",
     type=ScoreType(),
@@ -138,7 +136,7 @@ _MOST_CONTRASTS = 10
 )
 @click.pass_context
 def leaderboard(ctx: click.Context, /, experiment: str | None, **options: Any) -> None:
-    """Rank models and prompt versions, recommend one, or rank writers of cases.
+    """Rank models and prompt versions, or recommend one.
 
     Each prompt version with a model is one row, from its newest complete run. Without EXPERIMENT
     there is a board for each experiment. Differences are tested on the cases that both rows have,
@@ -151,25 +149,17 @@ def leaderboard(ctx: click.Context, /, experiment: str | None, **options: Any) -
     other model beats it in score, cost and latency at once. Costs are what an answer costs at the
     current prices, from the tokens that were stored.
 
-    --writers ranks the models that wrote cases: the mean quality of their questions by judges
-    (see edison dataset judge), the share that tells models apart (see edison dataset health),
-    duplicates, and the cost of a case. Questions differ from writer to writer, so the test is
-    unpaired; writers that share a rank are tied.
-
     Examples:
       edison leaderboard
       edison leaderboard support-reply --tag billing --min-cases 20
       edison leaderboard --recommend
       edison leaderboard --recommend --min-score 80 --max-cost 0.002
-      edison leaderboard --writers
     """
     state: CliState = ctx.obj
     terminal = Terminal(state)
-    _refuse_mixed(ctx, recommend=options["recommend"], writers=options["writers"])
+    _refuse_mixed(ctx, recommend=options["recommend"])
     project = lookup.open_readable_project(state, terminal)
-    if options["writers"]:
-        feature.required("rank_writers", "datasets")(terminal, project, experiment)
-    elif options["recommend"]:
+    if options["recommend"]:
         _recommend(terminal, project, experiment, options)
     else:
         _rank(terminal, project, experiment, options)
@@ -179,12 +169,10 @@ _RANKING = ("tags", "min_cases", "top")
 _REQUIREMENTS = ("min_score", "max_cost", "max_latency")
 
 
-def _refuse_mixed(ctx: click.Context, *, recommend: bool, writers: bool) -> None:
+def _refuse_mixed(ctx: click.Context, *, recommend: bool) -> None:
     """Raise UsageError if an option belongs to another form of the command."""
     foreign: tuple[str, ...] = _RANKING if recommend else _REQUIREMENTS
     said = "does not go with --recommend" if recommend else "needs --recommend"
-    if writers:
-        foreign, said = (*_RANKING, "recommend", *_REQUIREMENTS), "does not go with --writers"
     for param in ctx.command.params:
         if param.name not in foreign:
             continue

@@ -55,5 +55,4 @@ FEATURE = Feature(
         PageEntry("/datasets", "pages:datasets"),
         PageEntry("/dataset/{experiment}", "pages:dataset"),
     ),
-    hooks={"rank_writers": "writers_board:rank_writers"},
 )
