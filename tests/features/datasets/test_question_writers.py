@@ -22,7 +22,7 @@ from edison_ci.features.datasets.question_writers import (
     board_of_writers,
     costs_by_writer,
 )
-from edison_ci.records import Case
+from edison_ci.records import Case, CaseId
 from edison_ci.store.database import open_reader
 from edison_ci.store.judgments import question_scores
 from tests import item_bank
@@ -84,9 +84,7 @@ def some(interval: Interval | None) -> Interval:
 
 def test_a_dataset_without_generated_cases_has_no_board() -> None:
     findings = (QuestionQuality(), DatasetDiscrimination())
-    assert (
-        board_of_writers("hello", [Case("ada", {"name": "Ada"})], findings, WriterCosts()) is None
-    )
+    assert board_of_writers("hello", [Case(CaseId("ada"), {})], findings, WriterCosts()) is None
 
 
 def add(folder: Folder, **row: Any) -> None:
