@@ -54,19 +54,19 @@ FEATURE = Feature(
         PageEntry("/metrics", "health_page:metrics"),
     ),
     forms=(
-        FormEntry("/alert/{alert}/ack", "reviewer", "alerts ack", "alert_forms:ack"),
+        FormEntry("/alert/{alert}/ack", "reviewer", "alerts ack", "alert_page:ack"),
         FormEntry(
             "/schedule/{experiment}/{name}/enable",
             "editor",
             "schedule enable",
-            "schedule_forms:enable",
+            "schedule_page:enable",
         ),
         FormEntry(
             "/schedule/{experiment}/{name}/disable",
             "editor",
             "schedule disable",
-            "schedule_forms:disable",
+            "schedule_page:disable",
         ),
-        FormEntry("/alert/{alert}/mute", "editor", "alerts mute", "alert_forms:mute_alert"),
+        FormEntry("/alert/{alert}/mute", "editor", "alerts mute", "alert_page:mute_alert"),
     ),
 )

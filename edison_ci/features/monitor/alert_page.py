@@ -1,20 +1,23 @@
-"""The page of alerts: what is open, and what was; and the banner of other pages."""
+"""The page of alerts with its forms: what is open, and what was; and the banner of other pages."""
 
 from __future__ import annotations
 
+import datetime as dt
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
 from edison_ci.access.site import Role
+from edison_ci.errors import UsageError
 from edison_ci.features.monitor.alert_overview import (
     AlertEntry,
     alert_overview,
     alerted_experiments,
 )
+from edison_ci.features.monitor.alerts import acknowledge, mute, mute_target, unmute
 from edison_ci.numeric import duration
 from edison_ci.report.charts.trend import Happening, MarkKind
-from edison_ci.web.cache import stored_messages
+from edison_ci.web.cache import store_messages, stored_messages
 from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged
 
 if TYPE_CHECKING:
@@ -22,8 +25,10 @@ if TYPE_CHECKING:
 
     from edison_ci.features.monitor.alert_rows import Alert
     from edison_ci.results.trends import TrendRun
+    from edison_ci.web.forms import FormRequest
 
 _MOST_MARKS = 100
+_MOST_NOTE = 500
 MUTES = {"1": "an hour", "24": "a day", "168": "a week"}
 """Hours for which a form mutes, and how it says so."""
 
@@ -88,3 +93,30 @@ def alert_marks(context: PageContext, points: Sequence[TrendRun]) -> tuple[Happe
         for entry in (*found.open, *found.past)
         if entry.alert.opened_at >= times[0]
     )
+
+
+def ack(sent: FormRequest) -> str:
+    """Acknowledge an alert."""
+    note = sent.form.text("note")
+    if len(note) > _MOST_NOTE:
+        raise UsageError(f"a note has at most {_MOST_NOTE} characters", hint="shorten it")
+    (alert,) = acknowledge(sent.site, [int(sent.path["alert"])], note, actor=sent.actor)
+    return _back(sent, f"Alert {alert.id} is yours. It stays open until its condition ends.")
+
+
+def mute_alert(sent: FormRequest) -> str:
+    """Mute the condition of an alert for a time, or end that."""
+    target = mute_target(sent.site, int(sent.path["alert"]))
+    hours = sent.form.text("hours")
+    if hours == "0":
+        unmute(sent.site, target, actor=sent.actor)
+        return _back(sent, f"No longer muted: {target.words}.")
+    if hours not in MUTES:
+        raise UsageError("this is no time to mute for", hint="go back and choose one")
+    made = mute(sent.site, target, dt.timedelta(hours=int(hours)), actor=sent.actor)
+    until = made.until[:16].replace("T", " ")
+    return _back(sent, f"Nobody is told of {target.words} until {until} UTC.")
+
+
+def _back(sent: FormRequest, text: str) -> str:
+    return sent.links.to("alerts", messages=store_messages((text,)))

@@ -1,19 +1,26 @@
-"""The page of schedules: when each is due, what became of its last times, and the scheduler."""
+"""The page of schedules with its forms: when each is due, its last times, and the scheduler."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from edison_ci.access.site import Role, open_site
 from edison_ci.config.cron import in_words
 from edison_ci.errors import EdisonError
 from edison_ci.features.monitor.schedules import (
+    enable_schedule,
+    find_schedule,
     fire_words,
+    read_schedules,
     schedule_overview,
     scheduler_status,
 )
-from edison_ci.web.cache import stored_messages
+from edison_ci.web.cache import store_messages, stored_messages
 from edison_ci.web.page_context import Page, PageContext, paged
+
+if TYPE_CHECKING:
+    from edison_ci.web.forms import FormRequest
 
 _HISTORY = 20
 """Times of a schedule that are shown."""
@@ -44,3 +51,21 @@ def schedules(context: PageContext) -> Page:
         except EdisonError:
             pass  # the files cannot be read: the page says so
     return Page("schedules", "Schedules", values, area="schedules")
+
+
+def enable(sent: FormRequest) -> str:
+    """Enable a schedule in its file."""
+    return _switch(sent, to=True)
+
+
+def disable(sent: FormRequest) -> str:
+    """Disable a schedule in its file."""
+    return _switch(sent, to=False)
+
+
+def _switch(sent: FormRequest, *, to: bool) -> str:
+    schedule = find_schedule(read_schedules(sent.site), sent.path["experiment"], sent.path["name"])
+    enable_schedule(sent.site, schedule, to=to, actor=sent.actor)
+    word = "enabled" if to else "disabled"
+    message = f"{schedule.full_name} is {word} in {schedule.path}. Commit the file to keep it so."
+    return sent.links.to("schedules", messages=store_messages((message,)))
