@@ -184,6 +184,11 @@ def dollars(microusd: float | None) -> str:
     return f"${fixed(microusd / 1e6, _decimals(microusd), grouped=True)}"
 
 
+def in_cents(microusd: int) -> str:
+    """Return an amount as a value of --budget, rounded up to a cent."""
+    return fixed(max(-(-microusd // 10_000), 1) / 100, 2)
+
+
 def dollar_range(low: float, high: float) -> str:
     """Return a range of money: $0.0012-0.0340, or `free`."""
     if high == 0:

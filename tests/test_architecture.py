@@ -231,12 +231,10 @@ FACES = {"cli", "web"}
 BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
-    "cli/audit.py": "store.audit store.database",
     "cli/bars.py": "execute.progress_meter",
     "cli/bisect.py": "execute.bisect providers.budget",
     "cli/calibrate.py": "execute.calibration execute.standalone store.database store.runs",
     "cli/compare.py": "store.runs",
-    "cli/control.py": "store.database store.ledger store.runs",
     "cli/costs.py": "execute.budgets store.database store.ledger",
     "cli/doctor.py": "providers.shared_cache",
     "cli/explain.py": "store.cells store.database store.runs",
@@ -256,10 +254,7 @@ FACE_IMPORTS = {
     "cli/run.py": "execute.run_options providers.replay store.batches store.database store.runs",
     "cli/serve.py": "store.database",
     "cli/sessions.py": "store.runs",
-    "cli/status.py": "store.database store.runs",
-    "cli/steer.py": "store.database store.runs store.steering",
     "cli/suggestion.py": "store.suggestions",
-    "cli/summary.py": "execute.budgets store.runs",
     "cli/try_one.py": (
         "execute.runner execute.standalone store.answers store.cells store.database store.runs"
     ),

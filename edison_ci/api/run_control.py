@@ -1,8 +1,9 @@
-"""Control of runs by other processes: commands, pages and programs steer and stop them."""
+"""Runs of other processes: listed and followed, and steered and stopped by people and programs."""
 
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,22 +11,44 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import UsageError
 from edison_ci.records import RunStatus
 from edison_ci.results import stored_runs
-from edison_ci.store import audit, ledger, steering
+from edison_ci.store import audit, database, ledger, steering
+from edison_ci.store import runs as store_runs
 from edison_ci.store import writer as store_writer
 from edison_ci.store.liveness import is_alive, request_control
 from edison_ci.store.runs import find_run, move_run
+from edison_ci.store.steering import Change
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from edison_ci.access.site import Actor, Site
-    from edison_ci.store.runs import Run
-    from edison_ci.store.steering import Change, SteeringRequest
+    from edison_ci.results.stored_runs import StoredRuns
+    from edison_ci.store.runs import Event, Run
+    from edison_ci.store.steering import SteeringRequest
 
 _POLL_S = 0.1
+_FOLLOW_S = 0.25
 PATIENCE_S = 30.0
-"""Seconds for which an answer of a run is waited for."""
+"""Seconds for which an answer of a run, or its end, is waited for."""
+
+
+def follow(runs: StoredRuns, run_id: str, *, after: int = 0) -> Iterator[Event]:
+    """Yield the events of a run, and wait for more while its process is alive."""
+    last = after
+    while True:
+        living = runs.current(run_id).moving
+        for event in store_runs.events(runs.connection, run_id, after=last):
+            last = event.seq
+            yield event
+        if not living:
+            return
+        time.sleep(_FOLLOW_S)
+
+
+def spent_microusd(runs: StoredRuns, run: Run) -> int:
+    """Return what is booked for a run."""
+    return ledger.booked(runs.connection, ledger.SpendingCap(f"run:{run.id}", None), "")[0]
 
 
 def current_run(site: Site, run: Run) -> Run:
@@ -49,17 +72,51 @@ def refuse_resting(run: Run) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class SteerRequest:
+    """The run to steer, and what to change in it."""
+
+    wanted: str | None
+    """Its id, `latest` or its experiment; None for the newest."""
+    concurrency: tuple[tuple[str, int], ...] = ()
+    """Models with their calls at once."""
+    pause: tuple[str, ...] = ()
+    resume: tuple[str, ...] = ()
+    requeue: str | None = None
+    budget: float | None = None
+    """In dollars."""
+
+    def changes(self) -> list[Change]:
+        """Return the changes one by one; raises UsageError for a contradiction."""
+        if both := set(self.pause) & set(self.resume):
+            raise UsageError(f"{', '.join(sorted(both))} cannot be paused and resumed at once")
+        action = steering.SteeringAction
+        changes = [Change(action.CONCURRENCY, model, calls) for model, calls in self.concurrency]
+        changes += [Change(action.PAUSE, model) for model in dict.fromkeys(self.pause)]
+        changes += [Change(action.RESUME, model) for model in dict.fromkeys(self.resume)]
+        if self.requeue:
+            changes.append(Change(action.REQUEUE))
+        if self.budget is not None:
+            changes.append(Change(action.BUDGET, microusd=round(self.budget * 1e6)))
+        return changes
+
+
+@dataclass(frozen=True, slots=True)
 class RunControl:
     """Requests of one person to the runs of a project."""
 
     site: Site
     actor: Actor
 
-    def steer(self, run: Run, changes: Sequence[Change]) -> list[int]:
-        """Request changes of a run that goes on; return the numbers of the requests.
+    def steer(self, run: Run, changes: Sequence[Change]) -> list[SteeringRequest]:
+        """Request changes of a running run, and return the requests with its answers.
 
         Raises UsageError if no process works on it.
         """
+        numbers = self._request(run, changes)
+        with closing(database.open_reader(self.site.results)) as reader:
+            return self._answers(reader, run.id, numbers)
+
+    def _request(self, run: Run, changes: Sequence[Change]) -> list[int]:
         refuse_resting(current_run(self.site, run))
         words = [change.words for change in changes]
         entry = self.site.entry(self.actor, "steer", f"run {run.id}", after=words)
@@ -95,7 +152,19 @@ class RunControl:
             writer.submit(move_run(run.id, aim, now, stopped_by=asked)).result()
             return False
 
-    def answers(
+    def wait_until_stopped(self, run_id: str) -> Run:
+        """Return a run when its process has stopped; raises UsageError if that takes too long."""
+        deadline = time.monotonic() + PATIENCE_S
+        with closing(database.open_reader(self.site.results)) as reader:
+            while (run := find_run(reader, run_id)).moving:
+                if time.monotonic() >= deadline:
+                    raise UsageError(
+                        f"run {run_id} has not stopped yet", hint="check again: edison status"
+                    )
+                time.sleep(_FOLLOW_S)
+            return run
+
+    def _answers(
         self, reader: sqlite3.Connection, run_id: str, numbers: Sequence[int]
     ) -> list[SteeringRequest]:
         """Wait until a run has answered requests, and return them with their answers.
@@ -105,9 +174,11 @@ class RunControl:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             living = current_run(self.site, find_run(reader, run_id)).moving
-            found = [each for each in steering.steering_of(reader, run_id) if each.id in numbers]
-            if all(each.taken_at is not None for each in found):
-                return found
+            requests = [
+                request for request in steering.steering_of(reader, run_id) if request.id in numbers
+            ]
+            if all(request.taken_at is not None for request in requests):
+                return requests
             if not living:
                 self._withdraw(run_id)
                 continue

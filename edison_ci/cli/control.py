@@ -1,33 +1,43 @@
-"""edison runs watch, pause and cancel: runs of another process followed and stopped."""
+"""edison runs watch, pause, cancel and steer: runs of another process followed and controlled."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from edison_ci.access import site as sites
 from edison_ci.api import run_control
-from edison_ci.cli import lookup, sessions, summary
-from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import ODD, StyledText, Terminal
+from edison_ci.api.run_control import SteerRequest
+from edison_ci.cli import sessions, summary
+from edison_ci.cli.options import CliState, EdisonCommand, takes
+from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal
 from edison_ci.config import load
-from edison_ci.errors import UsageError
+from edison_ci.documents.record_json import as_document, fields_of
+from edison_ci.errors import ExitCode
 from edison_ci.numeric import counted, dollars
 from edison_ci.records import RunStatus
-from edison_ci.results import live_progress, run_result
-from edison_ci.store import database, ledger, runs
+from edison_ci.results import live_progress, steering, stored_runs
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
+    from edison_ci.results.steering import ModelState, SteeringState
+    from edison_ci.results.stored_runs import StoredRuns
+    from edison_ci.store.runs import Event, Run
+    from edison_ci.store.steering import SteeringRequest
 
-_POLL_S = 0.25
-_PATIENCE_S = 30.0
-"""Seconds that `pause` and `cancel` wait for the run to end."""
+
+def _site(state: CliState) -> sites.Site:
+    return sites.open_site(state.enter_project(load.find_root(state.folder)))
+
+
+def _named_run(terminal: Terminal, stored: StoredRuns, name: str | None) -> Run:
+    """Return a run by id, `latest` or experiment; without a name the newest, and say which."""
+    run = stored.find(name or "latest")
+    if name is None:
+        terminal.note(f"newest run: {run.id} of {run.experiment}")
+    return run
 
 
 @click.command(cls=EdisonCommand)
@@ -47,51 +57,17 @@ def watch(state: CliState, wanted: str | None, since: int) -> None:
       edison runs watch support-reply --json
     """
     terminal = Terminal(state)
-    project = sites.open_site(state.enter_project(load.find_root(state.folder)))
-    reader = database.open_reader(project.results)
-    try:
-        run = lookup.find_run_or_newest(terminal, reader, wanted)
-        for event in _follow(project, reader, run, since):
+    with stored_runs.live_runs(_site(state)) as stored:
+        run = _named_run(terminal, stored, wanted)
+        for event in run_control.follow(stored, run.id, after=since):
             if terminal.json:
-                terminal.compact(_event(event))
+                terminal.compact(as_document(event))
             else:
                 _show_event(terminal, event)
-        summary.show_run(
-            terminal,
-            run_result.RunResult(
-                reader, run_control.current_run(project, runs.find_run(reader, run.id))
-            ),
-        )
-    finally:
-        reader.close()
+        summary.show_run(terminal, stored.result(run.id))
 
 
-def _follow(
-    project: sites.Site, reader: sqlite3.Connection, run: runs.Run, since: int
-) -> Iterator[runs.Event]:
-    """Yield the events of a run, and wait for more while its process is alive."""
-    last = since
-    while True:
-        living = run_control.current_run(project, runs.find_run(reader, run.id)).moving
-        for event in runs.events(reader, run.id, after=last):
-            last = event.seq
-            yield event
-        if not living:
-            return
-        time.sleep(_POLL_S)
-
-
-def _event(event: runs.Event) -> dict[str, Any]:
-    return {
-        "seq": event.seq,
-        "time": event.time,
-        "run_id": event.run_id,
-        "type": event.type,
-        "data": event.data,
-    }
-
-
-def _show_event(terminal: Terminal, event: runs.Event) -> None:
+def _show_event(terminal: Terminal, event: Event) -> None:
     data = event.data
     clock = event.time[11:19]
     if event.type == "run:progress":
@@ -150,34 +126,30 @@ def cancel(state: CliState, wanted: str | None, yes: bool) -> None:
     _stop(state, wanted, "cancel", RunStatus.CANCELLED, ask=not yes)
 
 
-def _stop(state: CliState, wanted: str | None, asked: str, aim: str, *, ask: bool) -> None:
-    terminal = Terminal(state)
-    project = sites.open_site(state.enter_project(load.find_root(state.folder)))
-    actor = project.require(sites.Role.EDITOR, asked)
-    reader = database.open_reader(project.results)
-    try:
-        run = lookup.find_run_or_newest(terminal, reader, wanted)
+def _stop(state: CliState, name: str | None, asked: str, aim: str, *, ask: bool) -> None:
+    terminal, site = Terminal(state), _site(state)
+    control = run_control.RunControl(site, site.require(sites.Role.EDITOR, asked))
+    with stored_runs.live_runs(site) as stored:
+        run = _named_run(terminal, stored, name)
         if ask and run.status not in (RunStatus.COMPLETED, RunStatus.CANCELLED):
-            _confirm(terminal, reader, run_control.current_run(project, run))
-        if run_control.RunControl(project, actor).stop(run, asked):
-            _wait(reader, run.id)
-        ended = runs.find_run(reader, run.id)
-    finally:
-        reader.close()
+            _confirm(terminal, stored, stored.current(run.id))
+        if control.stop(run, asked):
+            control.wait_until_stopped(run.id)
+        ended = stored.find(run.id)
     if terminal.json:
-        terminal.document({"run_id": ended.id, "status": ended.status})
+        terminal.document(fields_of(ended, "status", run_id="id"))
     else:
         terminal.result(f"{ended.experiment} {ended.id} is ", StyledText(ended.status, ODD))
     if ended.status == RunStatus.PAUSED and aim == RunStatus.PAUSED:
         terminal.note(f"Continue with: edison resume {ended.id}")
 
 
-def _confirm(terminal: Terminal, reader: sqlite3.Connection, run: runs.Run) -> None:
+def _confirm(terminal: Terminal, stored: StoredRuns, run: Run) -> None:
     """Show how far a run is and what it has spent, and ask whether to cancel it."""
     if terminal.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    progress = live_progress.progress_of(reader, run)
-    spent = dollars(ledger.booked(reader, ledger.SpendingCap(f"run:{run.id}", None), "")[0])
+    progress = live_progress.progress_of(stored.connection, run)
+    spent = dollars(run_control.spent_microusd(stored, run))
     if progress.budget_microusd is not None:
         spent += f" of {dollars(progress.budget_microusd)}"
     cells = f"{progress.done:,} of {counted(progress.total, 'cell')} done"
@@ -187,11 +159,110 @@ def _confirm(terminal: Terminal, reader: sqlite3.Connection, run: runs.Run) -> N
     click.confirm("Cancel it?", abort=True, err=True)
 
 
-def _wait(reader: sqlite3.Connection, run_id: str) -> None:
-    """Wait until the process of a run has stopped."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        if not runs.find_run(reader, run_id).moving:
-            return
-        time.sleep(_POLL_S)
-    raise UsageError(f"run {run_id} has not stopped yet", hint="check again: edison status")
+class _ModelCalls(click.ParamType[tuple[str, int]]):
+    name = "MODEL=N"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, int]:
+        model, sign, calls = str(value).rpartition("=")
+        if not (sign and model and calls.isascii() and calls.isdigit() and len(calls) < 9):
+            self.fail(f"{value!r} is not MODEL=N, such as small=20", param, ctx)
+        return model, int(calls)
+
+
+@click.command(cls=EdisonCommand)
+@click.argument("wanted", required=False, metavar="[RUN]")
+@click.option(
+    "--concurrency",
+    type=_ModelCalls(),
+    multiple=True,
+    metavar="MODEL=N",
+    help="Let a model make N calls at once; repeatable.",
+)
+@click.option(
+    "--pause", multiple=True, metavar="MODEL", help="Send no more calls to a model; repeatable."
+)
+@click.option(
+    "--resume", multiple=True, metavar="MODEL", help="Go on with a paused model; repeatable."
+)
+@click.option(
+    "--requeue", type=click.Choice(["errors"]), help="Ask the cells in error again, in this run."
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, max=1_000_000),
+    metavar="USD",
+    help="Change the budget of the run, within the other limits.",
+)
+@click.pass_obj
+@takes(SteerRequest)
+def steer(state: CliState, request: SteerRequest) -> None:
+    """Change a run while it goes on, or show its state.
+
+    Works for a run of any process on this machine. The run answers each request: done, or refused
+    with a reason, and says so in its own terminal, on its page and in `edison runs watch`. A
+    refused request changes nothing, and the exit code is 2. Each request is audited.
+
+    A model is named as in models.yaml; its calls in flight are finished before it is paused.
+    --requeue errors asks cells in error again, at once, with their model's calls at once. --budget
+    applies to the whole run, what it has spent included; a value above a limit of the experiment,
+    the day or the month is refused, and these limits are named.
+
+    `edison resume` starts with no model paused, the concurrency of models.yaml, and this budget.
+
+    Without options it shows calls at once, in flight and waiting of each model, and the budget.
+
+    Examples:
+      edison runs steer
+      edison runs steer support-reply --concurrency small=20
+      edison runs steer --pause small --json
+      edison runs steer --resume small
+      edison runs steer --requeue errors --budget 5
+    """
+    terminal, site = Terminal(state), _site(state)
+    changes = request.changes()
+    actor = site.require(sites.Role.EDITOR, "steer") if changes else None
+    answers: list[SteeringRequest] = []
+    with stored_runs.live_runs(site) as stored:
+        run = _named_run(terminal, stored, request.wanted)
+        if actor is not None:
+            answers = run_control.RunControl(site, actor).steer(run, changes)
+        run = stored.current(run.id)
+        steered = steering.steering_state(stored.connection, run)
+    if terminal.json:
+        about = fields_of(run, "experiment", "status", run_id="id")
+        terminal.document({**about, **steered.as_json(), "answers": as_document(answers)})
+    elif answers:
+        for answer in answers:
+            mark = StyledText("done:", bold=True) if answer.done else StyledText("refused:", BAD)
+            terminal.result(mark, f" {answer.said}")
+    else:
+        _show_state(terminal, run, steered)
+    if any(not answer.done for answer in answers):
+        raise click.exceptions.Exit(ExitCode.INVALID)
+
+
+def _show_state(terminal: Terminal, run: Run, steered: SteeringState) -> None:
+    progress = steered.progress
+    errors = progress.cells.get("error", 0)
+    wrong = f", {counted(errors, 'error')}" if errors else ""
+    terminal.result(f"{run.experiment} {run.id} is ", StyledText(run.status, ODD))
+    terminal.result(f"{progress.done:,} of {counted(progress.total, 'cell')} done{wrong}")
+    if steered.models:
+        head = ("model", "at once", "in flight", "done", "waiting", "errors", "")
+        rows = [head, *(_row(model) for model in steered.models)]
+        terminal.table(rows, right=(1, 2, 3, 4, 5), drop=(3, 5), indent=2)
+    used = dollars(progress.cost_microusd)
+    if steered.left_microusd is None:
+        terminal.result(f"budget: {used} used, no limit")
+    else:
+        limit, left = dollars(progress.budget_microusd), dollars(steered.left_microusd)
+        terminal.result(f"budget: {used} of {limit} used, {left} left")
+    for request in steered.requests:
+        answer = "waits" if request.taken_at is None else "done" if request.done else "refused"
+        terminal.result(f"  {request.asked_at[11:19]}  {request.by}  {answer}: {request.said}")
+
+
+def _row(model: ModelState) -> tuple[str, ...]:
+    numbers = (model.in_flight, model.done, model.waiting, model.errors)
+    at_once = "-" if model.concurrency is None else f"{model.concurrency:,}"
+    return (model.name, at_once, *(f"{number:,}" for number in numbers), model.word)

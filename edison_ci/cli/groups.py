@@ -186,7 +186,7 @@ GROUPS = {
         ),
         "steer": Command(
             "Commands",
-            "edison_ci.cli.steer:steer",
+            "edison_ci.cli.control:steer",
             "Change a run while it goes on, or show its state.",
             "runs",
         ),

@@ -6,23 +6,33 @@ from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
-from edison_ci.api import run_control
 from edison_ci.cli import summary
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import Terminal
 from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, points
 from edison_ci.records import RunStatus
-from edison_ci.results import live_progress, report, run_result, snapshot
-from edison_ci.store import database
-from edison_ci.store import runs as store_runs
+from edison_ci.results import live_progress, report, snapshot, stored_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.contracts import WorkerState
+    from edison_ci.results.run_result import RunResult
+    from edison_ci.store.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRequest:
+    """The run to show, with more details; without one, which runs to list."""
+
+    wanted: str | None
+    slices: bool
+    failed: bool
+    trials: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -33,7 +43,8 @@ if TYPE_CHECKING:
 @click.option("--failed", is_flag=True, help="With RUN: list all failing cases.")
 @click.option("--trials", is_flag=True, help="List trials of suggestions too.")
 @click.pass_obj
-def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
+@takes(StatusRequest)
+def status(state: CliState, request: StatusRequest) -> None:
     """List recent runs, or show one in detail.
 
     Without RUN it lists the last 20 runs. RUN is an id, `latest` or the name of an experiment. A
@@ -47,36 +58,29 @@ def status(state: CliState, /, wanted: str | None, **given: bool) -> None:
       edison status latest --failed
       edison status support-reply --json
     """
-    terminal = Terminal(state)
-    for option in ("slices", "failed"):
-        if given[option] and wanted is None:
+    terminal, name = Terminal(state), request.wanted
+    for option, chosen in (("slices", request.slices), ("failed", request.failed)):
+        if chosen and name is None:
             raise UsageError(f"--{option} needs a RUN", hint=f"edison status latest --{option}")
-    project = sites.open_site(state.enter_project(load.find_root(state.folder)))
-    reader = database.open_reader(project.results)
-    try:
-        if wanted is not None:
-            result = run_result.RunResult(
-                reader, run_control.current_run(project, store_runs.find_run(reader, wanted))
-            )
-            _show_one(terminal, result, slices=given["slices"], failed=given["failed"])
+    site = sites.open_site(state.enter_project(load.find_root(state.folder)))
+    with stored_runs.live_runs(site) as stored:
+        if name is not None:
+            result = stored.result(name)
+            _show_one(terminal, result, slices=request.slices, failed=request.failed)
             if result.run.moving and not terminal.json:
-                _show_workers(terminal, live_progress.progress_of(reader, result.run).workers)
+                _show_workers(
+                    terminal, live_progress.progress_of(stored.connection, result.run).workers
+                )
             return
-        runs = store_runs.recent_runs(reader, trials=given["trials"])
-        results = [
-            run_result.RunResult(reader, run_control.current_run(project, run)) for run in runs
-        ]
+        results = stored.recent(trials=request.trials)
         if terminal.json:
-            terminal.document({"runs": [{**report.as_json(one), "gates": []} for one in results]})
+            runs = [{**report.as_json(result), "gates": []} for result in results]
+            terminal.document({"runs": runs})
         else:
             _table(terminal, results)
-    finally:
-        reader.close()
 
 
-def _show_one(
-    terminal: Terminal, result: run_result.RunResult, *, slices: bool, failed: bool
-) -> None:
+def _show_one(terminal: Terminal, result: RunResult, *, slices: bool, failed: bool) -> None:
     if terminal.json:
         terminal.document(summary.document([result], ExitCode.DONE))
         return
@@ -86,17 +90,17 @@ def _show_one(
 
 
 def _show_workers(terminal: Terminal, workers: Sequence[WorkerState]) -> None:
-    """Print the workers that make the calls of a run that goes on."""
-    for each in workers:
-        checked = f", {counted(each.checked, 'check')} run" if each.checked else ""
-        leaving = ", leaving" if each.leaving else ""
-        calls = f"{counted(each.calls, 'call')} in flight, {each.answered:,} answered"
-        terminal.result(f"  worker {each.name}: {calls}{checked}{leaving}")
-        if each.unable:
-            terminal.result(f"  worker {each.name} does not run {each.unable}")
+    """Print the workers that make the calls of a running run."""
+    for worker in workers:
+        checked = f", {counted(worker.checked, 'check')} run" if worker.checked else ""
+        leaving = ", leaving" if worker.leaving else ""
+        calls = f"{counted(worker.calls, 'call')} in flight, {worker.answered:,} answered"
+        terminal.result(f"  worker {worker.name}: {calls}{checked}{leaving}")
+        if worker.unable:
+            terminal.result(f"  worker {worker.name} does not run {worker.unable}")
 
 
-def _table(terminal: Terminal, summaries: list[run_result.RunResult]) -> None:
+def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
     if not summaries:
         terminal.note("no run yet: edison run")
         return
@@ -115,11 +119,7 @@ def _table(terminal: Terminal, summaries: list[run_result.RunResult]) -> None:
         for s in summaries
     ]
     terminal.table(rows, right=(6, 7), drop=(2, 6, 7))
-    trials = [
-        s.run
-        for s in summaries
-        if s.run.trigger == store_runs.TRIAL and s.run.status == RunStatus.PAUSED
-    ]
+    trials = [s.run for s in summaries if s.run.is_trial and s.run.status == RunStatus.PAUSED]
     for name in dict.fromkeys(run.experiment for run in trials):
         terminal.note(
             f"a trial of {name} was interrupted; trials are not resumed. "
@@ -127,15 +127,11 @@ def _table(terminal: Terminal, summaries: list[run_result.RunResult]) -> None:
         )
 
 
-def _marks(run: store_runs.Run) -> str:
+def _marks(run: Run) -> str:
     """Return why a run does not count as evidence."""
     part = "part" if run.shard is None else f"shard {run.shard}"
-    told = (
-        (run.simulation, run.simulated),
-        (part, run.partial),
-        ("trial", run.trigger == store_runs.TRIAL),
-    )
-    marks = [word for word, on in told if on]
+    labels = ((run.simulation, run.simulated), (part, run.partial), ("trial", run.is_trial))
+    marks = [word for word, applies in labels if applies]
     if snapshot.eval_suite_of(run) == "base":
         marks.append(f"eval suite of {run.base_ref}")
     return f" ({', '.join(marks)})" if marks else ""

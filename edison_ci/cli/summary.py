@@ -9,13 +9,13 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
 from edison_ci.config.slices import SIZES
 from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.documents import secrets
-from edison_ci.execute import budgets
 from edison_ci.git import repository as git
 from edison_ci.numeric import (
     counted,
     dollars,
     duration,
     fixed,
+    in_cents,
     milliseconds,
     points,
     rate,
@@ -25,7 +25,6 @@ from edison_ci.numeric import (
 from edison_ci.records import RunStatus, Verdict
 from edison_ci.results import decisions, report, run_result, snapshot, triage
 from edison_ci.sanitize import in_actions
-from edison_ci.store import runs as store_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -386,7 +385,7 @@ def _failing(terminal: Terminal, summary: RunResult, *, everything: bool) -> Non
 def what_now(summary: RunResult) -> str:
     """Return the next step after a run that has ended; may be empty."""
     run, found = summary.run, summary.triage(most=0)
-    if found is None or run.trigger in store_runs.IMPORTED_ANSWERS:
+    if found is None or run.grades_imports:
         return ""
     again = f"edison run {run.experiment}"
     if run.base_commit is not None:
@@ -430,7 +429,7 @@ def _clients(terminal: Terminal, progress: Progress) -> None:
 def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     """Return how to continue a run; after a budget stop, with which change."""
     run = summary.run
-    if run.trigger in store_runs.IMPORTED_ANSWERS:
+    if run.grades_imports:
         return "Import the answers again to continue; replies of judges are reused"
     resume, anew = f"edison resume {run.id}", f"edison run {run.experiment}"
     stopped = str(run.stopped_by)
@@ -442,7 +441,7 @@ def next_step(summary: RunResult, progress: Progress | None = None) -> str:
     if run.status != RunStatus.PAUSED or not budget:
         return f"Continue with: {resume}"
     found = progress.sufficient_microusd if progress is not None else None
-    to = "" if found is None else f" to {budgets.in_cents(found)}"
+    to = "" if found is None else f" to {in_cents(found)}"
     if budget == "--budget" and progress is not None and progress.narrower:
         return (
             f"Raise {progress.narrower}{to}, then: {anew} --budget{to.removeprefix(' to')} "

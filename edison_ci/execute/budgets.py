@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.model_price import HOUR
 from edison_ci.errors import OutOfBudget
-from edison_ci.numeric import dollars, fixed
+from edison_ci.numeric import dollars
 from edison_ci.store.ledger import SpendingCap, booked
 
 if TYPE_CHECKING:
@@ -137,7 +137,6 @@ _BYTES_PER_TOKEN = 8
 _SAFETY = 2
 """Calls that are left may be this many times as dear as the dearest so far."""
 _MAX_TOKENS = 4096
-CENT = 10_000
 
 
 def sufficient_cost(
@@ -178,11 +177,6 @@ def _reservation(load: Load) -> int:
     tokens = math.ceil(_BYTES_PER_TOKEN * load.once_in.high / max(load.once_calls, 1))
     most = load.model.params.get("max_tokens", _MAX_TOKENS)
     return math.ceil(load.price.most(tokens, int(most), writes=HOUR))
-
-
-def in_cents(microusd: int) -> str:
-    """Return an amount as a value of --budget, rounded up to a cent."""
-    return fixed(max(-(-microusd // CENT), 1) / 100, 2)
 
 
 def _microusd(dollars: float) -> int:

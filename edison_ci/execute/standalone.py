@@ -18,13 +18,14 @@ from edison_ci.config.models import sent_params
 from edison_ci.config.requirements import missing_for_models
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.execute.budgets import caps_of, in_cents
+from edison_ci.execute.budgets import caps_of
 from edison_ci.execute.clients import ClientPool, ClientSettings
 from edison_ci.execute.grading import InputScreen
 from edison_ci.execute.runner import Task, request_for
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.moderation import moderation_request
 from edison_ci.judges.replies import object_schema
+from edison_ci.numeric import in_cents
 from edison_ci.plan.selection import Selection, find_case, find_configuration
 from edison_ci.providers.budget import BudgetExhausted, RunBudget
 from edison_ci.providers.openai_embeddings import embedding_request

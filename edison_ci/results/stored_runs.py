@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.results.run_result import RunResult
-from edison_ci.store.database import open_for_reading
+from edison_ci.store.database import open_for_reading, open_reader
 from edison_ci.store.liveness import is_alive
-from edison_ci.store.runs import find_run
+from edison_ci.store.runs import find_run, recent_runs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -54,10 +54,22 @@ class StoredRuns:
         """Return what a run found, with its real status."""
         return RunResult(self.connection, self.current(wanted))
 
+    def recent(self, *, trials: bool) -> list[RunResult]:
+        """Return what the last runs found, newest first, with their real status."""
+        runs = recent_runs(self.connection, trials=trials)
+        return [RunResult(self.connection, current_run(self.locks, run)) for run in runs]
+
 
 def current_run(locks: Path, run: Run) -> Run:
     """Return a run with its real status: a run whose process died is paused."""
     return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+
+
+@contextmanager
+def live_runs(project: ProjectPlace) -> Iterator[StoredRuns]:
+    """Open the results of a project read-only, while runs go on changing them."""
+    with closing(open_reader(project.root / project.file.results)) as connection:
+        yield StoredRuns(connection, project.root / ".edison" / "locks")
 
 
 @contextmanager

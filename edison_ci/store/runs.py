@@ -164,6 +164,16 @@ class Run:
         return [part for part, models in self.models.items() if any(models.values())]
 
     @property
+    def is_trial(self) -> bool:
+        """Whether it tries a suggestion."""
+        return self.trigger == TRIAL
+
+    @property
+    def grades_imports(self) -> bool:
+        """Whether it grades answers that no model of the project gave."""
+        return self.trigger in IMPORTED_ANSWERS
+
+    @property
     def moving(self) -> bool:
         """Whether a process is, or should be, at work on it."""
         return self.status not in RESTING

@@ -177,9 +177,7 @@ def _resume(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
 
 def _steer(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     run, change = _run(asked), _change(asked.body)
-    control = RunControl(asked.site, asked.actor)
-    with closing(open_reader(asked.site.results)) as reader:
-        (answer,) = control.answers(reader, run.id, control.steer(run, [change]))
+    (answer,) = RunControl(asked.site, asked.actor).steer(run, [change])
     if not answer.done:
         raise ApiError(409, "refused", answer.said)
     return 200, {**_state(asked.site, run.id), "answer": answer.as_json()}

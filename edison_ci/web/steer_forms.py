@@ -45,10 +45,8 @@ def start(sent: FormRequest) -> str:
 def steer(sent: FormRequest) -> str:
     """Request one change of a run, and wait for its answer."""
     change = _change(sent.form)
-    control = RunControl(sent.site, sent.actor)
-    with closing(open_reader(sent.site.results)) as reader:
-        run = find_run(reader, sent.path["run"])
-        (answer,) = control.answers(reader, run.id, control.steer(run, [change]))
+    run = _run(sent)
+    (answer,) = RunControl(sent.site, sent.actor).steer(run, [change])
     return _steering_page(sent, run, f"{'Done' if answer.done else 'Refused'}: {answer.said}.")
 
 

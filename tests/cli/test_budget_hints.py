@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.execute.budgets import in_cents
+from edison_ci.numeric import in_cents
 from tests import holding
 from tests.cli.test_calibrate import label_all
 from tests.cli.test_calibrate import project as calibrated_project

@@ -21,7 +21,7 @@ from edison_ci.features.refine import refinement, refiner
 from edison_ci.features.refine import refinement as refine_refinement
 from edison_ci.features.refine import search as refine_search
 from edison_ci.features.refine import trials as refine_trials
-from edison_ci.numeric import counted, dollars
+from edison_ci.numeric import counted, dollars, in_cents
 from edison_ci.plan import estimate
 from edison_ci.plan import plan as planning
 from edison_ci.stats import sentences
@@ -133,11 +133,11 @@ def _sufficient(target: RefineTarget, loads: Sequence[Load], otherwise: str) -> 
     with closing(database.open_reader(results)) as reader:
         known = ledger.phase_costs(reader, experiment=experiment.id)
     enough = budgets.sufficient_cost(loads, known, done=False)
-    command = f"edison refine {experiment.id} --budget {budgets.in_cents(enough)}"
+    command = f"edison refine {experiment.id} --budget {in_cents(enough)}"
     limit = budgets.run_limit(budgets.caps_of(project, experiment, "", None))
     raised = ""
     if limit is not None and limit < enough:
-        raised = f"raise stop.budget_usd to {budgets.in_cents(enough)}, and "
+        raised = f"raise stop.budget_usd to {in_cents(enough)}, and "
     return f"{raised}repeat with: {command} (stored answers are reused)"
 
 
