@@ -232,13 +232,10 @@ BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
     "cli/bars.py": "execute.progress_meter",
-    "cli/bisect.py": "execute.bisect providers.budget",
     "cli/calibrate.py": "execute.calibration execute.standalone store.database store.runs",
-    "cli/compare.py": "store.runs",
     "cli/costs.py": "execute.budgets store.database store.ledger",
     "cli/doctor.py": "providers.shared_cache",
     "cli/explain.py": "store.cells store.database store.runs",
-    "cli/hunks.py": "execute.hunks store.runs",
     "cli/lookup.py": "store.runs",
     "cli/merge.py": (
         "execute.progress execute.run_options execute.shard_merge store.audit "

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.decide.conclusion import decide_again, with_stored_base
 from edison_ci.decide.verdict import VerdictContext, decide, with_doubts
-from edison_ci.errors import UsageError
+from edison_ci.documents.record_json import as_document, fields_of
+from edison_ci.errors import ExitCode, UsageError
 from edison_ci.judges.approval import JudgeApproval
 from edison_ci.records import RunStatus, Side, Verdict
 from edison_ci.results.comparison import (
@@ -17,7 +19,7 @@ from edison_ci.results.comparison import (
     pair_settings,
     require_same_suite,
 )
-from edison_ci.results.comparison_sample import Operands, comparison_sample
+from edison_ci.results.comparison_sample import CellChoice, Operands, comparison_sample
 from edison_ci.results.samples import TwoSidedSample
 from edison_ci.results.snapshot import doubts_of, outside_models_of
 from edison_ci.stats.scores import pass_interval
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from edison_ci.decide.verdict import RunDecision
     from edison_ci.records import Json
     from edison_ci.results.comparison import ComparisonEstimate
-    from edison_ci.results.comparison_sample import CellChoice
     from edison_ci.results.decisions import GateRow
     from edison_ci.stats.scores import Interval
     from edison_ci.store.runs import Run
@@ -49,6 +50,30 @@ def compare(
         return compare_choices(reader, first, second, setting)
 
 
+def compare_prompts(
+    project: Project,
+    prompts: tuple[str, str],
+    *,
+    run: str | None = None,
+    models: tuple[str, ...] = (),
+    experiment: str | None = None,
+) -> ComparisonEstimate:
+    """Compare two prompts, given by ids or paths, on the same cases of one run.
+
+    By default of the newest run that has both.
+    """
+    names = [Path(prompt).name.removesuffix(".md") for prompt in prompts]
+    if names[0] == names[1]:
+        hint = f"for two versions of it: edison compare {names[0]}@HASH {names[0]}@HASH"
+        raise UsageError("both arguments are the same prompt", hint=hint)
+    with open_for_reading(project.root / project.file.results) as reader:
+        operands = Operands(reader, project, experiment)
+        stored = find_run(reader, run) if run else operands.run_with(*names)
+        first, second = (CellChoice(name, stored, prompt=name, models=models) for name in names)
+        setting = comparison_settings(project, reader, stored)
+        return compare_choices(reader, first, second, setting)
+
+
 @dataclass(frozen=True, slots=True)
 class GateResult:
     """A stored run and the decision of the current gates."""
@@ -57,6 +82,29 @@ class GateResult:
     base: CellChoice | None
     """The stored base, if `against` names one."""
     decision: RunDecision
+
+    @property
+    def verdict(self) -> str:
+        """What the gates decide; `error` for a run that failed."""
+        failed = self.run.status == RunStatus.FAILED
+        return str(Verdict.ERROR if failed else self.decision.verdict)
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command that made the run."""
+        failed = self.run.status == RunStatus.FAILED
+        return int(ExitCode.NOT_MEASURED if failed else self.decision.exit_code)
+
+    def as_json(self) -> dict[str, Json]:
+        """Return it as a command prints it."""
+        run, base = self.run, self.base
+        return {
+            **fields_of(self, "verdict", "exit_code"),
+            **fields_of(run, "experiment", run_id="id", decided="verdict"),
+            "simulated": run.simulated or (base is not None and base.run.simulated),
+            "against": as_document(base),
+            "gates": as_document(self.decision.rows),
+        }
 
 
 def gate(project: Project, wanted: str = "latest", *, against: str | None = None) -> GateResult:

@@ -1,33 +1,70 @@
-"""edison compare: decisions from stored results, without calling a model."""
+"""edison compare: decisions from stored results, and the hunks of a prompt that flip cases."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci._dataclass import dataclass
+from edison_ci.api import causes
 from edison_ci.api import decisions as library
-from edison_ci.cli import hunks, lookup, sessions, summary
-from edison_ci.cli.options import CliState, EdisonCommand, NameType
+from edison_ci.cli import lookup, sessions, summary
+from edison_ci.cli.options import CliState, EdisonCommand, NameType, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
+from edison_ci.documents import secrets
 from edison_ci.errors import ExitCode, UsageError
-from edison_ci.numeric import counted, fixed
-from edison_ci.records import RunStatus, Verdict
-from edison_ci.results import comparison, comparison_sample
-from edison_ci.store import runs
+from edison_ci.numeric import counted, dollars, fixed
+from edison_ci.records import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from edison_ci.config.load import Project
-    from edison_ci.results.comparison import MovedCase
-    from edison_ci.results.decisions import GateRow
-    from edison_ci.store.runs import Run
+    from edison_ci.execute.hunks import DiffBlame, Flip
+    from edison_ci.results.comparison import ComparisonEstimate, MovedCase
 
 _OPERAND = NameType(("runs", "prompts"))
 _LISTED = 10
 _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
+
+
+@dataclass(frozen=True, slots=True)
+class CompareRequest:
+    """What to compare, and in which of the four forms."""
+
+    a: str | None
+    b: str | None
+    prompts: bool
+    gates: bool
+    by_hunk: bool
+    budget: float | None
+    experiment: str | None
+    run: str | None
+    models: tuple[str, ...]
+    against: str | None
+
+    def refuse_mixed(self) -> None:
+        """Raise UsageError if options of different forms are mixed, or an argument is missing."""
+        see = "see: edison compare --help"
+        for option, value, form, chosen in (
+            ("--run", self.run, "--prompts", self.prompts),
+            ("--model", self.models, "--prompts", self.prompts),
+            ("--against", self.against, "--gates", self.gates),
+            ("--budget", self.budget is not None, "--by-hunk", self.by_hunk),
+        ):
+            if value and not chosen:
+                raise UsageError(f"{option} needs {form}", hint=see)
+        if self.gates and (self.b or self.prompts or self.experiment):
+            raise UsageError("--gates takes one RUN and --against", hint=see)
+        if self.by_hunk and (self.b or self.prompts or self.gates or self.experiment):
+            raise UsageError("--by-hunk takes one RUN", hint=see)
+        if self.prompts and not self.b:
+            hint = "edison compare --prompts PROMPT_A PROMPT_B"
+            raise UsageError("--prompts needs two prompts", hint=hint)
+        if not self.a and not self.gates and not self.by_hunk:
+            hint = "such as: edison compare main; or re-check a run: edison compare --gates"
+            raise UsageError("name what to compare the newest run with", hint=hint)
 
 
 @click.command(cls=EdisonCommand)
@@ -44,7 +81,6 @@ _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
 @click.option("--experiment", metavar="NAME", help="Experiment, if a commit has runs of several.")
 @click.option(
     "--run",
-    "wanted",
     metavar="RUN",
     help="With --prompts: the run that has both; default: the newest.",
 )
@@ -59,7 +95,8 @@ _COLORS = {"a_better": BAD, "b_better": GOOD, "same": GOOD, "unclear": ODD}
     "--against", metavar="REF", help="With --gates: stored run, ref or PROMPT@HASH to use as base."
 )
 @click.pass_obj
-def compare(state: CliState, /, a: str | None, b: str | None, **given: Any) -> None:
+@takes(CompareRequest)
+def compare(state: CliState, request: CompareRequest) -> None:
     """Compare two runs, refs or prompt versions.
 
     Compares A and B on the same cases; B is `latest` by default. Each is a run (an id, `latest` or
@@ -90,96 +127,40 @@ def compare(state: CliState, /, a: str | None, b: str | None, **given: Any) -> N
     """
     terminal = Terminal(state)
     project = lookup.open_project(state)
-    _refuse_mixed(a, b, given)
-    if given["by_hunk"]:
-        hunks.blame_hunks(state, terminal, a or "latest", given["budget"])
-    elif given["gates"]:
-        _re_evaluate(terminal, project, a or "latest", given["against"])
-    elif given["prompts"]:
-        _show_comparison(terminal, _compare_prompts(project, str(a), str(b), given))
+    request.refuse_mixed()
+    a, b = request.a or "latest", request.b or "latest"
+    if request.by_hunk:
+        _blame_hunks(state, terminal, project, request)
+    elif request.gates:
+        _re_evaluate(terminal, project, a, request.against)
+    elif request.prompts:
+        compared = library.compare_prompts(
+            project, (a, b), run=request.run, models=request.models, experiment=request.experiment
+        )
+        _show_comparison(terminal, compared)
     else:
-        found = library.compare(project, str(a), b or "latest", experiment=given["experiment"])
-        _show_comparison(terminal, found)
+        _show_comparison(terminal, library.compare(project, a, b, experiment=request.experiment))
 
 
-def _refuse_mixed(a: str | None, b: str | None, given: Mapping[str, Any]) -> None:
-    """Raise UsageError if options or arguments of different forms are mixed, or one is missing."""
-    for option, value, form in (
-        ("--run", given["wanted"], "prompts"),
-        ("--model", given["models"], "prompts"),
-        ("--against", given["against"], "gates"),
-        ("--budget", given["budget"] is not None, "by_hunk"),
-    ):
-        if value and not given[form]:
-            raise UsageError(
-                f"{option} needs --{form.replace('_', '-')}", hint="see: edison compare --help"
-            )
-    if given["gates"] and (b or given["prompts"] or given["experiment"]):
-        raise UsageError("--gates takes one RUN and --against", hint="see: edison compare --help")
-    if given["by_hunk"] and (b or given["prompts"] or given["gates"] or given["experiment"]):
-        raise UsageError("--by-hunk takes one RUN", hint="see: edison compare --help")
-    if given["prompts"] and not b:
-        hint = "edison compare --prompts PROMPT_A PROMPT_B"
-        raise UsageError("--prompts needs two prompts", hint=hint)
-    if not a and not given["gates"] and not given["by_hunk"]:
-        hint = "such as: edison compare main; or re-check a run: edison compare --gates"
-        raise UsageError("name what to compare the newest run with", hint=hint)
-
-
-def _compare_prompts(
-    project: Project, a: str, b: str, given: Mapping[str, Any]
-) -> comparison.ComparisonEstimate:
-    """Compare two prompts of one run."""
-    names = [Path(name).name.removesuffix(".md") for name in (a, b)]
-    if names[0] == names[1]:
-        hint = f"for two versions of it: edison compare {names[0]}@HASH {names[0]}@HASH"
-        raise UsageError("both arguments are the same prompt", hint=hint)
-    with lookup.results_of(project) as reader:
-        wanted = given["wanted"]
-        operands = comparison_sample.Operands(reader, project, given["experiment"])
-        run = runs.find_run(reader, wanted) if wanted else operands.run_with(*names)
-        first, second = (
-            comparison_sample.CellChoice(n, run, prompt=n, models=given["models"]) for n in names
-        )
-        return comparison.compare_choices(
-            reader, first, second, comparison.comparison_settings(project, reader, run)
-        )
-
-
-def _re_evaluate(terminal: Terminal, project: Project, wanted: str, against: str | None) -> None:
+def _re_evaluate(terminal: Terminal, project: Project, name: str, against: str | None) -> None:
     """Print what the current gates decide about a stored run, and exit with its code."""
-    found = library.gate(project, wanted, against=against)
-    run, base, decided = found.run, found.base, found.decision
-    verdict, code = str(decided.verdict), int(decided.exit_code)
-    if run.status == RunStatus.FAILED:
-        verdict, code = "error", int(ExitCode.NOT_MEASURED)
+    result = library.gate(project, name, against=against)
     if terminal.json:
-        terminal.document(
-            {
-                "verdict": verdict,
-                "exit_code": code,
-                "run_id": run.id,
-                "experiment": run.experiment,
-                "simulated": run.simulated or (base is not None and base.run.simulated),
-                "against": base.as_json() if base else None,
-                "decided": run.verdict,
-                "gates": [row.as_json() for row in decided.rows],
-            }
-        )
+        terminal.document(result.as_json())
     else:
-        _show_gates(terminal, run, verdict, decided.rows)
-    if code:
-        raise click.exceptions.Exit(code)
+        _show_gates(terminal, result)
+    if result.exit_code:
+        raise click.exceptions.Exit(result.exit_code)
 
 
-def _show_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateRow]) -> None:
+def _show_gates(terminal: Terminal, result: library.GateResult) -> None:
+    run, rows = result.run, result.decision.rows
     before = f"; stored verdict: {run.verdict}" if run.verdict is not None else ""
-    color = {"pass": GOOD, "fail": BAD, "error": BAD}.get(verdict, ODD)
+    color = {"pass": GOOD, "fail": BAD, "error": BAD}.get(result.verdict, ODD)
+    word = StyledText(result.verdict.upper(), color)
     mark = simulated_label(run.simulation)
-    terminal.result(
-        f"{run.experiment}  ", StyledText(verdict.upper(), color), f"  run {run.id}{before}", *mark
-    )
-    if verdict == Verdict.ERROR:
+    terminal.result(f"{run.experiment}  ", word, f"  run {run.id}{before}", *mark)
+    if result.verdict == Verdict.ERROR:
         terminal.result("  too few answers could be measured to evaluate the gates")
     for row in rows:
         color = {"pass": GOOD, "fail": BAD}.get(row.verdict, ODD)
@@ -189,30 +170,92 @@ def _show_gates(terminal: Terminal, run: Run, verdict: str, rows: Sequence[GateR
         terminal.note("the experiment has no gates")
 
 
-def _show_comparison(terminal: Terminal, found: comparison.ComparisonEstimate) -> None:
+def _show_comparison(terminal: Terminal, compared: ComparisonEstimate) -> None:
     if terminal.json:
-        terminal.document(found.as_json())
+        terminal.document(compared.as_json())
         return
-    mark = simulated_label(runs.common_simulation((found.a.run, found.b.run)))
+    mark = simulated_label(compared.simulation)
     rows = [
         (name, choice.words, "-" if score is None else fixed(100 * score, 1))
-        for name, choice, score in zip("AB", (found.a, found.b), found.scores, strict=True)
+        for name, choice, score in zip("AB", (compared.a, compared.b), compared.scores, strict=True)
     ]
     terminal.table(rows, right=(2,))
-    terminal.result(StyledText(found.sentence, _COLORS[found.verdict]), *mark)
-    if found.head_to_head is not None:
-        summary.show_preference(terminal, found.head_to_head, "B", "A")
-    if found.flips is not None:
-        terminal.result(f"{found.flips.words} of {counted(found.flips.n, 'case')}")
-    for move, cases in found.moved.items():
+    terminal.result(StyledText(compared.sentence, _COLORS[compared.verdict]), *mark)
+    if compared.head_to_head is not None:
+        summary.show_preference(terminal, compared.head_to_head, "B", "A")
+    if compared.flips is not None:
+        terminal.result(f"{compared.flips.words} of {counted(compared.flips.n, 'case')}")
+    for move, cases in compared.moved.items():
         if cases:
             more = ", ..." if len(cases) > _LISTED else ""
             listed = ", ".join(map(_moved, cases[:_LISTED]))
             terminal.result(f"{len(cases):,} {move.words}: {listed}{more}")
-    for note in found.notes:
+    for note in compared.notes:
         terminal.note(note)
 
 
 def _moved(moved: MovedCase) -> str:
     """Return a case with its scores."""
     return f"{moved.case} {fixed(100 * moved.a)} to {fixed(100 * moved.b)}"
+
+
+def _blame_hunks(
+    state: CliState, terminal: Terminal, project: Project, request: CompareRequest
+) -> None:
+    """Print which hunk of the changed prompt is the reason for which flips of a run."""
+
+    def announce(question: causes.HunkQuestion) -> None:
+        flips, hunks = question.flips, question.hunks
+        limit = "" if request.budget is None else f", within ${request.budget:g}"
+        terminal.note(
+            f"{question.prompt}: {counted(flips, 'flip')} asked again without each of "
+            f"{counted(hunks, 'hunk')}: at most {counted(hunks * flips, 'answer')}{limit}"
+        )
+
+    blamed = causes.blame_hunks(
+        project,
+        request.a or "latest",
+        budget=request.budget,
+        offline=state.offline,
+        on_prompt=announce,
+    )
+    if terminal.json:
+        terminal.document(blamed.as_json())
+    elif not blamed.prompts:
+        terminal.result(f"No case of run {blamed.run.id} began to pass or to fail.")
+    else:
+        for blame in blamed.prompts.values():
+            _show_blame(terminal, blame)
+    if any(blame.problem for blame in blamed.prompts.values()):
+        raise click.exceptions.Exit(int(ExitCode.BUDGET))
+
+
+def _show_blame(terminal: Terminal, blame: DiffBlame) -> None:
+    for number, blamed in enumerate(blame.hunks, start=1):
+        of = f"hunk {number} of {len(blame.hunks)}, {blamed.hunk.title}"
+        terminal.result(StyledText(of, bold=True))
+        for sign, lines, color in (("-", blamed.hunk.removed, BAD), ("+", blamed.hunk.added, GOOD)):
+            for line in lines:
+                terminal.result(StyledText(f"  {sign}{secrets.redacted(line)}", color))
+        if blamed.problem:
+            terminal.result("  ", StyledText(f"cannot be taken out alone: {blamed.problem}", ODD))
+        elif not blamed.flips:
+            terminal.result("  no case flips because of it alone")
+        _show_flips(terminal, blamed.flips)
+    if blame.together:
+        terminal.result(StyledText("no single hunk", bold=True))
+        terminal.result("  several have to come together, or it was chance:")
+        _show_flips(terminal, blame.together)
+    if blame.unknown:
+        terminal.result(StyledText("not known", bold=True))
+        terminal.result(f"  {secrets.redacted(blame.problem) or 'an answer could not be graded'}:")
+        _show_flips(terminal, blame.unknown)
+    calls = counted(blame.calls, "call")
+    terminal.note(f"{calls} made, {dollars(blame.cost_microusd)} for answers, one answer a case")
+
+
+def _show_flips(terminal: Terminal, flips: Sequence[Flip]) -> None:
+    for move, word, color in zip(causes.FLIPS, ("breaks", "fixes"), (BAD, GOOD), strict=True):
+        names = [f"{flip.case}@{flip.model}" for flip in flips if flip.move is move]
+        if names:
+            terminal.result("  ", StyledText(f"{word} {len(names):,}: ", color), ", ".join(names))

@@ -35,7 +35,7 @@ from edison_ci.stats.permutation import sign_flip
 from edison_ci.stats.sentences import cases, more_cases, p_words, points, signed, ties_words
 from edison_ci.stats.verdicts import MOST_MISSING, WARN_MISSING, GateRule
 from edison_ci.store.cells import clusters_of
-from edison_ci.store.runs import IMPORTED_ANSWERS
+from edison_ci.store.runs import IMPORTED_ANSWERS, common_simulation
 
 if TYPE_CHECKING:
     import sqlite3
@@ -178,6 +178,11 @@ class ComparisonEstimate:
     notes: tuple[str, ...] = ()
     head_to_head: HeadToHead | None = None
     """Win rate of B against A, where a judge compared their answers."""
+
+    @property
+    def simulation(self) -> str:
+        """What is simulated in the two runs, as a label; empty if nothing is."""
+        return common_simulation((self.a.run, self.b.run))
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison with the keys of the contract."""
