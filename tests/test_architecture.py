@@ -232,7 +232,6 @@ BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
     "cli/bars.py": "execute.progress_meter",
-    "cli/calibrate.py": "execute.calibration execute.standalone store.database store.runs",
     "cli/costs.py": "execute.budgets store.database store.ledger",
     "cli/doctor.py": "providers.shared_cache",
     "cli/explain.py": "store.cells store.database store.runs",

@@ -1,4 +1,4 @@
-"""Audited edits of files: quarantine.yaml, judge_approvals.yaml, and production of prompts."""
+"""Audited edits of files: quarantine.yaml, and the version of a prompt in production."""
 
 from __future__ import annotations
 
@@ -7,46 +7,20 @@ import re
 from typing import TYPE_CHECKING
 
 from edison_ci.access import site as sites
-from edison_ci.config import calibration, project_files, quarantine
+from edison_ci.config import project_files, quarantine
 from edison_ci.config import prompt as config_prompt
 from edison_ci.documents import files, marks, yaml_edit, yaml_text
 from edison_ci.errors import Location, UsageError
-from edison_ci.judges import instructions
 from edison_ci.store import audit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from edison_ci.access.site import Actor, Site
-    from edison_ci.config.calibration import ApprovalEntry
+    from edison_ci.access.site import Site
     from edison_ci.config.load import Project
     from edison_ci.config.prompt import Prompt
     from edison_ci.documents.marks import Json
-
-
-def write_approval(
-    site: Site, actor: Actor, project: Project, approval: ApprovalEntry
-) -> calibration.JudgeApprovalsFile:
-    """Write an approval, replacing that of the same judges; return the new file."""
-    known = project.approvals or calibration.JudgeApprovalsFile.model_construct()
-    before = known.of(approval.rubric, approval.judges, approval.combine, approval.objective_hash)
-    goals = {
-        instructions.objective_hash(each.file.objective) for each in project.experiments.values()
-    }
-    changed = known.with_approval(approval, goals)
-    told = [
-        None if entry is None else entry.model_dump(mode="json") for entry in (before, approval)
-    ]
-    entity = f"{approval.rubric} by {', '.join(approval.judges)}"
-    entry = site.entry(actor, "calibrate", entity, before=told[0], after=told[1])
-    files.replace_file(
-        site.root,
-        project_files.JUDGE_APPROVALS,
-        changed.text().encode("utf-8"),
-        just_before=lambda: audit.write_audit(site.results, entry),
-    )
-    return changed
 
 
 DAYS = 30
