@@ -234,7 +234,6 @@ FACE_IMPORTS = {
     "cli/bars.py": "execute.progress_meter",
     "cli/costs.py": "execute.budgets store.database store.ledger",
     "cli/doctor.py": "providers.shared_cache",
-    "cli/explain.py": "store.cells store.database store.runs",
     "cli/lookup.py": "store.runs",
     "cli/merge.py": (
         "execute.progress execute.run_options execute.shard_merge store.audit "
@@ -329,7 +328,6 @@ IMPORTED_IN_FUNCTIONS = {
     "__init__.py": {"edison_ci.deferred"},
     "__main__.py": {"edison_ci", "edison_ci.cli.app", "edison_ci.deferred"},
     "cli/app.py": {"edison_ci.store.database"},
-    "cli/explain.py": {"edison_ci.decide.conclusion"},
     "cli/lookup.py": {
         "edison_ci.access.trust_audit",
         "edison_ci.results.snapshot",
