@@ -250,9 +250,6 @@ FACE_IMPORTS = {
     "cli/serve.py": "store.database",
     "cli/sessions.py": "store.runs",
     "cli/suggestion.py": "store.suggestions",
-    "cli/try_one.py": (
-        "execute.runner execute.standalone store.answers store.cells store.database store.runs"
-    ),
     "web/api.py": "store.database store.runs store.steering",
     "web/cache.py": "store.database",
     "web/databases.py": "store.database",

@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.access import site as sites
-from edison_ci.api import case_edits, counterexamples
-from edison_ci.api import sessions as run_sessions
+from edison_ci.api import case_edits, trials
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, aligned, simulated_label
 from edison_ci.cli.terminal import as_json as problem_json
-from edison_ci.config import requirements, tokens
-from edison_ci.contracts import CallError
 from edison_ci.documents import marks, secrets, yaml_text
-from edison_ci.errors import CallFailed, Location, Problem, Severity, UsageError
-from edison_ci.execute import runner, standalone
+from edison_ci.errors import UsageError
 from edison_ci.numeric import dollars, fixed, score
-from edison_ci.plan import selection, versions
+from edison_ci.plan import versions
 from edison_ci.records import CellStatus
-from edison_ci.store import answers, cells, database, runs
-from edison_ci.templating import templates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Configuration
     from edison_ci.config.prompt import Prompt
-    from edison_ci.records import Case, Json, Message
+    from edison_ci.records import Json
     from edison_ci.store.cells import Component
-    from edison_ci.store.runs import RunModels
 
-_REUSE = dt.timedelta(hours=1)
 _WORDS = {True: "pass", False: "fail", None: "-"}
+
+
+@dataclass(frozen=True, slots=True)
+class TryRequest:
+    """The prompt and the case to send, and what to change in the case."""
+
+    prompt: str | None
+    case_id: str | None
+    experiment: str | None
+    model: str | None
+    no_cache: bool
+    dry_run: bool
+    variables: tuple[str, ...]
+    input_file: Path | None
+    expected: str | None
+    save: bool
 
 
 @click.command("try", cls=EdisonCommand)
@@ -73,7 +73,8 @@ _WORDS = {True: "pass", False: "fail", None: "-"}
 @click.option("--expected", metavar="TEXT", help="The answer that would be right.")
 @click.option("--save", is_flag=True, help="Add it as a case to the dataset of the case.")
 @click.pass_obj
-def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
+@takes(TryRequest)
+def try_one(state: CliState, request: TryRequest) -> None:
     """Send one case to a model and show the answer.
 
     Shows the answer with its checks, grade and cost. PROMPT is a path or an id; it may be left
@@ -94,33 +95,26 @@ def try_one(state: CliState, /, prompt: str | None, **options: Any) -> None:
     """
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_project(state))
-    found = lookup.find_prompt(project, prompt, state.folder)
-    if options["dry_run"]:
-        if options["save"]:
-            raise UsageError("--dry-run saves nothing", hint="leave out --save, or --dry-run")
-        _preview(terminal, project, found, options)
+    prompt = lookup.find_prompt(project, request.prompt, state.folder)
+    if request.dry_run and request.save:
+        raise UsageError("--dry-run saves nothing", hint="leave out --save, or --dry-run")
+    home = lookup.experiment_of(project, prompt, request.experiment)
+    values = _values(prompt, request)
+    choice = trials.CaseChoice(request.case_id, request.model, values, request.expected)
+    if request.dry_run:
+        _show_request(terminal, trials.render_request(project, home, prompt, choice))
         return
-    home = lookup.experiment_of(project, found, options["experiment"])
-    if home is None or found.header.type == "grader":
-        raise UsageError(
-            f"no experiment uses {found.path} as a prompt",
-            hint="add it to prompts: of an experiment",
-        )
-    home = _with_model(project, home, options["model"])
-    configuration = selection.find_configuration(home, found, options["model"])
-    assert configuration is not None  # an experiment has at least one model
-    case = selection.find_case(project, home, options["case_id"])
-    given = _given(found, options)
-    changed = _changed_case(case, given, options["expected"])
-    if options["save"]:
-        _save(terminal, project, home, case, changed)
-    task = runner.Task(found, configuration, changed, 0)
-    age = dt.timedelta() if options["no_cache"] else _REUSE
-    tried = _try_task(state, project, home, task, newer_than=utc.timestamp(utc.now() - age))
+    experiment, task = trials.chosen_task(project, home, prompt, choice)
+    if request.save:
+        saved = trials.save_case(project, experiment, task.case)
+        terminal.note(f"added {saved.case} to {saved.path}")
+    trial = trials.try_case(
+        project, experiment, task, fresh=request.no_cache, offline=state.offline
+    )
     if terminal.json:
-        terminal.document(_document(project, task, tried))
+        terminal.document(trial.as_json())
     else:
-        _show(terminal, project, task, tried)
+        _show(terminal, trial)
 
 
 @click.command(cls=EdisonCommand)
@@ -140,39 +134,24 @@ def rerun(state: CliState, wanted: str | None, cell: str) -> None:
     """
     terminal = Terminal(state)
     project = lookup.refuse_texts_in_log(lookup.open_project(state))
-    reader = database.open_reader(project.root / project.file.results)
-    try:
+    with lookup.results_of(project) as reader:
         run = lookup.find_run_or_newest(terminal, reader, wanted)
-        row = cells.find_cell(reader, run.id, cell)
-        before = answers.answer_at(reader, row.request_hash, row.answer_no)
-    finally:
-        reader.close()
-    experiment = project.experiment(run.experiment)
-    task = standalone.task_of_cell(project, experiment, row)
-    tried = _try_task(state, project, experiment, task, newer_than=utc.timestamp(utc.now()))
-    site = sites.Site(project.root, project.file)
-    entry = site.entry(site.actor(), "rerun", f"cell {row.id[:12]}")
-    site.note(dataclasses.replace(entry, run_id=run.id))
+    rerun = trials.rerun_cell(project, run.id, cell, offline=state.offline)
     if terminal.json:
-        old: dict[str, Any] = {
-            "answer_no": row.answer_no,
-            "composite": row.composite,
-            "passed": row.passed,
-        }
-        old["text"] = before.completion.text if before else None
-        terminal.document({"cell": row.id[:12], "before": old, **_document(project, task, tried)})
+        terminal.document(rerun.as_json())
         return
+    row, before = rerun.row, rerun.before
     if before is not None:
         terminal.result(StyledText(f"--- answer {row.answer_no}", bold=True))
         _text(terminal, before.completion.text)
         _verdicts(terminal, row.components, row.composite, row.passed)
-    _show(terminal, project, task, tried)
+    _show(terminal, rerun.trial)
 
 
-def _given(prompt: Prompt, options: Mapping[str, Any]) -> dict[str, Json]:
+def _values(prompt: Prompt, request: TryRequest) -> dict[str, Json]:
     """Return the values of --input and --set, which wins."""
-    path: Path | None = options["input_file"]
-    found: dict[str, Json] = {}
+    path = request.input_file
+    values: dict[str, Json] = {}
     if path is not None:
         try:
             value = yaml_text.read_yaml(path.read_bytes(), str(path)).value  # JSON is YAML
@@ -180,117 +159,15 @@ def _given(prompt: Prompt, options: Mapping[str, Any]) -> dict[str, Json]:
             raise UsageError(f"{path}: {fault.message}", hint=fault.hint) from None
         if not isinstance(value, dict):
             raise UsageError(f"{path} has no names with values", hint="write {name: value}")
-        texts = (f"{name}={case_edits.as_entered(each)}" for name, each in value.items())
-        found = lookup.parse_variables(prompt, tuple(texts))
-    return {**found, **lookup.parse_variables(prompt, options["variables"])}
+        texts = (f"{name}={case_edits.as_entered(entry)}" for name, entry in value.items())
+        values = lookup.parse_variables(prompt, tuple(texts))
+    return {**values, **lookup.parse_variables(prompt, request.variables)}
 
 
-def _changed_case(case: Case, given: Mapping[str, Json], expected: str | None) -> Case:
-    inputs = {**case.inputs, **given}
-    return dataclasses.replace(
-        case, inputs=inputs, expected=case.expected if expected is None else expected
-    )
-
-
-def _save(
-    terminal: Terminal, project: Project, experiment: Experiment, case: Case, changed: Case
-) -> None:
-    """Add a changed case to the dataset of the original."""
-    texts = {name: case_edits.as_entered(value) for name, value in changed.inputs.items()}
-    expected = case_edits.as_entered(changed.expected)
-    origin = counterexamples.origin_of(project, experiment, case.id)
-    saved = counterexamples.extended(origin, counterexamples.CaseEntry(texts, expected, tags=()))
-    case_edits.write_edited(project, saved.edited, "add case", {"case": saved.case})
-    terminal.note(f"added {saved.case} to {origin.entry.path}")
-
-
-def _with_model(project: Project, experiment: Experiment, name: str | None) -> Experiment:
-    """Return the experiment with a model of models.yaml that it does not list."""
-    return selection.Selection(models=(name,)).widen(project, experiment) if name else experiment
-
-
-def _try_task(
-    state: CliState, project: Project, experiment: Experiment, task: runner.Task, *, newer_than: str
-) -> standalone.TrialAnswer:
-    run_sessions.require_editor(project, "try")
-    models = requirements.missing_for_models([task.configuration.model])
-    requirements.refuse(
-        [*requirements.missing(project, experiment, calls=requirements.GRADING), *models]
-    )
-    try:
-        return standalone.try_once(
-            project,
-            task,
-            experiment,
-            run_sessions.run_context(project, offline=state.offline),
-            newer_than=newer_than,
-        )
-    except (templates.MissingValueError, templates.RenderError) as error:
-        raise UsageError(
-            f"case {task.case.id!r} cannot be rendered: {error}", hint=f"see {task.prompt.path}"
-        ) from None
-    except CallError as error:
-        raise CallFailed(str(error), hint="see: edison models test") from None
-    except standalone.NotAnswered as error:
-        raise CallFailed(str(error)) from None
-
-
-def _models(project: Project, task: runner.Task, tried: standalone.TrialAnswer) -> RunModels:
-    """Return which models answered and judged, and whether each is simulated."""
-    model = task.configuration.model
-    judges = {
-        one.model: project.models[one.model].simulated
-        for one in tried.grade.judgments
-        if one.model in project.models
-    }
-    return {
-        runs.ANSWERS: {model.name: model.simulated},
-        **({runs.JUDGES: judges} if judges else {}),
-    }
-
-
-def _document(project: Project, task: runner.Task, tried: standalone.TrialAnswer) -> dict[str, Any]:
-    completion, grade = tried.answer.completion, tried.grade
-    models = _models(project, task, tried)
-    parts = [part for part, known in models.items() if any(known.values())]
-    return {
-        "prompt": task.prompt.id,
-        "model": task.configuration.name,
-        "simulated": bool(parts),
-        "simulated_parts": parts,
-        "case": task.case.id,
-        "answer_no": tried.answer.answer_no,
-        "reused": not tried.answer.bought,
-        "text": completion.text,
-        "tool_calls": completion.tool_calls,
-        "finish_reason": completion.finish_reason,
-        "status": grade.status,
-        "reason": grade.reason,
-        "composite": grade.composite,
-        "passed": grade.passed,
-        "components": [
-            {
-                "name": component.name,
-                "kind": component.kind,
-                "score": component.score,
-                "passed": component.passed,
-                "status": component.status,
-                "reason": component.reason,
-            }
-            for component in grade.components
-        ],
-        "tokens": {"in": completion.tokens_in, "out": completion.tokens_out},
-        "latency_ms": completion.latency_ms,
-        "cost_microusd": tried.answer.cost_microusd,
-        "served_model": completion.served_model,
-    }
-
-
-def _show(
-    terminal: Terminal, project: Project, task: runner.Task, tried: standalone.TrialAnswer
-) -> None:
+def _show(terminal: Terminal, trial: trials.Trial) -> None:
+    task, tried = trial.task, trial.tried
     completion = tried.answer.completion
-    mark = simulated_label(runs.simulation_label(_models(project, task, tried)))
+    mark = simulated_label(trial.simulation)
     title = f"--- {task.configuration.name}, case {task.case.id}, answer {tried.answer.answer_no}"
     terminal.result(StyledText(title, bold=True), *mark)
     _text(terminal, completion.text)
@@ -343,99 +220,12 @@ def _word(component: Component) -> str:
     return "" if component.kind == "criterion" and component.passed else _WORDS[component.passed]
 
 
-# --- --dry-run ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedPrompt:
-    """A prompt rendered for one case."""
-
-    prompt: Prompt
-    label: str
-    case: Case
-    messages: tuple[Message, ...]
-    configuration: Configuration | None
-    counter: tokens.TokenCounter
-
-    def warnings(self) -> list[Problem]:
-        """Return a warning if it exceeds the context of the model."""
-        if self.configuration is None:
-            return []
-        texts = [message.content for message in self.messages]
-        excess = tokens.exceeded(self.configuration, self.prompt, texts)
-        if excess is None:
-            return []
-        where = Location(self.prompt.path, self.prompt.sections[-1].line, 1)
-        message = f"case {self.case.id!r} is {excess.text}"
-        return [Problem(where, "context", message, excess.hint, Severity.WARNING)]
-
-
-def _preview(
-    terminal: Terminal, project: Project, found: Prompt, options: Mapping[str, Any]
-) -> None:
-    """Print the exact request for one case; nothing is sent."""
-    home = lookup.experiment_of(project, found, options["experiment"])
-    if home is not None:
-        home = _with_model(project, home, options["model"])
-    configuration = selection.find_configuration(home, found, options["model"])
-    case = selection.find_case(project, home, options["case_id"])
-    rendered = RenderedPrompt(
-        prompt=found,
-        label=versions.label_of(found, project.root),
-        case=case,
-        messages=_messages(found, case, _given(found, options)),
-        configuration=configuration,
-        counter=tokens.counter_for(configuration.model) if configuration else tokens.ESTIMATE,
-    )
+def _show_request(terminal: Terminal, rendered: trials.RenderedPrompt) -> None:
     terminal.warnings(rendered.warnings())
     if terminal.json:
-        terminal.document(_request_document(rendered))
-    else:
-        _show_request(terminal, rendered)
-
-
-def _messages(prompt: Prompt, case: Case, given: dict[str, Json]) -> tuple[Message, ...]:
-    graded = {"expected": case.expected} if prompt.header.type == "grader" else {}
-    values = {**case.inputs, **graded, **given}
-    try:
-        return prompt.render(values)
-    except templates.MissingValueError as error:
-        known = ", ".join(sorted(values)) or "none"
-        raise UsageError(
-            f"{error.name} is missing for case {case.id!r}",
-            hint=f"variables given: {known}; set more with --set NAME=VALUE",
-        ) from None
-    except templates.RenderError as error:
-        raise UsageError(
-            f"case {case.id!r} cannot be rendered: {error}", hint=f"see {prompt.path}"
-        ) from None
-
-
-def _request_document(rendered: RenderedPrompt) -> dict[str, Any]:
-    prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
-    counts = [counter.count(message.content) for message in rendered.messages]
-    return {
-        "prompt": {
-            "id": prompt.id,
-            "path": prompt.path,
-            "hash": prompt.version,
-            "label": rendered.label,
-        },
-        "case": rendered.case.id,
-        "model": configuration.name if configuration else None,
-        "params": dict(configuration.params) if configuration else {},
-        "expect": prompt.expect,
-        "messages": [
-            {"role": m.role, "content": m.content, "tokens": n}
-            for m, n in zip(rendered.messages, counts, strict=True)
-        ],
-        "tools": prompt.tools,
-        "tokens": {"total": sum(counts), "method": counter.method, "exact": counter.exact},
-        "warnings": [problem_json(warning) for warning in rendered.warnings()],
-    }
-
-
-def _show_request(terminal: Terminal, rendered: RenderedPrompt) -> None:
+        warnings = [problem_json(warning) for warning in rendered.warnings()]
+        terminal.document({**rendered.as_json(), "warnings": warnings})
+        return
     prompt, configuration, counter = rendered.prompt, rendered.configuration, rendered.counter
     hashed = versions.short(prompt.version)
     terminal.note(f"{prompt.id} {rendered.label} ({hashed}), case {rendered.case.id}")
