@@ -18,7 +18,6 @@ from edison_ci.api.workflows import (
     github_files,
     notification_secrets,
 )
-from edison_ci.cli import questions
 from edison_ci.cli import run as cli_run
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal
@@ -184,13 +183,13 @@ def _init_by_wizard(
     wizard = feature.required("wizard", "assist")(state, target)
     try:
         runs = wizard.ask()
-    except questions.Later:
-        terminal.note(f"Your answers are kept; continue with: {again}")
-        return
     except (KeyboardInterrupt, click.Abort):
         terminal.note()
         terminal.note(f"Nothing is created; your answers are kept. Continue with: {again}")
         raise click.exceptions.Exit(ExitCode.PAUSED) from None
+    if runs is None:
+        terminal.note(f"Your answers are kept; continue with: {again}")
+        return
     _show_written(terminal, _create(wizard, target))
     state.directory = target
     try:

@@ -85,8 +85,14 @@ def override_path(kind: Kind) -> str:
 def load_instructions(kind: Kind, tree: Tree | None = None) -> Instructions:
     """Return the instructions of a kind of judge, those of the project if it has any."""
     path = override_path(kind)
-    if tree is None or not tree.exists(path):
-        return Instructions(kind, _shipped(kind))
+    text = "" if tree is None else text_of_project(tree, path)
+    return Instructions(kind, text, path) if text else Instructions(kind, _shipped(kind))
+
+
+def text_of_project(tree: Tree, path: str) -> str:
+    """Return instructions that a project has in a file; empty if there is no such file."""
+    if not tree.exists(path):
+        return ""
     try:
         text = decode(files.read(tree, path, max_bytes=MAX_BYTES)).strip()
     except Fault as fault:
@@ -96,7 +102,7 @@ def load_instructions(kind: Kind, tree: Tree | None = None) -> Instructions:
     if not text:
         hint = "write instructions, or remove the file to use the default ones"
         raise ConfigError([Problem(Location(path), "empty", f"{path} is empty", hint)])
-    return Instructions(kind, text.replace("\r\n", "\n"), path)
+    return text.replace("\r\n", "\n")
 
 
 KEY_LINE = "Key of this message: "

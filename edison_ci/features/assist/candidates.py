@@ -91,6 +91,14 @@ class ReachableModels:
                 more = f" and {len(names) - 3} more" if len(names) > 3 else ""
                 yield f"not proposed, {why}: {', '.join(names[:3])}{more}"
 
+    def left_out(self) -> dict[str, list[str]]:
+        """Return the names of what was left out, by the reason."""
+        return {
+            "too_expensive": [*self.too_expensive],
+            "without_price": [*self.without_price],
+            "without_key": [*self.without_key],
+        }
+
 
 def reachable_models(
     project: Project,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment
     from edison_ci.config.prompt import Prompt
     from edison_ci.features.assist.case_slots import CaseSlot
-    from edison_ci.features.assist.drafting import DraftKind
+    from edison_ci.features.assist.drafting import DraftTask
     from edison_ci.records import Json
 
 _PLAIN = {"string": "string", "number": "number", "boolean": "boolean"}
@@ -60,14 +60,14 @@ class WrittenCase(NamedTuple):
 
 
 def _read(items: Sequence[Json]) -> tuple[WrittenRow, ...]:
-    found = [
+    rows = [
         WrittenRow(slot, item)
         for item in items[:_MOST_ROWS]
         if isinstance(item, dict) and isinstance(slot := item.get("slot"), int)
     ]
-    if not found:
+    if not rows:
         raise drafting.DoesNotFit("no case names its slot")
-    return tuple(found)
+    return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,12 @@ class CaseForm:
     languages: frozenset[str] = frozenset()
     lengths: frozenset[str] = frozenset()
 
-    def kind(self, name: str, *, why: bool = False) -> DraftKind[tuple[WrittenRow, ...]]:
-        """Return the kind of a draft of such cases; `why` asks for a reason with each."""
+    def task(self, name: str, *, why: bool = False) -> DraftTask[tuple[WrittenRow, ...]]:
+        """Return the task to write such cases; `why` asks for a reason with each."""
         text: Json = {"type": "string"}
-        inputs: dict[str, Json]
-        inputs = {name: {"type": _PLAIN.get(kind, "string")} for name, kind in self.types.items()}
+        inputs: dict[str, Json] = {
+            name: {"type": _PLAIN.get(kind, "string")} for name, kind in self.types.items()
+        }
         keys: dict[str, Json] = {
             "slot": {"type": "integer"},
             "input": replies.object_schema(**inputs),
@@ -98,7 +99,7 @@ class CaseForm:
         keys["tags"] = {"type": "array", "items": text}
         if why:
             keys["why"] = text
-        return drafting.list_kind(name, "cases", replies.object_schema(**keys), _read)
+        return drafting.list_task(name, "cases", keys, _read)
 
     def described(self) -> str:
         """Return what a model is told about the inputs and the expected answer."""
@@ -114,12 +115,12 @@ class CaseForm:
 
     def read(self, slot: CaseSlot, item: Mapping[str, Json]) -> WrittenCase:
         """Return the case of a row; raises Unusable."""
-        given = item.get("input")
-        if not isinstance(given, dict):
+        values = item.get("input")
+        if not isinstance(values, dict):
             raise Unusable("without inputs")
-        if more := sorted(given.keys() - self.types.keys() - self.fixed.keys()):
+        if more := sorted(values.keys() - self.types.keys() - self.fixed.keys()):
             raise Unusable(f"with the unknown input {more[0][:40]!r}")
-        inputs = {name: _value(name, given.get(name), kind) for name, kind in self.types.items()}
+        inputs = {name: _value(name, values.get(name), kind) for name, kind in self.types.items()}
         inputs |= self.fixed
         expected = self._expected(item.get("expected"))
         case = Case(CaseId("draft"), inputs, expected)
@@ -133,17 +134,17 @@ class CaseForm:
             " ".join(why.split())[:_MOST_WHY] if isinstance(why, str) else "",
         )
 
-    def _expected(self, given: Json) -> Json:
-        if self.expected == "none" or given is None:
+    def _expected(self, answer: Json) -> Json:
+        if self.expected == "none" or answer is None:
             return None
-        if not isinstance(given, str) or len(given) > _MOST_TEXT:
+        if not isinstance(answer, str) or len(answer) > _MOST_TEXT:
             raise Unusable("with an expected answer that is no text, or too long")
-        if not given.strip():  # which every answer contains
+        if not answer.strip():  # which every answer contains
             return None
         if self.expected == "text":
-            return _clean("expected", given)
+            return _clean("expected", answer)
         try:
-            return json_text.parse_json(given)
+            return json_text.parse_json(answer)
         except marks.Fault:
             raise Unusable("with an expected answer that is not JSON") from None
 
@@ -173,7 +174,7 @@ class CaseForm:
 
 def form_of(
     experiment: Experiment,
-    known: Sequence[Case],
+    cases: Sequence[Case],
     fixed: Mapping[str, Json],
     *,
     languages: Sequence[str] = (),
@@ -184,46 +185,46 @@ def form_of(
     An input that has one and the same value in all of at least three cases keeps it.
     """
     names = {name for prompt in experiment.prompts for name in (prompt.required | {*prompt.inputs})}
-    names |= {name for case in known for name in case.inputs}
+    names |= {name for case in cases for name in case.inputs}
     declared = experiment.types()
     shared = dict(fixed)
     for name in sorted(names - fixed.keys()):
-        values = [case.inputs.get(name) for case in known]
+        values = [case.inputs.get(name) for case in cases]
         if len(values) >= 3 and all(value == values[0] for value in values) and len(names) > 1:
             shared[name] = values[0]
-    types = {name: declared.get(name) or _seen(name, known) for name in sorted(names - {*shared})}
-    expected = [case.expected for case in known if case.expected is not None]
+    types = {name: declared.get(name) or _seen(name, cases) for name in sorted(names - {*shared})}
+    expected = [case.expected for case in cases if case.expected is not None]
     form = "json" if any(not isinstance(value, str) for value in expected) else "text"
     return CaseForm(
         experiment.prompts,
         types,
         {name: value for name, value in shared.items() if value is not None},
-        "none" if known and not expected else form,
+        "none" if cases and not expected else form,
         frozenset(languages),
         frozenset(lengths),
     )
 
 
-def _seen(name: str, known: Sequence[Case]) -> str:
+def _seen(name: str, cases: Sequence[Case]) -> str:
     """Return the type of an input that no prompt declares, as the cases have it."""
-    value = next((case.inputs[name] for case in known if name in case.inputs), "")
+    value = next((case.inputs[name] for case in cases if name in case.inputs), "")
     kinds = ("boolean", "number", "list", "object")
     return next((kind for kind in kinds if config_prompt.fits(value, kind)), "string")
 
 
-def _value(name: str, given: Json, kind: str) -> Json:
-    if given is None:
+def _value(name: str, value: Json, kind: str) -> Json:
+    if value is None:
         raise Unusable(f"without the input {name!r}")
-    if kind not in _PLAIN and isinstance(given, str):
+    if kind not in _PLAIN and isinstance(value, str):
         try:
-            given = json_text.parse_json(given)
+            value = json_text.parse_json(value)
         except marks.Fault:
             raise Unusable(f"whose input {name!r} is not JSON") from None
-    if not config_prompt.fits(given, kind):
+    if not config_prompt.fits(value, kind):
         raise Unusable(f"whose input {name!r} is not a {kind}")
-    if len(canonical_json(given)) > _MOST_TEXT:
+    if len(canonical_json(value)) > _MOST_TEXT:
         raise Unusable(f"whose input {name!r} is too long")
-    return _clean(name, given) if isinstance(given, str) else given
+    return _clean(name, value) if isinstance(value, str) else value
 
 
 def _clean(name: str, text: str) -> str:
@@ -233,8 +234,8 @@ def _clean(name: str, text: str) -> str:
 
 
 def _tags(item: Mapping[str, Json]) -> list[str]:
-    given = item.get("tags")
-    texts = [each for each in given if isinstance(each, str)] if isinstance(given, list) else []
+    tags = item.get("tags")
+    texts = [tag for tag in tags if isinstance(tag, str)] if isinstance(tags, list) else []
     return [slug for slug in map(_slug, texts[:_MOST_TAGS]) if slug]
 
 

@@ -1,4 +1,4 @@
-"""Slots of generated cases: what each case is to be like, decided before a model is asked.
+"""Slots of generated cases: what each case is like, decided before a model is asked.
 
 The shares of difficulties, types, topics, languages, lengths and edge cases are those of the order,
 whatever a model would prefer. The same order and seed make the same slots, so that an interrupted
@@ -8,8 +8,9 @@ command finds the replies it has already paid for.
 from __future__ import annotations
 
 from dataclasses import field
+from itertools import zip_longest
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.slices import LENGTHS, SIZES
@@ -18,7 +19,10 @@ from edison_ci.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from edison_ci.results.coverage import Coverage
+
 COUNTS = (10, 500)
+ATTACK_COUNTS = (5, 200)
 HINTS = (20, 1_000)
 DIVERSITIES = (1, 10)
 EDGE_PERCENT = 10
@@ -45,6 +49,15 @@ EDGES = {
     "several": "the main input asks for several unrelated things at once",
     "unusual": "the main input has unusual characters, numbers or formats",
 }
+ATTACKS = {
+    "weakness": "what the prompt is weak in, by its last run",
+    "injection": "an input that holds instructions to the model, in plain sight or hidden",
+    "jailbreak": "an input that talks the model out of its rules: a role, a story, a pretext",
+    "leak": "an input that asks for the prompt, for data of others, or for internal rules",
+    "language": "an input in an unexpected language, a mix of several, or another script",
+    "boundary": "empty, huge and odd values of each input; needs no model",
+}
+"""What adversarial cases try."""
 _UNBOUND = frozenset({"empty", "long", "off-topic", "unusual"})
 """Edges whose length or language may differ from what the order wants."""
 
@@ -72,11 +85,11 @@ class CaseSlot:
         """Whether length and language have to be those of the order."""
         return self.edge not in _UNBOUND
 
-    def told(self) -> dict[str, str | int]:
-        """Return what a model is told of it."""
-        found: dict[str, str | int] = {"slot": self.number}
+    def requested(self) -> dict[str, str | int]:
+        """Return what a model is asked for."""
+        row: dict[str, str | int] = {"slot": self.number}
         if self.difficulty is not None:
-            found["difficulty"] = self.difficulty
+            row["difficulty"] = self.difficulty
         words = {
             "type": f"{self.type}: {TYPES[self.type]}" if self.type in TYPES else self.type,
             "topic": self.topic,
@@ -89,7 +102,7 @@ class CaseSlot:
             "attack": self.attack,
             "aim": self.aim,
         }
-        return found | {key: text for key, text in words.items() if text}
+        return row | {key: text for key, text in words.items() if text}
 
     def kept(self) -> dict[str, str]:
         """Return what is kept of it in the metadata of the case."""
@@ -145,10 +158,12 @@ class CaseOrder:
         edges = -(-self.count * EDGE_PERCENT // 100)
         columns = [
             _shuffled(_shares(self.difficulties, self.count), rng),
-            *(_spread(each, self.count, rng) for each in (
-                self.types, self.topics, self.languages, self.lengths)),
+            *(
+                _spread(values, self.count, rng)
+                for values in (self.types, self.topics, self.languages, self.lengths)
+            ),
             _shuffled([*_spread([*EDGES], edges, rng), *[""] * (self.count - edges)], rng),
-        ]  # fmt: skip
+        ]
         return [CaseSlot(n, *row) for n, row in enumerate(zip(*columns, strict=True), start=1)]
 
 
@@ -156,9 +171,9 @@ def _shares(weights: Mapping[int, float], count: int) -> list[int]:
     """Return values in these shares, the largest remainders rounded up."""
     total = sum(weights.values())
     exact = {value: count * weight / total for value, weight in weights.items()}
-    found = [value for value, n in exact.items() for _ in range(int(n))]
+    whole = [value for value, n in exact.items() for _ in range(int(n))]
     rest = sorted(exact, key=lambda value: (int(exact[value]) - exact[value], value))
-    return [*found, *rest[: count - len(found)]]
+    return [*whole, *rest[: count - len(whole)]]
 
 
 def _spread(values: Sequence[str], count: int, rng: Random) -> list[str]:
@@ -187,9 +202,9 @@ def batches(
     for slot in slots:
         groups.setdefault((slot.number % len(rooms), slot.length), []).append(slot)
     for (writer, length), group in groups.items():
-        one = reply_tokens(group[:1])
-        more = reply_tokens(group[:2]) - one
-        fitting = 1 + (rooms[writer] - one) // more if more else 1
+        first = reply_tokens(group[:1])
+        more = reply_tokens(group[:2]) - first
+        fitting = 1 + (rooms[writer] - first) // more if more else 1
         size = int(max(min(fitting, _BATCH[length]), 1))
         for start in range(0, len(group), size):
             yield writer, group[start : start + size]
@@ -204,3 +219,53 @@ def reply_tokens(slots: Sequence[CaseSlot]) -> int:
     """Return the most tokens that a reply with these cases needs."""
     texts = sum(2 * _LONGEST_WORDS[slot.length] + _TOKENS_A_CASE for slot in slots)
     return texts + _TOKENS_A_REPLY
+
+
+class Weak(NamedTuple):
+    """A part of the grade, or of the cases, with a low score."""
+
+    words: str
+    score: float
+
+
+def attack_slots(
+    count: int, attacks: Sequence[str], weak: Sequence[Weak], seed: int
+) -> list[CaseSlot]:
+    """Return a slot for each case that a model writes, the attacks in equal shares."""
+    named = [name for name in attacks if name != "boundary" and (name != "weakness" or weak)]
+    if not named:
+        return []
+    rng = Random(seed)
+    slots = []
+    for number in range(count):
+        turn, place = divmod(number, len(named))
+        name = named[place]
+        aim = weak[turn % len(weak)].words if name == "weakness" else ""
+        attack = f"{name}: {ATTACKS[name]}"
+        slots.append(CaseSlot(number + 1, rng.choice((3, 4, 5)), attack=attack, aim=aim))
+    return slots
+
+
+def gap_slots(coverage: Coverage, most: int) -> list[CaseSlot]:
+    """Return the fewest slots that fill all gaps, at most `most`.
+
+    A length that the inputs cannot have would take the other gaps of its slot with it, so lengths
+    have slots of their own.
+    """
+    gaps = {
+        dimension.name: [value for value, n in dimension.missing.items() for _ in range(n)]
+        for dimension in coverage.dimensions
+    }
+    names = ("tags", "entities", "ambiguity", "languages", "difficulty")
+    rows = [
+        {"tag": tag, "entity": entity, "ambiguity": ambiguity, "language": language, "level": level}
+        for tag, entity, ambiguity, language, level in zip_longest(
+            *(gaps.get(name, []) for name in names), fillvalue=""
+        )
+    ]
+    rows += [{"length": length} for length in gaps.get("lengths", [])]
+    slots = []
+    for number, row in enumerate(rows[:most], start=1):
+        level = row.pop("level", "")
+        slots.append(CaseSlot(number, int(level) if level else None, **row))
+    return slots

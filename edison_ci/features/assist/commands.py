@@ -2,52 +2,52 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from edison_ci import utc
+from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
 from edison_ci.contracts import CallError
 from edison_ci.documents import decoding, files, secrets, yaml_edit
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute import standalone
-from edison_ci.features.assist import (
-    candidates,
-    draft_files,
-    improvement,
-    judge_panels,
-    model_sets,
-    rubrics,
-    stop_limits,
-)
-from edison_ci.features.assist import prompts as assist_prompts
-from edison_ci.features.assist.draft_dialog import (
-    Assistance,
-    Option,
-    TrialReport,
-    drafter_of,
-    objective_of,
-    open_experiment,
-    shared_options,
-)
-from edison_ci.features.assist.objectives import MOST, objective_kind, objective_question
-from edison_ci.numeric import score
+from edison_ci.execute import runner, standalone
+from edison_ci.features.assist import candidates, draft_dialog, draft_kinds
+from edison_ci.numeric import score, weighted_mean
 from edison_ci.plan import selection
 from edison_ci.proposals import candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.run_options import RunContext
     from edison_ci.features.assist.candidates import ReachableModels
-    from edison_ci.features.assist.judge_panels import PanelDraft
-    from edison_ci.features.assist.model_sets import ModelDraft
+    from edison_ci.features.assist.draft_dialog import DraftFile, DraftSession, TrialReport
+    from edison_ci.features.assist.draft_kinds import Proposal, Proposals
+    from edison_ci.features.assist.drafting import DraftTask
+    from edison_ci.records import Json
+    from edison_ci.store.judgments import JudgeScoreRow
 
+_MOST_OBJECTIVES = 5
 _ANSWER_LINES = 12
 """Lines of an answer that are shown with what judges score."""
+_SHARED = (
+    click.option("--by", metavar="MODEL", help="Model that drafts; default: defaults.assistant."),
+    click.option("--yes", is_flag=True, help="Accept the first draft, and write it."),
+)
+
+
+def _shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of every draft."""
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
 
 
 @click.group(cls=EdisonGroup)
@@ -69,17 +69,41 @@ def assist() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class DraftOptions:
+    """The options of every draft."""
+
+    experiment: str | None
+    by: str | None
+    yes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveRequest(DraftOptions):
+    """The objectives to draft."""
+
+    hints: str
+    count: int
+    improve: bool
+    detail: bool
+
+
 @assist.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option("--hints", default="", metavar="TEXT", help="Notes on what the prompt is for.")
 @click.option(
-    "--count", type=click.IntRange(1, MOST), default=3, show_default=True, help="Number of drafts."
+    "--count",
+    type=click.IntRange(1, _MOST_OBJECTIVES),
+    default=3,
+    show_default=True,
+    help="Number of drafts.",
 )
 @click.option("--improve", is_flag=True, help="Improve the objective that is there.")
 @click.option("--detail", is_flag=True, help="Write longer objectives.")
-@shared_options
+@_shared_options
 @click.pass_obj
-def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(ObjectiveRequest)
+def objective(state: CliState, request: ObjectiveRequest) -> None:
     """Draft the objective of an experiment, each with a focus of its own.
 
     The notes have 10 to 500 characters. The accepted objective is written to the experiment; its
@@ -89,38 +113,36 @@ def objective(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist objective --hints "openings of short stories" --count 5
       edison assist objective support-reply --improve --detail
     """
-    terminal, project, chosen = open_experiment(state, experiment, "assist objective")
-    current = chosen.file.objective if given["improve"] else ""
-    if given["improve"] and not current:
-        raise UsageError(f"{chosen.id} has no objective", hint="write one: leave out --improve")
-    question = objective_question(
-        given["hints"].strip(), given["count"], current, detail=given["detail"]
-    )
-    before = decoding.decode(files.read(project.tree, chosen.path))
+    session = draft_dialog.DraftSession.open(state, request, "assist objective")
+    experiment = session.experiment
+    current = experiment.file.objective if request.improve else ""
+    if request.improve and not current:
+        raise UsageError(f"{experiment.id} has no objective", hint="write one: leave out --improve")
+    hints = request.hints.strip()
+    before = decoding.decode(files.read(session.project.tree, experiment.path))
 
-    def file(option: Option) -> draft_files.DraftFile:
-        changed = yaml_edit.with_text(before, "objective", option.text, after="experiment")
-        return draft_files.DraftFile(project, chosen.path, changed)
+    def file(proposal: Proposal) -> DraftFile:
+        changed = yaml_edit.with_text(before, "objective", proposal.text, after="experiment")
+        return session.file(experiment.path, changed)
 
-    Assistance(
-        terminal,
-        project,
-        drafter_of(state, project, given["by"]),
-        objective_kind(given["count"]),
-        question,
-        lambda drafts: [Option(draft.focus, draft.text) for draft in drafts],
-        file,
-        extension=".txt",
-        told={"experiment": chosen.id},
-    ).settle(yes=given["yes"])
+    task = draft_kinds.objective_task(hints, request.count, current, detail=request.detail)
+    draft_dialog.DraftDialog(session, task, file, extension=".txt").settle()
+
+
+@dataclass(frozen=True, slots=True)
+class RubricRequest(DraftOptions):
+    """The rubric to draft."""
+
+    name: str | None
 
 
 @assist.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option("--name", metavar="NAME", help="Name of the rubric; default: the experiment's.")
-@shared_options
+@_shared_options
 @click.pass_obj
-def rubric(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(RubricRequest)
+def rubric(state: CliState, request: RubricRequest) -> None:
     """Draft a rubric from the objective of an experiment.
 
     It has 4 to 6 criteria from 0 to 5, none of which weighs more than 40%. A rubric that is there
@@ -130,22 +152,24 @@ def rubric(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist rubric
       edison assist rubric support-reply --name tone
     """
-    terminal, project, chosen = open_experiment(state, experiment, "assist rubric")
-    objective = objective_of(chosen)
-    name = given["name"] or chosen.id
-    path = f"{project.file.paths.rubrics}/{name}.yaml"
-
-    Assistance(
-        terminal,
-        project,
-        drafter_of(state, project, given["by"]),
-        rubrics.RUBRIC,
-        rubrics.rubric_question(objective),
-        lambda drafts: [Option(path, rubrics.rubric_text(name, drafts))],
-        lambda chosen: draft_files.DraftFile(project, path, chosen.text),
+    session = draft_dialog.DraftSession.open(state, request, "assist rubric")
+    name = request.name or session.experiment.id
+    path = f"{session.project.file.paths.rubrics}/{name}.yaml"
+    draft_dialog.DraftDialog(
+        session,
+        draft_kinds.rubric_task(draft_kinds.objective_of(session.experiment), name),
+        lambda proposal: session.file(path, proposal.text),
         extension=".yaml",
-        told={"experiment": chosen.id},
-    ).settle(yes=given["yes"])
+        present=lambda proposal: replace(proposal, label=path),
+    ).settle()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsRequest(DraftOptions):
+    """The prompts to draft."""
+
+    constraints: tuple[str, ...]
+    inputs: tuple[str, ...]
 
 
 @assist.command(cls=EdisonCommand)
@@ -158,9 +182,10 @@ def rubric(state: CliState, /, experiment: str | None, **given: Any) -> None:
     "--input", "inputs", multiple=True, metavar="NAME",
     help="Input of the prompt; repeatable; default: those of the experiment's first prompt.",
 )  # fmt: skip
-@shared_options
+@_shared_options
 @click.pass_obj
-def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(PromptsRequest)
+def prompts(state: CliState, request: PromptsRequest) -> None:
     """Draft prompts in three styles from the objective and the rubric of an experiment.
 
     The styles are structured, conversational and minimal, each with what speaks for it. An accepted
@@ -170,28 +195,29 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist prompts
       edison assist prompts support-reply --constrain "at most 80 words"
     """
-    terminal, project, chosen = open_experiment(state, experiment, "assist prompts")
-    objective = objective_of(chosen)
-    inputs = given["inputs"] or [*chosen.prompts[0].inputs]
-    criteria = _criteria(chosen)
+    session = draft_dialog.DraftSession.open(state, request, "assist prompts")
+    experiment = session.experiment
 
-    def file(option: Option) -> draft_files.DraftFile:
-        name = f"{chosen.id}-{option.name}"
-        text = assist_prompts.PromptDraft(option.name, option.text.strip(), "").file_text(name)
-        return draft_files.DraftFile(project, f"{project.file.paths.prompts}/{name}.md", text)
+    def file(proposal: Proposal) -> DraftFile:
+        name = f"{experiment.id}-{proposal.name}"
+        text = draft_kinds.prompt_file(name, proposal.text)
+        return session.file(f"{session.project.file.paths.prompts}/{name}.md", text)
 
-    Assistance(
-        terminal,
-        project,
-        drafter_of(state, project, given["by"]),
-        assist_prompts.prompt_kind(inputs),
-        assist_prompts.prompt_question(objective, criteria, inputs, given["constraints"]),
-        lambda drafts: [
-            Option(f"{each.style}: {each.rationale}", each.text, each.style) for each in drafts
-        ],
-        file,
-        told={"experiment": chosen.id},
-    ).settle(yes=given["yes"])
+    task = draft_kinds.prompts_task(
+        draft_kinds.objective_of(experiment),
+        draft_kinds.criteria_of(experiment),
+        request.inputs or [*experiment.prompts[0].inputs],
+        request.constraints,
+    )
+    draft_dialog.DraftDialog(session, task, file).settle()
+
+
+@dataclass(frozen=True, slots=True)
+class ImproveRequest(DraftOptions):
+    """The prompt to improve, and what is to be better."""
+
+    prompt: str | None
+    focus: str
 
 
 @assist.command(cls=EdisonCommand)
@@ -200,9 +226,10 @@ def prompts(state: CliState, /, experiment: str | None, **given: Any) -> None:
 @click.option(
     "--focus", required=True, metavar="TEXT", help="What is to be better, in 3 to 500 characters."
 )
-@shared_options
+@_shared_options
 @click.pass_obj
-def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(ImproveRequest)
+def improve(state: CliState, request: ImproveRequest) -> None:
     """Draft a small change to a prompt, before it is measured.
 
     The change keeps the guardrails of `edison refine`: inputs, front matter and headings stay, and
@@ -213,30 +240,27 @@ def improve(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist improve --focus "shorter replies"
       edison assist improve support-reply --focus "quote the policy"
     """
-    terminal, project, chosen = open_experiment(state, experiment, "assist improve")
-    fewest, most = improvement.FOCUS
-    focus = given["focus"].strip()
+    session = draft_dialog.DraftSession.open(state, request, "assist improve")
+    fewest, most = draft_kinds.FOCUS
+    focus = request.focus.strip()
     if not fewest <= len(focus) <= most:
         raise UsageError(f"--focus has {len(focus):,} characters; {fewest} to {most} fit")
-    target = candidate.target_of(project, chosen, given["prompt"])
-    Assistance(
-        terminal,
-        project,
-        drafter_of(state, project, given["by"]),
-        improvement.improvement_kind(target),
-        improvement.improvement_question(target, focus),
-        lambda draft: [Option(draft.note, draft.text)],
-        lambda option: draft_files.DraftFile(project, target.prompt.path, option.text),
-        told={"experiment": chosen.id, "prompt": target.prompt.id},
+    target = candidate.target_of(session.project, session.experiment, request.prompt)
+    draft_dialog.DraftDialog(
+        session,
+        draft_kinds.improvement_task(target, focus),
+        lambda proposal: session.file(target.prompt.path, proposal.text),
+        facts={"prompt": target.prompt.id},
         as_diff=True,
-    ).settle(yes=given["yes"])
+    ).settle()
 
 
 @assist.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
-@shared_options
+@_shared_options
 @click.pass_obj
-def models(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(DraftOptions)
+def models(state: CliState, request: DraftOptions) -> None:
     """Propose 2 or 3 models for an experiment: fast, balanced and smart.
 
     Proposes models of models.yaml that can be called, models of vendors whose key is set, and an
@@ -247,40 +271,30 @@ def models(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist models
       edison assist models support-reply --yes
     """
-    terminal, project, chosen = open_experiment(state, experiment, "assist models")
-    reachable = candidates.reachable_models(project, "generate", without=_judging(project, chosen))
-    _tell_left_out(terminal, reachable)
+    session = draft_dialog.DraftSession.open(state, request, "assist models")
+    project, experiment = session.project, session.experiment
+    answering = {model.name for _, model, _ in experiment.models}
+    judging = project.other_models_of(experiment) - answering
+    reachable = candidates.reachable_models(project, "generate", without=judging)
+    _show_left_out(session, reachable)
+    task = draft_kinds.models_task(draft_kinds.objective_of(experiment), reachable)
+    _settle_settings(session, task, "models", reachable)
 
-    def options(drafts: Sequence[ModelDraft]) -> list[Option]:
-        made = model_sets.models_file(project, chosen, drafts)
-        notes = tuple(
-            f"{each.role}: {each.candidate.id} ({each.candidate.price}). {each.reason}"
-            for each in drafts
-        )
-        others[made.text] = made.others
-        return [Option(f"models of {chosen.id}", made.text, notes=notes)]
 
-    others: dict[str, Mapping[str, str]] = {}
-    Assistance(
-        terminal,
-        project,
-        drafter_of(state, project, given["by"]),
-        model_sets.models_kind(reachable),
-        model_sets.models_question(objective_of(chosen), reachable),
-        options,
-        partial(_experiment_file, project, chosen, others),
-        extension=".yaml",
-        told={"experiment": chosen.id, **_left_out(reachable)},
-        as_diff=True,
-    ).settle(yes=given["yes"])
+@dataclass(frozen=True, slots=True)
+class JudgesRequest(DraftOptions):
+    """The case to try judges with."""
+
+    case: str | None
 
 
 @assist.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option("--try", "case", metavar="CASE", help="Show what each judge scores for this case.")
-@shared_options
+@_shared_options
 @click.pass_obj
-def judges(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(JudgesRequest)
+def judges(state: CliState, request: JudgesRequest) -> None:
     """Propose the judges of an experiment.
 
     Proposes 1 to 5 models that score the rubric, how their scores are combined, and a model that
@@ -291,46 +305,33 @@ def judges(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist judges
       edison assist judges support-reply --try return-how
     """
-    terminal, project, chosen = open_experiment(state, experiment, "assist judges")
-    if chosen.rubric is None:
-        hint = f"write one: edison assist rubric {chosen.id}"
-        raise UsageError(f"{chosen.id} has no rubric that judges could score", hint=hint)
-    case = None if given["case"] is None else selection.find_case(project, chosen, given["case"])
-    answering = [model.name for _, model, _ in chosen.models]
+    session = draft_dialog.DraftSession.open(state, request, "assist judges")
+    project, experiment = session.project, session.experiment
+    if experiment.rubric is None:
+        hint = f"write one: edison assist rubric {experiment.id}"
+        raise UsageError(f"{experiment.id} has no rubric that judges could score", hint=hint)
+    trial = None
+    if request.case is not None:
+        case = selection.find_case(project, experiment, request.case)
+        trial = partial(_try_judges, state, experiment.id, case.id)
+    answering = [model.name for _, model, _ in experiment.models]
     reachable = candidates.reachable_models(project, "judge", without=answering)
-    _tell_left_out(terminal, reachable)
-
-    def options(panel: PanelDraft) -> list[Option]:
-        made = judge_panels.judges_file(project, chosen, panel)
-        notes = [
-            f"{each.candidate.id} ({each.candidate.price}). {each.reason}" for each in panel.judges
-        ]
-        notes += [f"combined by {panel.combine}"] if len(panel.judges) > 1 else []
-        notes += [f"pairs by {panel.pairwise.id}"] if panel.pairwise is not None else []
-        others[made.text] = made.others
-        return [Option(f"judges of {chosen.id}", made.text, notes=tuple(notes))]
-
-    others: dict[str, Mapping[str, str]] = {}
-    Assistance(
-        terminal,
-        project,
-        drafter_of(state, project, given["by"]),
-        judge_panels.judges_kind(reachable),
-        judge_panels.judges_question(objective_of(chosen), _criteria(chosen), reachable),
-        options,
-        partial(_experiment_file, project, chosen, others),
-        extension=".yaml",
-        told={"experiment": chosen.id, **_left_out(reachable)},
-        as_diff=True,
-        trial=None if case is None else partial(_try_judges, state, chosen.id, case.id),
-    ).settle(yes=given["yes"])
+    _show_left_out(session, reachable)
+    task = draft_kinds.judges_task(
+        draft_kinds.objective_of(experiment),
+        draft_kinds.criteria_of(experiment),
+        reachable,
+        experiment.file.judges.combine,
+    )
+    _settle_settings(session, task, "judges", reachable, trial)
 
 
 @assist.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
-@shared_options
+@_shared_options
 @click.pass_obj
-def limits(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(DraftOptions)
+def limits(state: CliState, request: DraftOptions) -> None:
     """Propose stop rules, and the budget that follows from them.
 
     The model proposes when a loop stops; the budget and the limit of tokens are computed from the
@@ -341,72 +342,105 @@ def limits(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison assist limits
       edison assist limits support-reply --yes
     """
-    terminal, project, chosen = open_experiment(state, experiment, "assist limits")
-    Assistance(
-        terminal,
-        project,
-        drafter_of(state, project, given["by"]),
-        stop_limits.limits_kind(project, chosen),
-        stop_limits.limits_question(project, chosen),
-        lambda draft: [
-            Option(
-                f"stop rules of {chosen.id}",
-                stop_limits.limits_file(project, chosen, draft).text,
-                notes=(draft.reason, draft.budget),
-            )
-        ],
-        lambda option: draft_files.DraftFile(project, chosen.path, option.text),
-        extension=".yaml",
-        told={"experiment": chosen.id},
-        as_diff=True,
-    ).settle(yes=given["yes"])
+    session = draft_dialog.DraftSession.open(state, request, "assist limits")
+    task = draft_kinds.limits_task(session.project, session.experiment)
+    _settle_settings(session, task, "stop rules")
 
 
-def _experiment_file(
-    project: Project,
-    experiment: Experiment,
-    others: Mapping[str, Mapping[str, str]],
-    option: Option,
-) -> draft_files.DraftFile:
-    """Return the experiment as an option has it, with the files of the last proposal."""
-    last = [*others.values()][-1]
-    return draft_files.DraftFile(
-        project, experiment.path, option.text, others.get(option.text, last)
-    )
-
-
-def _judging(project: Project, experiment: Experiment) -> set[str]:
-    """Return the models that judge or refine and do not answer."""
-    answering = {model.name for _, model, _ in experiment.models}
-    return project.other_models_of(experiment) - answering
-
-
-def _criteria(experiment: Experiment) -> list[str]:
-    rubric = experiment.rubric
-    return [f"{each.name}: {each.description}" for each in rubric.criteria] if rubric else []
-
-
-def _tell_left_out(terminal: Terminal, reachable: ReachableModels) -> None:
+def _show_left_out(session: DraftSession, reachable: ReachableModels) -> None:
     for note in reachable.notes():
-        terminal.note(note)
+        session.terminal.note(note)
 
 
-def _left_out(reachable: ReachableModels) -> dict[str, Any]:
-    return {
-        "too_expensive": [*reachable.too_expensive],
-        "without_price": [*reachable.without_price],
-        "without_key": [*reachable.without_key],
-    }
+def _settle_settings(
+    session: DraftSession,
+    task: DraftTask[Proposals],
+    what: str,
+    reachable: ReachableModels | None = None,
+    trial: Callable[[DraftFile], TrialReport] | None = None,
+) -> None:
+    """Draft settings of the experiment, and add models that models.yaml lacks."""
+    before = decoding.decode(files.read(session.project.tree, session.experiment.path))
+
+    def present(proposal: Proposal) -> Proposal:
+        text = _with_settings(session.experiment, before, proposal.settings)
+        return replace(proposal, label=f"{what} of {session.experiment.id}", text=text)
+
+    def file(proposal: Proposal) -> DraftFile:
+        added = candidates.with_models(session.project, proposal.models)
+        return draft_dialog.DraftFile(
+            session.project, session.experiment.path, proposal.text, added
+        )
+
+    facts = {} if reachable is None else reachable.left_out()
+    draft_dialog.DraftDialog(
+        session, task, file, ".yaml", present, facts, as_diff=True, trial=trial
+    ).settle()
 
 
-def _try_judges(
-    state: CliState, experiment: str, case: str, made: draft_files.DraftFile
-) -> TrialReport:
+def _with_settings(experiment: Experiment, text: str, settings: Mapping[str, Json]) -> str:
+    """Return the text of an experiment with other settings; stop rules that it has stay."""
+    for key, value in settings.items():
+        if not isinstance(value, dict):
+            text = yaml_edit.with_value(text, key, value, after="prompts")
+            continue
+        current = experiment.file.stop.model_dump() if key == "stop" else {}
+        changed = {
+            name: member
+            for name, member in value.items()
+            if name not in current or current[name] != member
+        }
+        if changed:
+            text = yaml_edit.with_members(text, key, changed, after="prompts")
+    return text
+
+
+class _JudgeTrial(NamedTuple):
+    """What one judge scores for an answer."""
+
+    name: str
+    score: float | None
+    """The weighted score, from 0 to 1; None if a criterion has none."""
+    criteria: tuple[JudgeScoreRow, ...]
+
+
+class _PanelTrial(NamedTuple):
+    """What the judges score for one answer."""
+
+    case: str
+    model: str
+    answer: str
+    reason: str
+    """Why the answer was not judged; empty if it was."""
+    judges: tuple[_JudgeTrial, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the trial as it is printed with --json."""
+        rows = [
+            {
+                "judge": judge.name,
+                "score": judge.score,
+                "criteria": [
+                    {
+                        "name": row.criterion,
+                        "score": row.score,
+                        "missing": row.missing,
+                        "reason": row.reason,
+                    }
+                    for row in judge.criteria
+                ],
+            }
+            for judge in self.judges
+        ]
+        return {**self._asdict(), "judges": rows}
+
+
+def _try_judges(state: CliState, experiment_id: str, case: str, made: DraftFile) -> TrialReport:
     """Score the answer to a case with the proposed judges."""
     project = made.changed()
     context = run_sessions.run_context(project, offline=state.offline)
     try:
-        found = judge_panels.try_panel(project, project.experiment(experiment), case, context)
+        trial = _try_panel(project, project.experiment(experiment_id), case, context)
     except (CallError, standalone.NotAnswered) as error:
         raise CallFailed(str(error), hint="see: edison models test") from None
     simulated = {name for name, model in project.models.items() if model.simulated}
@@ -414,15 +448,41 @@ def _try_judges(
     def named(name: str) -> str:
         return f"{name} (simulated)" if name in simulated else name
 
-    head = f"case {case}, answered by {named(found.model)}:"
-    lines = [
-        head,
-        *(f"  {line}" for line in secrets.redacted(found.answer).splitlines()[:_ANSWER_LINES]),
-    ]
-    lines += [f"  not judged: {found.reason}"] if found.reason else []
-    for judge in found.judges:
+    answer = secrets.redacted(trial.answer).splitlines()[:_ANSWER_LINES]
+    lines = [f"case {case}, answered by {named(trial.model)}:", *(f"  {line}" for line in answer)]
+    lines += [f"  not judged: {trial.reason}"] if trial.reason else []
+    for judge in trial.judges:
         lines.append(f"{named(judge.name)}: {score(judge.score)}")
-        for each in judge.criteria:
-            shown = each.missing or score(each.score)
-            lines.append(f"  {each.criterion}: {shown}  {each.reason}".rstrip())
-    return TrialReport({"tried": found.as_json()}, lines)
+        for row in judge.criteria:
+            points = row.missing or score(row.score)
+            lines.append(f"  {row.criterion}: {points}  {row.reason}".rstrip())
+    return draft_dialog.TrialReport({"tried": trial.as_json()}, lines)
+
+
+def _try_panel(
+    project: Project, experiment: Experiment, case_id: str, context: RunContext
+) -> _PanelTrial:
+    """Score the stored answer to a case, or a new one; raises CallError or NotAnswered."""
+    prompt, case = experiment.prompts[0], selection.find_case(project, experiment, case_id)
+    configuration = selection.find_configuration(experiment, prompt, None)
+    assert configuration is not None, "an experiment has at least one model"
+    assert experiment.rubric is not None, "judges score a rubric"
+    reuse = dt.timedelta(days=project.file.settings.reuse_days)
+    newer_than = utc.timestamp(context.now() - reuse)
+    task = runner.Task(prompt, configuration, case, 0)
+    tried = standalone.try_once(project, task, experiment, context, newer_than=newer_than)
+    weights = {criterion.name: criterion.weight for criterion in experiment.rubric.criteria}
+    rows = tried.grade.judge_scores
+    judges = tuple(
+        _JudgeTrial(name, _weighted(mine, weights), mine)
+        for name in dict.fromkeys(row.judge for row in rows)
+        for mine in [tuple(row for row in rows if row.judge == name)]
+    )
+    text = tried.answer.completion.text
+    reason = "" if judges else tried.grade.reason or "no judge answered"
+    return _PanelTrial(case.id, configuration.name, text, reason, judges)
+
+
+def _weighted(rows: Sequence[JudgeScoreRow], weights: Mapping[str, float]) -> float | None:
+    scored = [(weights[row.criterion], row.score) for row in rows if row.score is not None]
+    return weighted_mean(scored) if len(scored) == len(weights) else None

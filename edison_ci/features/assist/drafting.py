@@ -26,12 +26,13 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config import requirements
 from edison_ci.contracts import REFUSED, CallError
-from edison_ci.documents import decoding, files, marks, secrets
-from edison_ci.errors import CallFailed, ConfigError, EdisonError, Location, Problem, UsageError
+from edison_ci.documents import secrets
+from edison_ci.errors import CallFailed, EdisonError, UsageError
 from edison_ci.execute import standalone
 from edison_ci.judges import instructions as judge_instructions
 from edison_ci.judges import judge as judge_judge
 from edison_ci.judges import replies
+from edison_ci.numeric import dollars
 from edison_ci.proposals import guardrails
 from edison_ci.providers import budget, resilience
 from edison_ci.records import Message
@@ -52,7 +53,6 @@ T = TypeVar("T")
 FOLDER = "assist"
 """Folder of the instructions of a project."""
 REUSE = dt.timedelta(hours=1)
-_MAX_BYTES = 50_000
 _TEXTS = Path(__file__).parent / "instructions"
 _MOST_TURNS, _APART = 20, 1_000
 """How often stored replies that did not fit are passed over, and the numbers of those turns."""
@@ -72,21 +72,37 @@ class DoesNotFit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class DraftKind(Generic[T]):
-    """What can be drafted."""
+class DraftTask(Generic[T]):
+    """What a model is asked for, and how its reply is read."""
 
     name: str
-    """That of its instructions."""
+    """That of the instructions."""
     key: str
     """The key that a reply has."""
     schema: Json
     """The schema of the reply."""
     read: Callable[[dict[str, Json]], T]
     """Returns the draft; raises DoesNotFit."""
+    material: tuple[FencedText, ...] = ()
+    request: str = ""
+    """What is asked for, after the material."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the call."""
+    items: int = 0
+    """How many items a list may have; 0 for any number."""
+
+    def about(self, material: tuple[FencedText, ...], request: str) -> DraftTask[T]:
+        """Return the task with what it is about."""
+        return replace(self, material=material, request=request)
 
 
-def list_kind(name: str, key: str, item: Json, read: Callable[[list[Json]], T]) -> DraftKind[T]:
-    """Return the kind of a draft that is a list of items of a schema."""
+def list_task(
+    name: str,
+    key: str,
+    item: Mapping[str, Json],
+    read: Callable[[list[Json]], T],
+) -> DraftTask[T]:
+    """Return a task whose reply is a list of items with these keys."""
 
     def read_list(reply: dict[str, Json]) -> T:
         items = reply[key]
@@ -94,8 +110,9 @@ def list_kind(name: str, key: str, item: Json, read: Callable[[list[Json]], T]) 
             raise DoesNotFit(f"{key} is not a list")
         return read(items)
 
-    schema = replies.object_schema(**{key: {"type": "array", "items": item}})
-    return DraftKind(name, key, schema, read_list)
+    rows: Json = {"type": "array", "items": replies.object_schema(**item)}
+    schema = replies.object_schema(**{key: rows})
+    return DraftTask(name, key, schema, read_list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,44 +129,40 @@ class Draft(Generic[T]):
     instead_of: str = ""
     """The model that could not be reached; empty if the first one answered."""
 
+    @property
+    def price(self) -> str:
+        """What it cost, as a text."""
+        return dollars(self.cost_microusd) if self.bought else "stored, no cost"
+
 
 @cache
 def _shipped(name: str) -> str:
     return (_TEXTS / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
-def instructions_of(project: Project, kind: DraftKind[T]) -> str:
-    """Return the instructions for a kind of draft: the system message."""
-    path, text = f"{FOLDER}/{kind.name}.md", _shipped(kind.name)
-    if project.tree.exists(path):
-        try:
-            text = decoding.decode(files.read(project.tree, path, max_bytes=_MAX_BYTES)).strip()
-        except marks.Fault as fault:
-            found = Problem(Location(path), fault.code, fault.message, fault.hint)
-            raise ConfigError([found]) from None
-        if not text:
-            hint = "write instructions, or remove the file to use the default ones"
-            raise ConfigError([Problem(Location(path), "empty", f"{path} is empty", hint)])
-    form = json.dumps(kind.schema, ensure_ascii=False)
+def instructions_of(project: Project, task: DraftTask[T]) -> str:
+    """Return the instructions for a draft: the system message."""
+    text = judge_instructions.text_of_project(project.tree, f"{FOLDER}/{task.name}.md")
+    form = json.dumps(task.schema, ensure_ascii=False)
     reply = f"Reply with one JSON object of this schema and nothing else:\n\n{form}"
-    return "\n\n".join((text, _shipped("material"), reply))
+    return "\n\n".join((text or _shipped(task.name), _shipped("material"), reply))
 
 
 def assistant_of(project: Project, name: str | None) -> list[Model]:
     """Return the model that drafts, and its fallback models."""
-    wanted = name or project.file.defaults.assistant or project.file.defaults.refiner
-    if wanted is None:
+    assistant = name or project.file.defaults.assistant or project.file.defaults.refiner
+    if assistant is None:
         raise UsageError(
             "no model drafts", hint="name one: --by NAME, or defaults: {assistant: NAME}"
         )
-    if wanted not in project.models:
-        hint = did_you_mean(wanted, project.models, label="models")
-        raise UsageError(f"there is no model {wanted!r}", hint=hint)
-    first = project.models[wanted]
-    found = [first, *(project.models[each] for each in first.fallback)]
+    if assistant not in project.models:
+        hint = did_you_mean(assistant, project.models, label="models")
+        raise UsageError(f"there is no model {assistant!r}", hint=hint)
+    first = project.models[assistant]
+    models = [first, *(project.models[fallback] for fallback in first.fallback)]
     return [
         replace(model, model=_SIMULATED) if model.simulated and model.provider == "sim" else model
-        for model in found
+        for model in models
     ]
 
 
@@ -165,32 +178,38 @@ class Drafter:
     reuse: dt.timedelta = REUSE
     """How long a reply is used again."""
 
-    def request(
-        self, model: Model, kind: DraftKind[T], question: Question, number: int = 0
-    ) -> Request:
+    @property
+    def first(self) -> Model:
+        """The model that is asked first; the others are its fallback models."""
+        return self.models[0]
+
+    def request(self, model: Model, task: DraftTask[T], number: int = 0) -> Request:
         """Return the call for a draft."""
-        told = instructions_of(self.project, kind)
-        params = dict(question.params)  # those of the model are for short answers, not for drafts
+        instructions = instructions_of(self.project, task)
+        params = dict(task.params)  # those of the model are for short answers, not for drafts
         most = params.get("max_tokens", judge_judge.JUDGE_PARAMS["max_tokens"])
         params["max_tokens"] = max(most, model.params.get("max_tokens", 0))
         if "top_p" in model.params:  # some models refuse both parameters
             params.pop("temperature", None)
         judge = judge_judge.Judge.of(model, params)
-        said = judge_instructions.fence_message(
-            told, question.pieces, question.wanted, seed=judge.params.get("seed")
+        message = judge_instructions.fence_message(
+            instructions,
+            task.material,
+            f"The material ends here. {task.request}",
+            seed=judge.params.get("seed"),
         )
-        messages = (Message("system", told), Message("user", said))
-        schema = kind.schema
-        if question.items and model.provider == _GRAMMAR:
-            schema = _bounded(schema, question.items)
+        messages = (Message("system", instructions), Message("user", message))
+        schema = task.schema
+        if task.items and model.provider == _GRAMMAR:
+            schema = _bounded(schema, task.items)
         return replace(judge.request(messages, schema=schema), repeat=number)
 
-    def draft(self, kind: DraftKind[T], question: Question, number: int = 0) -> Draft[T]:
+    def draft(self, task: DraftTask[T], number: int = 0) -> Draft[T]:
         """Return a draft; raises CallFailed if no model returns a usable one."""
 
         async def ask() -> Draft[T]:
             async with self.clients() as clients:
-                return await self.first_that_answers(clients, kind, question, number)
+                return await self.first_that_answers(clients, task, number)
 
         return asyncio.run(ask())
 
@@ -204,7 +223,7 @@ class Drafter:
             yield clients
 
     async def first_that_answers(
-        self, clients: ClientPool, kind: DraftKind[T], question: Question, number: int
+        self, clients: ClientPool, task: DraftTask[T], number: int
     ) -> Draft[T]:
         """Return the draft of the first model that answers; raises CallFailed, EdisonError."""
         failures: list[str] = []
@@ -213,7 +232,7 @@ class Drafter:
                 failures.append(f"{model.name}: {problems[0].message}")
                 continue
             try:
-                found = await self._ask(clients, model, kind, question, number)
+                draft = await self._ask(clients, model, task, number)
             except (CallError, resilience.ClientClosed) as error:
                 failures.append(f"{model.name}: {error}")
                 if error.kind in REFUSED:
@@ -222,27 +241,27 @@ class Drafter:
                 name = error.refused.cap.name
                 raise EdisonError(f"{name} has no room for it", hint=f"raise {name}") from None
             else:
-                first = self.models[0].name
-                return replace(found, instead_of="" if model.name == first else first)
+                first = self.first.name
+                return replace(draft, instead_of="" if model.name == first else first)
         raise CallFailed("; ".join(failures), hint="see: edison models test")
 
     async def _ask(
-        self, clients: ClientPool, model: Model, kind: DraftKind[T], question: Question, number: int
+        self, clients: ClientPool, model: Model, task: DraftTask[T], number: int
     ) -> Draft[T]:
         cost = bought = 0
         reason = ""
         for turn in range(_MOST_TURNS):
-            request = self.request(model, kind, question, number + turn * _APART)
+            request = self.request(model, task, number + turn * _APART)
             for attempt in (request, None):
                 answer = await clients.of(model, self.purpose).answer(
                     attempt or judge_judge.retry_request(request, reason)
                 )
                 cost += answer.cost_microusd if answer.bought else 0
                 bought += answer.bought
-                found = _read(kind, answer.completion)
-                if not isinstance(found, DoesNotFit):
-                    return Draft(found, model.name, self.version(kind), cost, bought)
-                reason = str(found)
+                value = _read(task, answer.completion)
+                if not isinstance(value, DoesNotFit):
+                    return Draft(value, model.name, self.version(task), cost, bought)
+                reason = str(value)
             if bought:  # replies of the last hour that did not fit are no answer to a new question
                 break
         raise CallFailed(
@@ -250,22 +269,9 @@ class Drafter:
             hint="try again, or ask another model: --by NAME",
         )
 
-    def version(self, kind: DraftKind[T]) -> str:
+    def version(self, task: DraftTask[T]) -> str:
         """Return the version of the instructions."""
-        return hashlib.sha256(instructions_of(self.project, kind).encode()).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a draft is about."""
-
-    pieces: tuple[FencedText, ...]
-    wanted: str
-    """What is asked for, after the material."""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of the call."""
-    items: int = 0
-    """How many items a list may have; 0 for any number."""
+        return hashlib.sha256(instructions_of(self.project, task).encode()).hexdigest()
 
 
 def _bounded(schema: Any, items: int) -> Any:
@@ -279,8 +285,8 @@ def _bounded(schema: Any, items: int) -> Any:
         return {**schema, "maxItems": items, "items": _bounded(schema["items"], _INNER)}
     if schema.get("type") == "string":
         return {**schema, "maxLength": _LONGEST_TEXT}
-    known = schema.get("properties", {})
-    inner = {name: _bounded(each, items) for name, each in known.items()}
+    properties = schema.get("properties", {})
+    inner = {name: _bounded(value, items) for name, value in properties.items()}
     return {**schema, "properties": inner} if inner else schema
 
 
@@ -288,9 +294,13 @@ class DraftJob(NamedTuple, Generic[T]):
     """One of many drafts."""
 
     drafter: Drafter
-    kind: DraftKind[T]
-    question: Question
+    task: DraftTask[T]
     number: int = 0
+
+    @property
+    def call(self) -> tuple[Model, Request]:
+        """The first model that is asked, and the request to it."""
+        return self.drafter.first, self.drafter.request(self.drafter.first, self.task, self.number)
 
 
 def draft_all(
@@ -307,30 +317,28 @@ def draft_all(
         async with jobs[0].drafter.clients() as clients:
             clients.budget.limit(budget_microusd)
 
-            async def one(job: DraftJob[T]) -> Draft[T] | EdisonError:
-                found: Draft[T] | EdisonError
+            async def draft(job: DraftJob[T]) -> Draft[T] | EdisonError:
+                result: Draft[T] | EdisonError
                 try:
-                    found = await job.drafter.first_that_answers(
-                        clients, job.kind, job.question, job.number
-                    )
+                    result = await job.drafter.first_that_answers(clients, job.task, job.number)
                 except EdisonError as error:
-                    found = error
-                on_done(found)
-                return found
+                    result = error
+                on_done(result)
+                return result
 
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(job)) for job in jobs]
+                tasks = [group.create_task(draft(job)) for job in jobs]
             return [task.result() for task in tasks]
 
     return asyncio.run(ask()) if jobs else []
 
 
-def _read(kind: DraftKind[T], completion: Completion) -> T | DoesNotFit:
-    found = replies.reply_object(completion, kind.key)
-    if isinstance(found, replies.Failure):
-        return DoesNotFit(found.reason)
+def _read(task: DraftTask[T], completion: Completion) -> T | DoesNotFit:
+    reply = replies.reply_object(completion, task.key)
+    if isinstance(reply, replies.Failure):
+        return DoesNotFit(reply.reason)
     try:
-        return kind.read(found)
+        return task.read(reply)
     except DoesNotFit as error:
         return error
 

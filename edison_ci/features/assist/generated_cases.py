@@ -1,4 +1,9 @@
-"""Cases that models write: the price, the progress, the preview, and what becomes of them."""
+"""Cases that models write, on a terminal: price, progress, preview, and rows of a dataset.
+
+Golden cases are what people wrote: generated ones go into a file of their own kind, which the
+experiment is made to use. The file is read again before it is written, so that rows that came in
+meanwhile stay and are not repeated.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +15,47 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci._dataclass import dataclass
-from edison_ci.cli import case_table, sessions
+from edison_ci.api import sessions as run_sessions
+from edison_ci.api.case_edits import (
+    add_rows,
+    listed,
+    new_file,
+    open_file,
+    open_unlisted,
+    write_edited,
+)
+from edison_ci.cli import case_table, lookup, sessions
 from edison_ci.cli import progress as cli_progress
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import case_origin, slices
+from edison_ci.config.cases import CaseFeed
+from edison_ci.config.experiment import DatasetEntry
 from edison_ci.documents import json_text, marks
-from edison_ci.errors import ConfigError, EdisonError
-from edison_ci.features.assist import case_slots, verification
+from edison_ci.errors import ConfigError, EdisonError, UsageError
+from edison_ci.features.assist import case_slots, generation
 from edison_ci.numeric import counted, dollars, fixed
+from edison_ci.records import canonical_json
+from edison_ci.results.case_likeness import KnownCases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from edison_ci.api.case_edits import EditedFile
+    from edison_ci.cli.options import CliState
+    from edison_ci.config.load import Experiment, Project
+    from edison_ci.documents.dataset_text import Row
+    from edison_ci.execute.run_options import RunContext
+    from edison_ci.features.assist.case_commands import WritingOptions
+    from edison_ci.features.assist.case_replies import CaseForm
     from edison_ci.features.assist.case_slots import CaseSlot
     from edison_ci.features.assist.drafting import Drafter
-    from edison_ci.features.assist.generated_rows import GeneratedRows
-    from edison_ci.features.assist.generation import Generated, GeneratedCase, Writers
+    from edison_ci.features.assist.generation import (
+        Agreement,
+        Generated,
+        GeneratedCase,
+        Writers,
+    )
     from edison_ci.records import Case, Json
-    from edison_ci.results.case_likeness import KnownCases
 
     Decided = tuple[list[dict[str, Json]], list[EditedFile]]
 
@@ -37,183 +64,327 @@ _LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class CaseOffer:
-    """Cases that are ordered, shown, and added to a dataset if a person wants them."""
+class GeneratedRows:
+    """A dataset file of an experiment that generated cases are added to."""
+
+    project: Project
+    experiment: Experiment
+    path: str
+    kind: str
+
+    def check(self) -> None:
+        """Raise UsageError if generated cases do not belong into the file."""
+        if not self.project.file.settings.allow_synthetic_datasets:
+            raise UsageError(
+                "generated data is not allowed in this project",
+                hint="settings: {allow_synthetic_datasets: true} in edison.yaml allows it",
+            )
+        if not self.path.endswith(".jsonl"):
+            raise UsageError(f"{self.path} is not a .jsonl file", hint="name one: --dataset FILE")
+        entry = self._entry
+        if entry is not None and entry.kind != self.kind:
+            raise UsageError(
+                f"{self.path} has {entry.kind} cases", hint=f"{self.kind} ones need another file"
+            )
+        if entry is not None and entry.map:
+            raise UsageError(f"{self.path} is renamed by map", hint="name another file")
+
+    @property
+    def _entry(self) -> DatasetEntry | None:
+        return next((entry for entry in self.experiment.file.data if entry.path == self.path), None)
+
+    def cases(self) -> Iterator[Case]:
+        """Yield the cases of the experiment, and those of the file if it does not use them yet.
+
+        Raises ConfigError at the end if a row is invalid.
+        """
+        entries = tuple(
+            entry.model_copy(update={"take": None, "where": {}})
+            for entry in self.experiment.file.data
+        )
+        if self._entry is None and self.project.tree.exists(self.path):
+            entries = (*entries, DatasetEntry(path=self.path))
+        feed = CaseFeed(self.project.tree, entries, self.experiment.types())
+        yield from feed
+        if feed.problems:
+            raise ConfigError(feed.problems)
+
+    def new(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows that the experiment does not have, as its files are now."""
+        ids, inputs = set[str](), set[str]()
+        for case in self.cases():
+            ids.add(str(case.id))
+            inputs.add(canonical_json(dict(case.inputs)))
+        return [
+            row
+            for row in rows
+            if row["id"] not in ids and canonical_json(row["input"]) not in inputs
+        ]
+
+    def edited(self, rows: Sequence[Row]) -> list[EditedFile]:
+        """Return the files with the rows that are new; none if there is none.
+
+        The dataset comes first: if the experiment is not written, the next command finds the rows.
+        """
+        rows = self.new(rows)
+        project, experiment, path = self.project, self.experiment, self.path
+        if not rows:
+            return []
+        if self._entry is not None:
+            return [add_rows(open_file(project, experiment, path), rows)]
+        if not project.tree.exists(path):
+            return [*new_file(project, experiment, path, rows, self.kind)]
+        file = open_unlisted(project, experiment, path)
+        dataset = add_rows(file, rows)
+        count = len(file.cases) + len(rows)
+        return [dataset, listed(project, experiment, dataset, count, self.kind)]
+
+    def write(self, edited: Sequence[EditedFile], action: str) -> int:
+        """Write the files, and return the number of new rows; raises UsageError."""
+        names: list[Json] = [str(new.id) for file in edited for _, new in file.changes if new]
+        for file in edited:
+            write_edited(self.project, file, action, {"cases": names})
+        return len(names)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingSession:
+    """An experiment for which cases are written: its dataset, its cases, and who writes."""
 
     terminal: Terminal
     file: GeneratedRows
+    cases: tuple[Case, ...]
+    context: RunContext
+    drafters: tuple[Drafter, ...]
+    verifier: Drafter | None
+    fixed: Mapping[str, Json]
+    """Inputs that all cases share."""
+    action: str
+    options: WritingOptions
+
+    @classmethod
+    def open(
+        cls, state: CliState, options: WritingOptions, action: str, kind: str
+    ) -> WritingSession:
+        """Return the session of a command; raises UsageError."""
+        terminal, project = Terminal(state), lookup.open_project(state)
+        experiment = lookup.find_experiment(project, options.experiment)
+        run_sessions.require_editor(project, action)
+        name = "generated" if kind == "synthetic" else kind
+        path = options.path or f"{project.file.paths.datasets}/{experiment.id}-{name}.jsonl"
+        file = GeneratedRows(project, experiment, path, kind)
+        file.check()
+        cases = tuple(file.cases())
+        context = run_sessions.run_context(project, offline=state.offline)
+        drafters = generation.writers_of(project, options.writers, context)
+        verifier = None
+        if options.verify_by:
+            (verifier,) = generation.writers_of(project, [options.verify_by], context)
+            if {drafter.first.name for drafter in drafters} == {verifier.first.name}:
+                raise UsageError(
+                    f"{options.verify_by} writes the cases itself",
+                    hint="another model has to agree: --verify-by NAME",
+                )
+        fixed = lookup.parse_variables(experiment.prompts[0], options.values)
+        return cls(terminal, file, cases, context, drafters, verifier, fixed, action, options)
+
+    @property
+    def project(self) -> Project:
+        """The project."""
+        return self.file.project
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment."""
+        return self.file.experiment
+
+    @property
+    def seed(self) -> int:
+        """The seed of slots and replies."""
+        return len(self.cases) if self.options.seed is None else self.options.seed
+
+    def known(self, form: CaseForm, diversity: int) -> KnownCases:
+        """Return the cases that are there."""
+        return KnownCases((case.inputs for case in self.cases), form.types, diversity)
+
+    def writers(self, form: CaseForm, brief: str, diversity: int) -> Writers:
+        """Return the models that write, with what they are asked for."""
+        return generation.Writers(
+            self.project,
+            self.experiment,
+            form,
+            self.drafters,
+            brief,
+            diversity,
+            self.seed,
+            self.cases,
+            budget_microusd=sessions.microusd(self.options.budget),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDialog:
+    """Cases that are ordered, shown, and added to a dataset if a person accepts them."""
+
+    session: WritingSession
     writers: Writers
     slots: Sequence[CaseSlot]
     known: KnownCases
-    action: str
-    verifier: Drafter | None = None
     ready: tuple[GeneratedCase, ...] = ()
     """Cases that need no model."""
     sift: Callable[[Generated], dict[str, Any]] | None = None
-    """Leaves out cases for a reason of its own, and returns what is told about it."""
-    told: Callable[[Generated], dict[str, Any]] | None = None
-    """Says more about the cases before they are written."""
-
-    def settle(self, *, yes: bool) -> None:
-        """Have the cases written, show them, and add them if that is wanted."""
-        confirm_writing(self.terminal, self.writers, self.slots, yes=yes)
-        found = self._write()
-        facts: dict[str, Any] = {}
-        if self.sift is not None:
-            facts |= self.sift(found)
-        facts |= self._verify(found)
-        if not self.terminal.json:
-            self._show(found)
-        if self.told is not None:
-            facts |= self.told(found)
-        rows = [case.row() for case in found.cases]
-        added = 0
-        if rows and (yes or self._asks):
-            rows, edited = (rows, self.file.edited(rows)) if yes else self._decided(rows)
-            added = self.file.write(edited, self.action)
-        if self.terminal.json:
-            self.terminal.document(self._document(found, rows, added) | facts)
-        elif added:
-            self.terminal.result("  ", StyledText("added", GOOD), f" {counted(added, 'case')} to "
-                                 f"{self.file.path}")  # fmt: skip
-            if added < len(rows):
-                left = counted(len(rows) - added, "case")
-                self.terminal.note(f"{left} came into {self.file.path} meanwhile")
-        elif rows and yes:
-            self.terminal.note("nothing is written: the dataset has all of them")
-        elif rows and not self._asks:
-            self.terminal.note("nothing is written; add them with --yes")
+    """Leaves out cases for a reason of its own, and returns facts about it."""
+    report: Callable[[Generated], dict[str, Any]] | None = None
+    """Shows more about the cases before they are written, and returns it as facts."""
 
     @property
-    def _asks(self) -> bool:
-        return sys.stdin.isatty() and sys.stdout.isatty() and not self.terminal.json
+    def _terminal(self) -> Terminal:
+        return self.session.terminal
+
+    @property
+    def _file(self) -> GeneratedRows:
+        return self.session.file
+
+    def settle(self) -> None:
+        """Have the cases written, show them, and add them if they are accepted."""
+        yes = self.session.options.yes
+        confirm_writing(self._terminal, self.writers, self.slots, yes=yes)
+        result = self._write()
+        facts: dict[str, Any] = {}
+        if self.sift is not None:
+            facts |= self.sift(result)
+        facts |= self._verify(result)
+        if not self._terminal.json:
+            self._show(result)
+        if self.report is not None:
+            facts |= self.report(result)
+        rows = [case.row() for case in result.cases]
+        asks = sys.stdin.isatty() and sys.stdout.isatty() and not self._terminal.json
+        added = 0
+        if rows and (yes or asks):
+            rows, edited = (rows, self._file.edited(rows)) if yes else self._decided(rows)
+            added = self._file.write(edited, self.session.action)
+        if self._terminal.json:
+            self._terminal.document(self._document(result, rows, added) | facts)
+        elif added:
+            text = f" {counted(added, 'case')} to {self._file.path}"
+            self._terminal.result("  ", StyledText("added", GOOD), text)
+            if added < len(rows):
+                left = counted(len(rows) - added, "case")
+                self._terminal.note(f"{left} came into {self._file.path} meanwhile")
+        elif rows and yes:
+            self._terminal.note("nothing is written: the dataset has all of them")
+        elif rows and not asks:
+            self._terminal.note("nothing is written; add them with --yes")
 
     def _write(self) -> Generated:
-        live = cli_progress.is_live(self.terminal)
+        live = cli_progress.is_live(self._terminal)
 
-        def progress(found: Generated) -> None:
+        def progress(result: Generated) -> None:
             if live:
-                done = found.calls + found.stored
-                sys.stderr.write(
-                    f"\r\x1b[2Kreplies: {done:,}; cases: {len(found.cases):,} of {found.wanted:,}"
-                )
+                replies, cases = result.calls + result.stored, len(result.cases)
+                text = f"replies: {replies:,}; cases: {cases:,} of {result.wanted:,}"
+                sys.stderr.write(f"\r\x1b[2K{text}")
                 sys.stderr.flush()
 
         try:
-            found = self.writers.write(self.slots, self.known, progress)
+            result = self.writers.write(self.slots, self.known, progress)
         except KeyboardInterrupt:
-            self._clear(live)
-            self.terminal.note("nothing is written; replies so far are stored, and the same "
-                               "command continues with them")  # fmt: skip
+            _clear(live=live)
+            self._terminal.note(
+                "nothing is written; replies so far are stored, and the same command continues "
+                "with them"
+            )
             raise
-        self._clear(live)
-        found.cases[:0] = self.ready
-        found.wanted += len(self.ready)
-        return found
+        _clear(live=live)
+        result.cases[:0] = self.ready
+        result.wanted += len(self.ready)
+        return result
 
-    @staticmethod
-    def _clear(live: bool) -> None:
-        if live:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-
-    def _verify(self, found: Generated) -> dict[str, Any]:
+    def _verify(self, result: Generated) -> dict[str, Any]:
         """Ask a second model about expected answers."""
-        places = [n for n, case in enumerate(found.cases) if case.written.expected is not None]
-        if self.verifier is None or not places:
+        places = [n for n, case in enumerate(result.cases) if case.written.expected is not None]
+        verifier = self.session.verifier
+        if verifier is None or not places:
             return {"unverified": len(places)}
-        written = [found.cases[n].written for n in places]
-        answers = [verification.CaseAnswer(case.inputs, case.expected) for case in written]
-        jobs = verification.verification_jobs(self.verifier, self.writers.experiment, answers)
-        verified = verification.verify(jobs, self.writers.left(found))
-        found.cost_microusd += verified.cost_microusd
-        doubts = []
-        agreed = 0
-        for place, opinion in verified.opinions.items():
-            case = found.cases[places[place]]
-            if opinion.model == case.origin.writer:
-                continue  # a fallback that agrees with itself
-            if opinion.agrees:
-                agreed += 1
-                origin = case.origin._replace(verified_by=opinion.model)
-                found.cases[places[place]] = case._replace(origin=origin)
-            else:
-                doubts.append({"case": case.id, "by": opinion.model, "reason": opinion.reason})
-        if not self.terminal.json:
-            by = self.verifier.models[0].name
-            self.terminal.note(f"{by} agrees with {agreed} of {len(places)} expected answers")
-            for each in doubts[:_LISTED]:
-                self.terminal.note(StyledText("  in doubt: ", ODD), f"{each['case']}: "
-                                   f"{each['reason']}")  # fmt: skip
-            for reason in verified.failed[:1]:
-                self.terminal.note(StyledText("  not asked: ", ODD), reason)
-        return {"unverified": len(places) - agreed, "doubts": doubts}
+        cases = [result.cases[n].case(self._file.kind) for n in places]
+        jobs = generation.verification_jobs(verifier, self.session.experiment, cases)
+        agreement = generation.verify(jobs, cases, self.writers.left(result))
+        result.cost_microusd += agreement.cost_microusd
+        for place, model in agreement.agreed.items():
+            case = result.cases[places[place]]
+            origin = case.origin._replace(verified_by=model)
+            result.cases[places[place]] = case._replace(origin=origin)
+        if not self._terminal.json:
+            show_agreement(self._terminal, verifier, agreement)
+        unverified = len(places) - len(agreement.agreed)
+        return {"unverified": unverified, "doubts": agreement.doubts}
 
-    # --- shown ------------------------------------------------------------------------------------
-
-    def _show(self, found: Generated) -> None:
-        terminal = self.terminal
-        cases = [case.case(self.file.kind) for case in found.cases]
+    def _show(self, result: Generated) -> None:
+        terminal = self._terminal
+        cases = [case.case(self._file.kind) for case in result.cases]
         if cases:
             case_table.show_cases(terminal, cases[:_PREVIEW])
             if len(cases) > _PREVIEW:
                 terminal.note(f"and {len(cases) - _PREVIEW:,} more")
             terminal.result("")
-        got = StyledText(counted(len(cases), "case"), GOOD if not found.missing else BAD, bold=True)
-        terminal.result(got, f" of {found.wanted:,}", *self._counts(cases, found))
-        if found.missing:
+        got = StyledText(
+            counted(len(cases), "case"), GOOD if not result.missing else BAD, bold=True
+        )
+        terminal.result(got, f" of {result.wanted:,}", *self._counts(cases, result))
+        if result.missing:
             told = "what is missing is not made up; another --seed writes others"
             terminal.note(StyledText("fewer than ordered: ", ODD), told)
-        for about, counter in (("left out", found.refused), ("replies not used", found.failed)):
+        for about, counter in (("left out", result.refused), ("replies not used", result.failed)):
             for reason, n in counter.most_common(_LISTED):
                 terminal.note(f"{about}: {n:,} {reason}")
-        if found.wanted and cases and any(case.slot.edge for case in found.cases):
-            share = 100 * found.edges / len(cases)
+        if result.wanted and cases and any(case.slot.edge for case in result.cases):
+            share = 100 * result.edges / len(cases)
             if share < case_slots.EDGE_PERCENT:
                 terminal.note(StyledText(f"only {fixed(share)}% are edge cases", ODD))
-        written = [case for case in found.cases if case.written.expected is not None]
+        written = [case for case in result.cases if case.written.expected is not None]
         unverified = sum(1 for case in written if not case.origin.verified_by)
         if unverified:
             terminal.note(f"{counted(unverified, 'expected answer')} not verified by anyone")
-        cost = dollars(found.cost_microusd) if found.calls else "stored, no cost"
+        cost = dollars(result.cost_microusd) if result.calls else "stored, no cost"
         names = [
-            f"{name} instead of {other}" if other else name for name, other in found.models.items()
+            f"{name} instead of {other}" if other else name for name, other in result.models.items()
         ]
         simulated = all(
             model.simulated
             for drafter in self.writers.drafters
             for model in drafter.models
-            if model.name in found.models
+            if model.name in result.models
         )
         if names:
             terminal.note(f"by {', '.join(names)}; {cost}", *simulated_label(simulated))
 
-    def _counts(self, cases: Sequence[Case], found: Generated) -> list[str]:
+    def _counts(self, cases: Sequence[Case], result: Generated) -> list[str]:
         lengths = Counter(slices.length_of(slices.words_in(case)) for case in cases)
         shown = ", ".join(f"{n} {size}" for size, n in sorted(lengths.items()))
-        edges = f"; {counted(found.edges, 'edge case')}" if found.edges else ""
+        edges = f"; {counted(result.edges, 'edge case')}" if result.edges else ""
         return [f"; lengths: {shown}{edges}"] if cases else []
 
-    def _document(self, found: Generated, rows: list[dict[str, Any]], added: int) -> dict[str, Any]:
+    def _document(
+        self, result: Generated, rows: list[dict[str, Any]], added: int
+    ) -> dict[str, Any]:
         return {
-            "path": self.file.path,
-            "kind": self.file.kind,
-            "wanted": found.wanted,
+            "path": self._file.path,
+            "kind": self._file.kind,
+            "wanted": result.wanted,
             "cases": rows,
-            "missing": found.missing,
-            "edges": found.edges,
-            "left_out": dict(found.refused),
-            "replies_not_used": dict(found.failed),
-            "models": found.models,
+            "missing": result.missing,
+            "edges": result.edges,
+            "left_out": dict(result.refused),
+            "replies_not_used": dict(result.failed),
+            "models": result.models,
             "by_meaning": self.known.by_meaning,
-            "cost_microusd": found.cost_microusd,
-            "calls": found.calls,
-            "stored": found.stored,
+            "cost_microusd": result.cost_microusd,
+            "calls": result.calls,
+            "stored": result.stored,
             "seed": self.writers.seed,
             "added": added,
         }
-
-    # --- decided ----------------------------------------------------------------------------------
 
     def _decided(self, rows: list[dict[str, Json]]) -> Decided:
         """Ask what becomes of the cases; return those to add, and the files with them."""
@@ -224,7 +395,7 @@ class CaseOffer:
                 self._show_diffs(edited or [])
                 shown = True
             said = click.prompt(
-                f"a adds them to {self.file.path}, e edits them first, d discards",
+                f"a adds them to {self._file.path}, e edits them first, d discards",
                 default="a",
                 err=True,
             )
@@ -232,35 +403,35 @@ class CaseOffer:
                 case "a" if edited is not None:
                     return rows, edited
                 case "a":
-                    self.terminal.note("they cannot be added as they are")
+                    self._terminal.note("they cannot be added as they are")
                 case "d":
-                    self.terminal.note("discarded; nothing is written")
+                    self._terminal.note("discarded; nothing is written")
                     return [], []
                 case "e":
                     rows = self._edited(rows)
                 case _:
-                    self.terminal.note(f"{said!r} is none of these")
+                    self._terminal.note(f"{said!r} is none of these")
 
     def _files(self, rows: list[dict[str, Json]]) -> list[EditedFile] | None:
         """Return the files with the rows; None, after saying why, if that cannot be."""
         try:
-            return self.file.edited(rows)
+            return self._file.edited(rows)
         except ConfigError as error:
-            self.terminal.problems(error.problems)
+            self._terminal.problems(error.problems)
         except EdisonError as error:
-            self.terminal.complaint(error)
+            self._terminal.complaint(error)
         return None
 
     def _show_diffs(self, edited: Sequence[EditedFile]) -> None:
         """Show how the experiment changes; the cases were shown before."""
-        for line in (line for each in edited[1:] for line in each.diff.splitlines()):
-            self.terminal.result(StyledText(line, {"+": GOOD, "-": BAD}.get(line[:1])))
+        for line in (line for file in edited[1:] for line in file.diff.splitlines()):
+            self._terminal.result(StyledText(line, {"+": GOOD, "-": BAD}.get(line[:1])))
 
     def _edited(self, rows: list[dict[str, Json]]) -> list[dict[str, Json]]:
         text = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
         edited = click.edit(text, extension=".jsonl")
         if edited is None:
-            self.terminal.note("they were not changed")
+            self._terminal.note("they were not changed")
             return rows
         found = []
         for number, line in enumerate(edited.splitlines(), start=1):
@@ -271,7 +442,7 @@ class CaseOffer:
                 if not isinstance(row, dict) or "id" not in row or "input" not in row:
                     raise marks.Fault("type", "not a case with id and input")
             except marks.Fault as fault:
-                self.terminal.note(StyledText(f"line {number}: {fault.message}", BAD))
+                self._terminal.note(StyledText(f"line {number}: {fault.message}", BAD))
                 return rows
             found.append(row)
         before = {row["id"]: row for row in rows}
@@ -279,8 +450,26 @@ class CaseOffer:
             old, metadata = before.get(row["id"], row), row.get("metadata")
             if isinstance(metadata, dict) and old.get("expected") != row.get("expected"):
                 metadata["verified_by"] = case_origin.PERSON
-        self.terminal.note(f"{counted(len(found), 'case')} after the edit")
+        self._terminal.note(f"{counted(len(found), 'case')} after the edit")
         return found
+
+
+def _clear(*, live: bool) -> None:
+    if live:
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+def show_agreement(
+    terminal: Terminal, verifier: Drafter, agreement: Agreement, listed: int = _LISTED
+) -> None:
+    """Print with how many expected answers a second model agrees, and its doubts."""
+    count = f"{len(agreement.agreed)} of {agreement.asked} expected answers"
+    terminal.note(f"{verifier.first.name} agrees with {count}")
+    for doubt in agreement.doubts[:listed]:
+        terminal.note(StyledText("  in doubt: ", ODD), f"{doubt['case']}: {doubt['reason']}")
+    for reason in agreement.failed[:1]:
+        terminal.note(StyledText("  not asked: ", ODD), reason)
 
 
 def confirm_writing(
@@ -288,12 +477,6 @@ def confirm_writing(
 ) -> None:
     """Print how many calls are made for cases and their highest cost; ask above a dollar."""
     jobs = writers.jobs(slots)
-    calls = [
-        (
-            job.drafter.models[0],
-            job.drafter.request(job.drafter.models[0], job.kind, job.question, job.number),
-        )
-        for job, _ in jobs
-    ]
+    calls = [job.call for job, _ in jobs]
     tokens = max((case_slots.reply_tokens(group) for _, group in jobs), default=0)
     sessions.confirm_calls(terminal, writers.project, calls, yes=yes, output_tokens=tokens)

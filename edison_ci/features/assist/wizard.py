@@ -13,33 +13,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.api import sessions as run_sessions
-from edison_ci.cli import questions, sessions
+from edison_ci.cli import sessions
 from edison_ci.cli.terminal import ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import experiment as config_experiment
 from edison_ci.errors import CallFailed, UsageError
 from edison_ci.features.assist import (
     candidates,
+    draft_dialog,
+    draft_kinds,
     drafting,
-    judge_panels,
-    model_sets,
     new_project,
-    objectives,
-    prompts,
-    rubrics,
-    stop_limits,
     wizard_data,
 )
-from edison_ci.numeric import count_range, dollar_range, dollars, duration_range, fixed
+from edison_ci.features.assist.draft_dialog import DraftStep, GoBack
+from edison_ci.features.assist.draft_kinds import Proposal
+from edison_ci.numeric import count_range, dollar_range, duration_range
 from edison_ci.plan import plan as planning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from edison_ci.cli.options import CliState
-    from edison_ci.config.load import Experiment, Project
+    from edison_ci.config.load import Project
     from edison_ci.features.assist.candidates import ModelCandidate, ReachableModels
-    from edison_ci.features.assist.drafting import Draft, DraftKind, Question
+    from edison_ci.features.assist.draft_kinds import Proposals
+    from edison_ci.features.assist.drafting import Draft, DraftTask
     from edison_ci.plan.plan import Plan
     from edison_ci.records import Json
 
@@ -63,7 +62,7 @@ class Wizard:
     def __init__(self, state: CliState, target: Path) -> None:
         self.state, self.target = state, target
         self.terminal = Terminal(state)
-        self.questions = questions.Questions(self.terminal)
+        self.questions = draft_dialog.Questions(self.terminal)
         self.saved = new_project.SavedDraft(target)
         self.draft = new_project.ProjectDraft(_project_name(target))
         self.steps = (
@@ -83,19 +82,22 @@ class Wizard:
                  self._limits),
         )  # fmt: skip
 
-    def ask(self) -> bool:
-        """Ask everything; return whether the project is to be run as well. Raises Later."""
+    def ask(self) -> bool | None:
+        """Ask everything; return whether the project is to be run as well, None for later."""
         self._refuse()
-        self._resume()
-        self._ask_drafter()
-        while True:
-            if self.draft.step < len(self.steps):
-                self._settle(self.draft.step)
-                continue
-            try:
-                return self._summary()
-            except questions.GoBack:
-                self._go(len(self.steps) - 1)
+        try:
+            self._resume()
+            self._ask_drafter()
+            while True:
+                if self.draft.step < len(self.steps):
+                    self._settle(self.draft.step)
+                    continue
+                try:
+                    return self._summary()
+                except GoBack:
+                    self._go(len(self.steps) - 1)
+        except draft_dialog.Later:
+            return None
 
     def _refuse(self) -> None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()) or self.terminal.json:
@@ -116,8 +118,8 @@ class Wizard:
                 )
 
     def _resume(self) -> None:
-        found = self.saved.load()
-        if found is None:
+        earlier = self.saved.load()
+        if earlier is None:
             if self.saved.exists():
                 self.terminal.note("Your earlier answers cannot be read, so they are asked again.")
             self.terminal.note(
@@ -125,19 +127,14 @@ class Wizard:
                 "answers. Nothing is created before the end."
             )
             return
-        step = min(found.step, len(self.steps) - 1)
+        step = min(earlier.step, len(self.steps) - 1)
         title = self.steps[step].title
         self.terminal.note(f"Your answers are kept, up to step {step + 1}: {title}.")
-        while True:
-            said = self.questions.ask("Enter continues, n starts anew").lower()
-            if said in ("", "n"):
-                break
-            self.questions.wrong(f"{said!r} is none of these")
-        if said:
+        if self.questions.ask_one_of("Enter continues, n starts anew", ("", "n")):
             self.saved.remove()
             self._keep()
         else:
-            self.draft = found
+            self.draft = earlier
 
     def _keep(self) -> None:
         self.saved.save(self.draft)
@@ -155,14 +152,12 @@ class Wizard:
         self.terminal.result()
         try:
             step.settle()
-        except questions.GoBack:
+        except GoBack:
             if number == 0:
                 self.terminal.note("this is the first step")
             self._go(max(0, number - 1))
         else:
             self._go(number + 1)
-
-    # --- who drafts -------------------------------------------------------------------------------
 
     def _ask_drafter(self) -> None:
         """Ask which model drafts, if a real one can be reached."""
@@ -170,7 +165,7 @@ class Wizard:
             return
         project, _ = self.saved.project(self.draft)
         reachable = self._reachable(project, "judge")
-        real = [each for each in reachable.candidates if not each.model.simulated]
+        real = [choice for choice in reachable.candidates if not choice.model.simulated]
         self.draft.drafter = new_project.SIMULATOR
         if real:
             self._choose_drafter(project, real)
@@ -190,185 +185,159 @@ class Wizard:
 
     def _choose_drafter(self, project: Project, real: Sequence[ModelCandidate]) -> None:
         usual = real[len(real) // 2]
-        names = ", ".join(each.id for each in real)
+        names = ", ".join(model.id for model in real)
         self.terminal.note(f"Models that can write the drafts: {names}")
         while True:
             question = f"Enter: {usual.id} ({usual.price}); s: the simulator, free; or a name"
             try:
-                said = self.questions.ask(question)
-            except questions.GoBack:
+                answer = self.questions.ask(question)
+            except GoBack:
                 continue
-            if said.lower() == "s":
+            if answer.lower() == "s":
                 return
-            chosen = next((each for each in real if each.id == (said or usual.id)), None)
+            chosen = next((model for model in real if model.id == (answer or usual.id)), None)
             if chosen is not None:
                 self.draft.models = candidates.with_models(project, [chosen])["models.yaml"]
                 self.draft.drafter = chosen.name
                 return
-            self.questions.wrong(f"{said!r} is none of these")
+            self.questions.wrong(f"{answer!r} is none of these")
 
-    def _drafted(self, kind: DraftKind[Any], question: Question, number: int) -> Draft[Any]:
-        """Return a draft, with its price; raises EdisonError."""
+    def _drafts(
+        self,
+        task: Callable[[], DraftTask[Proposals]],
+        present: Callable[[Proposal], Proposal] = lambda proposal: proposal,
+    ) -> Callable[[int], list[Proposal]]:
+        """Return what drafts proposals, with their price; it raises EdisonError."""
+
+        def drafts(number: int) -> list[Proposal]:
+            draft = self._drafted(task(), number)
+            by = (draft.model, draft.instructions)
+            return [present(replace(proposal, by=by)) for proposal in draft.value]
+
+        return drafts
+
+    def _drafted(self, task: DraftTask[Proposals], number: int) -> Draft[Proposals]:
         project, _ = self.saved.project(self.draft)
         context = run_sessions.run_context(project, offline=self.state.offline)
         by = new_project.SIMULATOR if self.state.offline else None
         drafter = drafting.Drafter(project, drafting.assistant_of(project, by), context)
-        first = drafter.models[0]
-        if not first.simulated:
-            request = drafter.request(first, kind, question, number)
-            sessions.confirm_calls(self.terminal, project, [(first, request)], yes=False)
+        job = drafting.DraftJob(drafter, task, number)
+        if drafter.first.simulated:
+            return drafter.draft(task, number)
+        sessions.confirm_calls(self.terminal, project, [job.call], yes=False)
         try:
-            draft = drafter.draft(kind, question, number)
+            draft = drafter.draft(task, number)
         except CallFailed as error:
-            if first.simulated:
-                raise
             hint = "or stop with q, and continue with --offline: then the simulator drafts"
             raise CallFailed(error.message, hint=hint) from None
-        if not first.simulated:
-            instead = f" instead of {draft.instead_of}" if draft.instead_of else ""
-            cost = dollars(draft.cost_microusd) if draft.bought else "stored, no cost"
-            self.terminal.note(f"by {draft.model}{instead}; {cost}")
+        instead = f" instead of {draft.instead_of}" if draft.instead_of else ""
+        self.terminal.note(f"by {draft.model}{instead}; {draft.price}")
         return draft
 
-    def _number(self, step: str) -> int:
-        return self.draft.redone.get(step, 0)
-
-    def _again(self, step: str) -> Callable[[], int]:
-        def redo() -> int:
-            self.draft.redone[step] = self._number(step) + 1
-            self._keep()
-            return self._number(step)
-
-        return redo
-
-    def _take(self, path: str, offer: questions.Offer, **changed: Any) -> None:
-        """Take an answer if the project is valid with it; raises ConfigError."""
+    def _take(self, path: str, proposal: Proposal, **changed: Any) -> None:
+        """Take a proposal if the project is valid with it; raises ConfigError."""
         tried = replace(self.draft, **changed)
         self.saved.project(tried)
         drafted = dict(self.draft.drafted)
-        if offer.by is not None:
-            drafted[path] = [*offer.by]
+        if proposal.by is not None:
+            drafted[path] = [*proposal.by]
         else:
             drafted.pop(path, None)
         self.draft = replace(tried, drafted=drafted)
         self._keep()
 
-    # --- objective, rubric and prompt -------------------------------------------------------------
+    def _settle_draft(self, name: str, step: DraftStep, current: str) -> None:
+        """Offer drafts; a text that was accepted before is shown first."""
+
+        def redo() -> int:
+            self.draft.redone[name] = self.draft.redone.get(name, 0) + 1
+            self._keep()
+            return self.draft.redone[name]
+
+        kept = Proposal(current) if current else None
+        if kept is not None:
+            self.questions.show([kept])
+        made = replace(step, redone=redo)
+        self.questions.settle(made, kept, self.draft.redone.get(name, 0))
 
     def _objective(self) -> None:
         if not self.draft.hints:
             self._ask_hints()
 
-        def offers(number: int) -> list[questions.Offer]:
-            question = objectives.objective_question(self.draft.hints, _OBJECTIVES, detail=False)
-            found = self._drafted(objectives.objective_kind(_OBJECTIVES), question, number)
-            return [
-                questions.Offer(each.text, label=each.focus, by=(found.model, found.instructions))
-                for each in found.value
-            ]
+        def task() -> DraftTask[Proposals]:
+            return draft_kinds.objective_task(self.draft.hints, _OBJECTIVES)
 
-        def accept(offer: questions.Offer) -> None:
-            text, (fewest, most) = " ".join(offer.text.split()), objectives.LENGTHS
+        def accept(proposal: Proposal) -> None:
+            text, (fewest, most) = " ".join(proposal.text.split()), draft_kinds.OBJECTIVE_LENGTHS
             if not fewest <= len(text) <= most:
                 raise UsageError(
                     f"the objective has {len(text):,} characters; {fewest} to {most:,} fit"
                 )
-            self._take("objective", offer, objective=text)
+            self._take("objective", proposal, objective=text)
 
-        own = self._own_line("Your objective")
+        def own() -> Proposal | None:
+            text = self.questions.ask("Your objective, in one line")
+            return Proposal(text) if text else None
+
+        step = DraftStep(self._drafts(task), accept, own, ".txt")
         while True:
-            current = questions.Offer(self.draft.objective) if self.draft.objective else None
             try:
-                self._offer("objective", questions.Offering(offers, accept, own), current)
-            except questions.GoBack:  # there is nothing before but the first question
+                self._settle_draft("objective", step, self.draft.objective)
+            except GoBack:  # there is nothing before but the first question
                 self._ask_hints()
                 self.draft.objective = ""
             else:
                 return
 
     def _ask_hints(self) -> None:
-        fewest, most = objectives.HINTS
+        fewest, most = draft_kinds.HINTS
         while True:
             usual = self.draft.hints
             more = " (Enter: as before)" if usual else ""
-            said = self.questions.ask(f"In a sentence, what should the prompt do?{more}", usual)
-            if fewest <= len(said) <= most:
-                self.draft.hints = said
+            answer = self.questions.ask(f"In a sentence, what should the prompt do?{more}", usual)
+            if fewest <= len(answer) <= most:
+                self.draft.hints = answer
                 if not self.draft.rubric:
                     self.draft.rename(self.target)
                 self._keep()
                 self.terminal.result()
                 return
-            self.questions.wrong(f"{len(said)} characters; {fewest} to {most} are needed")
-
-    def _own_line(self, question: str) -> Callable[[], questions.Offer | None]:
-        def own() -> questions.Offer | None:
-            said = self.questions.ask(f"{question}, in one line")
-            return questions.Offer(said) if said else None
-
-        return own
-
-    def _offer(
-        self, step: str, offering: questions.Offering, current: questions.Offer | None
-    ) -> None:
-        """Offer drafts; what was accepted before is shown first."""
-        if current is not None:
-            self.questions.show([current])
-        made = replace(offering, redone=self._again(step))
-        self.questions.settle(made, current, self._number(step))
+            self.questions.wrong(f"{len(answer)} characters; {fewest} to {most} are needed")
 
     def _own_file(
         self, skeleton: Callable[[], str], extension: str
-    ) -> Callable[[], questions.Offer | None]:
-        def own() -> questions.Offer | None:
+    ) -> Callable[[], Proposal | None]:
+        def own() -> Proposal | None:
             edited = self.questions.edit(skeleton(), extension)
-            return None if edited is None else questions.Offer(edited)
+            return None if edited is None else Proposal(edited)
 
         return own
 
     def _rubric(self) -> None:
         path = f"rubrics/{self.draft.name}.yaml"
+        drafts = self._drafts(
+            lambda: draft_kinds.rubric_task(self.draft.objective, self.draft.name),
+            lambda proposal: replace(proposal, text=new_project.with_threshold(proposal.text)),
+        )
 
-        def offers(number: int) -> list[questions.Offer]:
-            found = self._drafted(
-                rubrics.RUBRIC, rubrics.rubric_question(self.draft.objective), number
-            )
-            text = new_project.with_threshold(rubrics.rubric_text(self.draft.name, found.value))
-            lines = tuple(
-                f"{each.name} {fixed(100 * each.weight)}%: {each.description}"
-                for each in found.value
-            )
-            return [questions.Offer(text, lines, by=(found.model, found.instructions))]
-
-        def accept(offer: questions.Offer) -> None:
-            self._take(path, offer, rubric=new_project.with_threshold(offer.text))
+        def accept(proposal: Proposal) -> None:
+            self._take(path, proposal, rubric=new_project.with_threshold(proposal.text))
 
         own = self._own_file(self.draft.rubric_skeleton, ".yaml")
-        current = questions.Offer(self.draft.rubric) if self.draft.rubric else None
-        self._offer("rubric", questions.Offering(offers, accept, own, ".yaml"), current)
+        self._settle_draft("rubric", DraftStep(drafts, accept, own), self.draft.rubric)
 
     def _prompt(self) -> None:
         if not self.draft.inputs:
             self._ask_inputs()
         path = f"prompts/{self.draft.name}.md"
 
-        def offers(number: int) -> list[questions.Offer]:
+        def task() -> DraftTask[Proposals]:
             _, experiment = self.saved.project(self.draft)
-            inputs = self.draft.inputs
-            question = prompts.prompt_question(
-                self.draft.objective, _criteria(experiment), inputs, ()
-            )
-            found = self._drafted(prompts.prompt_kind(inputs), question, number)
-            by = (found.model, found.instructions)
-            return [
-                questions.Offer(
-                    each.text, label=f"{each.style}: {each.rationale}", name=each.style, by=by
-                )
-                for each in found.value
-            ]
+            criteria = draft_kinds.criteria_of(experiment)
+            return draft_kinds.prompts_task(self.draft.objective, criteria, self.draft.inputs)
 
-        def accept(offer: questions.Offer) -> None:
-            tried = replace(self.draft, prompt=offer.text, data="")
+        def accept(proposal: Proposal) -> None:
+            tried = replace(self.draft, prompt=proposal.text, data="")
             _, experiment = self.saved.project(tried)
             lacking = {*self.draft.inputs} ^ {*experiment.prompts[0].inputs}
             if lacking:
@@ -376,14 +345,14 @@ class Wizard:
                     f"the inputs of the prompt differ: {', '.join(sorted(lacking))}",
                     hint=f"use {', '.join(f'{{{{ {name} }}}}' for name in self.draft.inputs)}",
                 )
-            self._take(path, offer, prompt=offer.text)
+            self._take(path, proposal, prompt=proposal.text)
 
         own = self._own_file(lambda: self.draft.prompt_skeleton(), ".md")
+        step = DraftStep(self._drafts(task), accept, own, ".md")
         while True:
-            current = questions.Offer(self.draft.prompt) if self.draft.prompt else None
             try:
-                self._offer("prompt", questions.Offering(offers, accept, own, ".md"), current)
-            except questions.GoBack:  # to the question before, in the same step
+                self._settle_draft("prompt", step, self.draft.prompt)
+            except GoBack:  # to the question before, in the same step
                 self._ask_inputs()
             else:
                 return
@@ -391,10 +360,10 @@ class Wizard:
     def _ask_inputs(self) -> None:
         while True:
             usual = ", ".join(self.draft.inputs) or "message"
-            said = self.questions.ask(
+            answer = self.questions.ask(
                 f"What does the prompt get? Names, such as message, policy (Enter: {usual})", usual
             )
-            names = [*dict.fromkeys(name.strip() for name in said.split(",") if name.strip())]
+            names = [*dict.fromkeys(name.strip() for name in answer.split(",") if name.strip())]
             wrong = [name for name in names if not _INPUT.fullmatch(name)]
             if wrong:
                 self.questions.wrong(f"{wrong[0]!r} is not a name of letters, digits and '_'")
@@ -412,42 +381,32 @@ class Wizard:
             self.state, self.questions, self.saved, self.draft, self._keep
         ).settle()
 
-    # --- models, judges and stop rules ------------------------------------------------------------
-
-    def _fragment(
+    def _settle_settings(
         self,
         step: str,
-        values: Callable[[int], tuple[dict[str, Json], list[str], Draft[Any]]],
-        own: Callable[[], questions.Offer | None],
+        drafts: Callable[[int], list[Proposal]],
+        own: Callable[[], Proposal | None],
         reachable: ReachableModels | None = None,
     ) -> None:
         """Settle keys of the experiment; models that models.yaml lacks are added to it."""
 
-        def offers(number: int) -> list[questions.Offer]:
-            given, lines, found = values(number)
-            text = new_project.fragment_text(given)
-            shown = (*lines, *text.splitlines())
-            return [questions.Offer(text, shown, by=(found.model, found.instructions))]
-
-        def accept(offer: questions.Offer) -> None:
-            given = new_project.fragment_values(offer.text)
-            if unknown := [key for key in given if key not in new_project.FRAGMENTS[step]]:
+        def accept(proposal: Proposal) -> None:
+            settings = new_project.fragment_values(proposal.text)
+            if unknown := [key for key in settings if key not in new_project.FRAGMENTS[step]]:
                 raise UsageError(
                     f"{unknown[0]} is not decided here",
                     hint=f"keep {', '.join(new_project.FRAGMENTS[step])}",
                 )
-            fragments = {**self.draft.fragments, step: offer.text.strip()}
+            fragments = {**self.draft.fragments, step: proposal.text.strip()}
             models = self.draft.models
             if reachable is not None:
-                added = [each for each in reachable.candidates if _names(given, each)]
+                added = [model for model in reachable.candidates if _adds(settings, model)]
                 project, _ = self.saved.project(self.draft)
                 models = candidates.with_models(project, added).get("models.yaml", models)
             path = f"experiments/{self.draft.name}.yaml"
-            self._take(f"{path}#{step}", offer, fragments=fragments, models=models)
+            self._take(f"{path}#{step}", proposal, fragments=fragments, models=models)
 
-        kept = self.draft.fragments.get(step)
-        current = questions.Offer(kept) if kept else None
-        self._offer(step, questions.Offering(offers, accept, own, ".yaml"), current)
+        self._settle_draft(step, DraftStep(drafts, accept, own), self.draft.fragments.get(step, ""))
 
     def _models(self) -> None:
         project, experiment = self.saved.project(self.draft)
@@ -455,70 +414,50 @@ class Wizard:
         if not self.state.offline:
             for note in reachable.notes():
                 self.terminal.note(note)
-
-        def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:
-            question = model_sets.models_question(self.draft.objective, reachable)
-            found = self._drafted(model_sets.models_kind(reachable), question, number)
-            lines = [
-                f"{each.role}: {each.candidate.id} ({each.candidate.price}). {each.reason}"
-                for each in found.value
-            ]
-            names: list[Json] = [each.candidate.name for each in found.value]
-            return {"models": names}, lines, found
-
+        drafts = self._drafts(
+            lambda: draft_kinds.models_task(self.draft.objective, reachable),
+            lambda proposal: _as_fragment(proposal, proposal.settings),
+        )
         own = self._own_names("models", reachable, lambda names: {"models": names})
-        self._fragment("models", values, own, reachable)
+        self._settle_settings("models", drafts, own, reachable)
 
     def _judges(self) -> None:
         project, experiment = self.saved.project(self.draft)
         answering = [model.name for _, model, _ in experiment.models]
         reachable = self._reachable(project, "judge", answering)
+        criteria = draft_kinds.criteria_of(experiment)
         safety = new_project.fragment_values(self.draft.fragment("judges")).get("safety")
-
-        def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:
-            question = judge_panels.judges_question(
-                self.draft.objective, _criteria(experiment), reachable
-            )
-            found = self._drafted(judge_panels.judges_kind(reachable), question, number)
-            panel = found.value
-            lines = [
-                f"{each.candidate.id} ({each.candidate.price}). {each.reason}"
-                for each in panel.judges
-            ]
-            lines.append("answers with secrets are blocked; personal data and jailbreaks flagged")
-            judges: dict[str, Json] = {"pointwise": [each.candidate.name for each in panel.judges]}
-            if panel.combine != "mean":
-                judges["combine"] = panel.combine
-            if panel.pairwise is not None:
-                judges["pairwise"] = {"by": panel.pairwise.name}
-            return {"judges": judges, "safety": safety}, lines, found
-
-        own = self._own_names(
-            "judges",
-            reachable,
-            lambda names: {"judges": {"pointwise": names}, "safety": safety},
+        screens = "answers with secrets are blocked; personal data and jailbreaks flagged"
+        drafts = self._drafts(
+            lambda: draft_kinds.judges_task(self.draft.objective, criteria, reachable),
+            lambda proposal: _as_fragment(
+                replace(proposal, notes=(*proposal.summary, screens)),
+                {**proposal.settings, "safety": safety},
+            ),
         )
-        self._fragment("judges", values, own, reachable)
+        own = self._own_names(
+            "judges", reachable, lambda names: {"judges": {"pointwise": names}, "safety": safety}
+        )
+        self._settle_settings("judges", drafts, own, reachable)
 
     def _own_names(
         self,
         what: str,
         reachable: ReachableModels,
-        made: Callable[[list[Json]], dict[str, Json]],
-    ) -> Callable[[], questions.Offer | None]:
+        settings: Callable[[list[Json]], dict[str, Json]],
+    ) -> Callable[[], Proposal | None]:
         """Return what asks for names of models."""
 
-        def own() -> questions.Offer | None:
-            known = {each.id: each for each in reachable.candidates}
-            said = self.questions.ask(f"Names of {what}, of {', '.join(known)}")
-            names = [*dict.fromkeys(name.strip() for name in said.split(",") if name.strip())]
-            wrong = [name for name in names if name not in known]
+        def own() -> Proposal | None:
+            models = {model.id: model for model in reachable.candidates}
+            answer = self.questions.ask(f"Names of {what}, of {', '.join(models)}")
+            names = [*dict.fromkeys(name.strip() for name in answer.split(",") if name.strip())]
+            wrong = [name for name in names if name not in models]
             if wrong or not names:
-                self.questions.wrong(f"{wrong[0] if wrong else said!r} is none of these")
+                self.questions.wrong(f"{wrong[0] if wrong else answer!r} is none of these")
                 return None
-            return questions.Offer(
-                new_project.fragment_text(made([known[name].name for name in names]))
-            )
+            chosen = settings([models[name].name for name in names])
+            return Proposal(new_project.fragment_text(chosen))
 
         return own
 
@@ -527,36 +466,32 @@ class Wizard:
         usual = new_project.fragment_values(self.draft.fragment("limits"))["stop"]
         assert isinstance(usual, dict), "stop is a map"
 
-        def values(number: int) -> tuple[dict[str, Json], list[str], Draft[Any]]:
-            found = self._drafted(
-                stop_limits.limits_kind(project, experiment),
-                stop_limits.limits_question(project, experiment),
-                number,
-            )
-            stop = {"budget_usd": usual.get("budget_usd", 1), **found.value.stop}
-            known = config_experiment.Stop().model_dump()
-            told = {name: value for name, value in stop.items() if known.get(name) != value}
-            return {"stop": told}, [found.value.reason, found.value.budget], found
+        def present(proposal: Proposal) -> Proposal:
+            proposed = proposal.settings["stop"]
+            assert isinstance(proposed, dict), "stop is a map"
+            stop = {"budget_usd": usual.get("budget_usd", 1), **proposed}
+            defaults = config_experiment.Stop().model_dump()
+            changed = {name: value for name, value in stop.items() if defaults.get(name) != value}
+            return _as_fragment(proposal, {"stop": changed})
 
-        def own() -> questions.Offer | None:
+        def own() -> Proposal | None:
             stop = dict(usual)
             for name, question in (
                 ("max_iterations", "Iterations at most"),
                 ("budget_usd", "Dollars at most"),
             ):
-                said = self.questions.ask(f"{question} (Enter: {stop.get(name)})")
-                if not said:
+                answer = self.questions.ask(f"{question} (Enter: {stop.get(name)})")
+                if not answer:
                     continue
                 try:
-                    stop[name] = float(said) if name == "budget_usd" else int(said)
+                    stop[name] = float(answer) if name == "budget_usd" else int(answer)
                 except ValueError:
-                    self.questions.wrong(f"{said!r} is not a number")
+                    self.questions.wrong(f"{answer!r} is not a number")
                     return None
-            return questions.Offer(new_project.fragment_text({"stop": stop}))
+            return Proposal(new_project.fragment_text({"stop": stop}))
 
-        self._fragment("limits", values, own)
-
-    # --- the end ----------------------------------------------------------------------------------
+        drafts = self._drafts(lambda: draft_kinds.limits_task(project, experiment), present)
+        self._settle_settings("limits", drafts, own)
 
     def _summary(self) -> bool:
         """Show what is created; return whether it is to be run. Raises GoBack."""
@@ -568,10 +503,10 @@ class Wizard:
         terminal = self.terminal
         terminal.result()
         terminal.result(StyledText("Summary", bold=True), *simulated_label(run.simulated))
-        shown = os.path.relpath(self.target)
+        folder = os.path.relpath(self.target)
         kind = " (generated)" if self.draft.data_kind == "synthetic" else ""
         rows = [
-            ("experiment", f"{self.draft.name}, in {'this folder' if shown == '.' else shown}"),
+            ("experiment", f"{self.draft.name}, in {'this folder' if folder == '.' else folder}"),
             ("models", ", ".join(name for name, _, _ in experiment.models)),
             ("cases", f"{run.cases:,}{kind}, {run.holdout:,} held out to prove changes"),
             ("judges", ", ".join(judge.name for judge in experiment.judges)),
@@ -584,30 +519,28 @@ class Wizard:
         for blocker in run.blockers:
             terminal.note(StyledText("before a run: ", ODD), blocker)
         terminal.result()
-        while True:
-            said = self.questions.ask("Enter creates and runs it, c only creates it, b goes back")
-            if said.lower() in ("", "r", "c"):
-                return said.lower() != "c"
-            self.questions.wrong(f"{said!r} is none of these")
+        question = "Enter creates and runs it, c only creates it, b goes back"
+        return self.questions.ask_one_of(question, ("", "r", "c")) != "c"
 
 
-def _names(given: dict[str, Json], candidate: ModelCandidate) -> bool:
-    """Whether a fragment names a model that is not in models.yaml."""
-    judges = given.get("judges")
+def _as_fragment(proposal: Proposal, settings: Mapping[str, Json]) -> Proposal:
+    """Return a proposal of settings as keys of the experiment, with what speaks for them."""
+    text = new_project.fragment_text(settings)
+    return replace(proposal, text=text, summary=(*proposal.notes, *text.splitlines()))
+
+
+def _adds(settings: Mapping[str, Json], candidate: ModelCandidate) -> bool:
+    """Whether settings name a model that is not in models.yaml."""
+    judges = settings.get("judges")
     inner = judges if isinstance(judges, dict) else {}
     pairwise = inner.get("pairwise")
-    named = [*_list(given.get("models")), *_list(inner.get("pointwise"))]
+    named = [*_list(settings.get("models")), *_list(inner.get("pointwise"))]
     named += [pairwise.get("by")] if isinstance(pairwise, dict) else []
     return not candidate.listed and candidate.name in named
 
 
 def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
-
-
-def _criteria(experiment: Experiment) -> list[str]:
-    rubric = experiment.rubric
-    return [f"{each.name}: {each.description}" for each in rubric.criteria] if rubric else []
 
 
 def _iterations(loop: Plan) -> str:

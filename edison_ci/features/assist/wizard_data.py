@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
-from edison_ci.cli import questions as cli_questions
 from edison_ci.config import project_files, validation
 from edison_ci.errors import CallFailed, ConfigError, UsageError
 from edison_ci.features.assist import (
     case_replies,
     case_slots,
+    draft_dialog,
     generated_cases,
     generation,
     new_project,
 )
+from edison_ci.features.assist.draft_kinds import Proposal
 from edison_ci.numeric import counted
 from edison_ci.results import case_likeness
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.cli.options import CliState
-    from edison_ci.cli.questions import Questions
+    from edison_ci.features.assist.draft_dialog import Questions
     from edison_ci.features.assist.generation import Generated
     from edison_ci.features.assist.new_project import ProjectDraft, SavedDraft
     from edison_ci.records import Json
@@ -61,7 +62,7 @@ class CaseSource:
                 self._ask_source()
             try:
                 self.questions.settle(self._offering(), None, self._number)
-            except cli_questions.GoBack:  # to the question where cases come from
+            except draft_dialog.GoBack:  # to the question where cases come from
                 self._take("")
             else:
                 return
@@ -70,8 +71,8 @@ class CaseSource:
     def _number(self) -> int:
         return self.draft.redone.get("data", 0)
 
-    def _offering(self) -> cli_questions.Offering:
-        return cli_questions.Offering(self._get, self._accept, self._own, ".jsonl", self._again)
+    def _offering(self) -> draft_dialog.DraftStep:
+        return draft_dialog.DraftStep(self._get, self._accept, self._own, ".jsonl", self._again)
 
     def _again(self) -> int:
         self.draft.redone["data"] = self._number + 1
@@ -94,26 +95,24 @@ class CaseSource:
             "t types a few, or name a file to import"
         )
         while True:
-            said = self.questions.ask(question)
-            if said.isascii() and said.isdigit():
-                if not fewest <= int(said) <= most:
-                    self.questions.wrong(f"{said} is not a number from {fewest} to {most}")
+            answer = self.questions.ask(question)
+            if answer.isascii() and answer.isdigit():
+                if not fewest <= int(answer) <= most:
+                    self.questions.wrong(f"{answer} is not a number from {fewest} to {most}")
                     continue
-                self.draft.count, said = int(said), ""
-            if not said or said.lower() in ("g", "t"):
-                self._take("type" if said.lower() == "t" else "generate")
+                self.draft.count, answer = int(answer), ""
+            if not answer or answer.lower() in ("g", "t"):
+                self._take("type" if answer.lower() == "t" else "generate")
                 return
             try:
-                rows = self._imported(said)
-            except cli_questions.GoBack:  # from the question about a column
+                rows = self._imported(answer)
+            except draft_dialog.GoBack:  # from the question about a column
                 continue
             if rows:
                 self._take("import", rows)
                 return
 
-    # --- where they come from ---------------------------------------------------------------------
-
-    def _get(self, number: int) -> Sequence[cli_questions.Offer]:
+    def _get(self, number: int) -> Sequence[Proposal]:
         match self.draft.source:
             case "type":
                 self._type()
@@ -159,13 +158,13 @@ class CaseSource:
             number = len(self.draft.rows) + 1
             values = {}
             for place, name in enumerate(names):
-                said = self.questions.ask(f"case {number}, {name}")
-                if not said and place == 0:
+                answer = self.questions.ask(f"case {number}, {name}")
+                if not answer and place == 0:
                     if len(self.draft.rows) >= _FEWEST:
                         return
                     self.questions.wrong(f"at least {_FEWEST} cases are needed")
                     break
-                values[name] = said
+                values[name] = answer
             else:
                 row: dict[str, Any] = {"id": f"case-{number}", "input": values}
                 if expected := self.questions.ask(_EXPECTED):
@@ -173,9 +172,9 @@ class CaseSource:
                 self.draft.rows.append(row)
                 self.keep()
 
-    def _imported(self, said: str) -> list[dict[str, Json]]:
+    def _imported(self, answer: str) -> list[dict[str, Json]]:
         """Return the cases of a file; none, with what is wrong, if it cannot be used."""
-        path = Path(said.strip("\"'")).expanduser()
+        path = Path(answer.strip("\"'")).expanduser()
         try:
             names = self.draft.inputs or ["message"]
             read = feature.required("cases_of_file", "importing")
@@ -192,25 +191,23 @@ class CaseSource:
     def _column(self, name: str, free: Sequence[str]) -> str:
         """Ask for the column of an input that no column is named after."""
         while True:
-            said = self.questions.ask(f"Which column is {name}? ({', '.join(free[:20])})")
-            if said in free:
-                return said
-            self.questions.wrong(f"{said!r} is no column of the file")
+            answer = self.questions.ask(f"Which column is {name}? ({', '.join(free[:20])})")
+            if answer in free:
+                return answer
+            self.questions.wrong(f"{answer!r} is no column of the file")
 
-    # --- what becomes of them ---------------------------------------------------------------------
-
-    def _offer(self, text: str) -> cli_questions.Offer:
+    def _offer(self, text: str) -> Proposal:
         rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         lines = [_line(row) for row in islice(rows, _SHOWN)]
         if len(rows) > _SHOWN:
             lines.append(f"and {len(rows) - _SHOWN:,} more")
-        return cli_questions.Offer(text, tuple(lines), counted(len(rows), "case"))
+        return Proposal(text, counted(len(rows), "case"), summary=tuple(lines))
 
-    def _own(self) -> cli_questions.Offer | None:
+    def _own(self) -> Proposal | None:
         self._take("type")
         return self._get(0)[0]
 
-    def _accept(self, offer: cli_questions.Offer) -> None:
+    def _accept(self, offer: Proposal) -> None:
         draft = self.draft
         kind = "synthetic" if draft.source == "generate" else "golden"
         tried = replace(draft, data=offer.text, data_kind=kind)
@@ -221,13 +218,13 @@ class CaseSource:
             raise ConfigError(wrong)
         lacking = sum(check.skipped_count.values())
         if lacking or not count:
-            said = f"{counted(lacking, 'case')} of {count} lack an input of the prompt"
-            raise UsageError(said, hint=f"inputs: {', '.join(draft.inputs)}")
+            answer = f"{counted(lacking, 'case')} of {count} lack an input of the prompt"
+            raise UsageError(answer, hint=f"inputs: {', '.join(draft.inputs)}")
         draft.data, draft.data_kind = tried.data, kind
 
 
 def _told(found: Generated) -> Iterator[str]:
-    """Yield what is said about generated cases."""
+    """Yield what is answer about generated cases."""
     if found.missing <= 0:
         return
     yield f"{found.missing} of {found.wanted} are missing; r tries again with another seed"

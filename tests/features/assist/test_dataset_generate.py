@@ -18,8 +18,7 @@ from tests.opened import opened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 
@@ -210,7 +209,7 @@ def test_the_slots_keep_the_shares_whatever_the_model_prefers(
         ({"input": {"question": "x" * 30_000}}, "whose input 'question' is too long"),
         ({"expected": ["a"]}, "with an expected answer that is no text"),
         ({"input": {"question": "What is the capital of  FRANCE?"}}, "the same as another one"),
-        ({"input": {"question": "is the key sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z right?"}},
+        ({"input": {"question": "sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z?"}},  # not-a-secret
          "with a secret"),
         ({"slot": 99}, "that nobody asked for"),
     ],

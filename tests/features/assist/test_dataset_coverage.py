@@ -9,11 +9,10 @@ import pytest
 
 from edison_ci.records import Case, CaseId
 from edison_ci.results.coverage import coverage_of, values_of
-from tests.cli.test_dataset_generate import facts, replies, rows_of, writer, written
+from tests.features.assist.test_dataset_generate import facts, replies, rows_of, writer, written
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
     from tests.loopback.server import LoopbackServer
 
 pytestmark = pytest.mark.daily

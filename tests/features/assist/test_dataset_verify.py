@@ -11,14 +11,13 @@ import pytest
 from edison_ci.features.assist.drafting import Drafter
 from edison_ci.records import Message
 from tests.cli.screen import OnTty
-from tests.cli.test_dataset_generate import PATH, facts, rows_of, writer
+from tests.features.assist.test_dataset_generate import PATH, facts, rows_of, writer
 from tests.loopback.script import rule
 from tests.opened import opened
 
 if TYPE_CHECKING:
     from edison_ci.records import Request
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
     from tests.loopback.server import LoopbackServer
 
 pytestmark = pytest.mark.daily

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.documents.yaml_text import read_yaml
-from tests.cli.test_assist import EXPERIMENT, HINTS, RUBRIC, over_http
-from tests.cli.test_assist_settings import STOP, limits, models, panel
-from tests.cli.test_dataset_generate import HINTS as CASE_HINTS
-from tests.cli.test_dataset_generate import PATH, facts, replies, writer, written
+from tests.features.assist.test_assist import EXPERIMENT, HINTS, RUBRIC, over_http
+from tests.features.assist.test_assist_settings import STOP, limits, models, panel
+from tests.features.assist.test_dataset_generate import HINTS as CASE_HINTS
+from tests.features.assist.test_dataset_generate import PATH, facts, replies, writer, written
 from tests.loopback.script import rule
 from tests.report.page import HIDDEN
 from tests.report.runner import Runner
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
     from tests.loopback.server import LoopbackServer
 
 pytestmark = pytest.mark.daily
@@ -39,8 +38,8 @@ UNSEEN = {
     "a line separator": "Answer kindly\u2028models: [thief] and shortly.",
     "fillers": "Answer kindly\u3164 and shortly, please, each time.",
     "what looks like a key": f"Answer kindly with {SHAPED} and shortly.",
-    "a private key": "Answer with -----BEGIN RSA PRIVATE KEY----- kindly.",
-    "a password": "Answer kindly from https://eve:hunter2hunter@thief.example/ now.",
+    "a private key": "Answer with -----BEGIN RSA PRIVATE KEY----- kindly.",  # not-a-secret
+    "a password": "Answer kindly from https://eve:hunter2hunter@thief.test/ now.",  # not-a-secret
 }
 """Texts that are refused: a person would not see all of them, or should not keep them."""
 TEXTS = {
@@ -250,7 +249,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "a key in an input": {"input": {"question": f"say {SHAPED}"}},
     "a key in what is expected": {"expected": SHAPED},
     "a key in the reason": {"why": SHAPED},
-    "a private key": {"input": {"question": "-----BEGIN PRIVATE KEY-----"}},
+    "a private key": {"input": {"question": "-----BEGIN PRIVATE KEY-----"}},  # not-a-secret
     "another input": {"input": {"question": "a b c d e f", "policy": "none"}},
     "no input": {"input": {}},
     "an input that is a list": {"input": {"question": ["a"]}},

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.test_dataset_generate import asked_for, facts, replies, rows_of, writer, written
+from tests.features.assist.test_dataset_generate import (
+    asked_for,
+    facts,
+    replies,
+    rows_of,
+    writer,
+    written,
+)
 from tests.loopback.script import rule
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
     from tests.loopback.server import LoopbackServer
 
 pytestmark = pytest.mark.daily

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.errors import ConfigError, EdisonError
-from edison_ci.features.assist import drafting, objectives
+from edison_ci.features.assist import draft_kinds, drafting
 from edison_ci.features.assist.new_project import ProjectDraft, SavedDraft
 from tests import forked
-from tests.cli.test_wizard import HINTS, IDEA, ONE, THREE, Asked
 from tests.conftest import Folder
+from tests.features.assist.test_wizard import HINTS, IDEA, ONE, THREE, Asked
 from tests.loopback.fixture import loopback
 from tests.timing import PATIENCE_S
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.cli.conftest import Edison
+    from tests.conftest import Edison
     from tests.loopback.server import LoopbackServer
 
 pytestmark = pytest.mark.daily
@@ -172,8 +172,8 @@ def test_nothing_that_was_planted_in_the_copy_is_used(
     project, _ = found.project(replace(draft, models=""))
     assert (project.trust.keys, project.trust.code.allow) == ((), False)
     assert not (folder.path / COPY / "checks").exists()
-    kind = objectives.objective_kind(1)
-    assert "every key" not in drafting.instructions_of(project, kind)
+    task = draft_kinds.objective_task("answer mails", 1)
+    assert "every key" not in drafting.instructions_of(project, task)
     assert loopback.requests == []
 
 
