@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import utc
+from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import duties
 from edison_ci.cli import summary
-from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first
+from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first, takes
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import cron as config_cron
 from edison_ci.config import load, upkeep
@@ -147,6 +148,59 @@ def _last_json(status: schedule_files.ScheduleStatus) -> dict[str, Any] | None:
     return {**fire_json(status.last), "verdict": status.verdict, "text": status.outcome}
 
 
+@dataclass(frozen=True, slots=True)
+class NewSchedule:
+    """A schedule to add to an experiment, as the options describe it."""
+
+    experiment: str | None
+    every: str | None
+    at: str | None
+    cron: str | None
+    name: str | None
+    budget: float | None
+    disabled: bool
+
+    def name_and_cron(self) -> tuple[str, str]:
+        """Return name and cron; raises UsageError for options that do not go together."""
+        if (self.every is None) == (self.cron is None):
+            raise UsageError(
+                "give either --every or --cron", hint="such as --every day, or --cron '0 9 * * 1-5'"
+            )
+        if self.cron is not None:
+            if self.at is not None:
+                raise UsageError("--at has no effect with --cron", hint="write the time in --cron")
+            if (problem := config_cron.wrong_cron(self.cron)) is not None:
+                raise UsageError(f"{self.cron!r} {problem}", hint=config_cron.HINT)
+            return self.name or "custom", " ".join(self.cron.split())
+        assert self.every is not None, "one of the two is given"
+        name, pattern = PRESETS[self.every]
+        if self.at is not None and self.every in _WITHOUT_TIME:
+            raise UsageError(f"--every {self.every} has no time of day", hint="leave out --at")
+        time = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", self.at or "09:00")
+        if time is None:
+            raise UsageError(
+                f"{self.at!r} is not a time of day", hint="write HH:MM in UTC, such as 06:30"
+            )
+        hour, minute = int(time[1]), int(time[2]) if self.at or "HOUR" in pattern else 0
+        cron = pattern.replace("MINUTE", str(minute)).replace("HOUR", str(hour))
+        return self.name or name, cron
+
+    def entry(self) -> upkeep.Schedule:
+        """Return the entry for the file; raises UsageError."""
+        name, cron = self.name_and_cron()
+        fields: dict[str, Any] = {"name": name, "cron": cron, "enabled": not self.disabled}
+        if self.budget is not None:
+            whole = self.budget == int(self.budget)
+            fields["budget_usd"] = int(self.budget) if whole else self.budget
+        try:
+            return upkeep.Schedule.model_validate(fields)
+        except ValueError:
+            raise UsageError(
+                f"{name!r} is not a name",
+                hint="use letters, digits, '.', '_' and '-', such as nightly",
+            ) from None
+
+
 @schedule.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option(
@@ -163,7 +217,8 @@ def _last_json(status: schedule_files.ScheduleStatus) -> dict[str, Any] | None:
 )
 @click.option("--disabled", is_flag=True, help="Add it without enabling it.")
 @click.pass_obj
-def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(NewSchedule)
+def add(state: CliState, new: NewSchedule) -> None:
     """Add a schedule to an experiment.
 
     Presets: 5m, 10m, 15m, 30m, hour, 6h, 12h, day, weekday, monday to sunday, month. The entry is
@@ -176,10 +231,8 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison schedule add support-reply --cron "0 */6 * * 1-5" --name often
     """
     terminal, site = Terminal(state), _site(state)
-    name, cron = _chosen(given["every"], given["at"], given["cron"])
-    wanted = {"name": given["name"] or name, "cron": cron, "enabled": not given["disabled"]}
-    entry = _entry(wanted, given["budget"])
-    added = schedule_files.add_schedule(site, experiment, entry)
+    entry = new.entry()
+    added = schedule_files.add_schedule(site, new.experiment, entry)
     if terminal.json:
         terminal.document({"added": _schedule_json(added, site.clock())})
         return
@@ -188,42 +241,6 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
     gap = config_cron.shortest_gap(entry.cron)
     if gap is not None and gap < dt.timedelta(minutes=5):
         terminal.note("it is due more often than every 5 minutes, which GitHub does not offer")
-
-
-def _entry(wanted: dict[str, Any], budget: float | None) -> upkeep.Schedule:
-    more = (
-        {} if budget is None else {"budget_usd": int(budget) if budget == int(budget) else budget}
-    )
-    try:
-        return upkeep.Schedule.model_validate({**wanted, **more})
-    except ValueError:
-        raise UsageError(
-            f"{wanted['name']!r} is not a name",
-            hint="use letters, digits, '.', '_' and '-', such as nightly",
-        ) from None
-
-
-def _chosen(every: str | None, at: str | None, cron: str | None) -> tuple[str, str]:
-    """Return name and cron of a new schedule from the options."""
-    if (every is None) == (cron is None):
-        raise UsageError(
-            "give either --every or --cron", hint="such as --every day, or --cron '0 9 * * 1-5'"
-        )
-    if cron is not None:
-        if at is not None:
-            raise UsageError("--at has no effect with --cron", hint="write the time in --cron")
-        if (said := config_cron.wrong_cron(cron)) is not None:
-            raise UsageError(f"{cron!r} {said}", hint=config_cron.HINT)
-        return "custom", " ".join(cron.split())
-    assert every is not None, "one of the two is given"
-    name, pattern = PRESETS[every]
-    if at is not None and every in _WITHOUT_TIME:
-        raise UsageError(f"--every {every} has no time of day", hint="leave out --at")
-    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", at or "09:00")
-    if found is None:
-        raise UsageError(f"{at!r} is not a time of day", hint="write HH:MM in UTC, such as 06:30")
-    hour, minute = int(found[1]), int(found[2]) if at or "HOUR" in pattern else 0
-    return name, pattern.replace("MINUTE", str(minute)).replace("HOUR", str(hour))
 
 
 def _explain_times(terminal: Terminal, each: Scheduled, now: dt.datetime) -> None:

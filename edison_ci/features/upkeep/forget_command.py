@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
 from edison_ci.features.upkeep import forget as forgetting_plan
@@ -19,6 +20,27 @@ if TYPE_CHECKING:
     from edison_ci.features.upkeep.forgetting import Forgotten
 
 _MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """Whose texts go, and whether they go now."""
+
+    case_id: str | None
+    experiment: str | None
+    person: str | None
+    dry_run: bool
+    yes: bool
+
+    def wish(self) -> forgetting_plan.Wish:
+        """Return what to forget; raises UsageError unless one thing is named."""
+        if (self.case_id is None) == (self.person is None):
+            raise UsageError("name what to forget", hint="give --case ID, or --person TEXT")
+        if self.case_id is not None:
+            return forgetting_plan.Wish("case", self.case_id, self.experiment)
+        if self.experiment is not None:
+            raise UsageError("--experiment needs --case", hint="a person is forgotten everywhere")
+        return forgetting_plan.Wish("person", self.person or "")
 
 
 @click.command("forget", cls=EdisonCommand)
@@ -34,7 +56,8 @@ _MOST = 20
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
-def forget_texts(state: CliState, /, **given: Any) -> None:
+@takes(ForgetRequest)
+def forget_texts(state: CliState, request: ForgetRequest) -> None:
     """Remove the texts of a case or of a person.
 
     Removes answers, replies of judges, reasons, notes and messages from the results, their backups
@@ -55,13 +78,13 @@ def forget_texts(state: CliState, /, **given: Any) -> None:
       edison admin forget --case refund-7 --experiment support-reply
     """
     terminal = Terminal(state)
-    wish = _wish(given)
+    wish = request.wish()
     project = lookup.open_project(state)
     site = sites.Site(project.root, project.file)
     plan = forgetting_plan.plan_forget(site, project, wish)
     done = False
-    if not given["dry_run"]:
-        if plan.found and not given["yes"]:
+    if not request.dry_run:
+        if plan.found and not request.yes:
             _show(terminal, plan, "would remove")
             _confirm(terminal)
         forgetting_plan.forget(site, plan)
@@ -73,17 +96,6 @@ def forget_texts(state: CliState, /, **given: Any) -> None:
     if not done:
         terminal.note("nothing was changed")
     _show_rest(terminal, plan, site)
-
-
-def _wish(given: dict[str, Any]) -> forgetting_plan.Wish:
-    case_id, person, experiment = given["case_id"], given["person"], given["experiment"]
-    if (case_id is None) == (person is None):
-        raise UsageError("name what to forget", hint="give --case ID, or --person TEXT")
-    if person is not None and experiment is not None:
-        raise UsageError("--experiment needs --case", hint="a person is forgotten everywhere")
-    if case_id is not None:
-        return forgetting_plan.Wish("case", case_id, experiment)
-    return forgetting_plan.Wish("person", person)
 
 
 def _confirm(terminal: Terminal) -> None:
