@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.access import events
 from edison_ci.access import events as job_events
 from edison_ci.access import site as sites
 from edison_ci.cli import lookup, reporting
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config import load
 from edison_ci.errors import (
@@ -45,8 +46,6 @@ from edison_ci.store import audit as store_audit
 from edison_ci.store import database
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from edison_ci.access.site import Site
     from edison_ci.features.github.sticky_comment import StickyResult
 
@@ -80,8 +79,42 @@ class CommentResult(NamedTuple):
     """False if the token belongs to another account than the configured author."""
 
 
+@dataclass(frozen=True, slots=True)
+class CommentOptions:
+    """What to post, where, and as whom."""
+
+    runs: tuple[str, ...]
+    body_file: Path | None
+    handed_in: Path | None
+    pr: int | None
+    progress: str
+    verdict: str | None
+    key: str
+    author: str
+    dry_run: bool
+
+    def request(self, state: CliState) -> Request:
+        """Return the comment to post, with the report that the options name."""
+        progress = sticky_comment.ReportState(self.progress)
+        if sum(map(bool, (self.runs, self.body_file, self.handed_in))) > 1:
+            raise UsageError(
+                "RUN, --body-file and --handed-in cannot be combined", hint="give one of them"
+            )
+        request = Request(None, None, progress, self.verdict, self.key, self.pr)
+        if self.handed_in is not None and self.verdict is None:
+            claim = report_comment.read_foreign_report(_read(self.handed_in).encode())
+            quiet = claim.verdict == Verdict.SKIPPED
+            return request._replace(body=claim.text, verdict=claim.verdict, quiet=quiet)
+        if self.body_file is not None:
+            return request._replace(body=_read(self.body_file))
+        if self.verdict is not None:
+            raise UsageError("--verdict needs --body-file", hint="the verdict of a RUN is known")
+        report, details = _report(state, progress, self.runs)
+        return request._replace(report=report, details=details)
+
+
 @click.command(cls=EdisonCommand)
-@click.argument("wanted", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option(
     "--body-file",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
@@ -129,7 +162,8 @@ class CommentResult(NamedTuple):
 )
 @click.option("--dry-run", is_flag=True, help="Print the comment, and post nothing.")
 @click.pass_obj
-def comment(state: CliState, /, author: str, progress: str, **given: Any) -> None:
+@takes(CommentOptions)
+def comment(state: CliState, options: CommentOptions) -> None:
     """Post a report as a comment on a pull request, or update it.
 
     Without RUN it covers the newest run and the newest runs of other experiments on the same commit
@@ -155,21 +189,20 @@ def comment(state: CliState, /, author: str, progress: str, **given: Any) -> Non
       edison github comment --handed-in report.json
     """
     terminal = Terminal(state)
-    if state.offline and not given["dry_run"]:
+    if state.offline and not options.dry_run:
         hint = "run without --offline, or print it only: --dry-run"
         raise UsageError("network access is disabled by --offline", hint=hint)
     site = _site(state)
-    request = _request(state, sticky_comment.ReportState(progress), given)
-    request = request._replace(audit=newest_audit(site))
+    request = options.request(state)._replace(audit=newest_audit(site))
     event = job_events.read_event(os.environ) if os.environ.get("GITHUB_EVENT_NAME") else None
-    if given["dry_run"]:
+    if options.dry_run:
         _show_dry(terminal, request, event, state.folder)
         return
     if request.number is None and event is None:
         raise UsageError("no pull request: this is not a job for one", hint="name it: --pr NUMBER")
     address = host.repository_address(os.environ, remote=origin_of(state.folder))
     try:
-        shown = asyncio.run(post(address, Author(author), request, event))
+        shown = asyncio.run(post(address, Author(options.author), request, event))
     except ForgeError as error:
         advice = show_failure(terminal, error, event)
         if terminal.json:
@@ -182,46 +215,18 @@ def comment(state: CliState, /, author: str, progress: str, **given: Any) -> Non
     audit(site, shown)
 
 
-# --- the text
-# --------------------------------------------------------------------------------------
-
-
-def _request(
-    state: CliState, progress: sticky_comment.ReportState, given: Mapping[str, Any]
-) -> Request:
-    file, wanted, verdict = given["body_file"], given["wanted"], given["verdict"]
-    body, report, details = None, None, ChangeDetails()
-    if sum(map(bool, (wanted, file, given["handed_in"]))) > 1:
-        raise UsageError(
-            "RUN, --body-file and --handed-in cannot be combined", hint="give one of them"
-        )
-    if given["handed_in"] is not None and verdict is None:
-        claim = report_comment.read_foreign_report(_read(given["handed_in"]).encode())
-        quiet = claim.verdict == Verdict.SKIPPED
-        return Request(
-            claim.text, None, progress, claim.verdict, given["key"], given["pr"], quiet=quiet
-        )
-    if file is not None:
-        body = _read(file)
-    elif verdict is not None:
-        raise UsageError("--verdict needs --body-file", hint="the verdict of a RUN is known")
-    else:
-        report, details = _report(state, progress, wanted)
-    return Request(body, report, progress, verdict, given["key"], given["pr"], details=details)
-
-
 def _report(
-    state: CliState, progress: sticky_comment.ReportState, wanted: tuple[str, ...]
+    state: CliState, progress: sticky_comment.ReportState, runs: tuple[str, ...]
 ) -> tuple[result_report.Report | None, ChangeDetails]:
     nothing = None, ChangeDetails()
     try:
         project = lookup.open_project(state, to_report=True)
-        if not wanted and not (project.root / project.file.results).exists():
+        if not runs and not (project.root / project.file.results).exists():
             if progress is sticky_comment.ReportState.RUNNING:
                 return reporting.DetailedReport(result_report.Report())
             if progress is sticky_comment.ReportState.CANCELLED:
                 return nothing
-        return reporting.report_on(project, wanted, state.folder)
+        return reporting.report_on(project, runs, state.folder)
     except ProjectNotFound:
         if progress in {sticky_comment.ReportState.RUNNING, sticky_comment.ReportState.CANCELLED}:
             return nothing
