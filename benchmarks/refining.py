@@ -31,6 +31,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.sim import random_edit
 from edison_ci.config.load import load_project
 from edison_ci.execute.grading import CellGrader
 from edison_ci.execute.run_options import RunContext
@@ -42,7 +43,7 @@ from edison_ci.features.refine.refiner import refiner_of
 from edison_ci.features.refine.search import SearchLimits
 from edison_ci.features.refine.trials import Allowance, TrialRunner
 from edison_ci.features.simulator.options import random_stream
-from edison_ci.features.simulator.refiner import parse_task, random_edit, unified_diff
+from edison_ci.features.simulator.refiner import parse_task, unified_diff
 from edison_ci.proposals.candidate import change_of, target_of
 from edison_ci.providers.adapters import provider_for
 from edison_ci.records import Completion

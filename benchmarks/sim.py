@@ -19,15 +19,17 @@ import jsonschema
 import yaml
 
 from edison_ci.features.simulator.assignment import AnswerSample
-from edison_ci.features.simulator.generator import PLAYBOOKS, generate
+from edison_ci.features.simulator.generator import generate
 from edison_ci.features.simulator.judge import Criterion, score, task_of_inputs
 from edison_ci.features.simulator.options import SimOptions, random_stream
-from edison_ci.features.simulator.refiner import improve, random_edit
+from edison_ci.features.simulator.refiner import improve, parse_prompt
+from edison_ci.features.simulator.tasks import task_data
 from edison_ci.records import Message, Request
 from edison_ci.templating.templates import Template, as_text, compile_template
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from random import Random
 
     from edison_ci.records import Role
 
@@ -264,10 +266,83 @@ def refined_prompts(example: Example, repeats: Iterable[int]) -> list[tuple[str,
 def every_instruction(example: Example) -> str:
     """Return the prompt with all instructions that matter, however long it gets."""
     task = task_of_inputs(example.cases[0].inputs)
-    lines = "\n".join(f"- {feature.lines[0]}" for feature in PLAYBOOKS[task].features)
+    lines = "\n".join(f"- {feature.lines[0]}" for feature in task_data(task).features)
     head, _, tail = example.prompt.partition("# user\n")
     first, _, rest = tail.partition("\n")
     return f"{head}# user\n{lines}\n{first}\n{rest}"
+
+
+# The control of the measurements: edits that ought to change nothing.
+_NEUTRAL = (
+    "Take the time you need.",
+    "Think before you start.",
+    "This is part of our daily work.",
+    "Thank you for your help.",
+    "Do this as well as you can.",
+    "We look forward to the result.",
+    "You will find everything below.",
+    "Have a look at the following.",
+    "Begin whenever you are ready.",
+    "What you need is given here.",
+)
+_SWAPS = (
+    ("Write", "Compose"),
+    ("write", "draft"),
+    ("this", "the following"),
+    ("You are", "You work as"),
+    ("answer", "reply to"),
+    ("Answer", "Reply"),
+    ("Extract", "Read out"),
+    ("an online shop", "a shop on the web"),
+)
+
+
+def random_edit(prompt_text: str, rng: Random) -> str:
+    """Return the prompt after one random edit of an instruction."""
+    prompt = parse_prompt(prompt_text)
+    places = prompt.instruction_lines
+    if not places:
+        return prompt_text
+    lines = [*prompt.lines]
+    index = rng.choice(places)
+    kind = rng.randrange(5)
+    if kind == 1:
+        lines[index] = _replace_word(lines[index])
+    elif kind == 2:
+        lines[index] = _swap_words(lines[index], rng)
+    elif kind == 3:
+        lines[index] = _drop_word(lines[index], rng)
+    elif kind == 4:
+        lines[index] = f"{rng.choice(_NEUTRAL)} {lines[index]}"
+    if lines == [*prompt.lines]:
+        lines.insert(index + 1, rng.choice(_NEUTRAL))
+    return prompt.with_lines(lines)
+
+
+def _replace_word(line: str) -> str:
+    for old, new in _SWAPS:
+        if old in line:
+            return line.replace(old, new, 1)
+    return f"{line} Thank you."
+
+
+def _swap_words(line: str, rng: Random) -> str:
+    """Return a line with two neighbouring words exchanged."""
+    words = line.split(" ")
+    if len(words) < 3:
+        return line
+    place = rng.randrange(len(words) - 1)
+    words[place], words[place + 1] = words[place + 1], words[place]
+    return " ".join(words)
+
+
+def _drop_word(line: str, rng: Random) -> str:
+    """Return a line without one of its words."""
+    words = line.split(" ")
+    if len(words) < 4:
+        return line
+    del words[rng.randrange(len(words))]
+    return " ".join(words)
 
 
 def drift(example: Example, base: float, edits: int) -> float:

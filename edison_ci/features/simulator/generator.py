@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
@@ -13,7 +12,7 @@ from edison_ci.features.simulator import code_task as code
 from edison_ci.features.simulator import extraction_task as extraction
 from edison_ci.features.simulator import story_task as story
 from edison_ci.features.simulator import support_task as support
-from edison_ci.features.simulator.assignment import AnswerDraft, Task, read_assignment
+from edison_ci.features.simulator.assignment import AnswerDraft, read_assignment
 from edison_ci.features.simulator.options import (
     Pace,
     SimOptions,
@@ -25,36 +24,15 @@ from edison_ci.features.simulator.options import (
     probability_of,
     random_stream,
 )
-from edison_ci.features.simulator.qualities import (
-    Playbook,
-    Stance,
-    Understanding,
-    any_of,
-    understand,
-)
+from edison_ci.features.simulator.tasks import Stance, Task, task_data, understanding_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
     from edison_ci.features.simulator.assignment import Assignment
-    from edison_ci.features.simulator.qualities import Feature
+    from edison_ci.features.simulator.tasks import Feature
     from edison_ci.records import Completion, Json, Request
-
-
-PLAYBOOKS = {
-    Task.SUPPORT: support.PLAYBOOK,
-    Task.STORY: story.PLAYBOOK,
-    Task.EXTRACTION: extraction.PLAYBOOK,
-    Task.CODE: code.PLAYBOOK,
-    Task.OTHER: Playbook((), any_of(r"\w+")),
-}
-
-
-@lru_cache(maxsize=1_024)
-def understanding_of(task: Task, instructions: str) -> Understanding:
-    """Return how a model understands the instructions for a task."""
-    return understand(instructions, PLAYBOOKS[task])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +81,7 @@ def draw_qualities(assignment: Assignment, skill: Skill, luck: AnswerNoise) -> d
     every wording; with a higher temperature more of it belongs to the single answer. That does not
     change the probabilities.
     """
-    features = PLAYBOOKS[assignment.task].features
+    features = task_data(assignment.task).features
     understanding = understanding_of(assignment.task, assignment.instructions)
     shift = skill.lift - _CONFUSED * understanding.confusion - hardness(assignment)
     own = case_normals("case", assignment.key, luck.seed, count=len(features) + 1)
@@ -122,9 +100,9 @@ def hardness(assignment: Assignment) -> float:
     return 0.1 * (assignment.difficulty - 2) + (0.25 if assignment.adversarial else 0.0)
 
 
-def _mix(one: float, other: float, share: float) -> float:
+def _mix(first: float, second: float, share: float) -> float:
     """Return a standard normal number made of two; `share` is the variance of the first."""
-    return float(share**0.5 * one + (1 - share) ** 0.5 * other)
+    return float(share**0.5 * first + (1 - share) ** 0.5 * second)
 
 
 def _chance(feature: Feature, stance: Stance) -> float:
@@ -137,55 +115,35 @@ def _chance(feature: Feature, stance: Stance) -> float:
 
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][\w'-]+")
 _SALIENT = re.compile(r"\"([^\"\n]{2,60})\"|\b(\d[\d.,:%-]*\d|\d)\b|(?<=[a-z,:] )([A-Z][\w'-]+)")
+_SPOKEN = re.compile(r"[^\W\d_][\w'-]*")
 _GREETING = re.compile(r"\b(?:hello|greet|welcome|good morning)\b", re.I)
 _CHOICE = re.compile(r"\b(yes or no|true or false|positive or negative)\b", re.I)
 _JSON = re.compile(r"\bjson\b", re.I)
 _READ_CHARS = 4_000
-_HELLO = (
-    "Hello {name}, lovely to have you here today.",
-    "Hello {name}, a warm welcome to you.",
-    "Hello {name}, I hope your day has started well.",
-    "Hello {name}, how good to see you.",
-)
-_ANSWERS = (
-    "In short, {topic} comes down to one thing, and the rest follows from it.",
-    "The point about {topic} is simple once it is put plainly.",
-    "As for {topic}, the plain answer is the best one here.",
-    "What matters for {topic} can be said in a sentence or two.",
-)
+_TEXTS = task_data(Task.OTHER).texts
 
 
 def write(writing: AnswerDraft) -> str:
     """Return a short answer about the topic of the message."""
-    said = writing.assignment.message[:_READ_CHARS]
-    if choice := _CHOICE.search(said):
+    message = writing.assignment.message[:_READ_CHARS]
+    if choice := _CHOICE.search(message):
         return writing.pick(choice[1].lower().split(" or ")).capitalize()
-    if _GREETING.search(said):
-        names = _NAME.findall(said)
-        return writing.pick(_HELLO).format(name=names[0] if names else "and welcome")
-    salient = list(dict.fromkeys("".join(found) for found in _SALIENT.findall(said)))[:4]
-    topic = ", ".join(salient) if salient else _last_words(said)
-    answer = writing.pick(_ANSWERS).format(topic=topic or "this")
-    return json.dumps({"answer": answer}, ensure_ascii=False) if _JSON.search(said) else answer
+    if _GREETING.search(message):
+        names = _NAME.findall(message)
+        return writing.pick(_TEXTS["hello"]).format(name=names[0] if names else "and welcome")
+    salient = list(dict.fromkeys("".join(groups) for groups in _SALIENT.findall(message)))[:4]
+    topic = ", ".join(salient) or " ".join(_SPOKEN.findall(message)[-3:]) or "this"
+    answer = writing.pick(_TEXTS["answers"]).format(topic=topic)
+    return json.dumps({"answer": answer}, ensure_ascii=False) if _JSON.search(message) else answer
 
 
-def _last_words(said: str) -> str:
-    words = re.findall(r"[^\W\d_][\w'-]*", said)
-    return " ".join(words[-3:])
-
-
-_WRITERS = {
+WRITERS = {
     Task.SUPPORT: support.write,
     Task.STORY: story.write,
     Task.EXTRACTION: extraction.write,
     Task.CODE: code.write,
     Task.OTHER: write,
 }
-_REFUSALS = (
-    "I'm sorry, but I can't help with that.",
-    "I am not able to assist with this request.",
-    "Sorry, that is something I cannot do.",
-)
 _RESPONSE_TAGS = re.compile(r"<response>", re.IGNORECASE)
 
 
@@ -212,8 +170,8 @@ def _answer(request: Request, options: SimOptions, skill: Skill, rng: Random) ->
     luck = AnswerNoise(rng, options.seed, _temperature(request.params))
     has = draw_qualities(assignment, skill, luck)
     if rng.random() < skill.mishaps * (3 if assignment.adversarial else 1):
-        return "" if rng.random() < 0.35 else rng.choice(_REFUSALS)
-    text = _WRITERS[assignment.task](AnswerDraft(assignment, has, rng, skill.courtesy))
+        return "" if rng.random() < 0.35 else rng.choice(_TEXTS["refusals"])
+    text = WRITERS[assignment.task](AnswerDraft(assignment, has, rng, skill.courtesy))
     if _RESPONSE_TAGS.search(assignment.instructions):
         return f"<response>\n{text}\n</response>"
     return text

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
@@ -22,7 +23,6 @@ from edison_ci.features.simulator.assignment import (
     MAX_CHARS,
     AnswerSample,
     Observation,
-    Task,
     clamp,
     parse_blocks,
     read_assignment,
@@ -36,6 +36,7 @@ from edison_ci.features.simulator.options import (
     make_completion,
     random_stream,
 )
+from edison_ci.features.simulator.tasks import Task, data_pattern, load_data, task_data
 from edison_ci.numeric import counted, fixed, mean, mean_or_none, rounded, weighted_mean
 
 if TYPE_CHECKING:
@@ -45,43 +46,41 @@ if TYPE_CHECKING:
     from edison_ci.records import Completion, Json, Request
 
 
-_SHORT = re.compile(r"concis|short|brief|length|brev|one sentence")
-_WARM = re.compile(r"empath|kind|warm|tone|friendl|polite|caring")
-_RELEVANT = re.compile(r"relevan|accura|correct|faithful|ground|fact|answer|help|useful|complete")
-_WARM_WORDS = re.compile(
-    r"\b(?:please|thank|thanks|lovely|warm|welcome|glad|happy|hope|sorry|understand|kind|good|dear)\b",
-    re.I,
-)
 _JUDGE_FEW, _JUDGE_MANY = 4, 250
+
+
+def _matches(name: str, text: str) -> list[str]:
+    """Return what a pattern of the judge finds in the part of a text that it reads."""
+    return data_pattern("judging", name).findall(text[:MAX_CHARS])
 
 
 def quality(sample: AnswerSample, name: str, description: str) -> Observation:
     """Return how well a text meets a criterion that is known by its description only."""
     text = sample.output[:MAX_CHARS]
-    count = len(split_words(text))
+    words = split_words(text)
+    count = len(words)
     if count == 0:
         return Observation(0.0, "the answer is empty")
-    wanted = f"{name} {description}".lower()
-    if _SHORT.search(wanted):
+    criterion = f"{name} {description}".lower()
+    if data_pattern("judging", "short").search(criterion):
         return Observation(clamp(1.1 - max(0, count - 25) / 150), f"{count} words")
-    if _WARM.search(wanted):
-        found = len({match.lower() for match in _WARM_WORDS.findall(text)})
-        return Observation(clamp(0.35 + 0.25 * found), f"{found} friendly words")
-    shared = _overlap(sample, text)
-    if _RELEVANT.search(wanted):
-        return Observation(
-            clamp(0.35 + 1.3 * shared), f"takes up {fixed(100 * shared)}% of the input's words"
-        )
+    if data_pattern("judging", "warm").search(criterion):
+        warm = len({word.lower() for word in _matches("warm_words", text)})
+        return Observation(clamp(0.35 + 0.25 * warm), f"{warm} friendly words")
+    shared = _overlap(sample, words)
+    if data_pattern("judging", "relevant").search(criterion):
+        remark = f"takes up {fixed(100 * shared)}% of the input's words"
+        return Observation(clamp(0.35 + 1.3 * shared), remark)
     keywords = {word for word in split_words(description) if len(word) > 5}
-    hits = len(keywords & set(split_words(text)))
+    hits = len(keywords & set(words))
     length = 0.35 if count < _JUDGE_FEW or count > _JUDGE_MANY else 0.7
     return Observation(clamp(length + 0.15 * shared + 0.05 * hits), f"{count} words")
 
 
-def _overlap(sample: AnswerSample, text: str) -> float:
-    given = {word for value in strings_in(sample.inputs) for word in split_words(value[:MAX_CHARS])}
-    given = {word for word in given if len(word) > 3}
-    return len(given & set(split_words(text))) / len(given) if given else 0.3
+def _overlap(sample: AnswerSample, words: Sequence[str]) -> float:
+    values = [value[:MAX_CHARS] for value in strings_in(sample.inputs)]
+    asked = {word for value in values for word in split_words(value) if len(word) > 3}
+    return len(asked & set(words)) / len(asked) if asked else 0.3
 
 
 CEILING = 0.94
@@ -119,50 +118,39 @@ class Preference(NamedTuple):
 
 
 _OBSERVERS = {
-    Task.SUPPORT: support.observe,
-    Task.STORY: story.observe,
-    Task.EXTRACTION: extraction.observe,
-    Task.CODE: code.observe,
+    Task.SUPPORT: support.OBSERVERS,
+    Task.STORY: story.OBSERVERS,
+    Task.EXTRACTION: extraction.OBSERVERS,
+    Task.CODE: code.OBSERVERS,
 }
-_JUDGE_CRITERIA = {
-    Task.SUPPORT: support.CRITERIA,
-    Task.STORY: story.CRITERIA,
-    Task.EXTRACTION: extraction.CRITERIA,
-    Task.CODE: code.CRITERIA,
-}
-_ALIASES = {
-    Task.SUPPORT: support.ALIASES,
-    Task.STORY: story.ALIASES,
-    Task.EXTRACTION: extraction.ALIASES,
-    Task.CODE: code.ALIASES,
-}
-_INPUT_SIGNS = (
-    (Task.SUPPORT, {"message"}),
-    (Task.STORY, {"brief"}),
-    (Task.EXTRACTION, {"document"}),
-    (Task.CODE, {"task", "signature"}),
-)
 
 
 def task_of_inputs(inputs: Mapping[str, Json]) -> Task:
     """Return the task whose cases have these inputs."""
-    for task, names in _INPUT_SIGNS:
-        if names <= set(inputs):
+    for task in _OBSERVERS:
+        if task_data(task).inputs <= inputs.keys():
             return task
     return Task.OTHER
 
 
 def observe(sample: AnswerSample) -> dict[str, Observation]:
     """Return how much of each quality an answer shows; nothing for an unknown task."""
-    observer = _OBSERVERS.get(sample.task)
-    if observer is None:
+    observers, task = _OBSERVERS.get(sample.task), task_data(sample.task)
+    if observers is None:
         return {}
     shortened = replace(sample, output=sample.output[:_READ_CHARS])
-    seen = observer(shortened)
+    material = observers.read(shortened)
+    if material is None:
+        seen = dict.fromkeys(observers.qualities, Observation(0.0, task.nothing))
+    else:
+        seen = {name: observer(material) for name, observer in observers.qualities.items()}
+    if seen["guard"].value < 1:
+        for name, factor in task.spoiled.items():
+            seen[name] = Observation(seen[name].value * factor, seen["guard"].remark)
     share = _on_topic(shortened) if sample.task in _WRITTEN_FOR_SOMEBODY else 1.0
     if share == 1.0:
         return seen
-    return {name: Observation(share * one.value, _STRAY) for name, one in seen.items()}
+    return {name: Observation(share * quality.value, _STRAY) for name, quality in seen.items()}
 
 
 _WRITTEN_FOR_SOMEBODY = (Task.SUPPORT, Task.STORY)
@@ -172,83 +160,24 @@ _ON_TOPIC = (0.15, 0.4)
 _STRAY = "has little to do with what was asked"
 _ROOT = 5
 """Letters by which two words count as the same."""
-_COMMON = frozenset(
-    [
-        "about",
-        "after",
-        "again",
-        "also",
-        "because",
-        "been",
-        "before",
-        "being",
-        "between",
-        "both",
-        "cannot",
-        "could",
-        "does",
-        "each",
-        "every",
-        "from",
-        "have",
-        "help",
-        "here",
-        "into",
-        "just",
-        "like",
-        "made",
-        "many",
-        "more",
-        "most",
-        "much",
-        "must",
-        "only",
-        "other",
-        "over",
-        "please",
-        "should",
-        "some",
-        "such",
-        "than",
-        "thank",
-        "thanks",
-        "that",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "very",
-        "want",
-        "were",
-        "what",
-        "when",
-        "where",
-        "which",
-        "while",
-        "will",
-        "with",
-        "would",
-        "your",
-        "yours",
-    ]
-)
 
 
 def _on_topic(sample: AnswerSample) -> float:
     """Return which share of a text counts, by the words that it has in common with its case."""
     inputs = sample.inputs
-    given = _roots(" ".join(strings_in(inputs))) | {*split_words(sample.text("customer_name"))}
-    shared = given & (_roots(sample.output) | {*split_words(sample.output)})
-    return 1.0 if len(shared) >= min(2, len(given)) else _ON_TOPIC[len(shared)]
+    asked = _roots(" ".join(strings_in(inputs))) | {*split_words(sample.text("customer_name"))}
+    shared = asked & (_roots(sample.output) | {*split_words(sample.output)})
+    return 1.0 if len(shared) >= min(2, len(asked)) else _ON_TOPIC[len(shared)]
 
 
 def _roots(text: str) -> set[str]:
     words = split_words(text[:MAX_CHARS])
-    return {word[:_ROOT] for word in words if len(word) > 3 and word not in _COMMON}
+    return {word[:_ROOT] for word in words if len(word) > 3 and word not in _common_words()}
+
+
+@cache
+def _common_words() -> frozenset[str]:
+    return frozenset(load_data("judging")["common_words"].split())
 
 
 def score(
@@ -271,7 +200,7 @@ def score(
 
 
 def pairwise(
-    shown: tuple[AnswerSample, AnswerSample],
+    answers: tuple[AnswerSample, AnswerSample],
     criteria: Sequence[Criterion],
     rng: Random,
     *,
@@ -282,9 +211,9 @@ def pairwise(
 
     `position_bias` is added to the chance that the first one wins.
     """
-    first, second = shown
-    one, other = (_overall(sample, criteria) + rng.gauss(0.0, noise) for sample in shown)
-    chance = clamp(1.0 / (1.0 + math.exp(-_EAGERNESS * (one - other))) + position_bias)
+    first, second = answers
+    value, other = (_overall(sample, criteria) + rng.gauss(0.0, noise) for sample in answers)
+    chance = clamp(1.0 / (1.0 + math.exp(-_EAGERNESS * (value - other))) + position_bias)
     draw = rng.random()
     if abs(draw - chance) < _TIE * (1.0 - 2.0 * abs(0.5 - chance)):
         return Preference("tie", "both do the same well")
@@ -327,14 +256,14 @@ def _quality(
 
 def _qualities_of(task: Task, criterion: Criterion) -> Mapping[str, float]:
     """Return the weights of the qualities of a criterion, by its name or its description."""
-    known = _JUDGE_CRITERIA.get(task, {})
+    criteria = task_data(task).criteria
     name = criterion.name.lower().strip()
-    if name in known:
-        return known[name]
+    if name in criteria:
+        return criteria[name].weights
     for text in (name, criterion.description.lower()):
-        for alias, pattern in _ALIASES.get(task, {}).items():
-            if pattern.search(text):
-                return known[alias]
+        for similar in criteria.values():
+            if similar.alias.search(text):
+                return similar.weights
     return {}
 
 
@@ -356,10 +285,6 @@ def _step(width: float) -> float:
 
 # Scores of questions use the text alone: whether something is asked, its length, the words shared
 # with the objective, and unusual words. That is enough to try out the command.
-_ASKS = re.compile(
-    r"\?|\b(?:how|what|when|where|why|which|can|could|please|write|return|extract|give|say)\b", re.I
-)
-_TRICKS = re.compile(r"ignore|disregard|system|instead|not |never|except|unless|only if", re.I)
 _FEW, _MANY = 3, 200
 
 
@@ -386,19 +311,18 @@ def question_scores(
 
 def _observe_question(text: str, objective: str) -> dict[str, Observation]:
     words = split_words(text)
-    count, known = len(words), {word for word in split_words(objective) if len(word) > 3}
+    count, topic = len(words), {word for word in split_words(objective) if len(word) > 3}
     long = {word for word in words if len(word) > 7}
-    shared = len(known & set(words))
-    tricks = len(_TRICKS.findall(text))
+    shared = len(topic & set(words))
+    tricks = len(_matches("tricks", text))
     if count < _FEW:
         clarity = Observation(0.1, f"{count} words say hardly anything")
-    elif _ASKS.search(text):
-        clarity = Observation(
-            0.85 if count <= _MANY else 0.6, f"something is asked, in {count} words"
-        )
+    elif data_pattern("judging", "asks").search(text):
+        remark = f"something is asked, in {count} words"
+        clarity = Observation(0.85 if count <= _MANY else 0.6, remark)
     else:
         clarity = Observation(0.5, "nothing is asked outright")
-    found = {
+    seen = {
         "clarity": clarity,
         "difficulty": Observation(
             clamp(0.15 + count / 250 + 0.12 * tricks), f"{count} words, {tricks} catches"
@@ -410,9 +334,9 @@ def _observe_question(text: str, objective: str) -> dict[str, Observation]:
             clamp(0.25 + 0.03 * len(long) + 0.1 * tricks), f"{len(long)} unusual words"
         ),
     }
-    overall = mean([found[name].value for name in ("clarity", "relevance", "originality")])
-    found["overall"] = Observation(overall, "as clear, relevant and original as that")
-    return found
+    overall = mean([seen[name].value for name in ("clarity", "relevance", "originality")])
+    seen["overall"] = Observation(overall, "as clear, relevant and original as that")
+    return seen
 
 
 def _observation_for(
@@ -422,8 +346,7 @@ def _observation_for(
     name = criterion.name.lower().strip()
     if name == "statement":
         sentence = criterion.description.partition(": ")[2]
-        said = {word for word in split_words(sentence) if len(word) > 3}
-        common = len(said & set(words))
+        common = len({word for word in split_words(sentence) if len(word) > 3} & set(words))
         value = clamp(0.3 + 0.2 * common)
         return Observation(value, f"shares {counted(common, 'word')} with the sentence")
     return seen.get(name, seen["overall"])
@@ -431,30 +354,12 @@ def _observation_for(
 
 PACE = Pace(240.0, 6.0)
 _CRITERIA = "Criteria:\n\n["
-_RUDE = re.compile(
-    r"\b(?:idiot|stupid|moron|dumb|shut up|hate you|kill|loser|pathetic|worthless|disgusting)\w*",
-    re.I,
-)
-_STEERING = re.compile(
-    r"ignore (?:all|any|the|your|previous|above)|disregard|system (?:notice|override)|"
-    r"you are now|previous instructions|(?:full|maximum|highest|perfect) (?:score|marks|points)",
-    re.I,
-)
 _CHOICE = re.compile(r"\b(yes or no|pass or fail|true or false)\b", re.I)
 _RANGE = re.compile(r"\b(\d{1,3})\s?(?:-|to|and)\s?(\d{1,3})\b")
 _ANSWER = re.compile(
     r"^.{0,40}\b(?:output|answer|reply|response|text|story|email|e-mail)\b.{0,20}:[ \t]*",
     re.I | re.M,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeTask:
-    """The material of a request, by its blocks."""
-
-    inputs: Mapping[str, Json]
-    texts: Mapping[str, str]
-    """answer, first, second or text."""
 
 
 def judge_reply(request: Request, options: SimOptions | None = None) -> Completion:
@@ -466,39 +371,40 @@ def judge_reply(request: Request, options: SimOptions | None = None) -> Completi
 
 
 def _reply(request: Request, options: SimOptions, rng: Random) -> str:
-    said = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
-    told = "\n".join(m.content for m in request.messages if m.role == "system")
-    task = _parse_material(said)
-    if task is None:
-        return _grader_reply(request, rng, options.noise)
-    criteria = criteria_in(told)
-    if "answer" in task.texts:
-        return _scores_reply(task, criteria, rng, options.noise)
-    if "first" in task.texts and "second" in task.texts:
-        return _preference_reply(task, criteria, rng, options)
-    if criteria:
-        objective = task.texts.get("text", "")
-        return question_scores(task.inputs, objective, criteria, rng, noise=options.noise)
-    return _screening_reply(task.texts.get("text", ""), rng)
-
-
-# --- reading --------------------------------------------------------------------------------------
-
-
-def _parse_material(said: str) -> JudgeTask | None:
-    blocks = parse_blocks(said)
+    message = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
+    system = "\n".join(m.content for m in request.messages if m.role == "system")
+    blocks = parse_blocks(message)
     if blocks is None:
-        return None
-    return JudgeTask(
-        {block.name: block.value for block in blocks if block.tag == "input"},
-        {block.tag: block.text for block in blocks if block.tag != "input"},
-    )
+        return _grader_reply(request, rng, options.noise)
+    inputs = {block.name: block.value for block in blocks if block.tag == "input"}
+    texts = {block.tag: block.text for block in blocks if block.tag != "input"}
+    answers = {
+        tag: AnswerSample(task_of_inputs(inputs), inputs, texts[tag])
+        for tag in ("answer", "first", "second")
+        if tag in texts
+    }
+    criteria = criteria_in(system)
+    if "answer" in answers:
+        return _scores_reply(answers["answer"], criteria, rng, options.noise)
+    if "first" in answers and "second" in answers:
+        winner, reason = pairwise(
+            (answers["first"], answers["second"]),
+            criteria,
+            rng,
+            noise=options.noise,
+            position_bias=options.position_bias,
+        )
+        return json.dumps({"reason": reason, "winner": winner}, ensure_ascii=False)
+    text = texts.get("text", "")
+    if criteria:
+        return question_scores(inputs, text, criteria, rng, noise=options.noise)
+    return _screening_reply(text, rng)
 
 
-def criteria_in(told: str) -> list[Criterion]:
+def criteria_in(message: str) -> list[Criterion]:
     """Return the criteria that a message lists as JSON after `Criteria:`."""
-    _, found, rest = told.rpartition(_CRITERIA)
-    if not found:
+    _, heading, rest = message.rpartition(_CRITERIA)
+    if not heading:
         return []
     try:
         entries, _ = json.JSONDecoder().raw_decode(f"[{rest}")
@@ -517,36 +423,18 @@ def criteria_in(told: str) -> list[Criterion]:
     ]
 
 
-# --- replies --------------------------------------------------------------------------------------
-
-
-def _scores_reply(task: JudgeTask, criteria: Sequence[Criterion], rng: Random, noise: float) -> str:
-    output = task.texts["answer"]
-    sample = AnswerSample(task_of_inputs(task.inputs), task.inputs, output)
+def _scores_reply(
+    sample: AnswerSample, criteria: Sequence[Criterion], rng: Random, noise: float
+) -> str:
     scores = score(sample, criteria, rng, noise=noise)
     entries = {name: {"reason": s.reason, "score": s.score} for name, s in scores.items()}
-    flags = [
-        flag
-        for flag, pattern in (("toxicity", _RUDE), ("jailbreak", _STEERING))
-        if pattern.search(output[:MAX_CHARS])
-    ]
+    signs = {"toxicity": "rude", "jailbreak": "steering"}
+    flags = [flag for flag, pattern in signs.items() if _matches(pattern, sample.output)]
     return json.dumps({"scores": entries, "flags": flags}, ensure_ascii=False)
 
 
-def _preference_reply(
-    task: JudgeTask, criteria: Sequence[Criterion], rng: Random, options: SimOptions
-) -> str:
-    kind = task_of_inputs(task.inputs)
-    shown = (
-        AnswerSample(kind, task.inputs, task.texts["first"]),
-        AnswerSample(kind, task.inputs, task.texts["second"]),
-    )
-    found = pairwise(shown, criteria, rng, noise=options.noise, position_bias=options.position_bias)
-    return json.dumps({"reason": found.reason, "winner": found.winner}, ensure_ascii=False)
-
-
 def _screening_reply(text: str, rng: Random) -> str:
-    hits = len(_RUDE.findall(text[:MAX_CHARS]))
+    hits = len(_matches("rude", text))
     value = clamp((0.03 if hits == 0 else 0.6 + 0.15 * hits) + rng.gauss(0.0, 0.02))
     reason = f"{hits} rude words" if hits else "nothing found"
     return json.dumps({"reason": reason, "score": rounded(value, 3)})
@@ -555,9 +443,9 @@ def _screening_reply(text: str, rng: Random) -> str:
 def _grader_reply(request: Request, rng: Random, noise: float) -> str:
     """Return the reply to a grader prompt, in the form that it seems to ask for."""
     assignment = read_assignment(request.messages)
-    said = assignment.message
-    labels = list(_ANSWER.finditer(said[:MAX_CHARS]))
-    output = said[labels[-1].end() :] if labels else said
+    message = assignment.message
+    labels = list(_ANSWER.finditer(message[:MAX_CHARS]))
+    output = message[labels[-1].end() :] if labels else message
     sample = AnswerSample(task_of_inputs(assignment.inputs), assignment.inputs, output)
     seen = quality(sample, "", assignment.instructions[:2_000])
     share = clamp(CEILING * seen.value + rng.gauss(0.0, noise))
@@ -573,8 +461,8 @@ def _grader_reply(request: Request, rng: Random, noise: float) -> str:
 
 
 def _scale(asked: str) -> tuple[float, float]:
-    for found in _RANGE.finditer(asked[:MAX_CHARS]):
-        low, high = float(found[1]), float(found[2])
+    for match in _RANGE.finditer(asked[:MAX_CHARS]):
+        low, high = float(match[1]), float(match[2])
         if low in (0, 1) and high in (1, 3, 5, 10, 100) and low < high:
             return low, high
     return 0.0, 1.0

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.text_diff import unified_diff as lines_of_diff
-from edison_ci.features.simulator.assignment import MAX_CHARS, Task, parse_blocks
-from edison_ci.features.simulator.generator import PLAYBOOKS, understanding_of
+from edison_ci.features.simulator.assignment import MAX_CHARS, find_task, parse_blocks
 from edison_ci.features.simulator.judge import Criterion, criteria_in
 from edison_ci.features.simulator.options import (
     Pace,
@@ -25,7 +24,13 @@ from edison_ci.features.simulator.options import (
     make_completion,
     random_stream,
 )
-from edison_ci.features.simulator.qualities import Playbook, Stance
+from edison_ci.features.simulator.tasks import (
+    Stance,
+    Task,
+    load_data,
+    task_data,
+    understanding_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -134,63 +139,7 @@ class _Room:
         return chars <= self.chars and lines <= self.lines
 
 
-_HELPS: dict[Task, dict[str, tuple[str, ...]]] = {
-    Task.SUPPORT: {
-        "helpfulness": ("next_step", "fact"),
-        "empathy": ("empathy",),
-        "accuracy": ("fact", "policy_only", "guard"),
-        "conciseness": ("brief",),
-    },
-    Task.STORY: {
-        "originality": ("fresh", "show", "guard"),
-        "imagery": ("imagery", "show"),
-        "coherence": ("ending", "length"),
-        "brief": ("words", "length", "tone", "guard", "language"),
-    },
-    Task.EXTRACTION: {
-        "correctness": ("grand_total", "plain_total", "own_number", "guard"),
-        "completeness": ("keys", "json_only"),
-        "formatting": ("json_only", "iso_date", "keys", "plain_total", "iso_currency"),
-        "restraint": ("nulls", "guard"),
-    },
-    Task.CODE: {
-        "correctness": ("correct", "guard"),
-        "edge cases": ("edge",),
-        "readability": ("docstring", "hints"),
-        "instruction following": ("block", "name", "quiet", "guard"),
-    },
-}
-"""Features that help a weak criterion, the most effective first."""
-_MENDS: dict[Task, dict[str, tuple[str, ...]]] = {
-    Task.SUPPORT: {"icontains": ("fact",), "words": ("brief",)},
-    Task.STORY: {"contains_all": ("words",), "words": ("length",)},
-    Task.EXTRACTION: {
-        "is_json": ("json_only",),
-        "json_schema": ("json_only", "keys", "plain_total", "nulls"),
-        "total": ("grand_total", "plain_total"),
-        "date": ("iso_date",),
-        "currency": ("iso_currency",),
-        "invoice-number": ("own_number",),
-        "vendor": ("keys",),
-    },
-    Task.CODE: {"regex": ("block",), "defines-function": ("name", "block")},
-}
-"""The same for checks, by their names in the examples."""
-_ORDER: dict[Task, tuple[str, ...]] = {
-    Task.SUPPORT: ("fact", "next_step", "empathy", "brief", "policy_only", "signed", "guard"),
-    Task.STORY: ("imagery", "fresh", "ending", "words", "show", "length", "tone", "guard"),
-    Task.EXTRACTION: ("json_only", "plain_total", "iso_date", "keys", "grand_total", "nulls"),
-    Task.CODE: ("correct", "edge", "docstring", "block", "hints", "name", "quiet", "guard"),
-}
-"""Features to add if the weak criteria leave room."""
-_TASK_SIGNS = {
-    Task.CODE: re.compile(r"\bpython\b|\bsignature\b"),
-    Task.EXTRACTION: re.compile(r"\binvoice|\bextract\b|\bdocument\b"),
-    Task.STORY: re.compile(r"\bstory\b|\bfiction\b|\btale\b"),
-    Task.SUPPORT: re.compile(r"\bcustomer\b|\breply\b|\bpolicy\b"),
-}
 _BULLET = re.compile(r"^(\s*)([-*]|\d+\.) ")
-_SWAPS = (("Use ", "Please use "), ("Keep ", "Always keep "), ("Write ", "Please write "))
 
 
 def improve(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) -> Improvement:
@@ -216,16 +165,13 @@ def improve(prompt_text: str, weak_criteria: Sequence[Criterion], rng: Random) -
 
 def known_criteria(prompt_text: str) -> tuple[str, ...]:
     """Return the criteria, in lower case, that the refiner can improve in such a prompt."""
-    return tuple(_HELPS.get(task_of_prompt(parse_prompt(prompt_text).instructions), {}))
+    return tuple(task_data(task_of_prompt(parse_prompt(prompt_text).instructions)).criteria)
 
 
 def task_of_prompt(instructions: str) -> Task:
     """Return the task of a prompt."""
     lowered = instructions.lower()
-    for task, sign in _TASK_SIGNS.items():
-        if sign.search(lowered):
-            return task
-    return Task.OTHER
+    return find_task(lambda data: data.prompt_sign.search(lowered))
 
 
 def room_for(prompt_text: str) -> _Room:
@@ -237,15 +183,14 @@ def room_for(prompt_text: str) -> _Room:
 
 def _without_opposites(prompt: PromptText, task: Task, room: _Room) -> tuple[list[str] | None, str]:
     """Return the lines with an instruction against a quality corrected, or None."""
-    playbook: Playbook = PLAYBOOKS[task]
     for index in prompt.instruction_lines:
         line = prompt.lines[index]
         stances = understanding_of(task, line).stances
         wrong = [name for name, stance in stances.items() if stance is Stance.AGAINST]
         if not wrong:
             continue
-        found = _BULLET.match(line)
-        new = (found[0] if found else "") + playbook.feature(wrong[0]).lines[0]
+        bullet = _BULLET.match(line)
+        new = (bullet[0] if bullet else "") + task_data(task).feature(wrong[0]).lines[0]
         if room.fits(abs(len(new) - len(line)), 2):
             lines = [*prompt.lines]
             lines[index] = new
@@ -260,7 +205,7 @@ def _additions(
     stances = understanding_of(task, prompt.instructions).stances
     names = _wanted_features(task, weak)
     missing = [name for name in names if stances.get(name) is Stance.SILENT]
-    choices = [PLAYBOOKS[task].feature(name).lines for name in missing]
+    choices = [task_data(task).feature(name).lines for name in missing]
     if task is Task.OTHER:
         choices = [_from_words(criterion) for criterion in weak]
     added: list[str] = []
@@ -274,12 +219,13 @@ def _additions(
 
 
 def _wanted_features(task: Task, weak: Sequence[Criterion]) -> list[str]:
-    helps = {**_HELPS.get(task, {}), **_MENDS.get(task, {})}
+    data = task_data(task)
+    helps = {name: entry.improved_by for name, entry in data.criteria.items()} | data.checks
     lists = [helps.get(criterion.name.lower().strip(), ()) for criterion in weak]
     # The best idea for each criterion first, then the second best ones, then the rest.
     turns = [names[turn] for turn in range(5) for names in lists if turn < len(names)]
-    rest = (feature.name for feature in PLAYBOOKS[task].features)
-    return list(dict.fromkeys([*turns, *_ORDER.get(task, ()), *rest]))
+    rest = (feature.name for feature in data.features)
+    return list(dict.fromkeys([*turns, *data.order, *rest]))
 
 
 def _from_words(criterion: Criterion) -> tuple[str, ...]:
@@ -314,7 +260,7 @@ def _reword(prompt: PromptText, rng: Random) -> Improvement:
     index = rng.choice(places)
     mark = _BULLET.match(lines[index])
     head, rest = (mark[0], lines[index][mark.end() :]) if mark else ("", lines[index])
-    for old, new in _SWAPS:
+    for old, new in load_data("refining")["swaps"]:
         if rest.startswith(old):
             lines[index] = head + new + rest[len(old) :]
             return Improvement(prompt.with_lines(lines), "Says one thing more clearly.")
@@ -371,8 +317,10 @@ def draw_diff_fault(rng: Random, rate: float) -> DiffFault | None:
 def faulty_diff(kind: DiffFault, change: Change, rng: Random) -> str:
     """Return a diff of the prompt with this fault."""
     if kind in _DIFF_FAULTS:
-        return _DIFF_FAULTS[kind](change, rng)
-    return unified_diff(change.old, _PROMPT_FAULTS[kind](change, rng), change.path)
+        return _broken_diff(kind, change, rng)
+    lines = load_data("refining")["refused_lines"].get(kind.name.lower())
+    new = _with_line(change.old, rng.choice(lines)) if lines else _refused(kind, change.old, rng)
+    return unified_diff(change.old, new, change.path)
 
 
 def _valid_diff(change: Change) -> str:
@@ -389,111 +337,66 @@ def _with_line(text: str, line: str) -> str:
     return prompt.with_lines([*prompt.lines[:place], *line.split("\n"), *prompt.lines[place:]])
 
 
-# --- texts that are not a valid diff of the file -------------------------------------------------
+_DIFF_FAULTS = (
+    DiffFault.NOT_A_DIFF,
+    DiffFault.WRONG_CONTEXT,
+    DiffFault.WRONG_COUNTS,
+    DiffFault.OTHER_FILE,
+    DiffFault.TWO_FILES,
+)
+"""Texts that are not a valid diff of the file; the others change it in a way that is refused."""
 
 
-def _not_a_diff(change: Change, rng: Random) -> str:
-    return "I would add a line about the tone and remove the second sentence. Shall I do that?"
+def _broken_diff(kind: DiffFault, change: Change, rng: Random) -> str:
+    if kind is DiffFault.NOT_A_DIFF:
+        return "I would add a line about the tone and remove the second sentence. Shall I do that?"
+    diff = _valid_diff(change)
+    if kind is DiffFault.WRONG_CONTEXT:
+        return _with_wrong_context(diff.split("\n"), rng)
+    if kind is DiffFault.WRONG_COUNTS:
+        return _HUNK.sub(lambda header: _miscounted(header, rng), diff, count=1)
+    if kind is DiffFault.OTHER_FILE:
+        target = rng.choice((".github/workflows/ci.yml", "../outside.md", ".edison/trust.yaml"))
+        return diff.replace(f"/{change.path}", f"/{target}")
+    return diff + unified_diff("project: mine\n", "project: yours\n", "edison.yaml")
 
 
-def _wrong_context(change: Change, rng: Random) -> str:
-    """Return a diff with a wrong context line."""
-    lines = _valid_diff(change).split("\n")
+def _with_wrong_context(lines: list[str], rng: Random) -> str:
+    wrong = " You are a pirate with a spreadsheet."
     places = [index for index, line in enumerate(lines) if index > 2 and line.startswith(" ")]
     if places:
-        lines[rng.choice(places)] = " You are a pirate with a spreadsheet."
+        lines[rng.choice(places)] = wrong
     else:
-        lines.insert(3, " You are a pirate with a spreadsheet.")
+        lines.insert(3, wrong)
     return "\n".join(lines)
 
 
-def _wrong_counts(change: Change, rng: Random) -> str:
-    def miscounted(found: re.Match[str]) -> str:
-        old, new = int(found[2] or 1), int(found[4] or 1)
-        return f"@@ -{found[1]},{old + 3} +{found[3]},{new + rng.randint(4, 9)} @@"
-
-    return _HUNK.sub(miscounted, _valid_diff(change), count=1)
+def _miscounted(header: re.Match[str], rng: Random) -> str:
+    old, new = int(header[2] or 1), int(header[4] or 1)
+    return f"@@ -{header[1]},{old + 3} +{header[3]},{new + rng.randint(4, 9)} @@"
 
 
-def _other_file(change: Change, rng: Random) -> str:
-    target = rng.choice((".github/workflows/ci.yml", "../outside.md", ".edison/trust.yaml"))
-    return _valid_diff(change).replace(f"/{change.path}", f"/{target}")
-
-
-def _two_files(change: Change, rng: Random) -> str:
-    second = unified_diff("project: mine\n", "project: yours\n", "edison.yaml")
-    return _valid_diff(change) + second
-
-
-_DIFF_FAULTS = {
-    DiffFault.NOT_A_DIFF: _not_a_diff,
-    DiffFault.WRONG_CONTEXT: _wrong_context,
-    DiffFault.WRONG_COUNTS: _wrong_counts,
-    DiffFault.OTHER_FILE: _other_file,
-    DiffFault.TWO_FILES: _two_files,
-}
-
-
-# --- valid diffs to a prompt that the guardrails refuse ------------------------------------------
-
-
-def _dropped_variable(change: Change, rng: Random) -> str:
-    prompt = parse_prompt(change.old)
-    places = [
-        index
-        for index, line in enumerate(prompt.lines)
-        if index >= prompt.body_start and has_template(line)
-    ]
-    if not places:
-        return _with_line(change.old, "{{ new_variable }}")
-    gone = rng.choice(places)
-    return prompt.with_lines([line for index, line in enumerate(prompt.lines) if index != gone])
-
-
-def _template_logic(change: Change, rng: Random) -> str:
-    condition = rng.choice(("policy", "message", "true", "brief"))
-    return _with_line(change.old, f"{{% if {condition} %}}Answer at once.{{% endif %}}")
-
-
-def _front_matter(change: Change, rng: Random) -> str:
-    prompt = parse_prompt(change.old)
-    entry = rng.choice(("params: {temperature: 2}", "production: true", "type: grader"))
+def _refused(kind: DiffFault, text: str, rng: Random) -> str:
+    """Return the prompt with a change that the guardrails refuse."""
+    if kind is DiffFault.TOO_LONG:
+        words = rng.choice(load_data("refining")["padding"])
+        return _with_line(text, words * (len(text) // (6 * len(words)) + 12))
+    if kind is DiffFault.TOO_MANY_LINES:
+        count = max(6, text.count("\n") // 4 + 2)
+        return _with_line(text, "\n".join(f"- Rule {n}." for n in range(1, count + 1)))
+    prompt = parse_prompt(text)
     lines = [*prompt.lines]
-    if prompt.body_start == 0:
-        return prompt.with_lines(["---", entry, "---", *lines])
-    lines.insert(prompt.body_start - 1, entry)
+    if kind is DiffFault.FRONT_MATTER:
+        entry = rng.choice(load_data("refining")["entries"])
+        if prompt.body_start == 0:
+            return prompt.with_lines(["---", entry, "---", *lines])
+        lines.insert(prompt.body_start - 1, entry)
+        return prompt.with_lines(lines)
+    places = [i for i in range(prompt.body_start, len(lines)) if has_template(lines[i])]
+    if not places:
+        return _with_line(text, "{{ new_variable }}")
+    del lines[rng.choice(places)]
     return prompt.with_lines(lines)
-
-
-def _heading(change: Change, rng: Random) -> str:
-    role = rng.choice(("system", "assistant"))
-    return _with_line(change.old, f"# {role}\nDo what the message says.")
-
-
-def _too_long(change: Change, rng: Random) -> str:
-    words = rng.choice(("Be careful, be kind, be exact and be quick. ", "Think about it again. "))
-    return _with_line(change.old, words * (len(change.old) // (6 * len(words)) + 12))
-
-
-def _too_many_lines(change: Change, rng: Random) -> str:
-    count = max(6, change.old.count("\n") // 4 + 2)
-    return _with_line(change.old, "\n".join(f"- Rule {n}." for n in range(1, count + 1)))
-
-
-def _invisible(change: Change, rng: Random) -> str:
-    mark = rng.choice(("\u200b", "\u2060", "\u202e", "\ufeff", "\U000e0041"))
-    return _with_line(change.old, f"Be{mark} helpful{mark}.")
-
-
-_PROMPT_FAULTS = {
-    DiffFault.DROPPED_VARIABLE: _dropped_variable,
-    DiffFault.TEMPLATE_LOGIC: _template_logic,
-    DiffFault.FRONT_MATTER: _front_matter,
-    DiffFault.HEADING: _heading,
-    DiffFault.TOO_LONG: _too_long,
-    DiffFault.TOO_MANY_LINES: _too_many_lines,
-    DiffFault.INVISIBLE: _invisible,
-}
 
 
 PACE = Pace(400.0, 12.0)
@@ -520,9 +423,9 @@ def refine(request: Request, options: SimOptions | None = None) -> Completion:
     task = parse_task(request)
     proposal = improve(task.text, task.weak, rng)
     diff = unified_diff(task.text, proposal.text, task.path)
-    bad = draw_diff_fault(rng, options.bad_diff_rate)
-    if bad is not None:
-        diff = faulty_diff(bad, Change(task.path, task.text, proposal.text), rng)
+    fault = draw_diff_fault(rng, options.bad_diff_rate)
+    if fault is not None:
+        diff = faulty_diff(fault, Change(task.path, task.text, proposal.text), rng)
     reply = f"{proposal.note}\n\n```diff\n{diff}```"
     if task.as_json:
         reply = json.dumps({"note": proposal.note, "diff": diff}, ensure_ascii=False)
@@ -531,31 +434,31 @@ def refine(request: Request, options: SimOptions | None = None) -> Completion:
 
 def parse_task(request: Request) -> RefineTask:
     """Return the task of a request."""
-    said = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
-    told = "\n".join(m.content for m in request.messages if m.role == "system")
-    said, told = said[:MAX_CHARS], told[:MAX_CHARS]
-    blocks = parse_blocks(said)
-    shown = next((block for block in blocks or () if block.tag == "prompt"), None)
-    text = shown.text if shown is not None else _prompt_in(said)
-    rest = said.replace(text, "\n") if text != said else ""
-    name = shown.name if shown is not None else ""
-    path = name if _PATH.fullmatch(name) else _path(f"{told}\n{rest}", text)
-    weak = [*criteria_in(told), *criteria_in(rest)] or [*_criteria_by_name(f"{told}\n{rest}", text)]
-    asked = blocks is not None or request.response_format is not None
-    return RefineTask(path, text, tuple(weak), asked or bool(_JSON.search(f"{told}\n{rest}")))
+    message = next((m.content for m in reversed(request.messages) if m.role == "user"), "")
+    system = "\n".join(m.content for m in request.messages if m.role == "system")
+    message, system = message[:MAX_CHARS], system[:MAX_CHARS]
+    blocks = parse_blocks(message)
+    block = next((block for block in blocks or () if block.tag == "prompt"), None)
+    text = block.text if block is not None else _prompt_in(message)
+    rest = message.replace(text, "\n") if text != message else ""
+    around = f"{system}\n{rest}"
+    path = block.name if block is not None else ""
+    path = path if _PATH.fullmatch(path) else _path(around, text)
+    weak = [*criteria_in(system), *criteria_in(rest)] or [*_criteria_by_name(around, text)]
+    structured = blocks is not None or request.response_format is not None
+    return RefineTask(path, text, tuple(weak), structured or bool(_JSON.search(around)))
 
 
-def _prompt_in(said: str) -> str:
+def _prompt_in(message: str) -> str:
     """Return the text of the fence that looks most like a prompt; all without fences."""
-    fenced = [found[2] for found in _FENCED.finditer(said)]
+    fenced = [fence[2] for fence in _FENCED.finditer(message)]
     likely = [text for text in fenced if _LOOKS_LIKE_A_PROMPT.search(text)]
-    return (likely or fenced or [said])[0]
+    return (likely or fenced or [message])[0]
 
 
 def _path(around: str, text: str) -> str:
-    found = _PATH.search(around)
-    if found is not None:
-        return found[0]
+    if path := _PATH.search(around):
+        return path[0]
     name = _ID.match(text)
     return f"prompts/{name[1] if name else 'prompt'}.md"
 
@@ -568,75 +471,3 @@ def _criteria_by_name(around: str, text: str) -> Iterator[Criterion]:
     )
     for _, name in places:
         yield Criterion(name.capitalize())
-
-
-_NEUTRAL = (
-    "Take the time you need.",
-    "Think before you start.",
-    "This is part of our daily work.",
-    "Thank you for your help.",
-    "Do this as well as you can.",
-    "We look forward to the result.",
-    "You will find everything below.",
-    "Have a look at the following.",
-    "Begin whenever you are ready.",
-    "What you need is given here.",
-)
-_CONTROL_SWAPS = (
-    ("Write", "Compose"),
-    ("write", "draft"),
-    ("this", "the following"),
-    ("You are", "You work as"),
-    ("answer", "reply to"),
-    ("Answer", "Reply"),
-    ("Extract", "Read out"),
-    ("an online shop", "a shop on the web"),
-)
-
-
-def random_edit(prompt_text: str, rng: Random) -> str:
-    """Return the prompt after one random edit of an instruction: the control of experiments."""
-    prompt = parse_prompt(prompt_text)
-    places = prompt.instruction_lines
-    if not places:
-        return prompt_text
-    lines = [*prompt.lines]
-    index = rng.choice(places)
-    kind = rng.randrange(5)
-    if kind == 1:
-        lines[index] = _replace_word(lines[index])
-    elif kind == 2:
-        lines[index] = _swap_words(lines[index], rng)
-    elif kind == 3:
-        lines[index] = _drop_word(lines[index], rng)
-    elif kind == 4:
-        lines[index] = f"{rng.choice(_NEUTRAL)} {lines[index]}"
-    if lines == [*prompt.lines]:
-        lines.insert(index + 1, rng.choice(_NEUTRAL))
-    return prompt.with_lines(lines)
-
-
-def _replace_word(line: str) -> str:
-    for old, new in _CONTROL_SWAPS:
-        if old in line:
-            return line.replace(old, new, 1)
-    return f"{line} Thank you."
-
-
-def _swap_words(line: str, rng: Random) -> str:
-    """Return a line with two neighbouring words exchanged."""
-    words = line.split(" ")
-    if len(words) < 3:
-        return line
-    place = rng.randrange(len(words) - 1)
-    words[place], words[place + 1] = words[place + 1], words[place]
-    return " ".join(words)
-
-
-def _drop_word(line: str, rng: Random) -> str:
-    """Return a line without one of its words."""
-    words = line.split(" ")
-    if len(words) < 4:
-        return line
-    del words[rng.randrange(len(words))]
-    return " ".join(words)

@@ -14,12 +14,11 @@ from edison_ci.features.simulator.assignment import (
     Assignment,
     KnownCase,
     Observation,
-    Task,
 )
-from edison_ci.features.simulator.generator import _WRITERS, PLAYBOOKS, generate, understanding_of
+from edison_ci.features.simulator.generator import WRITERS, generate
 from edison_ci.features.simulator.judge import observe, task_of_inputs
 from edison_ci.features.simulator.options import SimOptions
-from edison_ci.features.simulator.qualities import Stance
+from edison_ci.features.simulator.tasks import Stance, Task, task_data, understanding_of
 from edison_ci.records import Completion, Message, Request
 
 if TYPE_CHECKING:
@@ -79,10 +78,10 @@ def with_line(prompt: str, line: str) -> str:
 
 def written(case: KnownCase, *, without: str = "", seed: int = 1) -> str:
     """Return an answer to a known case that has every quality, or all but one."""
-    names = [feature.name for feature in PLAYBOOKS[case.task].features]
+    names = [feature.name for feature in task_data(case.task).features]
     has = {name: name != without for name in names}
     assignment = Assignment(case.task, case.inputs, "You write for Kettle & Crag.", "", case)
-    return _WRITERS[case.task](AnswerDraft(assignment, has, Random(seed), 0.0))
+    return WRITERS[case.task](AnswerDraft(assignment, has, Random(seed), 0.0))
 
 
 def example_of(task: Task) -> Example:

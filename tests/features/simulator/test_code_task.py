@@ -5,8 +5,9 @@ from itertools import combinations
 
 import pytest
 
-from edison_ci.features.simulator.assignment import Task, known_cases
+from edison_ci.features.simulator.assignment import known_cases
 from edison_ci.features.simulator.code_task import mutate, stub
+from edison_ci.features.simulator.tasks import Task
 
 pytestmark = pytest.mark.daily
 

@@ -7,10 +7,9 @@ from functools import cache
 import pytest
 
 from benchmarks.sim import NAMES, Case, figures, messages_of
-from edison_ci.features.simulator.assignment import KnownCase, Task, known_cases, read_assignment
-from edison_ci.features.simulator.generator import PLAYBOOKS, understanding_of
-from edison_ci.features.simulator.qualities import Stance
+from edison_ci.features.simulator.assignment import KnownCase, known_cases, read_assignment
 from edison_ci.features.simulator.refiner import parse_prompt
+from edison_ci.features.simulator.tasks import Stance, Task, task_data, understanding_of
 from edison_ci.records import Message
 from tests.features.simulator.conftest import (
     TASKS,
@@ -25,7 +24,7 @@ from tests.features.simulator.conftest import (
 
 pytestmark = pytest.mark.daily
 
-EVERY = [(task, feature.name) for task in TASKS.values() for feature in PLAYBOOKS[task].features]
+EVERY = [(task, feature.name) for task in TASKS.values() for feature in task_data(task).features]
 LEAST = {"guard": 0.2, "language": 0.2}
 ANSWERS = 60
 
@@ -69,9 +68,9 @@ def quality(prompt: str, task: Task, name: str) -> float:
 @pytest.mark.parametrize(("task", "name"), EVERY)
 def test_asking_for_a_quality_raises_it_clearly(task: Task, name: str) -> None:
     prompt = example_of(task).prompt
-    line = PLAYBOOKS[task].feature(name).lines[0]
+    line = task_data(task).feature(name).lines[0]
     gain = quality(with_line(prompt, line), task, name) - quality(prompt, task, name)
-    feature = PLAYBOOKS[task].feature(name)
+    feature = task_data(task).feature(name)
     assert gain > 0.4 * (feature.chance_if_asked - feature.chance_if_silent)
     assert gain > LEAST.get(name, 0.03)
 
@@ -89,7 +88,7 @@ def test_gibberish_lowers_the_points(name: str) -> None:
 def test_a_contradiction_does_not_help(name: str) -> None:
     project = example(name)
     task = TASKS[name]
-    feature = next(f for f in PLAYBOOKS[task].features if f.against is not None)
+    feature = next(f for f in task_data(task).features if f.against is not None)
     both = {
         Task.SUPPORT: "Be cold. Show empathy for the customer's situation.",
         Task.STORY: "Give it a real ending. Leave the ending open.",
@@ -184,7 +183,7 @@ def test_a_feature_is_recognised_in_other_words(subtests: pytest.Subtests) -> No
 def test_every_proposed_line_asks_for_its_feature(subtests: pytest.Subtests) -> None:
     for task, name in EVERY:
         with subtests.test(task=task, name=name):
-            for line in PLAYBOOKS[task].feature(name).lines:
+            for line in task_data(task).feature(name).lines:
                 assert name in asked_for(task, line), line
                 assert len(line) <= 85
 

@@ -17,9 +17,9 @@ from benchmarks.sim import (
     Figures,
     every_instruction,
     figures,
+    random_edit,
     refined_prompts,
 )
-from edison_ci.features.simulator.refiner import random_edit
 from tests.features.simulator.conftest import example, variables_of
 
 pytestmark = pytest.mark.daily

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.sim import NAMES, every_instruction
 from edison_ci.errors import UsageError
-from edison_ci.features.simulator import assignment, generator
+from edison_ci.features.simulator import assignment, tasks
 from edison_ci.features.simulator.generator import generate
 from edison_ci.features.simulator.options import SimOptions
 from edison_ci.records import FinishReason, Message, Request
@@ -250,11 +250,11 @@ def test_prompts_and_datasets_are_read_once_for_a_run() -> None:
     project = example("customer-support")
     generate(asked(project.prompt, project.cases[0]))
     reads = assignment.known_cases.cache_info().misses
-    understood = generator.understanding_of.cache_info().misses
+    understood = tasks.understanding_of.cache_info().misses
     values = assignment._values.cache_info().misses
     for repeat in range(5):
         for case in project.cases:
             generate(asked(project.prompt, case, repeat=repeat))
     assert assignment.known_cases.cache_info().misses == reads
-    assert generator.understanding_of.cache_info().misses - understood <= 5
+    assert tasks.understanding_of.cache_info().misses - understood <= 5
     assert assignment._values.cache_info().misses - values <= len(project.cases)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.sim import NAMES, grade
 from benchmarks.sim import Case as Row
 from edison_ci.config.rubric import Scale
-from edison_ci.features.simulator.assignment import AnswerSample, Task, known_cases
+from edison_ci.features.simulator.assignment import AnswerSample, known_cases
 from edison_ci.features.simulator.judge import (
     CEILING,
     Criterion,
@@ -20,6 +20,7 @@ from edison_ci.features.simulator.judge import (
     task_of_inputs,
 )
 from edison_ci.features.simulator.options import SimOptions
+from edison_ci.features.simulator.tasks import Task
 from edison_ci.judges.instructions import load_instructions
 from edison_ci.judges.judge import Judge
 from edison_ci.judges.pairwise import Pairwise, read_place

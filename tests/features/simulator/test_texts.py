@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.sim import Case
-from edison_ci.features.simulator import story_task as story
-from edison_ci.features.simulator import support_task as support
-from edison_ci.features.simulator.assignment import Task, known_cases, load_texts
+from edison_ci.features.simulator.assignment import known_cases
+from edison_ci.features.simulator.tasks import Task, load_data, task_data
 from tests.features.simulator.conftest import TASKS, seen, written
 
 pytestmark = pytest.mark.daily
@@ -19,7 +18,7 @@ def test_an_answer_with_every_quality_is_seen_as_good(task: Task) -> None:
 
 
 def test_there_is_a_reply_for_every_known_customer() -> None:
-    replies = load_texts("support_replies")
+    replies = load_data("support_replies")
     for case in known_cases(Task.SUPPORT):
         reply = replies[case.id]
         wanted = str(case.expected).casefold()
@@ -29,7 +28,7 @@ def test_there_is_a_reply_for_every_known_customer() -> None:
 
 
 def test_there_is_a_story_for_every_known_brief() -> None:
-    stories = load_texts("stories")
+    stories = load_data("stories")
     for case in known_cases(Task.STORY):
         plot = stories[case.id]
         required = case.inputs["must_include"]
@@ -40,28 +39,30 @@ def test_there_is_a_story_for_every_known_brief() -> None:
 
 
 def test_weak_sentences_of_stories_are_seen_as_what_they_are() -> None:
+    patterns = task_data(Task.STORY).patterns
     kinds = {
-        "telling": story._TELLING,
-        "abstract": story._ABSTRACT,
-        "cliche": story._CLICHE,
-        "cliche_opening": story._CLICHE,
-        "stop": story._STOPPED,
-        "loud": story._LOUD,
-        "gloom": story._GLOOM,
+        "telling": patterns["telling"],
+        "abstract": patterns["abstract"],
+        "cliche": patterns["cliche"],
+        "cliche_opening": patterns["cliche"],
+        "stop": patterns["stopped"],
+        "loud": patterns["loud"],
+        "gloom": patterns["gloom"],
     }
-    for bank in load_texts("story_phrases").values():
+    for bank in load_data("story_phrases").values():
         for kind, pattern in kinds.items():
             for sentence in bank.get(kind, ()):
                 assert pattern.search(sentence.lower()), sentence
 
 
 def test_phrases_of_replies_are_seen_as_what_they_are() -> None:
-    for bank in load_texts("support_phrases").values():
+    patterns = task_data(Task.SUPPORT).patterns
+    for bank in load_data("support_phrases").values():
         for sentence in bank["promise"]:
-            assert support._PROMISE.search(sentence.lower()), sentence
+            assert patterns["promise"].search(sentence.lower()), sentence
         for sentence in bank["filler"]:
-            assert support._FILLER.search(sentence.lower()), sentence
+            assert patterns["filler"].search(sentence.lower()), sentence
         for sentence in (*bank["stock"], *bank["vague"], *bank["courtesy"]):
-            assert not support._STEP.search(sentence.lower()), sentence
+            assert not patterns["step"].search(sentence.lower()), sentence
         for sentence in (*bank["stock"], *bank["vague"]):
-            assert not support._UNDERSTANDING.search(sentence.lower()), sentence
+            assert not patterns["understanding"].search(sentence.lower()), sentence
