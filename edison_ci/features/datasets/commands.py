@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.cli import case_table, lookup, quarantine
 from edison_ci.cli.groups import LazyGroup
-from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
+from edison_ci.cli.options import CliState, EdisonCommand, takes
+from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import slices
-from edison_ci.features.datasets import case_discrimination as result_case_discrimination
-from edison_ci.features.datasets import discrimination_table as case_discrimination
+from edison_ci.documents import record_json
+from edison_ci.features.datasets import case_discrimination
 from edison_ci.features.datasets import health as dataset_health
 from edison_ci.features.datasets import judge_command as dataset_judge
 from edison_ci.features.datasets.edit_commands import CaseFilter, filter_options
@@ -20,6 +23,7 @@ from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, fixed
 from edison_ci.records import plain_text
 from edison_ci.results import flakiness
+from edison_ci.stats import discrimination, sentences
 from edison_ci.store import judgments
 
 if TYPE_CHECKING:
@@ -27,14 +31,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.features.datasets.case_discrimination import (
+        CaseDiscrimination,
+        DatasetDiscrimination,
+    )
     from edison_ci.features.datasets.health import (
         CaseList,
         Counts,
-        DuplicateCases,
         Health,
         JudgedQuestion,
+        QuestionQuality,
     )
     from edison_ci.records import Case
+    from edison_ci.results.flakiness import Flakiness
 
 
 def _experiments(project: Project, name: str | None) -> list[Experiment]:
@@ -66,35 +75,40 @@ def health(state: CliState, experiment: str | None) -> None:
       edison dataset health support-reply --json
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    found = [(each, *_health(project, each)) for each in _experiments(project, experiment)]
+    by_experiment = [
+        (chosen, _health(project, chosen)) for chosen in _experiments(project, experiment)
+    ]
     if terminal.json:
         documents = [
             {
-                "experiment": each.id,
-                **_health_json(one),
-                "flaky": flaky.cases,
-                "questions": dataset_judge.quality_json(quality),
-                "discrimination": case_discrimination.discrimination_json(apart),
+                "experiment": chosen.id,
+                **_health_json(findings.health),
+                "flaky": findings.flaky.cases,
+                "questions": dataset_judge.quality_json(findings.quality),
+                "discrimination": _discrimination_json(findings.discrimination),
             }
-            for each, one, flaky, quality, apart in found
+            for chosen, findings in by_experiment
         ]
         terminal.document({"experiments": documents})
         return
-    for index, (each, one, flaky, quality, apart) in enumerate(found):
+    for index, (chosen, findings) in enumerate(by_experiment):
         if index:
             terminal.result("")
-        _show_health(terminal, each, one)
-        case_discrimination.show_discrimination(terminal, apart)
-        quarantine.show_flaky(terminal, flaky)
-        if quality.questions or quality.stale:
-            dataset_judge.show_weak(terminal, quality)
+        _show_health(terminal, chosen, findings.health)
+        _show_discrimination(terminal, findings.discrimination)
+        quarantine.show_flaky(terminal, findings.flaky)
+        if findings.quality.questions or findings.quality.stale:
+            dataset_judge.show_weak(terminal, findings.quality)
 
 
-class _Findings(NamedTuple):
+@dataclass(slots=True)
+class _Findings:
     health: Health
-    flaky: flakiness.Flakiness
-    quality: dataset_health.QuestionQuality
-    discrimination: result_case_discrimination.DatasetDiscrimination
+    flaky: Flakiness = field(default_factory=lambda: flakiness.Flakiness())
+    quality: QuestionQuality = field(default_factory=lambda: dataset_health.QuestionQuality())
+    discrimination: DatasetDiscrimination = field(
+        default_factory=lambda: case_discrimination.DatasetDiscrimination()
+    )
 
 
 def _health(project: Project, experiment: Experiment) -> _Findings:
@@ -102,21 +116,15 @@ def _health(project: Project, experiment: Experiment) -> _Findings:
         lambda: lookup.cases_of(project, experiment), slices.content_hash
     )
     if not (project.root / project.file.results).exists():
+        return _Findings(examined.health)
+    name, has = experiment.id, examined.has
+    with lookup.results_of(project) as reader:
         return _Findings(
-            examined.health,
-            flakiness.Flakiness(),
-            dataset_health.QuestionQuality(),
-            result_case_discrimination.DatasetDiscrimination(),
+            dataset_health.weigh(reader, name, examined),
+            flakiness.flakiness_of(reader, name),
+            dataset_health.quality_of(judgments.question_scores(reader, name), has),
+            case_discrimination.discrimination_of(reader, name, has),
         )
-    with lookup.results_of(project) as connection:
-        found = dataset_health.weigh(connection, experiment.id, examined)
-        quality = dataset_health.quality_of(
-            judgments.question_scores(connection, experiment.id), examined.has
-        )
-        apart = result_case_discrimination.discrimination_of(
-            connection, experiment.id, examined.has
-        )
-        return _Findings(found, flakiness.flakiness_of(connection, experiment.id), quality, apart)
 
 
 def _show_health(terminal: Terminal, experiment: Experiment, found: Health) -> None:
@@ -159,22 +167,104 @@ def _list(terminal: Terminal, measured: int, listed: CaseList, word: str) -> Non
         terminal.result(f"    {names}{more}")
 
 
-def _health_json(found: Health) -> dict[str, Any]:
-    def groups(listed: Sequence[DuplicateCases]) -> list[dict[str, Any]]:
-        return [{"cases": list(group.cases), "lines": list(group.lines)} for group in listed]
+def _health_json(health: Health) -> dict[str, Any]:
+    return record_json.fields_of(
+        health, "ok", "cases", "duplicates", "contradictions", "more_groups", "measured",
+        "saturated", "same_for_all",
+    )  # fmt: skip
 
-    def cases(listed: CaseList) -> dict[str, Any]:
-        return {"count": listed.count, "cases": [tested._asdict() for tested in listed.cases]}
 
+_RANKED = 5
+"""The best and the worst cases that are listed by how far they tell models apart."""
+
+
+def _show_discrimination(terminal: Terminal, dataset: DatasetDiscrimination) -> None:
+    """Print how many cases tell models apart, with the best and the worst of them."""
+    if dataset.too_large:
+        terminal.note("too many answers to tell which cases tell models apart")
+        return
+    if not dataset.enough:
+        if dataset.subjects:
+            terminal.note(
+                f"too few answers to tell which cases tell models apart: they are of "
+                f"{counted(dataset.subjects, 'prompt version')} with a model, and at least "
+                f"{discrimination.FEWEST_SUBJECTS} are needed"
+            )
+        return
+    apart = dataset.count(case_discrimination.CaseVerdict.SEPARATES)
+    text = f"{apart:,} of {counted(len(dataset.cases), 'case')} tell models apart"
+    terminal.result(
+        "  ", StyledText(text, GOOD if apart else ODD),
+        f" ({dataset.answers:,} answers, of {dataset.subjects:,} prompt versions with models)",
+        *simulated_label(dataset.simulated),
+    )  # fmt: skip
+    ranked = [case for case in dataset.cases if case.found.interval is not None]
+    if ranked:
+        rows: list[tuple[str, ...]] = [
+            ("", "", "correlation with the rest", "score", "p, adjusted", ""),
+            *(_case_row("best", case) for case in ranked[:_RANKED]),
+            *(_case_row("worst", case) for case in ranked[_RANKED:][-_RANKED:]),
+        ]
+        terminal.table(rows, right=(3,))
+    _show_useless(terminal, dataset)
+
+
+def _case_row(end: str, case: CaseDiscrimination) -> tuple[str, ...]:
+    correlation = "-" if case.found.value is None else fixed(case.found.value, 2)
+    if case.found.value is not None and case.found.interval is not None:
+        low, high = (fixed(limit, 2) for limit in case.found.interval)
+        correlation += f" ({low} to {high})"
+    return (
+        f"    {end}",
+        case.case,
+        correlation,
+        fixed(100 * case.score, 1),
+        "-" if case.p_adjusted is None else sentences.p_words(case.p_adjusted),
+        case.verdict.words,
+    )
+
+
+def _show_useless(terminal: Terminal, dataset: DatasetDiscrimination) -> None:
+    verdicts, dead = case_discrimination.CaseVerdict, case_discrimination.DEAD
+    for verdict, color, words in (
+        (verdicts.REVERSED, BAD, "reversed: who is good elsewhere fails here; check the expected"),
+        (verdicts.DEAD, ODD, f"dead weight: no difference, or a correlation of at most {dead:g}"),
+    ):
+        names = [case.case for case in dataset.cases if case.verdict is verdict]
+        if names:
+            more = f" and {len(names) - 2 * _RANKED:,} more" if len(names) > 2 * _RANKED else ""
+            terminal.result("  ", StyledText(f"{counted(len(names), 'case')} {words}", color))
+            terminal.result(f"    {', '.join(names[: 2 * _RANKED])}{more}")
+    unclear, few = dataset.count(verdicts.UNCLEAR), dataset.count(verdicts.TOO_FEW)
+    if unclear or few:
+        terminal.note(
+            f"{counted(unclear, 'case')} unclear, {few:,} with too few answers to tell: "
+            "more prompt versions, models or repeats show more"
+        )
+
+
+def _discrimination_json(dataset: DatasetDiscrimination) -> dict[str, Any]:
+    verdicts = case_discrimination.CaseVerdict
     return {
-        "ok": found.ok,
-        "cases": found.cases,
-        "duplicates": groups(found.duplicates),
-        "contradictions": groups(found.contradictions),
-        "more_groups": found.more_groups,
-        "measured": found.measured,
-        "saturated": cases(found.saturated),
-        "same_for_all": cases(found.same_for_all),
+        "enough": dataset.enough and not dataset.too_large,
+        **record_json.fields_of(dataset, "subjects", "answers", "simulated", "family"),
+        "counts": {verdict.name.lower(): dataset.count(verdict) for verdict in verdicts},
+        "cases": [_correlation_json(case) for case in dataset.cases],
+    }
+
+
+def _correlation_json(case: CaseDiscrimination) -> dict[str, Any]:
+    low, high = case.found.interval or (None, None)
+    return {
+        "case": case.case,
+        "verdict": case.verdict.name.lower(),
+        "low": low,
+        "high": high,
+        "p_adjusted": case.p_adjusted,
+        "score": case.score,
+        **record_json.fields_of(
+            case.found, "n", "subjects", "p", "method", "level", estimate="value"
+        ),
     }
 
 
@@ -198,7 +288,13 @@ def dataset() -> None:
     """
 
 
-# --- show -----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class ShowRequest(CaseFilter):
+    """The cases to show, and how many."""
+
+    experiment: str | None
+    limit: int
+    full: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -214,7 +310,8 @@ def dataset() -> None:
 )
 @click.option("--full", is_flag=True, help="Show full texts.")
 @click.pass_obj
-def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **wanted: Any) -> None:
+@takes(ShowRequest)
+def show(state: CliState, request: ShowRequest) -> None:
     """Show the first cases of an experiment.
 
     Cases are shown in the order in which the experiment uses them. Without EXPERIMENT it shows the
@@ -226,38 +323,37 @@ def show(state: CliState, /, experiment: str | None, limit: int, full: bool, **w
       edison dataset show support-reply --case refund-1 --full
     """
     terminal, project = Terminal(state), lookup.refuse_texts_in_log(lookup.open_project(state))
-    chosen = CaseFilter(**wanted)
-    found = [
-        (each, *_first(project, each, chosen, limit)) for each in _experiments(project, experiment)
+    listings = [
+        (experiment, *_first(project, experiment, request))
+        for experiment in _experiments(project, request.experiment)
     ]
-    judged = {each.id: _judgments(project, each, cases) for each, cases, _ in found}
+    judged = {
+        experiment.id: _judgments(project, experiment, cases) for experiment, cases, _ in listings
+    }
     if terminal.json:
-        terminal.document(
+        documents = [
             {
-                "experiments": [
-                    {
-                        "experiment": each.id,
-                        "files": _files(project, each),
-                        "cases": [_case(case, judged[each.id]) for case in cases],
-                        "more": more,
-                    }
-                    for each, cases, more in found
-                ]
+                "experiment": experiment.id,
+                "files": _files(project, experiment),
+                "cases": [_case(case, judged[experiment.id]) for case in cases],
+                "more": more,
             }
-        )
+            for experiment, cases, more in listings
+        ]
+        terminal.document({"experiments": documents})
         return
-    for index, (each, cases, more) in enumerate(found):
+    for index, (experiment, cases, more) in enumerate(listings):
         if index:
             terminal.result("")
-        files = ", ".join(entry.path for entry in each.file.data) or "no dataset"
-        terminal.result(StyledText(each.id, bold=True), f"  {files}")
-        _show_abouts(terminal, project, each)
-        if full:
-            _whole(terminal, cases, judged[each.id])
+        files = ", ".join(entry.path for entry in experiment.file.data) or "no dataset"
+        terminal.result(StyledText(experiment.id, bold=True), f"  {files}")
+        _show_abouts(terminal, project, experiment)
+        if request.full:
+            _whole(terminal, cases, judged[experiment.id])
         elif cases:
-            _table(terminal, cases, judged[each.id])
+            _table(terminal, cases, judged[experiment.id])
         if not cases:
-            terminal.note("no case matches" if each.file.data else "it has no dataset")
+            terminal.note("no case matches" if experiment.file.data else "it has no dataset")
         if more:
             terminal.note("there are more cases: raise --limit")
 
@@ -275,25 +371,22 @@ def _show_abouts(terminal: Terminal, project: Project, experiment: Experiment) -
 
 
 def _files(project: Project, experiment: Experiment) -> list[dict[str, Any]]:
-    found = []
+    documents = []
     for entry in experiment.file.data:
         about = project.abouts.get(entry.path)
-        told = {} if about is None else about.model_dump(mode="json", exclude={"version"})
+        described = {} if about is None else about.model_dump(mode="json", exclude={"version"})
         empty = {"description": "", "tags": [], "owner": ""}
-        found.append({"path": entry.path, "kind": entry.kind, **empty, **told})
-    return found
+        documents.append({"path": entry.path, "kind": entry.kind, **empty, **described})
+    return documents
 
 
 def _first(
-    project: Project, experiment: Experiment, chosen: CaseFilter, limit: int
+    project: Project, experiment: Experiment, request: ShowRequest
 ) -> tuple[list[Case], bool]:
-    found: list[Case] = []
-    for case in lookup.cases_of(project, experiment):
-        if chosen.matches(case):
-            if len(found) == limit:
-                return found, True
-            found.append(case)
-    return found, False
+    """Return the first cases that match, and whether there are more."""
+    matching = filter(request.matches, lookup.cases_of(project, experiment))
+    cases = list(islice(matching, request.limit + 1))
+    return cases[: request.limit], len(cases) > request.limit
 
 
 def _judgments(
@@ -305,10 +398,10 @@ def _judgments(
     current = {str(case.id): slices.content_hash(case) for case in cases}
     with lookup.results_of(project) as connection:
         scores = judgments.question_scores(connection, experiment.id, list(current))
-        found = dataset_health.quality_of(
+        quality = dataset_health.quality_of(
             scores, lambda case, content: current.get(case) == content
         )
-    return {question.case: question for question in found.questions}
+    return {question.case: question for question in quality.questions}
 
 
 def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, JudgedQuestion]) -> None:
@@ -331,7 +424,12 @@ def _table(terminal: Terminal, cases: Sequence[Case], judged: Mapping[str, Judge
 def _statements(judged: Mapping[str, JudgedQuestion]) -> list[str]:
     """Return the sentences to which any of the questions was held."""
     return sorted(
-        {name for one in judged.values() for name in one.scores if pointwise.is_statement(name)}
+        {
+            name
+            for question in judged.values()
+            for name in question.scores
+            if pointwise.is_statement(name)
+        }
     )
 
 
@@ -354,19 +452,11 @@ def _case(case: Case, judged: Mapping[str, JudgedQuestion]) -> dict[str, Any]:
     question = judged.get(case.id)
     return {
         "quality": None if question is None else dataset_judge.question_json(question),
-        "id": case.id,
-        "line": case.line,
-        "input": dict(case.inputs),
-        "expected": case.expected,
-        "tags": list(case.tags),
-        "difficulty": case.difficulty,
-        "cluster": case.cluster,
-        "metadata": dict(case.metadata),
-        "kind": case.kind,
-    }
-
-
-# --- stats ----------------------------------------------------------------------------------------
+        **record_json.fields_of(
+            case, "id", "line", "expected", "tags", "difficulty", "cluster", "metadata", "kind",
+            input="inputs",
+        ),
+    }  # fmt: skip
 
 
 @click.command(cls=EdisonCommand)
@@ -382,22 +472,22 @@ def stats(state: CliState, experiment: str | None) -> None:
       edison dataset stats support-reply --json
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    found = [
-        (each, dataset_health.count(lookup.cases_of(project, each), each.file.split))
-        for each in _experiments(project, experiment)
+    by_experiment = [
+        (chosen, dataset_health.count(lookup.cases_of(project, chosen), chosen.file.split))
+        for chosen in _experiments(project, experiment)
     ]
     if terminal.json:
         documents = [
-            {"experiment": each.id, "files": _files(project, each), **_counts(counts)}
-            for each, counts in found
+            {"experiment": chosen.id, "files": _files(project, chosen), **_counts(counts)}
+            for chosen, counts in by_experiment
         ]
         terminal.document({"experiments": documents})
         return
-    for index, (each, counts) in enumerate(found):
+    for index, (chosen, counts) in enumerate(by_experiment):
         if index:
             terminal.result("")
-        terminal.result(StyledText(each.id, bold=True), f"  {counted(counts.cases, 'case')}")
-        _show_abouts(terminal, project, each)
+        terminal.result(StyledText(chosen.id, bold=True), f"  {counted(counts.cases, 'case')}")
+        _show_abouts(terminal, project, chosen)
         _show_counts(terminal, counts)
 
 
@@ -440,15 +530,10 @@ def _bars(
 
 def _counts(counts: Counts) -> dict[str, Any]:
     return {
-        "cases": counts.cases,
-        "with_expected": counts.expected,
-        "unverified": counts.unverified,
-        "held_out": counts.holdout,
-        "clustered": counts.clustered,
+        **record_json.fields_of(
+            counts, "cases", "unverified", "clustered", "words", "kind", "difficulty", "length",
+            with_expected="expected", held_out="holdout",
+        ),
         "clusters": len(counts.clusters),
-        "words": counts.words,
-        "kind": dict(counts.kind),
-        "difficulty": dict(counts.difficulty),
-        "length": dict(counts.length),
         "tags": dict(counts.tags.most_common()),
-    }
+    }  # fmt: skip

@@ -12,7 +12,7 @@ from edison_ci.api import case_edits, counterexamples
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.case_change import CaseChange, case_yaml, is_terminal
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, StyledText, Terminal
 from edison_ci.config import case_origin, slices
 from edison_ci.config import cases as config_cases
@@ -36,6 +36,21 @@ _YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 _EXPERIMENT = click.option("--experiment", metavar="NAME", help="Experiment that has the case.")
 
 
+@dataclass(frozen=True, slots=True)
+class AddRequest:
+    """The case to add, and the answer that it is like."""
+
+    experiment: str | None
+    cell: str | None
+    run_id: str
+    path: str | None
+    values: tuple[str, ...]
+    expected: str | None
+    tags: tuple[str, ...]
+    name: str
+    yes: bool
+
+
 @click.command(cls=EdisonCommand)
 @click.argument("experiment", required=False)
 @click.option("--from", "cell", metavar="CELL", help="Add a counterexample to this answer's case.")
@@ -49,7 +64,8 @@ _EXPERIMENT = click.option("--experiment", metavar="NAME", help="Experiment that
 @click.option("--id", "name", default="", metavar="ID", help="Id of the case.")
 @_YES
 @click.pass_obj
-def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(AddRequest)
+def add(state: CliState, request: AddRequest) -> None:
     """Add a case to a dataset, from values or from an answer.
 
     With --from, the case is like that of an answer, with the inputs and the expected answer that
@@ -61,23 +77,24 @@ def add(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison dataset add --from return-how@small --expected "30 days"
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    inputs = dict(map(_pair, given["values"]))
-    if given["cell"] is None:
-        origin = counterexamples.file_of(
-            project, lookup.find_experiment(project, experiment), given["path"]
-        )
-        tags, expected = given["tags"], given["expected"] or ""
+    inputs = dict(map(_pair, request.values))
+    expected: str | None
+    if request.cell is None:
+        experiment = lookup.find_experiment(project, request.experiment)
+        origin = counterexamples.file_of(project, experiment, request.path)
+        tags, expected = request.tags, request.expected or ""
     else:
-        origin = _origin(project, given["run_id"], given["cell"])
+        origin = _origin(project, request.run_id, request.cell)
         assert origin.case is not None
-        tags, expected = (counterexamples.TAG, *given["tags"]), given["expected"]
+        tags = (counterexamples.TAG, *request.tags)
+        expected = request.expected
         if expected is None:
             expected = case_edits.as_entered(origin.case.expected)
     added = counterexamples.extended(
-        origin, counterexamples.CaseEntry(inputs, expected, tags=tags, name=given["name"])
+        origin, counterexamples.CaseEntry(inputs, expected, tags=tags, name=request.name)
     )
-    edit = CaseChange(terminal, project, "add case", "added", yes=given["yes"])
-    edit.settle([added.edited], [added.case])
+    change = CaseChange(terminal, project, "add case", "added", yes=request.yes)
+    change.settle([added.edited], [added.case])
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -92,9 +109,6 @@ def _origin(project: Project, run_id: str, cell: str) -> Origin:
         run = runs.find_run(reader, run_id)
         row = cells.find_cell(reader, run.id, cell)
     return counterexamples.origin_of(project, project.experiment(run.experiment), row.case_id)
-
-
-# --- which cases ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +170,13 @@ def filter_options(verb: str, tag: str = "--tag") -> Callable[[Any], Any]:
     return decorate
 
 
-# --- tag ------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class TagRequest(CaseFilter):
+    """The tag, and the cases that get it."""
+
+    words: tuple[str, ...]
+    remove: bool
+    yes: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -165,7 +185,8 @@ def filter_options(verb: str, tag: str = "--tag") -> Callable[[Any], Any]:
 @click.option("--remove", is_flag=True, help="Remove the tag instead.")
 @_YES
 @click.pass_obj
-def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **wanted: Any) -> None:
+@takes(TagRequest)
+def tag(state: CliState, request: TagRequest) -> None:
     """Tag the cases of an experiment, all or some of them.
 
     A CSV file without a column `tags` gets one. All other rows stay as they are.
@@ -176,6 +197,7 @@ def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **w
       edison dataset tag refunds --with billing --case refund-1 --remove
     """
     terminal, project = Terminal(state), lookup.open_project(state)
+    words, remove = request.words, request.remove
     if len(words) > 2:
         raise UsageError(f"{words[2]!r} is one word too many", hint="quote a tag with blanks")
     name = words[-1]
@@ -183,26 +205,24 @@ def tag(state: CliState, /, words: tuple[str, ...], remove: bool, yes: bool, **w
         raise UsageError(f"{name!r} is not a tag", hint="write up to 200 characters on one line")
     experiment = lookup.find_experiment(project, words[0] if len(words) == 2 else None)
     run_sessions.require_editor(project, "tag cases")
-    chosen = CaseFilter(**wanted)
     files, edited, cases = _files(project, experiment), [], list[str]()
-    _refuse_unknown(experiment, files, chosen.ids)
+    _refuse_unknown(experiment, files, request.ids)
     for file in files:
         changes = {
             index: _tagged(case, name, remove=remove)
             for index, case in enumerate(file.cases)
-            if chosen.matches(case) and (name in case.tags) == remove
+            if request.matches(case) and (name in case.tags) == remove
         }
         cases += [str(file.cases[index].id) for index in changes]
         if changes:
             edited.append(case_edits.change_cases(file, changes))
-    edit = CaseChange(
-        terminal, project, "tag cases", "untagged" if remove else "tagged", {"tag": name}, yes=yes
-    )
-    edit.settle(edited, cases)
+    word = "untagged" if remove else "tagged"
+    change = CaseChange(terminal, project, "tag cases", word, {"tag": name}, yes=request.yes)
+    change.settle(edited, cases)
 
 
 def _tagged(case: Case, tag: str, *, remove: bool) -> Case:
-    kept = tuple(each for each in case.tags if each != tag)
+    kept = tuple(name for name in case.tags if name != tag)
     return dataclasses.replace(case, tags=kept if remove else (*kept, tag))
 
 
@@ -216,14 +236,23 @@ def _files(project: Project, experiment: Experiment) -> list[EditableFile]:
 def _refuse_unknown(
     experiment: Experiment, files: Sequence[EditableFile], ids: Sequence[str]
 ) -> None:
-    known = {str(case.id) for file in files for case in file.cases}
-    for wanted in ids:
-        if wanted not in known:
-            hint = did_you_mean(wanted, known) or "list them with edison dataset show"
-            raise UsageError(f"{experiment.id} has no case {wanted!r}", hint=hint)
+    existing = {str(case.id) for file in files for case in file.cases}
+    for name in ids:
+        if name not in existing:
+            hint = did_you_mean(name, existing) or "list them with edison dataset show"
+            raise UsageError(f"{experiment.id} has no case {name!r}", hint=hint)
 
 
-# --- edit -----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class EditRequest:
+    """The case to edit, and its new values."""
+
+    case_id: str
+    experiment: str | None
+    values: tuple[str, ...]
+    expected: str | None
+    tags: tuple[str, ...]
+    yes: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -236,7 +265,8 @@ def _refuse_unknown(
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Add a tag; repeatable.")
 @_YES
 @click.pass_obj
-def edit(state: CliState, /, case_id: str, experiment: str | None, **given: Any) -> None:
+@takes(EditRequest)
+def edit(state: CliState, request: EditRequest) -> None:
     """Edit a case, by options or in $EDITOR.
 
     Without --set, --expected and --tag the row opens in your editor, as YAML. The file keeps its
@@ -250,23 +280,23 @@ def edit(state: CliState, /, case_id: str, experiment: str | None, **given: Any)
     """
     terminal, project = Terminal(state), lookup.open_project(state)
     run_sessions.require_editor(project, "edit case")
-    homes = _homes(project, experiment)
-    file = case_edits.case_file(project, homes, case_id)
-    index = file.find(case_id)
+    homes = _homes(project, request.experiment)
+    file = case_edits.case_file(project, homes, request.case_id)
+    index = file.find(request.case_id)
     assert index is not None
     old = file.cases[index]
-    if given["values"] or given["expected"] is not None or given["tags"]:
-        edited = _edited_by_options(file, index, given)
+    edited: EditedFile | None
+    if request.values or request.expected is not None or request.tags:
+        edited = _edited_by_options(file, index, request)
     elif terminal.json or not is_terminal():
         raise UsageError(
             "an editor needs a terminal", hint="give --set, --expected or --tag instead"
         )
     else:
-        found = _edited_in_editor(terminal, file, index)
-        if found is None:
-            return
-        edited = found
-    change = CaseChange(terminal, project, "edit case", "changed", yes=given["yes"])
+        edited = _edited_in_editor(terminal, file, index)
+    if edited is None:
+        return
+    change = CaseChange(terminal, project, "edit case", "changed", yes=request.yes)
     change.settle([edited] if edited.diff else [], [str(old.id)] if edited.diff else [])
 
 
@@ -274,23 +304,23 @@ def _homes(project: Project, name: str | None) -> list[Experiment]:
     return [project.experiment(name)] if name else list(project.experiments.values())
 
 
-def _edited_by_options(file: EditableFile, index: int, given: dict[str, Any]) -> EditedFile:
+def _edited_by_options(file: EditableFile, index: int, request: EditRequest) -> EditedFile:
     old = file.cases[index]
     inputs = dict(old.inputs)
-    for name, text in map(_pair, given["values"]):
+    for name, text in map(_pair, request.values):
         if name not in inputs and name not in file.types:
             hint = did_you_mean(name, inputs, label="it has")
             raise UsageError(f"the case has no input {name!r}", hint=hint)
         is_text = isinstance(inputs.get(name, ""), str) and file.types.get(name) in (None, "string")
         inputs[name] = text if is_text else _json_value(name, text)
     expected: Json = old.expected
-    if given["expected"] is not None:
+    if request.expected is not None:
         is_text = old.expected is None or isinstance(old.expected, str)
-        expected = given["expected"] if is_text else _json_value("expected", given["expected"])
+        expected = request.expected if is_text else _json_value("expected", request.expected)
         expected = None if expected == "" else expected
-    tags = tuple(dict.fromkeys([*old.tags, *given["tags"]]))
+    tags = tuple(dict.fromkeys([*old.tags, *request.tags]))
     new = dataclasses.replace(old, inputs=inputs, expected=expected, tags=tags)
-    return _changed(file, index, new, verified=given["expected"] is not None)
+    return _changed(file, index, new, verified=request.expected is not None)
 
 
 def _json_value(name: str, text: str) -> Json:
@@ -349,9 +379,6 @@ def _case_of(file: EditableFile, text: str) -> Case:
         raise UsageError(f"{line}{fault.message}", hint=fault.hint) from None
 
 
-# --- remove ---------------------------------------------------------------------------------------
-
-
 @click.command(cls=EdisonCommand)
 @click.argument("case_ids", nargs=-1, required=True, metavar="CASE...")
 @_EXPERIMENT
@@ -383,6 +410,3 @@ def remove(state: CliState, case_ids: tuple[str, ...], experiment: str | None, y
     edited = [case_edits.remove_cases(files[path], indexes) for path, indexes in gone.items()]
     change = CaseChange(terminal, project, "remove case", "removed", yes=yes, default=False)
     change.settle(edited, [*dict.fromkeys(case_ids)])
-
-
-# --- the change -----------------------------------------------------------------------------------

@@ -1,28 +1,41 @@
-"""edison dataset judge: the quality of the questions of a dataset, rated by judges."""
+"""edison dataset judge: the quality of the questions of a dataset, rated by judges.
+
+Calls go through the same clients as those of a run: booked before they are sent, and never bought
+twice. The scores of a case are stored before the next case is taken, so that the command continues
+where it was interrupted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
+from collections import Counter
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from edison_ci import utc
+from edison_ci._dataclass import dataclass
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
 from edison_ci.config import requirements, slices
+from edison_ci.contracts import CallError, ErrorKind
+from edison_ci.documents import record_json
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
+from edison_ci.execute import standalone
 from edison_ci.features.datasets import health as dataset_health
-from edison_ci.features.datasets import question_grading
 from edison_ci.judges import instructions as judge_instructions
 from edison_ci.judges import judge as judge_judge
 from edison_ci.judges import pointwise
 from edison_ci.numeric import counted, dollars, fixed
 from edison_ci.plan import selection as plan_selection
+from edison_ci.providers import budget as provider_budget
+from edison_ci.providers import resilience
 from edison_ci.spelling import did_you_mean
-from edison_ci.store import judgments
+from edison_ci.store import judgments, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,11 +43,32 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
     from edison_ci.config.rubric import Criterion
+    from edison_ci.execute.clients import ClientPool
+    from edison_ci.execute.run_options import RunContext
     from edison_ci.features.datasets.health import CriterionQuality, JudgedQuestion
-    from edison_ci.records import Case, Request
+    from edison_ci.judges.pointwise import JudgeScores
+    from edison_ci.providers.client import BudgetUsage
+    from edison_ci.records import Case, Completion, Request
+    from edison_ci.store.judgments import QuestionScore
 
 _MOST_JUDGES = 5
 _LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """The questions to judge, by whom, and by what."""
+
+    experiment: str | None
+    judges: tuple[str, ...]
+    rubric: str | None
+    ask: str | None
+    cases: tuple[str, ...]
+    tags: tuple[str, ...]
+    limit: int | None
+    budget: float | None
+    no_cache: bool
+    yes: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -69,7 +103,8 @@ _LISTED = 5
 @click.option("--no-cache", is_flag=True, help="Request new judgments even where some are stored.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
-def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(JudgeRequest)
+def judge(state: CliState, request: JudgeRequest) -> None:
     """Rate the quality of the questions with judges.
 
     Judges rate each case as a question, not its answers: clarity, difficulty, relevance to the
@@ -86,29 +121,28 @@ def judge(state: CliState, /, experiment: str | None, **given: Any) -> None:
       edison dataset judge --ask "The policy alone is enough to answer it"
     """
     terminal, project = Terminal(state), lookup.open_project(state)
-    chosen = lookup.find_experiment(project, experiment)
-    if not chosen.file.data:
-        raise UsageError(f"{chosen.id} has no dataset", hint="add data: to the experiment")
-    yardstick = _yardstick(project, given["rubric"], given["ask"])
-    judges = _judges(project, chosen, given["judges"], yardstick)
-    picked = plan_selection.Selection((), given["cases"], given["tags"], given["limit"])
+    experiment = lookup.find_experiment(project, request.experiment)
+    if not experiment.file.data:
+        raise UsageError(f"{experiment.id} has no dataset", hint="add data: to the experiment")
+    yardstick = _yardstick(project, request.rubric, request.ask)
+    judges = _judges(project, experiment, request.judges, yardstick)
+    selection = plan_selection.Selection((), request.cases, request.tags, request.limit)
     run_sessions.require_editor(project, "dataset judge")
     requirements.refuse(
         requirements.missing_for_models(project.models[each.judge.name] for each in judges)
     )
-    calls = _calls(judges, _selected_cases(project, chosen, picked))
-    sessions.confirm_calls(terminal, project, calls, yes=given["yes"])
-    age = dt.timedelta(days=0 if given["no_cache"] else project.file.settings.reuse_days)
-    budget = given["budget"]
-    asked = question_grading.QuestionGrading(
+    calls = _calls(judges, _selected_cases(project, experiment, selection))
+    sessions.confirm_calls(terminal, project, calls, yes=request.yes)
+    age = dt.timedelta(days=0 if request.no_cache else project.file.settings.reuse_days)
+    result = QuestionGrading(
         project,
-        chosen,
+        experiment,
         judges,
         run_sessions.run_context(project, offline=state.offline),
         newer_than=utc.timestamp(utc.now() - age),
-        budget_microusd=sessions.microusd(budget),
-    ).run(_selected_cases(project, chosen, picked))
-    _finish(terminal, project, _Asked(chosen, judges, picked), asked)
+        budget_microusd=sessions.microusd(request.budget),
+    ).run(_selected_cases(project, experiment, selection))
+    _finish(terminal, project, _Order(experiment, judges, selection), result)
 
 
 class _Yardstick(NamedTuple):
@@ -116,7 +150,7 @@ class _Yardstick(NamedTuple):
     statement: str = ""
 
 
-class _Asked(NamedTuple):
+class _Order(NamedTuple):
     experiment: Experiment
     judges: Sequence[pointwise.QuestionJudge]
     selection: plan_selection.Selection
@@ -131,13 +165,13 @@ def _judges(
     project: Project, experiment: Experiment, names: Sequence[str], yardstick: _Yardstick
 ) -> list[pointwise.QuestionJudge]:
     own = [model.name for model in experiment.judges]
-    wanted = list(dict.fromkeys(names or own or filter(None, [project.file.defaults.judge])))
-    if not wanted:
+    chosen = list(dict.fromkeys(names or own or filter(None, [project.file.defaults.judge])))
+    if not chosen:
         raise UsageError("there is no judge", hint="name a model: --by NAME")
-    if len(wanted) > _MOST_JUDGES:
-        raise UsageError(f"{len(wanted)} judges; at most {_MOST_JUDGES}", hint="leave some out")
-    instructions, found = judge_instructions.load_instructions("question", project.tree), []
-    for name in wanted:
+    if len(chosen) > _MOST_JUDGES:
+        raise UsageError(f"{len(chosen)} judges; at most {_MOST_JUDGES}", hint="leave some out")
+    instructions, judges = judge_instructions.load_instructions("question", project.tree), []
+    for name in chosen:
         if name not in project.models:
             hint = did_you_mean(name, project.models, label="models")
             raise UsageError(f"there is no model {name!r}", hint=hint)
@@ -147,7 +181,7 @@ def _judges(
                 f"the price of {name} is unknown", hint="set its price in models.yaml, or free"
             )
         objective = experiment.file.objective
-        found.append(
+        judges.append(
             pointwise.QuestionJudge(
                 judge_judge.Judge.of(model),
                 yardstick.criteria,
@@ -156,7 +190,7 @@ def _judges(
                 yardstick.statement,
             )
         )
-    return found
+    return judges
 
 
 def _yardstick(project: Project, path: str | None, sentence: str | None) -> _Yardstick:
@@ -174,16 +208,16 @@ def _yardstick(project: Project, path: str | None, sentence: str | None) -> _Yar
 
 
 def _statement(text: str) -> str:
-    found = pointwise.statement_of(text)
-    if not pointwise.MIN_STATEMENT <= len(found) <= pointwise.MAX_STATEMENT:
+    statement = pointwise.statement_of(text)
+    if not pointwise.MIN_STATEMENT <= len(statement) <= pointwise.MAX_STATEMENT:
         raise UsageError(
-            f"--ask has {counted(len(found), 'character')}; "
+            f"--ask has {counted(len(statement), 'character')}; "
             f"{pointwise.MIN_STATEMENT} to {pointwise.MAX_STATEMENT}",
             hint='write one sentence: --ask "The question has a single right answer"',
         )
-    if not found.isprintable():
+    if not statement.isprintable():
         raise UsageError("--ask has invisible characters", hint="write it in plain text")
-    return found
+    return statement
 
 
 def _selected_cases(
@@ -198,26 +232,23 @@ def _selected_cases(
 def _calls(
     judges: Sequence[pointwise.QuestionJudge], cases: Iterator[Case]
 ) -> Iterator[tuple[Model, Request]]:
-    found = False
+    matches = False
     for case in cases:
-        for one in judges:
-            found = True
-            yield one.judge.model, one.request(case)
-    if not found:
+        for question_judge in judges:
+            matches = True
+            yield question_judge.judge.model, question_judge.request(case)
+    if not matches:
         raise UsageError("no case matches", hint="see: edison dataset show")
-
-
-# --- the result -----------------------------------------------------------------------------------
 
 
 def _finish(
     terminal: Terminal,
     project: Project,
-    wanted: _Asked,
-    asked: question_grading.QuestionGradingResult,
+    order: _Order,
+    result: QuestionGradingResult,
 ) -> None:
-    experiment, names = wanted.experiment, wanted.names
-    cases = _selected_cases(project, experiment, wanted.selection)
+    experiment, names = order.experiment, order.names
+    cases = _selected_cases(project, experiment, order.selection)
     current = {str(case.id): slices.content_hash(case) for case in cases}
     with lookup.results_of(project) as connection:
         scores = [
@@ -225,101 +256,111 @@ def _finish(
             for score in judgments.question_scores(connection, experiment.id)
             if score.case_id in current and score.criterion in names
         ]
-    found = dataset_health.quality_of(scores, lambda case, content: current.get(case) == content)
+    quality = dataset_health.quality_of(scores, lambda case, content: current.get(case) == content)
     if terminal.json:
         terminal.document(
-            {"experiment": experiment.id, **_calls_json(asked), **quality_json(found)}
+            {"experiment": experiment.id, **_calls_json(result), **quality_json(quality)}
         )
     else:
-        show_quality(terminal, experiment.id, found)
-        _show(terminal, asked)
-    if asked.exhausted:
+        show_quality(terminal, experiment.id, quality)
+        _show(terminal, result)
+    if result.exhausted:
         raise click.exceptions.Exit(ExitCode.BUDGET)
-    if not asked.answered:
-        reasons = "; ".join(f"{name}: {why}" for name, why in asked.reasons.items())
+    if not result.answered:
+        reasons = "; ".join(f"{name}: {why}" for name, why in result.reasons.items())
         raise CallFailed(f"no judge returned a rating: {reasons}", hint="see: edison models test")
 
 
-def _show(terminal: Terminal, asked: question_grading.QuestionGradingResult) -> None:
-    for name, count in asked.failed.items():
+def _show(terminal: Terminal, result: QuestionGradingResult) -> None:
+    for name, count in result.failed.items():
         terminal.result(
             "  ", StyledText(f"{counted(count, 'verdict')} of {name} could not be used", ODD),
-            f": {asked.reasons[name]}",
+            f": {result.reasons[name]}",
         )  # fmt: skip
-    for name, reason in asked.closed.items():
+    for name, reason in result.closed.items():
         terminal.result("  ", StyledText(f"{name} stopped: ", BAD), reason)
-    if asked.usage is not None:
-        usage = asked.usage
+    if result.usage is not None:
+        usage = result.usage
         terminal.note(
             f"{counted(usage.bought, 'call')} made, {usage.reused:,} reused; "
             f"{dollars(usage.cost_microusd)}"
         )
-    if asked.exhausted:
-        terminal.note(f"{asked.exhausted} is used up: the same command continues")
+    if result.exhausted:
+        terminal.note(f"{result.exhausted} is used up: the same command continues")
 
 
-def show_quality(terminal: Terminal, name: str, found: dataset_health.QuestionQuality) -> None:
+def show_quality(terminal: Terminal, name: str, quality: dataset_health.QuestionQuality) -> None:
     """Print the quality of the questions and the weak ones."""
-    mark = simulated_label(found.simulated)
-    judged = f"{counted(len(found.questions), 'question')} judged by {', '.join(found.judges)}"
+    mark = simulated_label(quality.simulated)
+    judged = f"{counted(len(quality.questions), 'question')} judged by {', '.join(quality.judges)}"
     terminal.result(StyledText(name, bold=True), f"  {judged}", *mark)
-    if found.criteria:
-        rows = [("", "mean", "lowest", "highest", "scale"), *map(_criterion_row, found.criteria)]
+    if quality.criteria:
+        rows = [("", "mean", "lowest", "highest", "scale"), *map(_criterion_row, quality.criteria)]
         terminal.table(rows, right=(2, 3))
-    show_weak(terminal, found)
+    show_weak(terminal, quality)
 
 
-def show_weak(terminal: Terminal, found: dataset_health.QuestionQuality) -> None:
+def show_weak(terminal: Terminal, quality: dataset_health.QuestionQuality) -> None:
     """Print weak questions, and those on which judges disagree."""
-    weak, disputed = found.weak, found.disputed
-    mark = simulated_label(found.simulated)
-    if found.rated:
-        said = f"{counted(len(weak), 'weak question')}"
-        judged = f" of {found.rated:,} judged"
-        terminal.result("  ", StyledText(said, ODD if weak else GOOD), judged, *mark)
+    weak, disputed = quality.weak, quality.disputed
+    mark = simulated_label(quality.simulated)
+    if quality.rated:
+        count = counted(len(weak), "weak question")
+        judged = f" of {quality.rated:,} judged"
+        terminal.result("  ", StyledText(count, ODD if weak else GOOD), judged, *mark)
     for question in weak[:_LISTED]:
         terminal.result(f"    {question.case}  {_overall(question)}: {_why(question)}")
     if len(weak) > _LISTED:
         terminal.result(f"    and {len(weak) - _LISTED:,} more")
-    for statement in found.statements:
-        _show_statement(terminal, found, statement)
+    for statement in quality.statements:
+        _show_statement(terminal, quality, statement)
     if disputed:
         names = ", ".join(question.case for question in disputed[:_LISTED])
-        said = f"{counted(len(disputed), 'question')} on which judges disagree"
-        terminal.result("  ", StyledText(said, ODD), f": {names}")
-    if found.stale:
-        terminal.note(f"{counted(found.stale, 'case')} edited since: judge them again")
+        text = f"{counted(len(disputed), 'question')} on which judges disagree"
+        terminal.result("  ", StyledText(text, ODD), f": {names}")
+    if quality.stale:
+        terminal.note(f"{counted(quality.stale, 'case')} edited since: judge them again")
 
 
 def _show_statement(
-    terminal: Terminal, found: dataset_health.QuestionQuality, one: CriterionQuality
+    terminal: Terminal, quality: dataset_health.QuestionQuality, criterion: CriterionQuality
 ) -> None:
-    failing = found.failing(one)
-    said = f"not true of {len(failing):,} of {counted(one.interval.n, 'question')}"
-    terminal.result(f"  {one.name}", *simulated_label(found.simulated))
+    failing = quality.failing(criterion)
+    text = f"not true of {len(failing):,} of {counted(criterion.interval.n, 'question')}"
+    terminal.result(f"  {criterion.name}", *simulated_label(quality.simulated))
     terminal.result(
-        "    ", StyledText(said, ODD if failing else GOOD),
-        f"; mean {_mean(one)} on {one.low:g} to {one.high:g}",
+        "    ", StyledText(text, ODD if failing else GOOD),
+        f"; mean {_mean(criterion)} on {criterion.low:g} to {criterion.high:g}",
     )  # fmt: skip
     for question in failing[:_LISTED]:
-        reasons = (said.reason for said in question.judgments[one.name].values() if said.reason)
-        score, why = fixed(question.scores[one.name], 1), next(reasons, "no reason given")
+        judgments_by_judge = question.judgments[criterion.name]
+        reasons = (judgment.reason for judgment in judgments_by_judge.values() if judgment.reason)
+        score, why = fixed(question.scores[criterion.name], 1), next(reasons, "no reason given")
         terminal.result(f"    {question.case}  {score}: {why}")
     if len(failing) > _LISTED:
         terminal.result(f"    and {len(failing) - _LISTED:,} more")
 
 
-def _mean(one: CriterionQuality) -> str:
-    mean, interval = fixed(one.on_scale(one.interval.estimate), 1), one.interval.interval
+def _mean(criterion: CriterionQuality) -> str:
+    mean, interval = (
+        fixed(criterion.on_scale(criterion.interval.estimate), 1),
+        criterion.interval.interval,
+    )
     if interval is None:
         return mean
-    low, high = (fixed(one.on_scale(end), 1) for end in interval)
+    low, high = (fixed(criterion.on_scale(end), 1) for end in interval)
     return f"{mean} ({low} to {high})"
 
 
-def _criterion_row(one: CriterionQuality) -> tuple[str, ...]:
-    scale = f"{one.low:g} to {one.high:g}"
-    return (f"  {one.name}", _mean(one), fixed(one.lowest, 1), fixed(one.highest, 1), scale)
+def _criterion_row(criterion: CriterionQuality) -> tuple[str, ...]:
+    scale = f"{criterion.low:g} to {criterion.high:g}"
+    return (
+        f"  {criterion.name}",
+        _mean(criterion),
+        fixed(criterion.lowest, 1),
+        fixed(criterion.highest, 1),
+        scale,
+    )
 
 
 def _overall(question: JudgedQuestion) -> str:
@@ -333,17 +374,18 @@ def _why(question: JudgedQuestion) -> str:
     judges = question.judgments.get(pointwise.OVERALL) or next(
         iter(question.judgments.values()), {}
     )
-    return next((said.reason for said in judges.values() if said.reason), "no reason given")
+    return next(
+        (judgment.reason for judgment in judges.values() if judgment.reason), "no reason given"
+    )
 
 
 def show_question(terminal: Terminal, question: JudgedQuestion) -> None:
     """Print the ratings of one question with their reasons."""
     mark = ", simulated" if question.simulated else ""
     for name, judges in question.judgments.items():
-        for who, said in judges.items():
-            terminal.result(
-                StyledText(f"{name} {said.score:g}", ODD), f" ({who}{mark}): {said.reason}"
-            )
+        for judge_name, judgment in judges.items():
+            head = StyledText(f"{name} {judgment.score:g}", ODD)
+            terminal.result(head, f" ({judge_name}{mark}): {judgment.reason}")
 
 
 def overall_text(question: JudgedQuestion | None) -> str:
@@ -362,62 +404,194 @@ def score_text(question: JudgedQuestion | None, criterion: str) -> str:
     return fixed(question.scores[criterion], 1)
 
 
-def quality_json(found: dataset_health.QuestionQuality) -> dict[str, Any]:
+def quality_json(quality: dataset_health.QuestionQuality) -> dict[str, Any]:
     """Return the quality of questions as it appears in `--json`."""
     return {
-        "judges": list(found.judges),
-        "simulated": found.simulated,
-        "stale": found.stale,
-        "unusable_scores": found.unscored,
-        "criteria": [_criterion_json(one) for one in found.criteria],
+        **record_json.fields_of(
+            quality, "judges", "simulated", "stale", unusable_scores="unscored"
+        ),
+        "criteria": [_criterion_json(criterion) for criterion in quality.criteria],
         "statements": [
-            {**_criterion_json(one), "not_true_of": [q.case for q in found.failing(one)]}
-            for one in found.statements
+            {
+                **_criterion_json(statement),
+                "not_true_of": [question.case for question in quality.failing(statement)],
+            }
+            for statement in quality.statements
         ],
-        "questions": [question_json(question) for question in found.questions],
+        "questions": [question_json(question) for question in quality.questions],
     }
 
 
-def _criterion_json(one: CriterionQuality) -> dict[str, Any]:
-    low, high = one.interval.low, one.interval.high
+def _criterion_json(criterion: CriterionQuality) -> dict[str, Any]:
+    mean = criterion.interval
+    low, high = mean.interval or (None, None)
     return {
-        "name": one.name,
-        "scale": {"min": one.low, "max": one.high},
+        "name": criterion.name,
+        "scale": {"min": criterion.low, "max": criterion.high},
         "mean": {
-            "estimate": one.on_scale(one.interval.estimate),
-            "low": None if low is None else one.on_scale(low),
-            "high": None if high is None else one.on_scale(high),
-            "n": one.interval.n,
-            "method": one.interval.method,
+            "estimate": criterion.on_scale(mean.estimate),
+            "low": None if low is None else criterion.on_scale(low),
+            "high": None if high is None else criterion.on_scale(high),
+            "n": mean.n,
+            "method": mean.method,
         },
-        "min": one.lowest,
-        "max": one.highest,
+        "min": criterion.lowest,
+        "max": criterion.highest,
     }
 
 
 def question_json(question: JudgedQuestion) -> dict[str, Any]:
     """Return one question as it appears in `--json`."""
-    return {
-        "case": question.case,
-        "scores": dict(question.scores),
-        "weak": question.is_weak,
-        "disputed": list(question.disputed),
-        "simulated": question.simulated,
-        "said": {
-            name: {who: said._asdict() for who, said in judges.items()}
-            for name, judges in question.judgments.items()
-        },
-    }
+    return record_json.fields_of(
+        question, "case", "scores", "disputed", "simulated", weak="is_weak", said="judgments"
+    )
 
 
-def _calls_json(asked: question_grading.QuestionGradingResult) -> dict[str, Any]:
-    usage = asked.usage
+def _calls_json(result: QuestionGradingResult) -> dict[str, Any]:
+    usage = result.usage
     return {
-        "cases": asked.cases,
-        "failed": dict(asked.failed),
-        "reasons": asked.reasons,
-        "stopped": asked.closed,
-        "exhausted": asked.exhausted or None,
+        **record_json.fields_of(result, "cases", "failed", "reasons", stopped="closed"),
+        "exhausted": result.exhausted or None,
         "calls": {"made": usage.bought if usage else 0, "reused": usage.reused if usage else 0},
         "cost_microusd": usage.cost_microusd if usage else 0,
     }
+
+
+@dataclass(slots=True)
+class QuestionGradingResult:
+    """Counts and failures of a question grading."""
+
+    cases: int = 0
+    """Cases that were judged."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Failed verdicts, by judge."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """The first reason of failure, by judge."""
+    answered: int = 0
+    """Verdicts with at least one score."""
+    closed: dict[str, str] = field(default_factory=dict)
+    """Judges that take no more calls, and why."""
+    exhausted: str = ""
+    """The budget that is used up."""
+    usage: BudgetUsage | None = None
+    """Calls made and reused, with their cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionGrading:
+    """Judges, and the experiment whose cases they score."""
+
+    project: Project
+    experiment: Experiment
+    judges: Sequence[pointwise.QuestionJudge]
+    context: RunContext
+    newer_than: str
+    budget_microusd: int | None = None
+
+    def run(self, cases: Iterator[Case]) -> QuestionGradingResult:
+        """Let every judge score every case."""
+        return asyncio.run(self._run(cases))
+
+    async def _run(self, cases: Iterator[Case]) -> QuestionGradingResult:
+        result = QuestionGradingResult()
+        opened = standalone.standalone_client(
+            self.project,
+            self.experiment,
+            self.context,
+            purpose="question",
+            newer_than=self.newer_than,
+        )
+        async with opened as clients:
+            budget = clients.budget
+            if self.budget_microusd is not None:
+                limit, scope = self.budget_microusd, f"run:{budget.run_id}"
+                budget.caps = (
+                    *budget.caps,
+                    ledger.SpendingCap(scope, None, microusd=limit, name="--budget"),
+                )
+            result.usage = clients.usage
+            workers = max(judge.judge.model.limits.concurrency for judge in self.judges)
+            await judge_judge.run_concurrently(
+                [self._worker(cases, clients, result) for _ in range(workers)]
+            )
+        return result
+
+    async def _worker(
+        self, cases: Iterator[Case], clients: ClientPool, result: QuestionGradingResult
+    ) -> None:
+        for case in cases:
+            if result.exhausted or len(result.closed) == len(self.judges):
+                return
+            try:
+                asked = [j for j in self.judges if j.judge.name not in result.closed]
+                rows = await judge_judge.run_concurrently(
+                    [self._judge(j, case, clients, result) for j in asked]
+                )
+            except provider_budget.BudgetExhausted as error:
+                result.exhausted = error.refused.cap.name
+                return
+            await clients.budget.writer.write(
+                judgments.write_question_scores([row for scores in rows for row in scores])
+            )
+            result.cases += 1
+
+    async def _judge(
+        self,
+        judge: pointwise.QuestionJudge,
+        case: Case,
+        clients: ClientPool,
+        result: QuestionGradingResult,
+    ) -> list[QuestionScore]:
+        replies: list[tuple[str, int]] = []
+
+        async def ask(name: str, request: Request) -> Completion:
+            try:
+                answer = await clients.of(self.project.models[name], "judge").answer(request)
+            except resilience.ClientClosed as closed:
+                result.closed[name] = closed.reason
+                raise CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False) from None
+            replies.append((request.request_hash, answer.answer_no))
+            return answer.completion
+
+        judge_score = await judge.judge_case(case, ask)
+        name = judge.judge.name
+        if judge_score.verdict is None:
+            result.failed[name] += 1
+            reason = judge_score.failure.reason if judge_score.failure is not None else ""
+            result.reasons.setdefault(name, reason)
+        else:
+            result.answered += 1
+        request_hash, answer_no = (
+            replies[-1] if replies else (judge.request(case).request_hash, None)
+        )
+        return list(self._rows(judge, case, judge_score, (request_hash, answer_no)))
+
+    def _rows(
+        self,
+        judge: pointwise.QuestionJudge,
+        case: Case,
+        judge_score: JudgeScores,
+        answer: tuple[str, int | None],
+    ) -> Iterator[QuestionScore]:
+        now, content = utc.timestamp(self.context.now()), slices.content_hash(case)
+        for criterion in judge.criteria:
+            verdict = judge_score.verdict
+            scored = None if verdict is None else verdict.scores.get(criterion.name)
+            missing = judge_score.missing(criterion.name)
+            yield judgments.QuestionScore(
+                experiment=self.experiment.id,
+                case_id=case.id,
+                judge=judge.judge.name,
+                criterion=judge.stored_name(criterion),
+                case_hash=content,
+                hash=judge.hash,
+                score=None if scored is None else scored.raw,
+                low=criterion.scale.min,
+                high=criterion.scale.max,
+                reason=scored.reason if scored is not None else missing.reason if missing else "",
+                status="ok" if scored is not None else "error",
+                simulated=judge.judge.model.simulated,
+                request_hash=answer[0],
+                answer_no=answer[1],
+                judged_at=now,
+            )

@@ -10,8 +10,7 @@ import pytest
 from tests import item_bank
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 

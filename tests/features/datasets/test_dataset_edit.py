@@ -11,8 +11,7 @@ from tests.cli.screen import OnTty
 from tests.opened import opened
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Edison
-    from tests.conftest import Folder
+    from tests.conftest import Edison, Folder
 
 pytestmark = pytest.mark.daily
 
