@@ -1,8 +1,8 @@
 """The HTTP interface of programs: plan, start, follow, steer and stop runs, and lease money.
 
 A request has the token of a member; cookies do not count here, so no page can send it in somebody's
-name. The role is read for each request. Errors are JSON with a code, a message and a hint. What is
-described in `openapi` is what is served.
+name. The role is read for each request. Errors are JSON with a code, a message and a hint.
+schemas/openapi.json describes each operation; tests check the replies against it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from edison_ci.api.run_start import (
 from edison_ci.config.load import load_project
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageError
 from edison_ci.plan.plan import as_json as plan_json
+from edison_ci.resources import resource_folder
 from edison_ci.results.steering import steering_state
 from edison_ci.sanitize import json_text
 from edison_ci.store.database import open_reader
@@ -38,7 +39,7 @@ from edison_ci.store.runs import Run, find_run
 from edison_ci.store.steering import Change, SteeringAction
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import authenticate, caller_key, current_site, header
-from edison_ci.web.openapi import API, MOST_BYTES, document
+from edison_ci.web.page_context import PREFIX
 from edison_ci.web.security import PAGE_HEADERS, RateLimit
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from edison_ci.access.site import Site
     from edison_ci.web.databases import ServerSettings
 
+API = f"{PREFIX}/api/v1"
+MOST_BYTES = 65_536
+"""Most bytes of a body."""
 PER_MINUTE = 120
 """Requests of a member."""
 _MOST_USD = 100_000
@@ -185,7 +189,9 @@ def _steer(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
 
 def _document(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     del asked
-    return 200, document({route.path for route in routes()})
+    whole, served = document(), {route.path for route in routes()}
+    paths = {path: about for path, about in whole["paths"].items() if path in served}
+    return 200, {**whole, "paths": paths}
 
 
 ROUTES = (
@@ -204,6 +210,12 @@ ROUTES = (
 def routes() -> tuple[ApiRoute, ...]:
     """Return every operation; the OpenAPI document describes each."""
     return (*ROUTES, *(route for made in feature.hooks("api_routes") for route in made()))
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document of every operation, those of features too."""
+    found: dict[str, Any] = json.loads((resource_folder("schemas") / "openapi.json").read_bytes())
+    return found
 
 
 def _run(asked: ApiRequest) -> Run:

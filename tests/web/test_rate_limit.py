@@ -13,9 +13,8 @@ import pytest
 from edison_ci.access.accounts import AUTH_FILE, Accounts
 from edison_ci.access.site import Identity, open_site
 from edison_ci.web import api
-from edison_ci.web.api import PER_MINUTE
+from edison_ci.web.api import API, PER_MINUTE
 from edison_ci.web.databases import Actions, ServerAccess, register_settings, settings_of
-from edison_ci.web.openapi import API
 from edison_ci.web.security import RateLimit
 from edison_ci.web.serving import Serving, application
 from tests.web.test_sign_in import CHEAP, MEMBERS, PASSWORD, prepared, token_of
