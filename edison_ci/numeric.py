@@ -20,7 +20,9 @@ TOLERANCE = 1e-9
 """A score that misses its threshold by less has reached it (STATS 20)."""
 _VANISHING = 2e-14
 NOTHING = "-"
-"""Stands for a number that is not known."""
+"""Shown for a number that is not known."""
+NO_SPAN = "1 case: no error bar"
+"""Shown for an interval that one case does not have."""
 
 
 def mean(values: Collection[float]) -> float:
@@ -135,8 +137,13 @@ def points(found: Estimate | None) -> str:
     if found is None:
         return NOTHING
     if found.low is None or found.high is None:
-        return f"{score(found.estimate)} (1 case: no error bar)"
-    return f"{score(found.estimate)} ({score(found.low)} to {score(found.high)})"
+        return f"{score(found.estimate)} ({NO_SPAN})"
+    return f"{score(found.estimate)} ({score_span(found.low, found.high)})"
+
+
+def score_span(low: float, high: float) -> str:
+    """Return the interval of a score, in points: 66.6 to 77.9."""
+    return f"{score(low)} to {score(high)}"
 
 
 def change(estimate: float | None, low: float | None, high: float | None) -> str:

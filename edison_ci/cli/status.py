@@ -15,6 +15,7 @@ from edison_ci.config import load
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.numeric import counted, points
 from edison_ci.records import RunStatus
+from edison_ci.report.run_facts import cost_text
 from edison_ci.results import live_progress, report, snapshot, stored_runs
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _table(terminal: Terminal, summaries: list[RunResult]) -> None:
             s.run.verdict or "-",
             points(s.overall.composite),
             f"{sum(s.cells.values()) - s.cells['total']:,}/{s.cells['total']:,}",
-            summary.cost_text(s),
+            cost_text([s]),
         )
         for s in summaries
     ]

@@ -23,6 +23,7 @@ from edison_ci.numeric import (
     snap,
 )
 from edison_ci.records import RunStatus, Verdict
+from edison_ci.report.run_facts import cost_text
 from edison_ci.results import decisions, report, run_result, snapshot, triage
 from edison_ci.sanitize import in_actions
 
@@ -533,7 +534,7 @@ def _score_rows(summary: RunResult) -> list[tuple[str, ...]]:
     if others > 0:
         rows.append((_other_costs(summary), "", "", dollars(others), ""))
     if len(rows) > 2:
-        rows.append(("all", *_numbers(summary.overall, cost=cost_text(summary))))
+        rows.append(("all", *_numbers(summary.overall, cost=cost_text([summary]))))
     return rows if len(rows) > 1 else [("nothing was graded",)]
 
 
@@ -552,13 +553,6 @@ def _numbers(scored: VariantScore, *, cost: str = "") -> tuple[str, ...]:
         cost or dollars(scored.cost_microusd),
         milliseconds(scored.p50_ms, scored.p95_ms),
     )
-
-
-def cost_text(summary: RunResult) -> str:
-    """Return the cost of a run, marked if a part is estimated."""
-    calls = summary.calls
-    about = "~" if calls["unknown"] or calls["estimated"] or summary.run.moving else ""
-    return f"{about}{dollars(summary.cost_microusd)}"
 
 
 def _components(terminal: Terminal, summary: RunResult) -> None:
@@ -627,5 +621,5 @@ def _counts(terminal: Terminal, summary: RunResult) -> None:
         terminal.result(f"  {counted(calls['shared'], 'answer')} from the shared cache")
     terminal.result(
         f"  {counted(calls['made'], 'call')} made, {calls['reused']:,} reused{retried}{unknown}; "
-        f"{cost_text(summary)}{seconds}"
+        f"{cost_text([summary])}{seconds}"
     )

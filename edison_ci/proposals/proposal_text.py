@@ -14,7 +14,8 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import NOTHING, change, counted, dollars, probability, score
 from edison_ci.proposals.body_text import MAX_BODY_CHARS
 from edison_ci.records import Move
-from edison_ci.report.markdown import Limit, Section, Table, code, fenced, fit, prose
+from edison_ci.report.document import Name, Section, Table
+from edison_ci.report.markdown import Limit, code, fenced, fit, prose
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,9 +98,9 @@ def proposal_body(proposal: ProposalText, *, most: int = MAX_BODY_CHARS) -> str:
     first = f"{marker(proposal.suggestion)}\n\n"
     sections = [
         Section("", tuple(_opening(proposal))),
-        Section("### Why", tuple(_why(proposal))),
+        Section("Why", tuple(_why(proposal))),
         *_evidence(proposal),
-        Section("### How to decide", tuple(_how_to_decide(proposal))),
+        Section("How to decide", tuple(_how_to_decide(proposal))),
         _examples(proposal),
         _guardrails(proposal.suggestion),
     ]
@@ -159,13 +160,13 @@ def _evidence(proposal: ProposalText) -> list[Section]:
     evidence = proposal.evidence
     rows = [_row(name, found) for key, name in _SETS if (found := _measured(evidence, key))]
     if not rows:
-        return [Section("### Evidence", ("Nothing was measured.",))]
+        return [Section("Evidence", ("Nothing was measured.",))]
     texts = [prose(str(evidence["sentence"]))] if evidence.get("sentence") else []
     if evidence.get("verified") is False:
         texts.append("**Improvement not verified**: too few held-out cases.")
     head = ("cases", "n", "before", "after", "change", "p-value", "decision")
     return [
-        Section("### Evidence", tuple(texts), Table(head, tuple(rows))),
+        Section("Evidence", tuple(texts), Table.of(head, rows)),
         Section("", tuple(_changed_cases(evidence))),
         _criteria(evidence),
         Section("", tuple(_price(proposal.suggestion))),
@@ -232,14 +233,14 @@ def _criteria(evidence: Mapping[str, Any]) -> Section:
         before, after = one.get("before"), one.get("after")
         gained = None if before is None or after is None else after - before
         cells = (
-            code(str(one.get("name"))),
+            Name(str(one.get("name"))),
             score(before),
             score(after),
             change(gained, None, None),
         )
         rows.append(cells)
     head = ("on the training cases", "before", "after", "change")
-    return Section("", (), Table(head, tuple(rows)))
+    return Section(table=Table.of(head, rows))
 
 
 def _price(one: Suggestion) -> list[str]:
@@ -310,4 +311,4 @@ def _guardrails(one: Suggestion) -> Section | None:
         (code(rail.rule), "pass" if rail.ok else "fail", prose(rail.detail, most=200))
         for rail in one.guardrails
     ]
-    return Section("", (), Table(("guardrail", "result", "detail"), tuple(rows)), fold="Guardrails")
+    return Section(table=Table.of(("guardrail", "result", "detail"), rows), fold="Guardrails")

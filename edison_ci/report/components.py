@@ -13,18 +13,20 @@ from markupsafe import Markup
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.text_diff import matcher
-from edison_ci.report.markup import Child, element, escape, join
+from edison_ci.report.document import Bullets, Code, Estimate, Name, Notice, Sentence, Status
+from edison_ci.report.markup import Child, code_spans, element, escape, join
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from edison_ci.report.charts.drawing import DataTable, Drawing
+    from edison_ci.report.charts.drawing import Drawing
+    from edison_ci.report.document import Block, Column, Inline, Table
 
 
 # --- status ---------------------------------------------------------------------------------------
 
 
-class Status(NamedTuple):
+class Look(NamedTuple):
     """Icon and color class of a status."""
 
     shape: str
@@ -32,41 +34,41 @@ class Status(NamedTuple):
 
 
 STATUSES = {
-    "pass": Status("check", "good"),
-    "passed": Status("check", "good"),
-    "fixed": Status("up", "good"),
-    "completed": Status("check", "good"),
-    "applied": Status("check", "good"),
-    "approved": Status("check", "good"),
-    "fail": Status("cross", "bad"),
-    "failed": Status("cross", "bad"),
-    "newly failing": Status("down", "bad"),
-    "scoring lower": Status("down", "bad"),
-    "scoring higher": Status("up", "good"),
-    "rejected": Status("cross", "bad"),
-    "error": Status("warning", "bad"),
-    "alert": Status("warning", "bad"),
-    "inconclusive": Status("question", "odd"),
-    "malformed": Status("warning", "odd"),
-    "blocked": Status("bar", "odd"),
-    "paused": Status("pause", "odd"),
-    "waiting": Status("pause", "odd"),
-    "refused": Status("bar", "odd"),
-    "flag": Status("flag", "odd"),
-    "unverified": Status("question", "odd"),
-    "simulated": Status("wave", "mark"),
-    "replayed": Status("wave", "mark"),
-    "imported": Status("down", "mark"),
-    "imported answers": Status("down", "mark"),
-    "part of the cases": Status("half", "mark"),
-    "running": Status("half", "info"),
-    "proposed": Status("half", "info"),
-    "ungraded": Status("dot", "none"),
-    "advisory": Status("dot", "none"),
-    "skipped": Status("dash", "none"),
-    "cancelled": Status("dash", "none"),
-    "superseded": Status("dash", "none"),
-    "pending": Status("dot", "none"),
+    "pass": Look("check", "good"),
+    "passed": Look("check", "good"),
+    "fixed": Look("up", "good"),
+    "completed": Look("check", "good"),
+    "applied": Look("check", "good"),
+    "approved": Look("check", "good"),
+    "fail": Look("cross", "bad"),
+    "failed": Look("cross", "bad"),
+    "newly failing": Look("down", "bad"),
+    "scoring lower": Look("down", "bad"),
+    "scoring higher": Look("up", "good"),
+    "rejected": Look("cross", "bad"),
+    "error": Look("warning", "bad"),
+    "alert": Look("warning", "bad"),
+    "inconclusive": Look("question", "odd"),
+    "malformed": Look("warning", "odd"),
+    "blocked": Look("bar", "odd"),
+    "paused": Look("pause", "odd"),
+    "waiting": Look("pause", "odd"),
+    "refused": Look("bar", "odd"),
+    "flag": Look("flag", "odd"),
+    "unverified": Look("question", "odd"),
+    "simulated": Look("wave", "mark"),
+    "replayed": Look("wave", "mark"),
+    "imported": Look("down", "mark"),
+    "imported answers": Look("down", "mark"),
+    "part of the cases": Look("half", "mark"),
+    "running": Look("half", "info"),
+    "proposed": Look("half", "info"),
+    "ungraded": Look("dot", "none"),
+    "advisory": Look("dot", "none"),
+    "skipped": Look("dash", "none"),
+    "cancelled": Look("dash", "none"),
+    "superseded": Look("dash", "none"),
+    "pending": Look("dot", "none"),
 }
 """Statuses with their own icon; others are shown like `pending`."""
 _ICONS = {
@@ -98,10 +100,10 @@ def icon(shape: str) -> Markup:
     return element("svg", path, class_="icon", viewBox="0 0 16 16", aria_hidden="true")
 
 
-def status_of(word: str) -> Status:
+def status_of(word: str) -> Look:
     """Return icon and color class of a status."""
-    known = "simulated" if word.lower().startswith("simulated ") else word.lower()
-    return STATUSES.get(known, STATUSES["pending"])
+    name = "simulated" if word.lower().startswith("simulated ") else word.lower()
+    return STATUSES.get(name, STATUSES["pending"])
 
 
 @lru_cache(maxsize=1_000)
@@ -135,9 +137,9 @@ class Card:
     plot: Drawing | None = None
 
 
-def cards(found: Iterable[Card]) -> Markup:
+def cards(figures: Iterable[Card]) -> Markup:
     """Return key figures side by side."""
-    return element("dl", *(_card(each) for each in found), class_="cards")
+    return element("dl", *map(_card, figures), class_="cards")
 
 
 def card(name: str, value: object, note: str = "", unit: str = "") -> Markup:
@@ -145,36 +147,81 @@ def card(name: str, value: object, note: str = "", unit: str = "") -> Markup:
     return _card(Card(name, str(value), unit, note))
 
 
-def _card(each: Card) -> Markup:
-    unit = element("small", f" {each.unit}") if each.unit else None
-    plot = element("dd", each.plot.svg, class_="card-plot") if each.plot else None
-    note = element("dd", each.note, class_="card-note") if each.note else None
-    value = element("dd", each.value, unit, class_="card-value")
-    return element("div", element("dt", each.name), value, note, plot, class_="card")
+def _card(figure: Card) -> Markup:
+    unit = element("small", f" {figure.unit}") if figure.unit else None
+    plot = element("dd", figure.plot.svg, class_="card-plot") if figure.plot else None
+    note = element("dd", figure.note, class_="card-note") if figure.note else None
+    value = element("dd", figure.value, unit, class_="card-value")
+    return element("div", element("dt", figure.name), value, note, plot, class_="card")
 
 
-def data_table(table: DataTable, *, caption: str = "") -> Markup:
-    """Return a table of texts; the first cell of a row is its header."""
-    numeric = [column.numeric for column in table.columns]
-    head = (
-        element("th", column.name, scope="col", class_="num" if column.numeric else None)
-        for column in table.columns
-    )
-    body = (
-        element("tr", *(_cell(i, cell, numeric[i]) for i, cell in enumerate(row)))
+def data_table(table: Table, *, caption: str = "") -> Markup:
+    """Return a table; the first cell of a row is its header."""
+    columns = table.columns
+    heads = (head for column in columns for head in _heads(column))
+    rows = (
+        element("tr", *(cell for i, text in enumerate(row) for cell in _cells(i, text, columns[i])))
         for row in table.rows
     )
     title = element("caption", caption, class_="visually-hidden") if caption else None
     return element(
-        "table", title, element("thead", element("tr", *head)), element("tbody", *body),
+        "table", title, element("thead", element("tr", *heads)), element("tbody", *rows),
         class_="data",
     )  # fmt: skip
 
 
-def _cell(position: int, text: str, numeric: bool) -> Markup:
-    if position == 0 and not numeric:
-        return element("th", element("bdi", text), scope="row")
-    return element("td", text, class_="num" if numeric else None)
+def _heads(column: Column) -> Iterator[Markup]:
+    names = column.split or (column.name,)
+    for name, class_ in zip(names, _classes(column), strict=False):
+        yield element("th", name, scope="col", class_=class_)
+
+
+def _classes(column: Column) -> tuple[str | None, str]:
+    """Return the classes of the cells of a column: of its values, and of their intervals."""
+    second = "num" if column.split and not column.split[1].endswith("CI") else "ci"
+    return ("num" if column.numeric else None), second
+
+
+def _cells(position: int, text: Inline, column: Column) -> Iterator[Markup]:
+    first, second = _classes(column)
+    if isinstance(text, Estimate) and column.split:
+        yield element("td", text.value, class_=first)
+        yield element("td", text.span, class_=second)
+    elif column.numeric:
+        yield element("td", text.text if isinstance(text, Name) else inline(text), class_=first)
+    elif position == 0:
+        content = element("bdi", text) if isinstance(text, str) else inline(text)
+        yield element("th", content, scope="row")
+    else:
+        kinds = {Name: "name", tuple: "nowrap"}
+        yield element("td", inline(text), class_=kinds.get(type(text)))
+
+
+def inline(text: Inline) -> Markup:
+    """Return a text with its marks."""
+    if isinstance(text, Markup):
+        return text
+    if isinstance(text, Name):
+        return element("bdi", text.text)
+    if isinstance(text, Sentence):
+        return code_spans(text.text)
+    if isinstance(text, Status):
+        return badge(text.word)
+    if isinstance(text, Estimate):
+        return escape(text.text)
+    return escape(text) if isinstance(text, str) else join(map(inline, text))
+
+
+def block(content: Block, *, label: str = "") -> Markup:
+    """Return a paragraph, list or preformatted text."""
+    if isinstance(content, Code):
+        return text_box(content.text, label=label)
+    if isinstance(content, Bullets):
+        return element("ul", *(element("li", inline(item)) for item in content.items))
+    if isinstance(content, Notice):
+        label = element("strong", f"{content.label}.")
+        return notice("odd", label, " ", inline(content.text))
+    return element("p", inline(content))
 
 
 def scrolled(content: Markup, label: str) -> Markup:

@@ -1,127 +1,173 @@
-"""The report as one JSON document, and its cells as JSON Lines.
+"""The document model of reports: texts with marks, tables, code and sections, without a look.
 
-The document is `edison status RUN --json` plus what only a report has: both sides of every prompt
-version, changed cases, a changed eval suite, findings and limitations.
+A builder words a fact once; `markdown` and `components` render it, each for its medium. A plain
+text is our own wording. What comes from files and models is a `Name`, or stands between backticks
+in a `Sentence`, so that every renderer escapes it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from edison_ci.records import Side
-from edison_ci.results import report as result_report
-from edison_ci.results import scores
-from edison_ci.sanitize import json_text
+from edison_ci import numeric
+from edison_ci._dataclass import dataclass
+from edison_ci.numeric import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable
 
-    from edison_ci.results.cells import CellResult, Cells
-    from edison_ci.results.leaderboard import LeaderboardRow
-    from edison_ci.results.report import PlannedRun, Report
-    from edison_ci.results.run_result import RunResult
+    from markupsafe import Markup
 
 
-def json_lines(report: Report, cells: Cells) -> Iterator[str]:
-    """Yield a line of JSON for each cell of every run."""
-    for view in report.runs:
-        for cell in cells.of(view):
-            yield json_text(_record(view, cell), indent=None) + "\n"
+class Name(NamedTuple):
+    """The name of a case, prompt, model or file, or an amount; it may contain any text."""
+
+    text: str
 
 
-def _record(view: RunResult, cell: CellResult) -> dict[str, Any]:
-    run = view.run
-    return {
-        "schema_version": 1,
-        "experiment": run.experiment,
-        "run_id": run.id,
-        "run_started": run.created_at,
-        "simulated": run.simulated,
-        "side": cell.side,
-        "prompt": {
-            "id": cell.prompt,
-            "hash": cell.version[:8],
-            "label": run.labels.get(cell.prompt) if cell.side == Side.HEAD else None,
-        },
-        "model": cell.model,
-        "case": cell.case,
-        "repeat": cell.repeat,
-        "cell": cell.id[:12],
-        "status": cell.status,
-        "composite": cell.composite,
-        "passed": cell.passed,
-        "error": cell.error,
-        "reason": cell.reason or None,
-        "cost_microusd": cell.cost_microusd,
-        "cost_kind": cell.cost_kind,
-        "tokens": {"in": cell.tokens_in, "out": cell.tokens_out},
-        "latency_ms": cell.latency_ms,
-        "finish_reason": cell.finish_reason,
-        "served_model": cell.served_model,
-        "components": [component._asdict() for component in cell.components],
-        "text": cell.text,
-    }
+class Sentence(NamedTuple):
+    """A sentence that may quote names between backticks."""
+
+    text: str
 
 
-SCHEMA_VERSION = 1
+class Status(NamedTuple):
+    """A verdict, or what changed, in a word that a medium marks with an icon or a color."""
+
+    word: str
 
 
-def document(report: Report) -> dict[str, Any]:
-    """Return the report as a JSON value."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "verdict": report.verdict,
-        "simulated": report.simulated,
-        "failure": report.failure or None,
-        "undecided": report.undecided or None,
-        "dropped": [*report.dropped],
-        "planned": [_planned(one) for one in report.plans],
-        "cost_microusd": report.cost_microusd,
-        "regressions": report.regressions,
-        "runs": [_run(view) for view in report.runs],
-    }
+class Estimate(NamedTuple):
+    """A number with its interval: `text` where both share a cell, else `value` and `span`."""
+
+    value: str
+    span: str
+    text: str
 
 
-def document_text(report: Report) -> str:
-    """Return the report as JSON text that is safe to print."""
-    return json_text(document(report)) + "\n"
+Inline: TypeAlias = "str | Name | Sentence | Status | Estimate | Markup | tuple[Inline, ...]"
+"""A text with marks; Markup is a small drawing, which only pages have."""
 
 
-def _planned(one: PlannedRun) -> dict[str, Any]:
-    cost = one.cost_microusd
-    span = None if cost is None else {"low": cost[0], "high": cost[1]}
-    return {**one._asdict(), "cost_microusd": span}
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table; numbers are aligned right."""
+
+    name: str
+    numeric: bool = False
+    split: tuple[str, str] | None = None
+    """Names of the two columns that an estimate takes where there is room."""
+    detail: bool = False
+    """Whether it is left out where room is short."""
 
 
-def _run(view: RunResult) -> dict[str, Any]:
-    return {
-        **result_report.run_document(view),
-        "labels": [*view.labels],
-        "on": view.on,
-        "eval_suite": [change._asdict() for change in view.eval_suite],
-        "replaced": [*view.replaced],
-        "scores": [_score_json(row) for row in view.variants],
-        "changes": [
-            {"prompt": one.prompt, "model": one.model, **one.comparison.as_json()}
-            for one in view.changes
-        ],
-        "findings": [finding._asdict() for finding in view.findings],
-        "missing": [*view.missing],
-    }
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; its rows may be left out from the end."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Inline, ...], ...]
+
+    @classmethod
+    def of(cls, names: Iterable[str], rows: Iterable[tuple[Inline, ...]]) -> Table:
+        """Return a table with plain columns."""
+        return cls(tuple(map(Column, names)), tuple(rows))
+
+    def without(self, names: Collection[str]) -> Table:
+        """Return the table without some columns."""
+        kept = [place for place, column in enumerate(self.columns) if column.name not in names]
+        return Table(
+            tuple(self.columns[place] for place in kept),
+            tuple(tuple(row[place] for place in kept) for row in self.rows),
+        )
+
+    @property
+    def brief(self) -> Table:
+        """The table without details."""
+        return self.without([column.name for column in self.columns if column.detail])
 
 
-def _score_json(row: LeaderboardRow) -> dict[str, Any]:
-    place = row.place
-    return {
-        "side": place.side,
-        "prompt": place.prompt,
-        "hash": place.version[:8],
-        "label": row.label,
-        "model": place.model,
-        "composite": scores.interval_json(row.composite),
-        "pass_rate": scores.interval_json(row.pass_rate),
-        "answers": row.answers,
-        "cost_microusd": row.cost_microusd,
-        "estimated": row.estimated,
-        "latency_ms": {"p50": row.p50_ms, "p95": row.p95_ms},
-    }
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A preformatted text, such as a diff."""
+
+    text: str
+    language: str = ""
+    most: int = 20_000
+    """Most characters that are shown."""
+
+
+class Bullets(NamedTuple):
+    """A list of texts."""
+
+    items: tuple[Inline, ...]
+
+
+def plain(text: Inline) -> str:
+    """Return a text without its marks."""
+    if isinstance(text, Estimate):
+        return text.text
+    if isinstance(text, Name | Sentence | Status):
+        return text[0]
+    return text if isinstance(text, str) else "".join(map(plain, text))
+
+
+class Notice(NamedTuple):
+    """What a reader must know before the numbers."""
+
+    label: str
+    text: Inline
+
+
+Block: TypeAlias = "Inline | Code | Bullets | Notice"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a document: heading, paragraphs and an optional table."""
+
+    title: Inline = ""
+    blocks: tuple[Block, ...] = ()
+    table: Table | None = None
+    fold: str = ""
+    """Title of the fold around blocks and table; empty for no fold."""
+    level: int = 3
+    """Level of the heading, from 1."""
+
+
+def score_of(found: numeric.Estimate | None) -> Estimate:
+    """Return a score with its interval."""
+    if found is None:
+        return _UNKNOWN
+    span = _span(found, numeric.score_span)
+    return Estimate(numeric.score(found.estimate), span, numeric.points(found))
+
+
+def rate_of(found: numeric.Estimate | None) -> Estimate:
+    """Return a pass rate with its interval."""
+    if found is None:
+        return _UNKNOWN
+    span = _span(found, numeric.percent_span)
+    return Estimate(numeric.percent(found.estimate), span, numeric.rate(found))
+
+
+def change_of(estimate: float | None, low: float | None, high: float | None) -> Estimate:
+    """Return a change with its interval."""
+    value = NOTHING if estimate is None else numeric.signed_score(estimate)
+    span = NOTHING if low is None or high is None else numeric.signed_span(low, high)
+    return Estimate(value, span, numeric.change(estimate, low, high))
+
+
+def latency_of(p50_ms: float | None, p95_ms: float | None) -> Estimate:
+    """Return a median latency with its 95th percentile."""
+    median, late = numeric.milliseconds(p50_ms), numeric.milliseconds(p95_ms)
+    return Estimate(median, late, numeric.milliseconds(p50_ms, p95_ms))
+
+
+_UNKNOWN = Estimate(NOTHING, "", NOTHING)
+
+
+def _span(found: numeric.Estimate, write: Callable[[float, float], str]) -> str:
+    if found.low is None or found.high is None:
+        return numeric.NO_SPAN
+    return write(found.low, found.high)

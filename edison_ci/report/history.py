@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.numeric import dollars, milliseconds, percent, score, significant
-from edison_ci.report.charts.drawing import Column, DataTable
 from edison_ci.report.components import data_table, figure, scrolled
+from edison_ci.report.document import Column, Table
 from edison_ci.report.html import whole_page
 from edison_ci.report.markup import element
 from edison_ci.sanitize import json_text
@@ -94,6 +94,6 @@ def history_page(name: str, records: Sequence[dict[str, Any]], charts: Sequence[
     )
     head = element("header", element("h1", name), class_="page-header")
     panels = [element("div", figure(chart), class_="panel") for chart in charts]
-    table = scrolled(data_table(DataTable(_SHOWN, rows), caption="Runs"), "Runs")
+    table = scrolled(data_table(Table(_SHOWN, rows), caption="Runs"), "Runs")
     listed = element("section", element("h2", "Runs"), table, class_="section")
     return whole_page(name, [head, element("div", *panels, class_="stack"), listed])

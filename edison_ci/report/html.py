@@ -1,9 +1,8 @@
 """The report as one self-contained HTML file, rendered with the templates of this package.
 
 The stylesheet is inline and a content security policy allows its hash only: nothing else is
-  applied,
-fetched or run. Templates escape every value, with invisible characters spelled out. Values are
-prepared here, where types are checked; the templates only lay them out.
+applied, fetched or run. Templates escape every value, with invisible characters spelled out. Values
+are prepared here, where types are checked; the templates only lay them out.
 """
 
 from __future__ import annotations
@@ -11,34 +10,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from edison_ci.documents.secrets import redacted
-from edison_ci.numeric import (
-    NOTHING,
-    TOLERANCE,
-    change,
-    counted,
-    dollars,
-    milliseconds,
-    percent,
-    percent_span,
-    score,
-    signed_span,
-)
-from edison_ci.records import CellStatus, Move, Side
+from edison_ci.numeric import NOTHING, counted, dollars, milliseconds, score
+from edison_ci.records import CellStatus, Side
 from edison_ci.report import components
-from edison_ci.report.charts.bars import Bar, Bars, Histogram, bars, histogram, tenths
-from edison_ci.report.charts.drawing import Column, DataTable, fluid
+from edison_ci.report.charts.bars import Histogram, bars, histogram, tenths
+from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.charts.estimates import (
-    Pareto,
-    ParetoPoint,
     Range,
     forest,
     gate_forests,
@@ -47,24 +33,36 @@ from edison_ci.report.charts.estimates import (
     one_prompt,
     pareto,
 )
-from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
-from edison_ci.report.charts.trend import Series, Trend, TrendPoint, trend
-from edison_ci.report.components import Card, text_box
-from edison_ci.report.markdown_report import DECISIONS, eval_suite_sentence
-from edison_ci.report.markup import escape
+from edison_ci.report.charts.heatmap import heatmap
+from edison_ci.report.charts.trend import trend
+from edison_ci.report.components import Card, block, data_table, scrolled, section, text_box
+from edison_ci.report.document import Column, Section, Table, change_of, plain, rate_of, score_of
+from edison_ci.report.markup import element, escape
+from edison_ci.report.run_charts import costs_chart, history_chart, pareto_chart, slices_chart
+from edison_ci.report.run_facts import (
+    calls_text,
+    changed_cases_table,
+    changes_table,
+    components_table,
+    cost_text,
+    costs_table,
+    eval_suite_sentence,
+    eval_suite_table,
+    scores_table,
+    suite_words,
+    version_names,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.records import Case
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.cells import CellResult, FailingCells, Grid, Square
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.report import Report
-    from edison_ci.results.run_result import Change, RunResult
-    from edison_ci.results.slices import Slice
+    from edison_ci.results.run_result import RunResult
     from edison_ci.results.triage import ChangedCase
-    from edison_ci.stats.scores import Interval
 
 _MOST_CHANGED_CASES = 30
 MOST_CHANGED_ANSWERS = 10
@@ -73,8 +71,6 @@ _MOST_CHARS = 20_000
 """Characters of a text that a page shows."""
 _HALF_WIDTH = 460
 """Width of a chart that shares a row with another."""
-_HIDDEN_KINDS = ("safety", "flag")
-_PASSES = {True: "passes", False: "fails", None: "not graded"}
 
 
 class PageRun(NamedTuple):
@@ -88,9 +84,6 @@ class PageRun(NamedTuple):
     """Cases that changed most, with their answers; none if texts are left out."""
 
 
-# --- whole pages ----------------------------------------------------------------------------------
-
-
 def html_page(report: Report, runs: Sequence[PageRun], *, unfolded: bool = False) -> str:
     """Return the report as an HTML file; `unfolded` opens all folds, for printing."""
     names = ", ".join(dict.fromkeys(view.run.experiment for view in report.runs)) or "edison"
@@ -100,8 +93,12 @@ def html_page(report: Report, runs: Sequence[PageRun], *, unfolded: bool = False
         failure=report.failure,
         simulation=report.simulation,
         nothing=not report.runs and not report.failure,
-        links=[(view.run.id, _run_name(view)) for view in report.runs],
-        suites=[_eval_suite(view) for view in report.runs if view.eval_suite],
+        links=[(view.run.id, f"{view.run.experiment}{suite_words(view)}") for view in report.runs],
+        suites=[
+            (view.run.experiment, eval_suite_sentence(view), eval_suite_table(view))
+            for view in report.runs
+            if view.eval_suite
+        ],
         runs=[_run_values(page, unfolded=unfolded) for page in runs],
     )
 
@@ -116,6 +113,20 @@ def whole_page(title: str, content: Iterable[Markup | None]) -> str:
     """Return content as a self-contained HTML file."""
     parts = [part for part in content if part is not None]
     return _render("page.html", **_page_values(title), content=parts)
+
+
+def document_page(title: str, sections: Iterable[Section]) -> str:
+    """Return a document as a self-contained HTML file."""
+    return whole_page(title, [element("h1", title), *map(_section, sections)])
+
+
+def _section(part: Section) -> Markup:
+    title = plain(part.title)
+    content = [block(text, label=title) for text in part.blocks]
+    if part.table is not None and part.table.rows:
+        table = data_table(part.table, caption=title)
+        content.append(element("div", scrolled(table, title), class_="data-wrap"))
+    return section(title, *content) if title else element("div", *content)
 
 
 def stylesheet() -> str:
@@ -154,28 +165,10 @@ def _render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(values)
 
 
-def _run_name(view: RunResult) -> str:
-    on = ", with the base's eval suite" if view.on == "base" else ""
-    return f"{view.run.experiment}{on}"
-
-
-def _eval_suite(view: RunResult) -> dict[str, Any]:
-    rows = tuple((change.place, change.before, change.after) for change in view.eval_suite)
-    return {
-        "experiment": view.run.experiment,
-        "how": eval_suite_sentence(view),
-        "table": DataTable((Column("file"), Column("base"), Column("head")), rows),
-    }
-
-
-# --- one run --------------------------------------------------------------------------------------
-
-
 def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
-    view, run = page.view, page.view.run
+    view, run, failing = page.view, page.view.run, page.failing
     short = one_prompt(view.gates)
-    moved = [*_changed_cases(view)]
-    failing = page.failing
+    changed_cases = changed_cases_table(view)
     return {
         "id": run.id,
         "experiment": run.experiment,
@@ -194,16 +187,15 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
             (row.word.lower(), gate_name(row, short=short), row.sentence) for row in view.gates
         ],
         "forests": [fluid(forest, chart) for chart in gate_forests(view.gates)],
-        "scores": [_score_row(row) for row in view.variants],
-        "pareto": _pareto(view),
-        "changes": [_change_row(one) for one in view.changes],
+        "scores": _scores(view),
+        "changes": changes_table(view),
         "changed_answers": [_changed_answers(case) for case in page.changed],
-        "changed_cases": moved[:_MOST_CHANGED_CASES],
-        "more_changed_cases": max(len(moved) - _MOST_CHANGED_CASES, 0),
+        "changed_cases": replace(changed_cases, rows=changed_cases.rows[:_MOST_CHANGED_CASES]),
+        "more_changed_cases": max(len(changed_cases.rows) - _MOST_CHANGED_CASES, 0),
         "failing": [_failing(cell, page.cases.get(cell.case)) for cell in failing.cells],
         "failing_count": _amount(len(failing.cells), failing.total, "answer"),
         "unfolded": unfolded,
-        "components": _components(view),
+        "components": components_table(view),
         "histograms": [
             histogram(
                 Histogram(f"{spread.kind} {spread.name}", tenths(spread.counts), mean=spread.mean,
@@ -211,19 +203,40 @@ def _run_values(page: PageRun, *, unfolded: bool) -> dict[str, Any]:
             )
             for spread in view.spreads
         ],
-        "slices": _slices(view),
-        "costs": _cost_table(view),
-        "cost_chart": _cost_chart(view),
-        "trend": _trend(view),
+        "costs": costs_table(view),
         "grid": _grid(view.grid),
         "facts": [*_facts(view)],
+        **_drawings(view),
     }  # fmt: skip
+
+
+def _drawings(view: RunResult) -> dict[str, Drawing | None]:
+    """Return the charts that are left out where there is too little to draw."""
+    heads = [row for row in view.variants if row.place.side == Side.HEAD]
+    short = len({row.place.prompt for row in heads}) == 1
+    options = (
+        (
+            row.place.model if short else f"{row.place.prompt}, {row.place.model}",
+            row.cost_microusd,
+            row.composite,
+        )
+        for row in heads
+    )
+    return {
+        "pareto": _drawn(pareto, pareto_chart(options)),
+        "slices": _drawn(heatmap, slices_chart(view.breakdown.slices)),
+        "cost_chart": _drawn(bars, costs_chart(view.costs)),
+        "trend": _drawn(trend, history_chart(view.history)),
+    }
+
+
+def _drawn(draw: Callable[[Any], Drawing], chart: Any) -> Drawing | None:
+    return None if chart is None else fluid(draw, chart)
 
 
 def _lead(view: RunResult) -> str:
     run = view.run
-    on = ", with the base's eval suite" if view.on == "base" else ""
-    lead = f"Run {run.id}, {run.created_at[:16].replace('T', ' ')} UTC{on}."
+    lead = f"Run {run.id}, {run.created_at[:16].replace('T', ' ')} UTC{suite_words(view)}."
     if view.against is not None and run.base_commit is not None:
         base = f"{run.base_ref} at {run.base_commit[:8]}"
         lead += f" Compared with {base} on {counted(view.against.n, 'case')}."
@@ -232,18 +245,14 @@ def _lead(view: RunResult) -> str:
 
 def _cards(view: RunResult) -> Iterator[Card]:
     overall, against = view.overall, view.against
-    yield Card("Score", _points(overall.composite), "of 100", _points_span(overall.composite))
+    score, passed = score_of(overall.composite), rate_of(overall.pass_rate)
+    yield Card("Score", score.value, "of 100", score.span)
     if against is not None and against.estimate is not None:
-        ends = ""
-        if against.low is not None and against.high is not None:
-            ends = signed_span(against.low, against.high)
-        yield Card("Change from base", _change(against.estimate), "points", ends)
-    passed = overall.pass_rate
-    of = "" if passed is None else f"of {passed.n:,}"
-    yield Card("Pass rate", _percent(passed), of, _percent_span(passed))
-    about = "~" if view.calls["unknown"] else ""
-    reused = f"{counted(view.calls['made'], 'call')}, {view.calls['reused']:,} reused"
-    yield Card("Cost", f"{about}{dollars(view.cost_microusd)}", note=reused)
+        moved = change_of(against.estimate, against.low, against.high)
+        yield Card("Change from base", moved.value, "points", moved.span.removeprefix(NOTHING))
+    of = "" if overall.pass_rate is None else f"of {overall.pass_rate.n:,}"
+    yield Card("Pass rate", passed.value, of, passed.span)
+    yield Card("Cost", cost_text([view]), note=calls_text(view.calls))
     if overall.p50_ms is not None:
         late = "" if overall.p95_ms is None else f"p95 {milliseconds(overall.p95_ms)}"
         yield Card("Median latency", milliseconds(overall.p50_ms), note=late)
@@ -255,131 +264,29 @@ def _cards(view: RunResult) -> Iterator[Card]:
     yield Card("Answers", f"{cells['ok']:,}", f"of {cells['total']:,}", ", ".join(odd))
 
 
-def _points(found: Interval | None) -> str:
-    return NOTHING if found is None else score(found.estimate)
-
-
-def _points_span(found: Interval | None) -> str:
-    if found is None:
-        return ""
-    if found.low is None or found.high is None:
-        return "1 case: no error bar"
-    return f"{score(found.low)} to {score(found.high)}"
-
-
-def _percent(found: Interval | None) -> str:
-    return NOTHING if found is None else percent(found.estimate)
-
-
-def _percent_span(found: Interval | None) -> str:
-    if found is None:
-        return ""
-    if found.low is None or found.high is None:
-        return "1 case: no error bar"
-    return percent_span(found.low, found.high)
-
-
-def _change(estimate: float | None) -> str:
-    return change(estimate, None, None).removesuffix(" points")
-
-
 def _amount(listed: int, total: int, noun: str) -> str:
     if total > listed:
         return f"The worst {listed:,} of {counted(total, noun)}."
     return f"{counted(total, noun)}, the worst first."
 
 
-# --- scores and changes ---------------------------------------------------------------------------
-
-
-def _score_row(row: LeaderboardRow) -> dict[str, Any]:
-    place, composite = row.place, row.composite
-    label = "base" if place.side == Side.BASE else row.label or ""
-    short = place.version[:8]
-    estimate, low, high = None, None, None
-    if composite is not None:
-        estimate, low, high = composite.estimate, composite.low, composite.high
-    about = "~" if row.estimated else ""
-    return {
-        "prompt": place.prompt,
-        "version": label if short in label else f"{label} {short}".strip(),
-        "model": place.model,
-        "score": _points(composite),
-        "score_span": _points_span(composite),
-        "bar": interval(Range(f"{place.prompt} with {place.model}", estimate, low, high)).svg,
-        "pass_rate": _percent(row.pass_rate),
-        "pass_rate_span": _percent_span(row.pass_rate),
-        "cost": f"{about}{dollars(row.cost_microusd)}",
-        "p50": milliseconds(row.p50_ms),
-        "p95": milliseconds(row.p95_ms),
-    }
-
-
-def _pareto(view: RunResult) -> Drawing | None:
-    """Draw score against cost where there are several variants that cost something."""
-    heads = [
-        row for row in view.variants if row.place.side == Side.HEAD and row.composite is not None
-    ]
-    if len(heads) < 2 or not any(row.cost_microusd for row in heads):
-        return None
-    prompts = {row.place.prompt for row in heads}
-    spots = tuple(
-        ParetoPoint(
-            row.place.model if len(prompts) == 1 else f"{row.place.prompt}, {row.place.model}",
-            row.cost_microusd,
-            row.composite.estimate,
-            row.composite.low,
-            row.composite.high,
-            front=not any(_dominates(other, row) for other in heads),
-        )
-        for row in heads
-        if row.composite is not None
+def _scores(view: RunResult) -> Table:
+    """Return the table of scores, with their intervals drawn on one scale."""
+    table, at = scores_table(view), 4
+    return Table(
+        (*table.columns[:at], Column("0 to 100"), *table.columns[at:]),
+        tuple(
+            (*cells[:at], _score_bar(row), *cells[at:])
+            for row, cells in zip(view.variants, table.rows, strict=True)
+        ),
     )
-    return fluid(pareto, Pareto("Score and cost per answer", spots))
 
 
-def _dominates(other: LeaderboardRow, row: LeaderboardRow) -> bool:
-    """Whether another variant is as good and as cheap, and better in one of them."""
-    if None in (other.cost_microusd, row.cost_microusd, other.composite, row.composite):
-        return False
-    assert other.composite is not None and row.composite is not None
-    a = (-(other.cost_microusd or 0), other.composite.estimate)
-    b = (-(row.cost_microusd or 0), row.composite.estimate)
-    return a != b and a[0] >= b[0] and a[1] >= b[1]
-
-
-def _change_row(one: Change) -> dict[str, Any]:
-    found = one.comparison
-    low, high = found.interval or (None, None)
-    more = f" (about {counted(found.n_more, 'more case')} needed)" if found.n_more else ""
-    missing = f" ({found.missing:,} missing)" if found.missing else ""
-    return {
-        "prompt": one.prompt,
-        "model": one.model,
-        "scores": [score(value) for value in found.scores],
-        "change": _change(found.estimate),
-        "span": NOTHING if low is None or high is None else signed_span(low, high),
-        "decision": f"{DECISIONS[found.verdict]}{more}",
-        "cases": f"{found.n:,}{missing}",
-        "fixed": f"{len(found.moved[Move.FIXED]):,}",
-        "newly_failing": f"{len(found.moved[Move.NEWLY_FAILING]):,}",
-    }
-
-
-def _changed_cases(view: RunResult) -> Iterator[dict[str, Any]]:
-    for move in Move:
-        for one in view.changes:
-            for case in one.comparison.moved[move]:
-                before, after = (_PASSES[passed] for passed in case.passed)
-                yield {
-                    "case": case.case,
-                    "word": move.words,
-                    "prompt": one.prompt,
-                    "model": one.model,
-                    "base": score(case.a),
-                    "head": score(case.b),
-                    "passes": before if before == after else f"{before}, then {after}",
-                }
+def _score_bar(row: LeaderboardRow) -> Markup:
+    title, composite = f"{row.place.prompt} with {row.place.model}", row.composite
+    if composite is None:
+        return interval(Range(title, None)).svg
+    return interval(Range(title, composite.estimate, composite.low, composite.high)).svg
 
 
 def _changed_answers(case: ChangedCase) -> dict[str, Any]:
@@ -396,9 +303,6 @@ def _changed_answers(case: ChangedCase) -> dict[str, Any]:
             for name, side in sides
         ],
     }  # fmt: skip
-
-
-# --- answers --------------------------------------------------------------------------------------
 
 
 def _failing(cell: CellResult, case: Case | None) -> dict[str, Any]:
@@ -479,122 +383,11 @@ def _square(square: Square | None) -> tuple[str, str]:
     return square.outcome, f"{score(square.composite)}{repeats}"
 
 
-# --- components, slices, cost and trend -----------------------------------------------------------
-
-
-def _components(view: RunResult) -> DataTable | None:
-    """Return the table of all components of the grade; None if there are none."""
-    rows = tuple(
-        (
-            component.name,
-            component.kind,
-            score(component.mean),
-            NOTHING if component.failed is None else f"{component.failed:,}",
-            f"{component.answers:,}",
-            f"{component.errors:,}",
-        )
-        for component in view.components
-        if (component.answers or component.errors) and component.kind not in _HIDDEN_KINDS
-    )
-    numbers = ("mean", "failed", "graded", "not graded")
-    columns = (Column("component"), Column("kind"), *(Column(n, numeric=True) for n in numbers))
-    return DataTable(columns, rows) if rows else None
-
-
-def _slices(view: RunResult) -> Drawing | None:
-    slices = view.breakdown.slices
-    several = sorted({(one.prompt, one.model) for one in slices if one.model})
-    columns = several if len(several) > 1 else sorted({(s.prompt, s.model) for s in slices})[-1:]
-    found: dict[tuple[str, str], dict[tuple[str, str], Slice]] = {}
-    for one in slices:
-        if (one.prompt, one.model) in columns:
-            found.setdefault((one.dimension, one.value), {})[one.prompt, one.model] = one
-    if not found:
-        return None
-    prompts = {prompt for prompt, _ in columns}
-    rows = tuple(
-        (f"{name}: {value}", tuple(_slice_field(by.get(column)) for column in columns))
-        for (name, value), by in sorted(found.items())
-    )
-    names = tuple(
-        (model if len(prompts) == 1 else f"{prompt}, {model}") or "all models"
-        for prompt, model in columns
-    )
-    known = [one.composite.estimate for by in found.values() for one in by.values()]
-    values = [value for value in known if value is not None] or [0.0, 1.0]
-    # The shades cover the range of these scores only, or all would look alike.
-    least = math.floor(10 * min(values) + TOLERANCE) / 10
-    most = math.ceil(10 * max(values) - TOLERANCE) / 10
-    return fluid(heatmap, HeatMap("Score by slice", names, rows, least=least, most=most))
-
-
-def _slice_field(one: Slice | None) -> Field | None:
-    if one is None:
-        return None
-    side: Literal["", "above", "below"] = ""
-    if one.stands_out and one.difference is not None:
-        side = "above" if one.difference > 0 else "below"
-    return Field(one.composite.estimate, one.cases, side)
-
-
-def _cost_table(view: RunResult) -> DataTable | None:
-    numbers = ("calls", "unknown outcome", "tokens in", "tokens out", "cost")
-    columns = (Column("model"), Column("phase"), *(Column(n, numeric=True) for n in numbers))
-    rows = tuple(
-        (
-            cost.model,
-            cost.phase,
-            f"{cost.calls:,}",
-            f"{cost.unknown:,}",
-            f"{cost.tokens_in:,}",
-            f"{cost.tokens_out:,}",
-            dollars(cost.microusd),
-        )
-        for cost in view.costs
-    )
-    return DataTable(columns, rows) if rows else None
-
-
-def _cost_chart(view: RunResult) -> Drawing | None:
-    if not any(cost.microusd for cost in view.costs):
-        return None
-    phases = tuple(dict.fromkeys(cost.phase for cost in view.costs))
-    models = tuple(dict.fromkeys(cost.model for cost in view.costs))
-    spent = {(cost.model, cost.phase): cost.microusd for cost in view.costs}
-    rows = tuple(
-        Bar(model, tuple(float(spent.get((model, phase), 0)) for phase in phases))
-        for model in models
-    )
-    return fluid(bars, Bars("Cost by model", rows, parts=phases))
-
-
-def _trend(view: RunResult) -> Drawing | None:
-    points = []
-    for place, point in enumerate(p for p in view.history if p.composite is not None):
-        assert point.composite is not None
-        notes = [point.run.id]
-        notes += [point.run.simulation] if point.run.simulated else []
-        notes += [point.stopped.sentence] if point.stopped is not None else []
-        notes += [f"{what} changed" for what in point.changed]
-        points.append(
-            TrendPoint(
-                float(place),
-                point.run.created_at[:10],
-                point.composite.estimate,
-                point.composite.low,
-                point.composite.high,
-                ", ".join(notes),
-            )
-        )
-    if len(points) < 2:
-        return None
-    return fluid(trend, Trend("Score by run", (Series("score", tuple(points)),)))
-
-
 def _facts(view: RunResult) -> Iterator[tuple[str, str]]:
     run = view.run
     prompts = ", ".join(
-        f"{prompt} {run.labels.get(prompt, '')} ({version[:8]})" for prompt, version in view.prompts
+        " ".join([prompt, *version_names(run.labels.get(prompt), version)])
+        for prompt, version in view.prompts
     )
     yield "run", run.id
     yield "status", run.status

@@ -1,4 +1,4 @@
-"""Markdown building blocks: safe quoting of untrusted text, tables, and sections cut to a limit.
+"""Documents as Markdown: safe quoting of untrusted text, tables, and sections cut to a limit.
 
 Names of cases, prompts and models, and quotes in sentences, may contain Markdown, HTML, mentions,
 references that close issues, tracking links and invisible characters. Such text is written as
@@ -14,10 +14,13 @@ import re
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.report.document import Bullets, Code, Estimate, Name, Notice, Sentence, Status
 from edison_ci.sanitize import line, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from edison_ci.report.document import Block, Inline, Section
 
 
 MOST = 120
@@ -35,7 +38,7 @@ _OPENING = re.compile(r"[0-9]+[.)]|[+=<>-]+")
 """What starts a list or a rule at the beginning of a line."""
 
 _ALONE = frozenset("<=>")
-"""Signs that stand for themselves between two spaces, as in p < 0.001."""
+"""Signs that are plain text between two spaces, as in p < 0.001."""
 
 
 def code(text: str, *, most: int = MOST) -> str:
@@ -90,34 +93,33 @@ def fenced(text: str, *, most: int = 2_000, language: str = "") -> str:
     return f"{fence}`{language}\n{shown}\n{fence}`"
 
 
-# --- sections -------------------------------------------------------------------------------------
+def inline(text: Inline) -> str:
+    """Return a text with its marks; our own wording is Markdown already."""
+    if isinstance(text, Name):
+        return code(text.text)
+    if isinstance(text, Sentence):
+        # Emphasis of nothing would be a rule.
+        return prose(text.text) or code(text.text)
+    if isinstance(text, Status):
+        return text.word
+    if isinstance(text, Estimate):
+        return text.text
+    return text if isinstance(text, str) else "".join(map(inline, text))
+
+
+def block(content: Block) -> str:
+    """Return a paragraph, list or preformatted text."""
+    if isinstance(content, Code):
+        return fenced(content.text, most=content.most, language=content.language)
+    if isinstance(content, Bullets):
+        return "\n".join(f"- {inline(item)}" for item in content.items)
+    if isinstance(content, Notice):
+        return f"> **{content.label}.** {inline(content.text)}"
+    return inline(content)
+
 
 _RESERVED = 200
 """Characters reserved for the notes about what was left out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table whose rows may be left out from the end."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    @property
-    def top(self) -> list[str]:
-        """The header lines."""
-        return [row(self.head), row("---" for _ in self.head)]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of a report: heading, paragraphs and an optional table."""
-
-    heading: str = ""
-    paragraphs: tuple[str, ...] = ()
-    table: Table | None = None
-    fold: str = ""
-    """Title of the fold around paragraphs and table; empty for no fold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,11 @@ class Limit:
     most: int | None = None
     size: Callable[[str], int] = len
     elsewhere: str = "the report"
+
+
+def document_text(title: str, sections: Iterable[Section]) -> str:
+    """Return a whole document."""
+    return f"# {prose(title)}\n\n{fit([*sections])}".rstrip() + "\n"
 
 
 def fit(sections: Sequence[Section], limit: Limit | None = None) -> str:
@@ -152,7 +159,8 @@ def fit(sections: Sequence[Section], limit: Limit | None = None) -> str:
 
 
 def _rows(section: Section) -> list[str]:
-    return [row(cells) for cells in section.table.rows] if section.table is not None else []
+    table = section.table
+    return [] if table is None else [row(map(inline, cells)) for cells in table.brief.rows]
 
 
 def _fitting(lines: list[str], room: int, size: Callable[[str], int]) -> tuple[list[str], int]:
@@ -167,14 +175,15 @@ def _fitting(lines: list[str], room: int, size: Callable[[str], int]) -> tuple[l
 
 
 def _section_text(section: Section, lines: Sequence[str], limit: Limit) -> str:
-    inside = [*section.paragraphs]
+    inside = [text for text in map(block, section.blocks) if text]
     table = section.table
     if table is not None and table.rows:
-        inside.append("\n".join([*table.top, *lines]))
+        names = [column.name for column in table.brief.columns]
+        inside.append("\n".join([row(names), row("---" for _ in names), *lines]))
         left = len(table.rows) - len(lines)
         if left:
             inside.append(f"… {left:,} more rows, see {limit.elsewhere}")
     if section.fold and inside:
         inside = [f"<details><summary>{section.fold}</summary>", *inside, "</details>"]
-    blocks = [section.heading, *inside] if section.heading else inside
-    return "".join(f"{block}\n\n" for block in blocks)
+    blocks = [f"{'#' * section.level} {inline(section.title)}"] if section.title else []
+    return "".join(f"{text}\n\n" for text in (*blocks, *inside))

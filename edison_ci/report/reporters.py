@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.plugins import Registry
 from edison_ci.records import Side
-from edison_ci.report import document, markdown_report, pdf, spreadsheet
 from edison_ci.report import junit as report_junit
+from edison_ci.report import markdown_report, pdf, spreadsheet
 from edison_ci.report import sarif as report_sarif
+from edison_ci.results import report as result_report
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Document(Reporter):
 
     def render(self, report: Report, sources: Sources) -> str:
         """Return the text."""
-        return document.document_text(report)
+        return result_report.document_text(report)
 
 
 class JUnit(Reporter):
@@ -166,7 +167,7 @@ class JsonLines(Reporter):
 
     def render(self, report: Report, sources: Sources) -> Iterator[str]:
         """Return the text line by line."""
-        return document.json_lines(report, sources.required_cells)
+        return result_report.json_lines(report, sources.required_cells)
 
 
 class HtmlPage(Reporter):

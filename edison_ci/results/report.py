@@ -1,4 +1,4 @@
-"""Reports on runs, and the JSON document of a run that commands and reports print."""
+"""Reports on runs, and the JSON documents of runs, reports and cells."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from edison_ci.results.decisions import interim_json
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.scores import interval_json
 from edison_ci.results.snapshot import eval_suite_of, outputs_of
+from edison_ci.sanitize import json_text
 from edison_ci.stats.slices import Moments
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from edison_ci.results.cells import CellResult, Cells
+    from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.scores import ComponentSpread, VariantScore
     from edison_ci.results.slices import Bounds, Breakdown, CellCounts, Reliability, Slice
     from edison_ci.store.runs import Run
@@ -30,8 +33,9 @@ _BEFORE_UNFINISHED = (Verdict.ERROR, Verdict.FAIL)
 _AFTER_UNFINISHED = (Verdict.INCONCLUSIVE, Verdict.PASS, Verdict.SKIPPED)
 
 
+SIMULATED = "Answers and grades come from a simulator and say nothing about real models."
 _SIMULATED = {
-    "simulated": "Answers and grades come from a simulator and say nothing about real models.",
+    "simulated": SIMULATED,
     "simulated answers": "The answers come from a simulator and say nothing about real models.",
     "simulated judge": "The answers are real; the judge is simulated, so that the scores it gives "
     "say nothing about them.",
@@ -134,15 +138,15 @@ class Report:
 def report_of(connection: sqlite3.Connection, runs: Iterable[Run], failure: str = "") -> Report:
     """Return the report on runs, each with its run on the base's eval suite."""
     results = [RunResult(connection, run).load() for run in runs]
-    led = {one.companion.id for one in results if one.companion is not None}
-    found: list[RunResult] = []
-    for one in results:
-        if one.run.id in led:
+    companions = {result.companion.id for result in results if result.companion is not None}
+    listed: list[RunResult] = []
+    for result in results:
+        if result.run.id in companions:
             continue  # added with the run that it belongs to
-        found.append(one)
-        if one.companion is not None:
-            found.append(RunResult(connection, one.companion).load())
-    return Report(tuple(found), failure)
+        listed.append(result)
+        if result.companion is not None:
+            listed.append(RunResult(connection, result.companion).load())
+    return Report(tuple(listed), failure)
 
 
 _NO_JUDGES: dict[str, Any] = {"head_to_head": [], "judge_agreement": None}
@@ -162,7 +166,7 @@ def run_document(result: RunResult) -> dict[str, Any]:
 def as_json(result: RunResult) -> dict[str, Any]:
     """Return a run as it appears in a list, without its breakdown."""
     run = result.run
-    cuts = {(one.prompt, one.model): one.cut_off for one in result.cut_off if one.side == Side.HEAD}
+    cuts = {(cut.prompt, cut.model): cut.cut_off for cut in result.cut_off if cut.side == Side.HEAD}
     return {
         "run_id": run.id,
         "experiment": run.experiment,
@@ -217,15 +221,15 @@ def as_json(result: RunResult) -> dict[str, Any]:
 
 
 def _against(result: RunResult) -> dict[str, Any] | None:
-    run, found = result.run, result.against
+    run, against = result.run, result.against
     if run.base_commit is None:
         return None
     return {
         "ref": run.base_ref,
         "commit": run.base_commit,
         "eval_suite": eval_suite_of(run),
-        "composite": interval_json(found.composite) if found else None,
-        "difference": found.as_json() if found else None,
+        "composite": interval_json(against.composite) if against else None,
+        "difference": against.as_json() if against else None,
     }
 
 
@@ -242,35 +246,31 @@ def _scored(scored: VariantScore) -> dict[str, Any]:
 
 _Who = tuple[str, str]
 _ALL: _Who = ("", "")
-_SPREAD = ("min", "max", "sd")
+_NO_SPREAD = {"min": None, "max": None, "sd": None}
 
 
-def detailed(told: dict[str, Any], breakdown: Breakdown) -> dict[str, Any]:
+def detailed(document: dict[str, Any], breakdown: Breakdown) -> dict[str, Any]:
     """Return the document of a run with its breakdown: overall, by model, and by slice."""
     components = _by_model(breakdown.components)
-    overall = _overall(breakdown.components)
+    spread = _overall(breakdown.components)
     models = [
         {
             **model,
             **_numbers(breakdown, (model["prompt"], model["model"])),
             "components": components.get((model["prompt"], model["model"]), []),
         }
-        for model in told["models"]
+        for model in document["models"]
     ]
-    spread = {(component["name"], component["kind"]): component for component in overall}
     return {
-        **told,
+        **document,
         **_numbers(breakdown, _ALL if len(models) != 1 else _only(models)),
         "models": models,
         "components": [
             {
                 **component,
-                **{
-                    key: spread.get((component["name"], component["kind"]), {}).get(key)
-                    for key in _SPREAD
-                },
+                **spread.get((component["name"], component["kind"]), _NO_SPREAD),
             }
-            for component in told["components"]
+            for component in document["components"]
         ],
         "slices": [_slice(slice_) for slice_ in breakdown.slices],
     }
@@ -282,13 +282,13 @@ def _only(models: list[dict[str, Any]]) -> _Who:
 
 
 def _numbers(breakdown: Breakdown, who: _Who) -> dict[str, Any]:
-    counts = next((each for each in breakdown.counts if each[:2] == who), None)
+    counts = next((row for row in breakdown.counts if row[:2] == who), None)
     bounds = next((b for b in breakdown.bounds if (b.prompt, b.model) == who), None)
     return {
         "rates": None if counts is None else rates(counts),
         "bounds": None if bounds is None else _bounds(bounds),
         "reliability": [
-            _reliability(each) for each in breakdown.reliability if (each.prompt, each.model) == who
+            _reliability(row) for row in breakdown.reliability if (row.prompt, row.model) == who
         ],
     }
 
@@ -302,46 +302,39 @@ def rates(counts: CellCounts) -> dict[str, float | None]:
     }
 
 
-def _bounds(found: Bounds) -> dict[str, Any]:
+def _bounds(bounds: Bounds) -> dict[str, Any]:
     return {
-        "missing": found.missing,
-        "composite": {"worst": found.composite_worst, "best": found.composite_best},
-        "pass_rate": {"worst": found.pass_worst, "best": found.pass_best},
+        "missing": bounds.missing,
+        "composite": {"worst": bounds.composite_worst, "best": bounds.composite_best},
+        "pass_rate": {"worst": bounds.pass_worst, "best": bounds.pass_best},
     }
 
 
-def _reliability(found: Reliability) -> dict[str, Any]:
-    same = {"n": found.n, "method": found.method}
+def _reliability(repeats: Reliability) -> dict[str, Any]:
+    def share(estimate: float, low: float | None, high: float | None) -> dict[str, Any]:
+        same = {"n": repeats.n, "method": repeats.method}
+        return {"estimate": estimate, "low": low, "high": high, **same}
+
     return {
-        "k": found.k,
-        "pass_all": {
-            "estimate": found.pass_all,
-            "low": found.pass_all_low,
-            "high": found.pass_all_high,
-            **same,
-        },
-        "pass_any": {
-            "estimate": found.pass_any,
-            "low": found.pass_any_low,
-            "high": found.pass_any_high,
-            **same,
-        },
+        "k": repeats.k,
+        "pass_all": share(repeats.pass_all, repeats.pass_all_low, repeats.pass_all_high),
+        "pass_any": share(repeats.pass_any, repeats.pass_any_low, repeats.pass_any_high),
     }
 
 
-def _slice(found: Slice) -> dict[str, Any]:
+def _slice(slice_: Slice) -> dict[str, Any]:
     return {
-        **asdict(found),
-        "composite": found.composite._asdict(),
-        "pass_rate": found.pass_rate._asdict(),
+        **asdict(slice_),
+        "composite": slice_.composite._asdict(),
+        "pass_rate": slice_.pass_rate._asdict(),
     }
 
 
 def _by_model(components: Iterable[ComponentSpread]) -> dict[_Who, list[dict[str, Any]]]:
-    found: defaultdict[_Who, list[dict[str, Any]]] = defaultdict(list)
+    spreads: defaultdict[_Who, list[dict[str, Any]]] = defaultdict(list)
     for component in components:
-        found[component.prompt, component.model].append(_spread(component))
-    return found
+        spreads[component.prompt, component.model].append(_spread(component))
+    return spreads
 
 
 def _spread(component: ComponentSpread) -> dict[str, Any]:
@@ -356,14 +349,14 @@ def _spread(component: ComponentSpread) -> dict[str, Any]:
     }
 
 
-def _overall(components: Iterable[ComponentSpread]) -> list[dict[str, Any]]:
-    """Return the spread of each component over all prompts and models."""
+def _overall(components: Iterable[ComponentSpread]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the spread of each component over all prompts and models, by name and kind."""
     together: defaultdict[tuple[str, str], list[ComponentSpread]] = defaultdict(list)
     for component in components:
         if component.mean is not None:
             together[component.name, component.kind].append(component)
-    found = []
-    for (name, kind), same in together.items():
+    spreads = {}
+    for key, same in together.items():
         whole = Moments()
         for component in same:
             whole.merge(
@@ -374,6 +367,111 @@ def _overall(components: Iterable[ComponentSpread]) -> list[dict[str, Any]]:
                 )
             )
         lows, highs = ([getattr(p, end) for p in same] for end in ("low", "high"))
-        spread = {"min": min(lows), "max": max(highs), "sd": whole.sd}
-        found.append({"name": name, "kind": kind, "mean": whole.mean, **spread})
-    return found
+        spreads[key] = {"min": min(lows), "max": max(highs), "sd": whole.sd}
+    return spreads
+
+
+def json_lines(report: Report, cells: Cells) -> Iterator[str]:
+    """Yield a line of JSON for each cell of every run."""
+    for view in report.runs:
+        for cell in cells.of(view):
+            yield json_text(_cell_json(view, cell), indent=None) + "\n"
+
+
+def _cell_json(view: RunResult, cell: CellResult) -> dict[str, Any]:
+    run = view.run
+    return {
+        "schema_version": 1,
+        "experiment": run.experiment,
+        "run_id": run.id,
+        "run_started": run.created_at,
+        "simulated": run.simulated,
+        "side": cell.side,
+        "prompt": {
+            "id": cell.prompt,
+            "hash": cell.version[:8],
+            "label": run.labels.get(cell.prompt) if cell.side == Side.HEAD else None,
+        },
+        "model": cell.model,
+        "case": cell.case,
+        "repeat": cell.repeat,
+        "cell": cell.id[:12],
+        "status": cell.status,
+        "composite": cell.composite,
+        "passed": cell.passed,
+        "error": cell.error,
+        "reason": cell.reason or None,
+        "cost_microusd": cell.cost_microusd,
+        "cost_kind": cell.cost_kind,
+        "tokens": {"in": cell.tokens_in, "out": cell.tokens_out},
+        "latency_ms": cell.latency_ms,
+        "finish_reason": cell.finish_reason,
+        "served_model": cell.served_model,
+        "components": [component._asdict() for component in cell.components],
+        "text": cell.text,
+    }
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Return the report as a JSON value.
+
+    A run in it is what `edison status RUN --json` prints, with what only a report has: both sides
+    of every prompt version, changed cases, a changed eval suite, findings and limitations.
+    """
+    return {
+        "schema_version": 1,
+        "verdict": report.verdict,
+        "simulated": report.simulated,
+        "failure": report.failure or None,
+        "undecided": report.undecided or None,
+        "dropped": [*report.dropped],
+        "planned": [_planned_json(plan) for plan in report.plans],
+        "cost_microusd": report.cost_microusd,
+        "regressions": report.regressions,
+        "runs": [_reported_run(view) for view in report.runs],
+    }
+
+
+def document_text(report: Report) -> str:
+    """Return the report as JSON text that is safe to print."""
+    return json_text(document(report)) + "\n"
+
+
+def _planned_json(plan: PlannedRun) -> dict[str, Any]:
+    cost = plan.cost_microusd
+    span = None if cost is None else {"low": cost[0], "high": cost[1]}
+    return {**plan._asdict(), "cost_microusd": span}
+
+
+def _reported_run(view: RunResult) -> dict[str, Any]:
+    return {
+        **run_document(view),
+        "labels": [*view.labels],
+        "on": view.on,
+        "eval_suite": [change._asdict() for change in view.eval_suite],
+        "replaced": [*view.replaced],
+        "scores": [_score_json(row) for row in view.variants],
+        "changes": [
+            {"prompt": change.prompt, "model": change.model, **change.comparison.as_json()}
+            for change in view.changes
+        ],
+        "findings": [finding._asdict() for finding in view.findings],
+        "missing": [*view.missing],
+    }
+
+
+def _score_json(row: LeaderboardRow) -> dict[str, Any]:
+    place = row.place
+    return {
+        "side": place.side,
+        "prompt": place.prompt,
+        "hash": place.version[:8],
+        "label": row.label,
+        "model": place.model,
+        "composite": interval_json(row.composite),
+        "pass_rate": interval_json(row.pass_rate),
+        "answers": row.answers,
+        "cost_microusd": row.cost_microusd,
+        "estimated": row.estimated,
+        "latency_ms": {"p50": row.p50_ms, "p95": row.p95_ms},
+    }

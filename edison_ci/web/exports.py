@@ -16,19 +16,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci.documents.secrets import hidden
 from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.charts.trend import trend
-from edison_ci.report.document import json_lines
 from edison_ci.report.files import Sources
 from edison_ci.report.history import history_lines, history_page, history_records, history_rows
 from edison_ci.report.reporters import HtmlPage
+from edison_ci.report.run_charts import trends_of
 from edison_ci.report.spreadsheet import as_csv, rows_of
 from edison_ci.results.cells import Cells
 from edison_ci.results.explanation import known_cases, unchanged_cases
-from edison_ci.results.report import Report, report_of
+from edison_ci.results.report import Report, json_lines, report_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.trends import model_trends, points_of
 from edison_ci.store.database import one_state, open_reader
 from edison_ci.store.runs import find_run
-from edison_ci.web.pages.experiment import trends_of
 from edison_ci.web.workspace import searchable
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ import pytest
 from edison_ci import utc
 from edison_ci.records import Verdict
 from edison_ci.report.charts.trend import trend
+from edison_ci.report.run_charts import trends_of
 from edison_ci.results.decisions import GateRow, write_decisions
 from edison_ci.results.trends import points_of
 from edison_ci.store.database import open_database
 from edison_ci.web.page_context import Args, Links, PageContext
-from edison_ci.web.pages.experiment import experiment, trends_of
+from edison_ci.web.pages.experiment import experiment
 from tests.planted import Planted, plant
 
 if TYPE_CHECKING:

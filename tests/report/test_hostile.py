@@ -18,12 +18,13 @@ from edison_ci.features.github.sticky_comment import marker_line, parse_data
 from edison_ci.records import CellStatus, Move
 from edison_ci.report.annotations import annotation_commands, annotations_of, outputs, stop_commands
 from edison_ci.report.change_details import ChangeDetails, FileDiff, may_quote
-from edison_ci.report.document import document_text
+from edison_ci.report.document import Section, Table
 from edison_ci.report.junit import junit, legal
-from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose, row
+from edison_ci.report.markdown import Limit, code, fit, prose, row
 from edison_ci.report.markdown_report import job_summary, markdown
 from edison_ci.report.sarif import sarif
 from edison_ci.results.cells import CaseResult, ComponentResult, Repeat
+from edison_ci.results.report import document_text
 from edison_ci.results.triage import ChangedCase, ShownAnswer
 from edison_ci.sanitize import lines
 from tests.report.conftest import poisoned
@@ -233,7 +234,7 @@ def test_whatever_has_to_fit_fits_and_counts_what_it_leaves_out(
     sizes: list[int], width: int, most: int
 ) -> None:
     sections = [
-        Section(f"### {n}", ("text",), Table(("a",), tuple(("x" * width,) for _ in range(size))))
+        Section(f"{n}", ("text",), Table.of(("a",), (("x" * width,) for _ in range(size))))
         for n, size in enumerate(sizes)
     ]
     text = fit(sections, Limit(most, len, "elsewhere"))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edison_ci.report.document import json_lines
 from edison_ci.report.spreadsheet import COLUMNS, as_csv, disarm_cell, rows_of
 from edison_ci.results.cells import Cells
+from edison_ci.results.report import json_lines
 from tests.report.conftest import Plot, Shelf, everything
 
 if TYPE_CHECKING:

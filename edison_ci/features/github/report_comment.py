@@ -16,13 +16,15 @@ from edison_ci.errors import UsageError
 from edison_ci.features.github.sticky_comment import ReportMarker, hidden_lines
 from edison_ci.features.github.sticky_comment import ReportState as Progress
 from edison_ci.numeric import NOTHING, change, counted, score
-from edison_ci.report.markdown import Limit, Section, Table, code, fit, prose
+from edison_ci.report.document import Name, Section, Table
+from edison_ci.report.markdown import Limit, fit, prose
 from edison_ci.report.markdown_report import Place, headline, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from edison_ci.report.change_details import ChangeDetails
+    from edison_ci.report.document import Inline
     from edison_ci.results.report import Report
     from edison_ci.store.audit import AuditHead
 
@@ -53,31 +55,30 @@ def read_foreign_report(data: bytes) -> ForeignReport:
     if len(data) > MOST_BYTES:
         raise _unusable(f"it has more than {MOST_BYTES:,} bytes")
     try:
-        found = parse_json(data.decode())
+        document = parse_json(data.decode())
     except (Fault, UnicodeDecodeError, RecursionError):
         raise _unusable("it is not JSON") from None
-    if not isinstance(found, dict) or found.get("schema_version") != 1:
+    if not isinstance(document, dict) or document.get("schema_version") != 1:
         raise _unusable("it is not a report of edison")
-    claimed = _verdict(found.get("verdict"))
+    claimed = _verdict(document.get("verdict"))
     verdict = claimed if claimed in (*_WORSE, "skipped") else "inconclusive"
-    return ForeignReport(fit([*_sections(found, verdict)], Limit(_MOST_CHARACTERS)), verdict)
+    return ForeignReport(fit([*_sections(document, verdict)], Limit(_MOST_CHARACTERS)), verdict)
 
 
-def _sections(found: dict[str, Any], verdict: str) -> Iterator[Section]:
+def _sections(document: dict[str, Any], verdict: str) -> Iterator[Section]:
     paragraphs = [NOTICE]
-    failure = found.get("failure")
+    failure = document.get("failure")
     if isinstance(failure, str) and failure:
         paragraphs.append(f"The evaluation failed: {prose(failure)}")
-    yield Section(headline(verdict), tuple(paragraphs))
-    runs, planned = _dicts(found.get("runs")), _dicts(found.get("planned"))
+    yield Section(headline(verdict), tuple(paragraphs), level=2)
+    runs, planned = _dicts(document.get("runs")), _dicts(document.get("planned"))
     if runs:
-        head = ("experiment", "claimed verdict", "score", "change from base", "cases")
-        rows = tuple(_run(run) for run in runs[:MOST_ROWS])
-        yield Section("", _more(runs), Table(head, rows))
+        names = ("experiment", "claimed verdict", "score", "change from base", "cases")
+        yield Section("", _more(runs), Table.of(names, map(_run, runs[:MOST_ROWS])))
     if planned:
-        rows = tuple(_planned(one) for one in planned[:MOST_ROWS])
         text = ("Nothing was evaluated. An evaluation would take:", *_more(planned))
-        yield Section("", text, Table(("experiment", "cases", "calls"), rows))
+        table = Table.of(("experiment", "cases", "calls"), map(_planned, planned[:MOST_ROWS]))
+        yield Section("", text, table)
 
 
 def _more(rows: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -85,7 +86,7 @@ def _more(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     return (f"{counted(left, 'more row')} left out.",) if left > 0 else ()
 
 
-def _run(run: dict[str, Any]) -> tuple[str, ...]:
+def _run(run: dict[str, Any]) -> tuple[Inline, ...]:
     composite, against = _dict(run.get("composite")), _dict(run.get("against"))
     moved = _number(_dict(against.get("difference")).get("estimate"))
     return (
@@ -97,13 +98,13 @@ def _run(run: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _planned(one: dict[str, Any]) -> tuple[str, ...]:
-    return _name(one), _count(one.get("cases")), _count(one.get("calls"))
+def _planned(plan: dict[str, Any]) -> tuple[Inline, ...]:
+    return _name(plan), _count(plan.get("cases")), _count(plan.get("calls"))
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: dict[str, Any]) -> Inline:
     name = row.get("experiment")
-    return code(name) if isinstance(name, str) else NOTHING
+    return Name(name) if isinstance(name, str) else NOTHING
 
 
 def _verdict(value: Any) -> str | None:
@@ -126,7 +127,7 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _unusable(why: str) -> UsageError:
@@ -189,13 +190,13 @@ def comment_body(
         last = f"\n<sub>Audit log: {counted(rows, 'row')}, newest `{newest[:16]}`</sub>\n"
     first = hidden_lines(key, _stamp(report, state, origin), more) + "\n"
     place = Place(origin.head, origin.run_url, fetched=bool(origin.run_id))
-    found = list(sections_of(report, details, place))
+    sections = list(sections_of(report, details, place))
     if state == "running" and not report.runs and not report.failure:
-        found = [Section("## ⏳ edison"), found[-1]]
+        sections = [Section("⏳ edison", level=2), sections[-1]]
     if state in _STATE_TEXTS:
-        found.insert(1, Section("", (_STATE_TEXTS[state],)))
+        sections.insert(1, Section("", (_STATE_TEXTS[state],)))
     limit = Limit(MOST_CHARACTERS - len(first) - len(last), len, origin.elsewhere)
-    return (first + fit(found, limit)).rstrip("\n") + "\n" + last
+    return (first + fit(sections, limit)).rstrip("\n") + "\n" + last
 
 
 def _stamp(report: Report, state: State, origin: CommentOrigin) -> ReportMarker:

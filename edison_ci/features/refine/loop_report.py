@@ -19,16 +19,13 @@ from edison_ci.features.refine.loop_rows import (
 from edison_ci.features.refine.weaknesses import weaknesses
 from edison_ci.numeric import change, counted, dollars, fixed, score
 from edison_ci.plan.versions import short
-from edison_ci.report import markdown
-from edison_ci.report.charts.drawing import Column, DataTable
-from edison_ci.report.components import data_table, notice, scrolled, section, text_box
+from edison_ci.report.document import Bullets, Code, Name, Notice, Section, Sentence, Table
 from edison_ci.report.files import write_whole
-from edison_ci.report.html import whole_page
-from edison_ci.report.markdown import fenced, prose
-from edison_ci.report.markup import element
+from edison_ci.report.html import document_page
+from edison_ci.report.markdown import document_text
 from edison_ci.report.spreadsheet import as_csv, rows_of
 from edison_ci.results.cells import Cells
-from edison_ci.results.report import report_of
+from edison_ci.results.report import SIMULATED, report_of
 from edison_ci.stats.convergence import converged, verified
 from edison_ci.stats.sentences import points, signed
 from edison_ci.store.database import open_reader
@@ -36,89 +33,14 @@ from edison_ci.store.runs import find_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from markupsafe import Markup
 
     from edison_ci.config.experiment import Stop
     from edison_ci.features.refine.loop_rows import Iteration, Loop
     from edison_ci.features.refine.loop_start import LoopContext
     from edison_ci.features.refine.weaknesses import WeakComponent
-
-
-SIMULATED = "Answers and grades come from a simulator and say nothing about real models."
-
-
-class Table(NamedTuple):
-    """A table of texts."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-class ReportSection(NamedTuple):
-    """A section of the report; its texts may be untrusted."""
-
-    title: str
-    paragraphs: tuple[str, ...] = ()
-    table: Table | None = None
-    text: str = ""
-    """Preformatted text."""
-
-
-def markdown_report(title: str, pieces: Sequence[ReportSection], *, simulated: bool) -> str:
-    """Return the report as Markdown with untrusted texts escaped."""
-    opening = (f"**Simulated.** {SIMULATED}",) if simulated else ()
-    sections = [markdown.Section(f"# {prose(title)}", opening)]
-    for piece in pieces:
-        paragraphs = [prose(text) for text in piece.paragraphs]
-        if piece.title == "Next steps":
-            paragraphs = ["\n".join(f"- {prose(step)}" for step in piece.paragraphs)]
-        if piece.text:
-            paragraphs.append(fenced(piece.text, most=20_000))
-        table = piece.table
-        shown = None
-        if table is not None:
-            rows = tuple(tuple(prose(cell) for cell in row) for row in table.rows)
-            shown = markdown.Table(table.head, rows)
-        heading = f"## {piece.title}" if piece.title else ""
-        sections.append(markdown.Section(heading, tuple(filter(None, paragraphs)), shown))
-    return markdown.fit(sections).rstrip() + "\n"
-
-
-def html_report(title: str, pieces: Sequence[ReportSection], *, simulated: bool) -> str:
-    """Return the report as one self-contained HTML file."""
-    content: list[Markup | None] = [element("h1", title)]
-    if simulated:
-        content.append(notice("odd", element("strong", "Simulated. "), SIMULATED))
-    content += [
-        section(piece.title, *_section_html(piece))
-        if piece.title
-        else element("div", *_section_html(piece))
-        for piece in pieces
-    ]
-    return whole_page(title, content)
-
-
-def _section_html(piece: ReportSection) -> Iterator[Markup]:
-    if piece.title == "Next steps":
-        yield element("ul", *(element("li", *_words(step)) for step in piece.paragraphs))
-    else:
-        for text in piece.paragraphs:
-            yield element("p", text)
-    if piece.table is not None and piece.table.rows:
-        columns = tuple(Column(name) for name in piece.table.head)
-        table = data_table(DataTable(columns, piece.table.rows), caption=piece.title)
-        yield element("div", scrolled(table, piece.title), class_="data-wrap")
-    if piece.text:
-        yield text_box(piece.text, label=piece.title)
-
-
-def _words(text: str) -> Iterator[Markup | str]:
-    """Yield a sentence with the text between backticks as code."""
-    for index, part in enumerate(text.split("`")):
-        yield element("code", part) if index % 2 else part
+    from edison_ci.report.document import Inline
 
 
 NOT_VERIFIED = "Improvement not verified"
@@ -302,9 +224,6 @@ def best_of(iterations: Sequence[Iteration]) -> Iteration:
     return measured[converged([one.score or 0.0 for one in measured]).best]
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def loop_report(connection: sqlite3.Connection, context: LoopContext, loop: Loop) -> LoopReport:
     """Return the result of a loop."""
     iterations = iterations_of(connection, loop)
@@ -376,9 +295,6 @@ def next_steps(final: LoopReport) -> list[str]:
     return steps
 
 
-# --- writing --------------------------------------------------------------------------------------
-
-
 def folder_of(context: LoopContext, loop: Loop) -> Path:
     """Return the folder of a loop's files, which Git ignores."""
     loops = context.project.root / ".edison" / "loops"
@@ -394,12 +310,9 @@ def write_report(context: LoopContext, loop: Loop) -> LoopReport:
     private = context.project.file.settings.private
     with closing(open_reader(context.results)) as connection:
         final = loop_report(connection, context, loop)
-        sections = list(sections_of(final))
-        title = f"Loop of {loop.experiment}"
-        write_whole(
-            folder / "report.md", markdown_report(title, sections, simulated=loop.simulated)
-        )
-        write_whole(folder / "report.html", html_report(title, sections, simulated=loop.simulated))
+        title, sections = f"Loop of {loop.experiment}", list(sections_of(final))
+        write_whole(folder / "report.md", document_text(title, sections))
+        write_whole(folder / "report.html", document_page(title, sections))
         kept = {"prompt": final.best}
         if len(loop.prompts) > 1:
             kept |= {f"prompt-{one.first.prompt}": one.best for one in final.courses}
@@ -423,34 +336,40 @@ def _body_of(context: LoopContext, iteration: Iteration) -> str:
     return "\n".join(texts)
 
 
-# --- sections -------------------------------------------------------------------------------------
-
-
-def sections_of(final: LoopReport) -> Iterator[ReportSection]:
+def sections_of(final: LoopReport) -> Iterator[Section]:
     """Yield the sections of the report, the most important first."""
-    yield ReportSection("", (final.sentence, *_opening(final)))
-    yield ReportSection("First and best prompt", tuple(_verdict(final)), _evidence(final))
+    if final.loop.simulated:
+        yield Section(blocks=(Notice("Simulated", SIMULATED),))
+    yield Section(blocks=tuple(map(Sentence, (final.sentence, *_opening(final)))))
+    yield _section("First and best prompt", _verdict(final), _evidence(final))
     courses = final.courses
     if len(courses) > 1:
-        dropped = tuple(f"{one.dropped}." for one in courses if one.dropped)
-        yield ReportSection("Prompts", dropped, _courses(final))
-    yield ReportSection(
-        "Iterations", ("Scores are means over the training cases.",), _iterations(final)
-    )
-    yield ReportSection("Cost", (f"{_busy_text(final)}.",), _spending(final))
+        dropped = (f"{course.dropped}." for course in courses if course.dropped)
+        yield _section("Prompts", dropped, _courses(final))
+    means = "Scores are means over the training cases."
+    yield _section("Iterations", (means,), _iterations(final))
+    yield _section("Cost", (f"{_busy_text(final)}.",), _spending(final))
     if final.advice:
-        yield ReportSection("Model recommendation", final.advice)
+        yield _section("Model recommendation", final.advice)
     if final.weaknesses:
-        rows = tuple((one.name, one.kind, score(one.score)) for one in final.weaknesses)
-        yield ReportSection("Remaining weaknesses", (), Table(("name", "kind", "score"), rows))
-    yield ReportSection("Next steps", tuple(next_steps(final)))
-    changed = [one for one in courses if one.better and not one.dropped]
-    for one in changed:
-        first, best = one.first, one.best
-        title = "The change" if len(courses) == 1 else f"The change of {first.prompt}"
-        diff = diff_of(first.path, first.text, best.text)
-        said = f"From version {short(first.version)} to {short(best.version)}."
-        yield ReportSection(title, (said,), text=diff)
+        rows = ((Name(weak.name), weak.kind, score(weak.score)) for weak in final.weaknesses)
+        yield _section("Remaining weaknesses", (), Table.of(("name", "kind", "score"), rows))
+    yield Section("Next steps", (Bullets(tuple(map(Sentence, next_steps(final)))),), level=2)
+    for course in courses:
+        if course.better and not course.dropped:
+            yield _change_of(course, alone=len(courses) == 1)
+
+
+def _section(title: str, sentences: Iterable[str], table: Table | None = None) -> Section:
+    return Section(title, tuple(map(Sentence, sentences)), table, level=2)
+
+
+def _change_of(course: PromptCourse, *, alone: bool) -> Section:
+    first, best = course.first, course.best
+    title: Inline = "The change" if alone else ("The change of ", Name(first.prompt))
+    versions = f"From version {short(first.version)} to {short(best.version)}."
+    diff = diff_of(first.path, first.text, best.text)
+    return Section(title, (Sentence(versions), Code(diff)), level=2)
 
 
 def _opening(final: LoopReport) -> Iterator[str]:
@@ -480,43 +399,42 @@ def _evidence(final: LoopReport) -> Table | None:
             moved = change(difference["estimate"], difference["low"], difference["high"])
             rows.append((word, str(found["n"]), *map(score, sides), moved, found["decision"]))
     head = ("cases", "n", "first", "best", "change", "decision")
-    return Table(head, tuple(rows)) if rows else None
+    return Table.of(head, rows) if rows else None
 
 
 def _iterations(final: LoopReport) -> Table:
-    several = len(final.loop.prompts) > 1
-    rows = tuple(
+    rows = (
         (
-            str(one.number),
-            *((one.prompt,) if several else ()),
-            short(one.version),
-            score(one.score),
-            str(one.cases or 0),
-            one.run_id or "not measured",
-            one.suggestion or "",
-            "best" if one == final.best else "dropped" if one.dropped else "",
+            str(iteration.number),
+            Name(iteration.prompt),
+            short(iteration.version),
+            score(iteration.score),
+            str(iteration.cases or 0),
+            Name(iteration.run_id) if iteration.run_id else "not measured",
+            Name(iteration.suggestion) if iteration.suggestion else "",
+            "best" if iteration == final.best else "dropped" if iteration.dropped else "",
         )
-        for one in final.iterations
+        for iteration in final.iterations
     )
-    named = ("prompt",) if several else ()
-    head = ("iteration", *named, "version", "score", "cases", "run", "suggestion", "")
-    return Table(head, rows)
+    names = ("iteration", "prompt", "version", "score", "cases", "run", "suggestion", "")
+    table = Table.of(names, rows)
+    return table if len(final.loop.prompts) > 1 else table.without(["prompt"])
 
 
 def _courses(final: LoopReport) -> Table:
-    rows = []
-    for one in final.courses:
-        found = one.holdout
-        moved, decision = "", "dropped" if one.dropped else "no better version"
-        if found is not None:
-            difference = found["difference"]
+    rows: list[tuple[Inline, ...]] = []
+    for course in final.courses:
+        holdout = course.holdout
+        moved, decision = "", "dropped" if course.dropped else "no better version"
+        if holdout is not None:
+            difference = holdout["difference"]
             moved = change(difference["estimate"], difference["low"], difference["high"])
-            decision = found["decision"]
-        iterations = str(len(one.iterations))
-        scores = score(one.first.score), score(one.best.score)
-        rows.append((one.first.prompt, iterations, *scores, moved, decision))
+            decision = holdout["decision"]
+        iterations = str(len(course.iterations))
+        scores = score(course.first.score), score(course.best.score)
+        rows.append((Name(course.first.prompt), iterations, *scores, moved, decision))
     head = ("prompt", "iterations", "first", "best", "change on held-out cases", "decision")
-    return Table(head, tuple(rows))
+    return Table.of(head, rows)
 
 
 def _busy_text(final: LoopReport) -> str:
@@ -524,15 +442,16 @@ def _busy_text(final: LoopReport) -> str:
 
 
 def _spending(final: LoopReport) -> Table:
-    rows = tuple(
+    rows = (
         (
-            one.phase,
-            f"{one.calls:,}",
-            dollars(one.microusd),
-            f"{one.tokens_in:,}",
-            f"{one.tokens_out:,}",
-            fixed(one.call_s, 1, grouped=True),
+            spending.phase,
+            f"{spending.calls:,}",
+            Name(dollars(spending.microusd)),
+            f"{spending.tokens_in:,}",
+            f"{spending.tokens_out:,}",
+            fixed(spending.call_s, 1, grouped=True),
         )
-        for one in final.spending
+        for spending in final.spending
     )
-    return Table(("phase", "calls", "cost", "tokens in", "tokens out", "seconds of calls"), rows)
+    names = ("phase", "calls", "cost", "tokens in", "tokens out", "seconds of calls")
+    return Table.of(names, rows)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Box,
-    Column,
-    DataTable,
     Drawing,
     Scale,
     Size,
@@ -32,6 +30,7 @@ from edison_ci.report.charts.drawing import (
     whisker,
     width_of,
 )
+from edison_ci.report.document import Column, Table
 from edison_ci.report.markup import element
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def _histogram_summary(chart: Histogram, total: int) -> str:
     return summary
 
 
-def _histogram_table(chart: Histogram) -> DataTable:
+def _histogram_table(chart: Histogram) -> Table:
     total = sum(each.count for each in chart.bins)
     columns = (
         Column(chart.unit.noun),
@@ -157,7 +156,7 @@ def _histogram_table(chart: Histogram) -> DataTable:
         )
         for each in chart.bins
     )
-    return DataTable(columns, rows)
+    return Table(columns, rows)
 
 
 _HIGH = 26
@@ -348,7 +347,7 @@ def _summary(chart: Bars) -> str:
     return summary
 
 
-def _table(chart: Bars) -> DataTable:
+def _table(chart: Bars) -> Table:
     several = len(chart.parts) > 1
     ranged = any(finite(bar.low) is not None for bar in chart.bars)
     columns = (
@@ -366,4 +365,4 @@ def _table(chart: Bars) -> DataTable:
         )
         for bar in chart.bars
     )
-    return DataTable(columns, rows)
+    return Table(columns, rows)

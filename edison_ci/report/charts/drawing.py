@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
+    from edison_ci.report.document import Table
+
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TINY = 1e-12
@@ -198,28 +200,12 @@ _DASHES = (None, "7 3", "2 3", "9 3 2 3", "4 2", "1 2")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column header; numeric columns are right-aligned."""
-
-    name: str
-    numeric: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DataTable:
-    """The data of a chart, as texts."""
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Drawing:
     """A rendered chart: SVG, title, data table and note."""
 
     title: str
     svg: Markup
-    table: DataTable
+    table: Table
     note: str = ""
     """Reading aid below the chart."""
 

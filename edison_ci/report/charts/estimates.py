@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from edison_ci._dataclass import dataclass
 from edison_ci.report.charts.drawing import (
     Box,
-    Column,
-    DataTable,
     Drawing,
     Scale,
     Size,
@@ -31,6 +29,7 @@ from edison_ci.report.charts.drawing import (
     whisker,
     width_of,
 )
+from edison_ci.report.document import Column, Table
 from edison_ci.report.markup import element
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ def _pareto_summary(chart: Pareto, known: Sequence[ParetoPoint]) -> str:
     return f"{len(known)} options. Pareto front: {front}."
 
 
-def _pareto_table(chart: Pareto) -> DataTable:
+def _pareto_table(chart: Pareto) -> Table:
     columns = (
         Column("name"),
         Column(chart.cost, numeric=True),
@@ -272,7 +271,7 @@ def _pareto_table(chart: Pareto) -> DataTable:
         )
         for spot in chart.points
     )
-    return DataTable(columns, rows)
+    return Table(columns, rows)
 
 
 _EDGE = 5
@@ -301,7 +300,7 @@ def interval(chart: Range) -> Drawing:
         format_value(chart.unit, chart.estimate),
         format_interval(chart.unit, chart.low, chart.high),
     )
-    table = DataTable(columns, (row,))
+    table = Table(columns, (row,))
     start, end = _EDGE, chart.width - _EDGE
     drawn = [line((start, middle), (end, middle), "c-grid")]
     value, low, high = (finite(each) for each in (chart.estimate, chart.low, chart.high))
@@ -438,7 +437,7 @@ def _forest_summary(chart: Forest) -> str:
     return f"{summary}."
 
 
-def _table(chart: Forest) -> DataTable:
+def _table(chart: Forest) -> Table:
     columns = (
         Column("gate"),
         Column("verdict"),
@@ -456,4 +455,4 @@ def _table(chart: Forest) -> DataTable:
         )
         for each in chart.lines
     )
-    return DataTable(columns, rows)
+    return Table(columns, rows)

@@ -8,8 +8,6 @@ from edison_ci._dataclass import dataclass
 from edison_ci.numeric import TOLERANCE
 from edison_ci.report.charts.drawing import (
     Box,
-    Column,
-    DataTable,
     Drawing,
     Size,
     Unit,
@@ -22,6 +20,7 @@ from edison_ci.report.charts.drawing import (
     text,
     width_of,
 )
+from edison_ci.report.document import Column, Table
 from edison_ci.report.markup import element
 
 if TYPE_CHECKING:
@@ -140,12 +139,12 @@ def _summary(chart: HeatMap) -> str:
     return f"{len(chart.rows)} rows by {len(chart.columns)} columns; {summary}."
 
 
-def _table(chart: HeatMap) -> DataTable:
+def _table(chart: HeatMap) -> Table:
     columns = (Column(""), *(Column(name, numeric=True) for name in chart.columns))
     rows = tuple(
         (name, *(_cell(chart.unit, field) for field in fields)) for name, fields in chart.rows
     )
-    return DataTable(columns, rows)
+    return Table(columns, rows)
 
 
 def _cell(unit: Unit, field: Field | None) -> str:

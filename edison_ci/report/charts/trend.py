@@ -11,8 +11,6 @@ from edison_ci.numeric import counted, mean_or_none
 from edison_ci.report.charts.drawing import (
     SHAPES,
     Box,
-    Column,
-    DataTable,
     Drawing,
     Size,
     Unit,
@@ -34,6 +32,7 @@ from edison_ci.report.charts.drawing import (
     whisker,
     width_of,
 )
+from edison_ci.report.document import Column, Table
 from edison_ci.report.markup import element
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def sparkline(chart: Sparkline) -> Drawing:
     known = [value for value in shown if value is not None]
     rows = tuple((str(i), format_value(chart.unit, v)) for i, v in enumerate(values, start=1))
     columns = (Column("number", numeric=True), Column(chart.unit.noun, numeric=True))
-    table = DataTable(columns, rows)
+    table = Table(columns, rows)
     if not known:
         dash = text(
             (size.width / 2, size.height / 2 + 4), "no data", "middle", class_="c-text c-quiet"
@@ -390,7 +389,7 @@ def _summary(chart: Trend) -> str:
     return " ".join((*sentences, *rules, *ahead))
 
 
-def _table(chart: Trend) -> DataTable:
+def _table(chart: Trend) -> Table:
     several = len(chart.series) > 1
     noted = any(each.note for one in chart.series for each in one.points)
     columns = (
@@ -411,4 +410,4 @@ def _table(chart: Trend) -> DataTable:
         for one in chart.series
         for each in sorted(one.points, key=lambda m: m.at)
     )
-    return DataTable(columns, rows)
+    return Table(columns, rows)

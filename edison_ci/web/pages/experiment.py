@@ -10,18 +10,10 @@ from edison_ci import feature, utc
 from edison_ci.decide.findings import advice_on, findings_of
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import snap
-from edison_ci.report.charts.drawing import Unit
-from edison_ci.report.charts.estimates import Pareto, ParetoPoint, pareto
-from edison_ci.report.charts.trend import (
-    Happening,
-    MarkKind,
-    Rule,
-    Series,
-    Trend,
-    TrendPoint,
-    trend,
-)
+from edison_ci.report.charts.estimates import pareto
+from edison_ci.report.charts.trend import Rule, Trend, TrendPoint, trend
 from edison_ci.report.components import diff_view
+from edison_ci.report.run_charts import pareto_chart, score_series, trends_of
 from edison_ci.results.leaderboard import Leaderboard, board_of
 from edison_ci.results.overview import overview_of
 from edison_ci.results.rollups import totals_by_model
@@ -36,12 +28,10 @@ from edison_ci.results.snapshot import (
     objective_of,
 )
 from edison_ci.results.trends import (
-    ChangeKind,
     TrendRun,
     alarm_rule,
     drift_of,
     floor_of,
-    model_trends,
     points_of,
 )
 from edison_ci.results.troubles import Trouble, troubles_of
@@ -69,15 +59,13 @@ from edison_ci.web.pages.steering import may_steer
 from edison_ci.web.workspace import git_state, project_of, searchable
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from markupsafe import Markup
 
     from edison_ci.decide.findings import Finding
     from edison_ci.results.leaderboard import LeaderboardRow
     from edison_ci.results.pairwise import HeadToHead
-    from edison_ci.results.rollups import Totals
     from edison_ci.results.trends import DriftFinding
     from edison_ci.stats.intervals import Interval
     from edison_ci.store.runs import Run
@@ -87,9 +75,6 @@ RANGES = ("30", "7", "all")
 """Days that the charts of an experiment show; the first one if none is asked for."""
 _IN_TREND = {"7": 60, "30": 60, "all": 80}
 """Most runs that the charts of each range show, the newest ones."""
-"""Closed alerts that the charts mark, the newest ones."""
-_MOST_LINES = 6
-"""Models that a chart can tell apart."""
 
 
 class WinCard(NamedTuple):
@@ -239,10 +224,8 @@ def _production_chart(evidence: Evidence | None) -> Markup | None:
     points = points[-_IN_TREND["all"] :]
     if len(points) < 2:
         return None
-    line = Series(
-        "production", tuple(_trend_point(i, p, p.composite) for i, p in enumerate(points))
-    )
-    return fluid_figure(trend, Trend("Score of samples of production, with 95% CI", (line,)))
+    title = "Score of samples of production, with 95% CI"
+    return fluid_figure(trend, Trend(title, (score_series("production", points),)))
 
 
 def _charts(
@@ -277,79 +260,6 @@ def _ahead(points: Sequence[TrendRun], drift: DriftFinding | None) -> tuple[Tren
         )
         for place in path
     )
-
-
-_KINDS = {
-    ChangeKind.PROMPT: MarkKind.PROMPT,
-    ChangeKind.DATA: MarkKind.DATA,
-    ChangeKind.MODEL: MarkKind.MODEL,
-    ChangeKind.SUITE: MarkKind.SUITE,
-}
-
-
-def _happenings(points: Sequence[TrendRun]) -> tuple[Happening, ...]:
-    return tuple(
-        Happening(float(index), _KINDS[kind], f"{point.run.created_at[:10]}, {', '.join(places)}")
-        for index, point in enumerate(points)
-        for kind, places in point.changes.items()
-    )
-
-
-def trends_of(connection: sqlite3.Connection, points: Sequence[TrendRun]) -> list[Trend]:
-    """Return the charts of score, cost, latency and errors by run, a line for each model."""
-    lines = model_trends(connection, points)
-    prompts = {each.prompt for each in lines}
-
-    def series(
-        value: Callable[[Totals], EstimateWithInterval | Interval | None],
-    ) -> list[Series]:
-        return [
-            Series(
-                each.model if len(prompts) == 1 else f"{each.model}, {each.prompt}",
-                tuple(
-                    _trend_point(index, point, None if totals is None else value(totals))
-                    for index, (point, totals) in enumerate(zip(points, each.totals, strict=True))
-                ),
-            )
-            for each in lines[:_MOST_LINES]
-        ]
-
-    scores = series(lambda totals: totals.composite)
-    if len(scores) > 1:  # all models together, as on the card, come last
-        whole = tuple(_trend_point(i, each, each.composite) for i, each in enumerate(points))
-        scores = [*scores[: _MOST_LINES - 1], Series("all models", whole)]
-    title = "Score of each complete run, with 95% CI"
-    marks = _happenings(points)
-    others = (
-        ("Cost per answer, with 95% CI", lambda totals: totals.answer_cost, Unit.DOLLARS),
-        ("Median latency, with 95% CI", lambda totals: totals.median_latency, Unit.MILLISECONDS),
-        ("Cells that ended in an error, with 95% CI", lambda t: t.error_rate, Unit.SHARE),
-    )
-    return [
-        Trend(title, tuple(scores), happenings=marks),
-        *(Trend(about, tuple(series(of)), unit, happenings=marks) for about, of, unit in others),
-    ]
-
-
-def _trend_point(
-    index: int, point: TrendRun, found: EstimateWithInterval | Interval | None
-) -> TrendPoint:
-    return TrendPoint(
-        at=float(index),  # runs come in bursts, which would overlap on a time axis
-        label=point.run.created_at[:10],
-        value=None if found is None else found.estimate,
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
-        note="; ".join(_notes(point)),
-    )
-
-
-def _notes(point: TrendRun) -> Iterator[str]:
-    if point.changed:
-        word = "new version" if point.only_prompts else "changed"
-        yield f"{word}: {', '.join(point.changed)}"
-    if point.stopped is not None:
-        yield point.stopped.sentence
 
 
 # --- leaderboard ----------------------------------------------------------------------------------
@@ -552,28 +462,12 @@ def _sentence(board: Leaderboard | None) -> str:
 
 def _pareto(places: Sequence[LeaderboardLine]) -> Markup | None:
     """Draw score against cost; None with fewer than two variants that cost something."""
-    known = [each for each in places if each.cost_microusd and each.composite.estimate is not None]
-    if len(known) < 2:
-        return None
-    spots = tuple(
-        ParetoPoint(
-            label=f"{each.model} {each.label}".strip(),
-            cost=each.cost_microusd,
-            value=each.composite.estimate,
-            low=each.composite.low,
-            high=each.composite.high,
-            front=not any(_dominates(other, each) for other in known),
-        )
-        for each in known
+    chart = pareto_chart(
+        (f"{place.model} {place.label}".strip(), place.cost_microusd, place.composite)
+        for place in places
+        if place.cost_microusd
     )
-    return fluid_figure(pareto, Pareto("Score and cost per answer", spots))
-
-
-def _dominates(other: LeaderboardLine, each: LeaderboardLine) -> bool:
-    """Whether another variant is at least as good and as cheap, and better in one of them."""
-    ours = (-(each.composite.estimate or 0.0), each.cost_microusd or 0.0)
-    theirs = (-(other.composite.estimate or 0.0), other.cost_microusd or 0.0)
-    return theirs != ours and theirs[0] <= ours[0] and theirs[1] <= ours[1]
+    return None if chart is None else fluid_figure(pareto, chart)
 
 
 # --- prompts --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
@@ -13,7 +13,8 @@ from edison_ci.api.bundles import trusted_keys
 from edison_ci.records import RunStatus, Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
 from edison_ci.report.charts.estimates import forest, gate_forests
-from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
+from edison_ci.report.charts.heatmap import heatmap
+from edison_ci.report.run_charts import SLICE_METRICS, slice_order, slices_chart
 from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
 from edison_ci.results.decisions import count_rounds, decisions_of
 from edison_ci.results.history_words import event_sentence
@@ -52,16 +53,13 @@ from edison_ci.web.page_context import (
 from edison_ci.web.pages.live import live_view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-
-    from markupsafe import Markup
+    from collections.abc import Callable, Hashable
 
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.results.comparison import BaseComparison
     from edison_ci.results.headline import Headline
     from edison_ci.results.rollups import Totals
     from edison_ci.results.scores import ComponentSpread, ScoreSpread
-    from edison_ci.results.slices import Slice
     from edison_ci.results.triage import ChangedList
     from edison_ci.store.manual_grades import ManualGrade
     from edison_ci.store.runs import Run
@@ -450,13 +448,8 @@ def _drawing(spread: ScoreSpread) -> Drawing:
 # --- slices ---------------------------------------------------------------------------------------
 
 
-_ORDER = ("kind", "difficulty", "length", "tag")
-_VALUES = ("easy", "medium", "hard", "XS", "S", "M", "L", "XL")
-_MOST_ROWS, _MOST_COLUMNS = 60, 20
-"""Slices and models of the map."""
 _MOST_OUT = 10
 """Slices that stand out and are named above the map."""
-SLICE_METRICS = ("score", "pass rate")
 
 
 def slices(context: PageContext) -> Page:
@@ -465,11 +458,11 @@ def slices(context: PageContext) -> Page:
     result = RunResult(context.connection, run)
     found, metric = result.breakdown, context.args.choice("metric", SLICE_METRICS)
     compared = [each for each in found.slices if each.model]
-    compared.sort(key=lambda each: (each.prompt, each.model, _place(each)))
+    compared.sort(key=lambda each: (each.prompt, each.model, slice_order(each)))
     repeated = [each for each in found.reliability if each.k > 1]
     address = ("run", run.id, "slices")
     kept: dict[str, Any] = {"metric": metric if metric != SLICE_METRICS[0] else None}
-    outstanding = result.outstanding
+    outstanding, chart = result.outstanding, slices_chart(found.slices, metric)
     return tab_page(
         context,
         run,
@@ -481,51 +474,12 @@ def slices(context: PageContext) -> Page:
             "out": outstanding[:_MOST_OUT],
             "out_count": len(outstanding),
             "family": max((each.family for each in found.slices), default=0),
-            "map": _map(found.slices, metric) if found.slices else None,
+            "map": None if chart is None else fluid_figure(heatmap, chart),
             "metric": metric,
             "metrics": SLICE_METRICS,
             "reliability": paged(context, repeated, *address, turn="repeats", **kept),
         },
     )
-
-
-def _place(slice_: Slice) -> tuple[int, int, str]:
-    value = _VALUES.index(slice_.value) if slice_.value in _VALUES else len(_VALUES)
-    kind = _ORDER.index(slice_.dimension) if slice_.dimension in _ORDER else len(_ORDER)
-    return kind, value, slice_.value
-
-
-def _map(found: Sequence[Slice], metric: str) -> Markup:
-    columns = sorted({(each.prompt, each.model) for each in found})[:_MOST_COLUMNS]
-    several = len({prompt for prompt, _ in columns if prompt}) > 1
-    names = tuple(
-        "all" if not model else f"{model} · {prompt}" if several else model
-        for prompt, model in columns
-    )
-    by_place = {(each.dimension, each.value, each.prompt, each.model): each for each in found}
-    rows = []
-    whole = sorted((each for each in found if not each.model and not each.prompt), key=_place)
-    for each in whole[:_MOST_ROWS]:
-        fields = tuple(
-            _field(by_place.get((each.dimension, each.value, *column)), metric)
-            for column in columns
-        )
-        rows.append((f"{each.dimension} {each.value}", fields))
-    title = "Score by slice" if metric == "score" else "Pass rate by slice"
-    return fluid_figure(heatmap, HeatMap(title, names, tuple(rows)))
-
-
-def _field(slice_: Slice | None, metric: str) -> Field | None:
-    if slice_ is None:
-        return None
-    found = slice_.composite if metric == "score" else slice_.pass_rate
-    return Field(found.estimate, found.n, stands_out=_direction(slice_))
-
-
-def _direction(slice_: Slice) -> Literal["", "above", "below"]:
-    if not slice_.stands_out:
-        return ""
-    return "above" if (slice_.difference or 0.0) > 0 else "below"
 
 
 # --- judges ---------------------------------------------------------------------------------------
