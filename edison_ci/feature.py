@@ -56,7 +56,7 @@ HOOKS = {
     "projects": "(home, folder, reachable=): the `OtherProjects` of a site",
     "run_context": "(site): changes of the `RunContext` of each run",
     "runs_ended": "(terminal, project, run_ids): after the runs of a command",
-    "scheduled_run": "(terminal, project, experiment, options, factory): after a scheduled run",
+    "scheduled_run": "(terminal, project, experiment, request, factory): after a scheduled run",
     "shared_cache": "(project, environ, offline=): the `CacheAccess` of a project, or None",
     "shared_limits": "(project): how much of a shared budget is used; raises UsageError",
     "site_limits": "(project, now): how much of the limits of a site is used",

@@ -17,6 +17,7 @@ from edison_ci.numeric import snap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
@@ -93,6 +94,15 @@ def _redacted(value: Any, *, written: bool = False) -> Any:
 def in_actions() -> bool:
     """Whether this runs in GitHub Actions, which parses the output."""
     return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def folder_in_checkout(root: Path | None) -> str:
+    """Return the path of the project in the checkout, the prefix of paths in annotations."""
+    workspace = os.environ.get("GITHUB_WORKSPACE")
+    if root is None or not workspace:
+        return ""
+    folder = os.path.relpath(root.resolve(), os.path.realpath(workspace))
+    return "" if folder == "." or folder.startswith("..") else f"{folder}/"
 
 
 def without_commands(text: str) -> str:

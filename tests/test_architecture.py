@@ -235,18 +235,12 @@ FACE_IMPORTS = {
     "cli/costs.py": "execute.budgets store.database store.ledger",
     "cli/doctor.py": "providers.shared_cache",
     "cli/lookup.py": "store.runs",
-    "cli/merge.py": (
-        "execute.progress execute.run_options execute.shard_merge store.audit "
-        "store.database store.import_check store.liveness store.merge store.runs"
-    ),
     "cli/models.py": "execute.standalone providers.adapters",
     "cli/names.py": "store.cells store.database store.runs",
     "cli/plan.py": "execute.reuse_forecast",
     "cli/progress.py": "execute.progress_meter",
     "cli/regrade.py": "execute.run_options execute.second_opinion store.runs",
     "cli/report.py": "store.merge",
-    "cli/reporting.py": "store.liveness store.runs",
-    "cli/run.py": "execute.run_options providers.replay store.batches store.database store.runs",
     "cli/serve.py": "store.database",
     "cli/sessions.py": "store.runs",
     "cli/suggestion.py": "store.suggestions",
@@ -335,7 +329,7 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/plan.py": {"edison_ci.decide.past_spread", "edison_ci.execute.reuse_forecast"},
     "cli/progress.py": {"edison_ci.cli.bars"},
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
-    "cli/run.py": {"edison_ci.cli.reporting"},
+    "cli/run.py": {"edison_ci.api.reports"},
     "cli/schema.py": {"edison_ci.config.schema"},
     "cli/validate.py": {"edison_ci.access.trust_audit"},
     "features/cluster/commands.py": {

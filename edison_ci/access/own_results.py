@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -189,3 +190,24 @@ def _place() -> Path | None:
 def _results_of(root: Path) -> str:
     found = ProjectFiles(WorkingTree(root)).project()
     return _USUAL if found is None else found.results
+
+
+class Standing(StrEnum):
+    """How far the results of an earlier job count in this one."""
+
+    EVIDENCE = "evidence"
+    RECORDING = "recording"
+    """A replay may read their answers, but what it finds is inconclusive at best."""
+    REFUSED = "refused"
+
+
+def standing_of(project: Project, results: Path) -> Standing:
+    """Return how far the results of an earlier job count.
+
+    In a job for a proposal, and wherever public keys are listed, they must be signed.
+    """
+    if is_proposed(project.root):
+        trusted = is_trusted(project.root, results)
+        return Standing.EVIDENCE if trusted else Standing.RECORDING
+    keys = project.trust.results.public_keys
+    return Standing.EVIDENCE if not keys or is_signed(results, keys) else Standing.REFUSED

@@ -12,6 +12,7 @@ from edison_ci.decide.verdict import VerdictContext, decide, with_doubts
 from edison_ci.documents.record_json import as_document, fields_of
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.judges.approval import JudgeApproval
+from edison_ci.plan import baseline
 from edison_ci.records import RunStatus, Side, Verdict
 from edison_ci.results.comparison import (
     compare_choices,
@@ -31,7 +32,7 @@ from edison_ci.store.split import split_run
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from edison_ci.config.load import Project
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.decide.verdict import RunDecision
     from edison_ci.records import Json
     from edison_ci.results.comparison import ComparisonEstimate
@@ -143,8 +144,21 @@ def _decided(
     )
     if base is not None:
         return decide(cells, gates, background)
-    known = with_stored_base(cells.connection, project, run, gates, background)
-    return with_doubts(decide_again(cells.connection, gates, run, known), doubts_of(run))
+    background = with_stored_base(cells.connection, project, run, gates, background)
+    return with_doubts(decide_again(cells.connection, gates, run, background), doubts_of(run))
+
+
+def refuse_flips(
+    project: Project, experiment: Experiment, ref: str, *, offline: bool = False
+) -> None:
+    """Raise UsageError if an experiment has no gates, or is not the same as at a Git ref."""
+    if not experiment.file.gates:
+        raise UsageError(f"{experiment.id} has no gates", hint="add gates to its file")
+    if reasons := baseline.impact_since(project, ref, offline=offline).affected.get(experiment.id):
+        raise UsageError(
+            f"{experiment.id} is not the same as at {ref}: {reasons[0]}",
+            hint="commit first: --aa compares a version with itself",
+        )
 
 
 SPLITS = 200
@@ -191,20 +205,21 @@ def gate_flips(project: Project, run_id: str) -> tuple[GateFlips, ...]:
         _require_ended(run)
         setting = comparison_settings(project, reader, run)
     gates = [gate for gate in project.experiment(run.experiment).file.gates if gate.fixed is None]
-    known = VerdictContext(
+    background = VerdictContext(
         setting.clusters or {}, setting.quarantined, has_base=True, outside=outside_models_of(run)
     )
-    said: dict[tuple[int, str], Counter[Verdict]] = {}
+    counts: dict[tuple[int, str], Counter[Verdict]] = {}
     with split_run(results, run_id) as split:
         for _ in range(SPLITS):
             split.deal()
-            decision = decide(TwoSidedSample.of_run(split.connection, run_id), gates, known)
+            decision = decide(TwoSidedSample.of_run(split.connection, run_id), gates, background)
             verdicts = [*_named(decision.rows), ("", decision.verdict)]
             for place, (name, verdict) in enumerate(verdicts):
-                said.setdefault((place, name), Counter())[verdict] += 1
+                counts.setdefault((place, name), Counter())[verdict] += 1
     order = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.FAIL)
     return tuple(
-        GateFlips(name, *(counts[each] for each in order)) for (_, name), counts in said.items()
+        GateFlips(name, *(verdicts[verdict] for verdict in order))
+        for (_, name), verdicts in counts.items()
     )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access import programs, provenance
+from edison_ci.access.site import Site
 from edison_ci.api.sessions import SessionFactory, require_editor, run_outside_loop
 from edison_ci.config import requirements
 from edison_ci.errors import ExitCode, UsageError
@@ -24,21 +26,72 @@ from edison_ci.execute.run_options import (
 )
 from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
+from edison_ci.plan.selection import EVERYTHING, Selection
+from edison_ci.providers import replay
 from edison_ci.records import Side
 from edison_ci.results.snapshot import outputs_of, snapshot_of
 from edison_ci.store.database import open_reader
 from edison_ci.store.ledger import SpendingCap, booked
-from edison_ci.store.runs import IMPORT, LOOP, OUTPUTS, PRODUCTION, TRIAL, find_run
+from edison_ci.store.runs import (
+    IMPORT,
+    LOOP,
+    OUTPUTS,
+    PRODUCTION,
+    SCHEDULE,
+    TRIAL,
+    FireTime,
+    find_run,
+)
 from edison_ci.store.steering import steered_budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.outputs import OutputFile
     from edison_ci.execute.run_options import RunOutcome
     from edison_ci.records import BaselineDoubt
     from edison_ci.store.runs import Run
+
+_PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
+"""Exit codes, most important first."""
+
+
+def most_important(codes: Iterable[int]) -> int:
+    """Return the exit code that takes precedence; 0 for none."""
+    ended_with = {0, *codes}
+    return next(code for code in _PRECEDENCE if code in ended_with)
+
+
+class Recording(NamedTuple):
+    """Recorded answers that replace the models."""
+
+    provider: replay.ReplayProvider
+    doubts: tuple[BaselineDoubt, ...] = ()
+    """Reasons why they do not count as evidence."""
+
+    @classmethod
+    def open(cls, project: Project, path: Path) -> Recording:
+        """Read a recording; raises UsageError or ConfigError if that is not possible."""
+        provider = replay.open_recording(path)
+        return cls(provider, provenance.recording_doubts(project.root, [path]))
+
+
+def refuse_recording(path: Path, experiments: Sequence[Experiment]) -> None:
+    """Raise UsageError if the answers to these experiments cannot be recorded in one file."""
+    replay.refuse_unwritable(path)
+    if len(experiments) > 1:
+        hint = f"name one: {', '.join(experiment.id for experiment in experiments)}"
+        raise UsageError("--record takes one experiment", hint=hint)
+
+
+def record_answers(project: Project, run_id: str, path: Path) -> int:
+    """Write the answers of a run to a recording; return how many there are."""
+    with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
+        count = replay.write_recording(reader, run_id, path)
+    Site(project.root, project.file).note_export(f"run {run_id} as a recording", path.name)
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +113,116 @@ class RunRequest:
         for experiment in self.experiments:
             self.options.selection.refuse_unknown(project, experiment)
         chosen = self.options.selection
-        found = [
-            [target.widened(project, chosen) for target in run_targets(project, each, self.against)]
-            for each in self.experiments
+        agenda = [
+            [
+                target.widened(project, chosen)
+                for target in run_targets(project, experiment, self.against)
+            ]
+            for experiment in self.experiments
         ]
         calls = () if self.factory.recording is not None else requirements.RUN
-        every = [target for each in found for target in each]
+        every = [target for targets in agenda for target in targets]
         refuse_missing(every, self.options.selection, calls)
-        return found
+        return agenda
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """Runs as a person, a schedule or a job orders them."""
+
+    experiments: tuple[Experiment, ...]
+    against: str | None = None
+    """The Git ref of the base."""
+    selection: Selection = EVERYTHING
+    budget_microusd: int | None = None
+    fresh: bool = False
+    """Whether new answers are requested even where some are stored."""
+    allow_code: bool = False
+    wait: bool = False
+    """Whether to wait until another run of the experiment has ended."""
+    batch: bool = False
+    """Whether answers are bought in batches where that costs less."""
+    recording: Recording | None = None
+    """Answers that replace the models."""
+    started_by: str | None = None
+    """What started it, such as `page`; None for the command line or the event of a job."""
+    fire: tuple[str, str] | None = None
+    """The schedule, and its time that is due."""
+    run_id: str | None = None
+    """Its id, if the process that starts it has chosen one."""
+    push: int | None = 1
+    """Which push of its pull request it measures; None if that is unknown."""
+
+    def options(self) -> RunOptions:
+        """Return the options of each run."""
+        by_itself = SCHEDULE if self.fire else os.environ.get("GITHUB_EVENT_NAME") or "cli"
+        replayed = self.recording is not None
+        return RunOptions(
+            trigger="replay" if replayed else self.started_by or by_itself,
+            run_id=self.run_id,
+            selection=self.selection,
+            budget_microusd=self.budget_microusd,
+            reuse=not self.fresh and not replayed and self.fire is None,
+            allow_code=self.allow_code,
+            wait=self.wait,
+            batch=self.batch or None,
+            push=self.push,
+            fire=None if self.fire is None else FireTime(*self.fire),
+        )
+
+    def request(
+        self, factory: SessionFactory, on_skip: Callable[[str], None] = lambda _: None
+    ) -> RunRequest:
+        """Return the request of these runs, whose sessions the factory makes."""
+        provider, doubts = self.recording or (None, ())
+        return RunRequest(
+            self.experiments,
+            self.against,
+            self.options(),
+            replace(factory, recording=provider),
+            doubts,
+            on_skip,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequest:
+    """How a stored run is resumed."""
+
+    budget_microusd: int | None = None
+    """The budget of the whole run; None for the one it had last."""
+    wait: bool = False
+    """Whether to wait until its batches, or another run of the experiment, have ended."""
+    one_by_one: bool = False
+    """Whether answers that no batch has brought are requested one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradingRequest:
+    """How stored or imported answers are graded."""
+
+    budget_microusd: int | None = None
+    allow_code: bool = False
+    wait: bool = False
+    """Whether to wait until another run of the experiment has ended."""
+    reuse: bool = True
+    """Whether stored replies of judges are reused."""
+    doubts: tuple[BaselineDoubt, ...] = ()
+    """Reasons for which the run is inconclusive at best."""
 
 
 def select_experiments(
     project: Project, names: Sequence[str] = (), *, since: str | None = None, offline: bool = False
 ) -> list[Experiment]:
     """Return the named experiments, or all; with `since` only those affected by the change."""
-    found = [e for e in project.experiments.values() if not e.file.archived]
     if names:
-        found = [project.experiment(name) for name in dict.fromkeys(names)]
+        experiments = [project.experiment(name) for name in dict.fromkeys(names)]
+    else:
+        experiments = [e for e in project.experiments.values() if not e.file.archived]
     if since is None:
-        return found
-    impact = baseline.impact_since(project, since, offline=offline)
-    return [experiment for experiment in found if experiment.id in impact.affected]
+        return experiments
+    affected = baseline.impact_since(project, since, offline=offline).affected
+    return [experiment for experiment in experiments if experiment.id in affected]
 
 
 def evaluate(
@@ -92,8 +234,8 @@ def evaluate(
     """
     agenda = request.targets(project) if agenda is None else agenda
     ended: list[RunOutcome] = []
-    for found in agenda:
-        for target in found:
+    for targets in agenda:
+        for target in targets:
             own = () if request.factory.recording is not None else _doubts(project, target)
             options = replace(request.options, doubts=(*request.doubts, *own))
             with request.factory.session(target) as session:
@@ -134,22 +276,16 @@ def _with_remaining_budget(
 
 
 def resume_run(
-    project: Project,
-    stored: Run,
-    chosen: RunOptions,
-    factory: SessionFactory,
+    project: Project, stored: Run, request: ResumeRequest, factory: SessionFactory
 ) -> RunOutcome:
-    """Resume a stored run; `chosen` sets budget, waiting and whether batches are left.
-
-    Raises UsageError for runs of loops, trials and recordings.
-    """
+    """Resume a stored run; raises UsageError for runs of loops, trials and recordings."""
     experiment = project.experiment(stored.experiment)
     require_editor(project, "resume")
     _refuse_other_triggers(stored)
-    options = replace(options_of(stored), wait=chosen.wait)
-    if chosen.batch is not None:
-        options = replace(options, batch=chosen.batch)
-    budget = chosen.budget_microusd
+    options = replace(options_of(stored), wait=request.wait)
+    if request.one_by_one:
+        options = replace(options, batch=False)
+    budget = request.budget_microusd
     if budget is None:
         with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
             budget = steered_budget(reader, stored.id)
@@ -185,9 +321,9 @@ def _refuse_other_triggers(stored: Run) -> None:
 
 
 def regrade_run(
-    project: Project, wanted: str, options: RunOptions, factory: SessionFactory
+    project: Project, wanted: str, request: GradingRequest, factory: SessionFactory
 ) -> RunOutcome:
-    """Grade the stored answers of a run again; `options` sets budget, code, waiting and reuse."""
+    """Grade the stored answers of a run again, as a new run."""
     with contextlib.closing(open_reader(project.root / project.file.results)) as reader:
         stored = find_run(reader, wanted)
         experiment = project.experiment(stored.experiment)
@@ -198,15 +334,15 @@ def regrade_run(
             experiment = execute_outputs.imported_variant(
                 project, experiment, origin["models"], origin["prompts"]
             )
-        known = options_of(stored).selection.widen(project, experiment)
-        regrade = execute_regrade.regrade_options(reader, stored, known)
+        widened = options_of(stored).selection.widen(project, experiment)
+        regrade = execute_regrade.regrade_options(reader, stored, widened)
     require_editor(project, "regrade")
     regrade = replace(
         regrade,
-        budget_microusd=options.budget_microusd,
-        allow_code=regrade.allow_code or options.allow_code,
-        wait=options.wait,
-        reuse=options.reuse,
+        budget_microusd=request.budget_microusd,
+        allow_code=regrade.allow_code or request.allow_code,
+        wait=request.wait,
+        reuse=request.reuse,
     )
     against = snapshot_of(stored).get("command line", {}).get("against")
     if against:
@@ -220,20 +356,23 @@ def regrade_run(
 def grade_outputs(
     project: Project,
     experiment: Experiment,
-    found: OutputFile,
-    options: RunOptions,
+    outputs: OutputFile,
+    request: GradingRequest,
     factory: SessionFactory,
 ) -> RunOutcome:
-    """Grade imported answers as a run; `options` sets budget, code, waiting and doubts."""
-    variant = execute_outputs.imported_variant(project, experiment, found.models, found.prompts)
-    options = replace(
-        options,
+    """Grade imported answers as a run."""
+    variant = execute_outputs.imported_variant(project, experiment, outputs.models, outputs.prompts)
+    options = RunOptions(
         trigger=OUTPUTS,
-        outputs=found.origin(),
-        selection=replace(options.selection, repeats=found.repeats),
+        outputs=outputs.origin(),
+        selection=replace(EVERYTHING, repeats=outputs.repeats),
+        budget_microusd=request.budget_microusd,
+        allow_code=request.allow_code,
+        wait=request.wait,
+        doubts=request.doubts,
     )
     target = RunTarget(project, variant)
     refuse_missing([target], options.selection, calls=requirements.GRADING)
-    graded = replace(factory, answers=execute_outputs.ImportedAnswers(found.answers))
+    graded = replace(factory, answers=execute_outputs.ImportedAnswers(outputs.answers))
     with graded.session(target) as session:
         return run_outside_loop(partial(session.run, options))

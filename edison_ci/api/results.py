@@ -7,9 +7,12 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edison_ci.access.provenance import recording_doubts
 from edison_ci.access.site import Role, Site
 from edison_ci.api.evaluation import (
+    GradingRequest,
+    Recording,
+    ResumeRequest,
+    RunOrder,
     RunRequest,
     evaluate,
     regrade_run,
@@ -19,7 +22,6 @@ from edison_ci.api.evaluation import (
 from edison_ci.api.sessions import SessionFactory, require_editor
 from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import RunOptions
-from edison_ci.providers.replay import open_recording
 from edison_ci.report.files import Sources
 from edison_ci.report.html import result_html
 from edison_ci.report.reporters import rendered, reporter
@@ -64,15 +66,12 @@ def replay(
 ) -> list[Result]:
     """Evaluate experiments with the answers of a recording, without model calls."""
     require_editor(project, "run")
-    path = Path(recording)
-    request = RunRequest(
+    order = RunOrder(
         tuple(select_experiments(project, experiments)),
-        None,
-        RunOptions(trigger="replay", reuse=False),
-        SessionFactory(recording=open_recording(path)),
-        recording_doubts(project.root, [path]),
+        recording=Recording.open(project, Path(recording)),
     )
-    return [result(project, end.run_id) for end in evaluate(project, request)]
+    ended = evaluate(project, order.request(SessionFactory()))
+    return [result(project, outcome.run_id) for outcome in ended]
 
 
 def resume(
@@ -84,8 +83,8 @@ def resume(
 ) -> Result:
     """Resume a stopped run; `budget_microusd` is the budget of the whole run."""
     stored = result(project, wanted).run
-    options = RunOptions(budget_microusd=budget_microusd)
-    ended = resume_run(project, stored, options, factory or SessionFactory())
+    request = ResumeRequest(budget_microusd)
+    ended = resume_run(project, stored, request, factory or SessionFactory())
     return result(project, ended.run_id)
 
 
@@ -97,7 +96,11 @@ def regrade(
     factory: SessionFactory | None = None,
 ) -> Result:
     """Grade the stored answers of a run with the current checks, rubric and judges."""
-    ended = regrade_run(project, wanted, options or RunOptions(), factory or SessionFactory())
+    chosen = options or RunOptions()
+    request = GradingRequest(
+        chosen.budget_microusd, chosen.allow_code, chosen.wait, reuse=chosen.reuse
+    )
+    ended = regrade_run(project, wanted, request, factory or SessionFactory())
     return result(project, ended.run_id)
 
 

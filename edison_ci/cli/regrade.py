@@ -88,8 +88,8 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     if part:
         _second_opinion(state, terminal, project, stored, part, given)
         return
-    options = run_options.RunOptions(
-        budget_microusd=sessions.microusd(given["budget"]),
+    grading = evaluation.GradingRequest(
+        sessions.microusd(given["budget"]),
         allow_code=given["allow_code"],
         wait=given["wait"],
         reuse=not given["no_cache"],
@@ -97,7 +97,7 @@ def regrade(state: CliState, /, wanted: str | None, **given: Any) -> None:
     factory = cli_sessions.session_factory(
         state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
     )
-    ended = evaluation.regrade_run(project, stored.id, options, factory)
+    ended = evaluation.regrade_run(project, stored.id, grading, factory)
     feature.call("runs_ended", terminal, project, [ended.run_id])
     _finish_regrade(terminal, project, ended)
 

@@ -14,12 +14,14 @@ from click.shell_completion import CompletionItem
 
 from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
-from edison_ci.cli import lookup, reporting
+from edison_ci.api import reports
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
 from edison_ci.report import files, reporters
 from edison_ci.results import report as result_report
+from edison_ci.results import stored_runs
 from edison_ci.sanitize import clean
 from edison_ci.store import merge
 
@@ -103,12 +105,10 @@ def report(
     file = None if out is None else Path(out)
     writing = _Writing(terminal, project, chosen, file, raw, folder=(out or "").endswith("/"))
     writing.refuse()
-    with lookup.results_of(project) as connection:
-        run = lookup.find_run_or_newest(terminal, connection, wanted)
-        found = result_report.report_of(
-            connection, [reporting.run_as_seen(connection, project, run.id)]
-        )
-        writing.write(connection, found)
+    with stored_runs.open_runs(project) as runs:
+        run = lookup.find_run_or_newest(terminal, runs.connection, wanted)
+        run_report = result_report.report_of(runs.connection, [runs.current(run.id)])
+        writing.write(runs.connection, run_report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class _Writing:
             self._pages(found, self.out)
             self._tell(found)
             return
-        sources = replace(reporting.sources_of(connection, self.project, found), raw=self.raw)
+        sources = replace(reports.sources_of(connection, self.project, found), raw=self.raw)
         content = reporters.rendered(found, self.kind, sources)
         if self.out is not None:
             files.write_whole(self.out, content)

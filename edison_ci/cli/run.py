@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,37 +13,27 @@ import click
 
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
-from edison_ci.access import provenance
 from edison_ci.access import site as sites
-from edison_ci.api import decisions, evaluation
+from edison_ci.api import change_coverage, decisions, evaluation
 from edison_ci.api import sessions as run_sessions
-from edison_ci.cli import flips as cli_flips
 from edison_ci.cli import lookup, sessions, summary
-from edison_ci.cli import sessions as cli_sessions
-from edison_ci.cli.coverage import Coverage, coverage_since
-from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import Terminal
+from edison_ci.cli.options import CliState, EdisonCommand, takes
+from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config import load
 from edison_ci.errors import ConfigError, EdisonError, ExitCode, Location, Problem, UsageError
-from edison_ci.execute import run_options
-from edison_ci.numeric import counted
-from edison_ci.plan import plan as planning
+from edison_ci.numeric import counted, rate
 from edison_ci.plan.selection import Selection, Shard, parse_shard
-from edison_ci.providers import replay as provider_replay
-from edison_ci.results import run_result
-from edison_ci.store import batches as store_batches
-from edison_ci.store import database
-from edison_ci.store.runs import SCHEDULE, FireTime, find_run
+from edison_ci.results import stored_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from edison_ci.api.change_coverage import ChangeCoverage
     from edison_ci.api.decisions import GateFlips
-    from edison_ci.cli.reporting import RequestedReports
+    from edison_ci.api.reports import ReportFiles, WrittenReport
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.project import ProjectFile
-    from edison_ci.providers.replay import ReplayProvider
-    from edison_ci.records import BaselineDoubt
+    from edison_ci.execute.run_options import RunOutcome
 
     Stamps = dict[Path, tuple[int, int]]
 
@@ -60,17 +49,17 @@ def _file_stamps(root: Path, file: ProjectFile) -> Stamps:
     files += [root / ".edison" / n for n in ("trust.yaml", "secrets.yaml")]
     for folder in folders:
         files += (root / folder).rglob("*")
-    found: Stamps = {}
+    stamps: Stamps = {}
     for path in files:
         with contextlib.suppress(OSError):
             status = path.stat()
-            found[path] = (status.st_mtime_ns, status.st_size)
-    return found
+            stamps[path] = (status.st_mtime_ns, status.st_size)
+    return stamps
 
 
-def _wait_for_change(root: Path, file: ProjectFile, seen: Stamps) -> None:
+def _wait_for_change(root: Path, file: ProjectFile, stamps: Stamps) -> None:
     """Return when a file has changed and then stayed the same for a moment."""
-    while _file_stamps(root, file) == seen:
+    while _file_stamps(root, file) == stamps:
         time.sleep(_POLL_S)
     last = _file_stamps(root, file)
     while True:
@@ -83,7 +72,6 @@ def _wait_for_change(root: Path, file: ProjectFile, seen: Stamps) -> None:
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _DECIDED = (ExitCode.DONE, ExitCode.GATE_FAILED, ExitCode.UNCLEAR)
-_PRECEDENCE = (70, 2, 130, 4, 3, 1, 5, 0)
 
 
 class _ShardType(click.ParamType[Shard]):
@@ -96,12 +84,67 @@ class _ShardType(click.ParamType[Shard]):
             self.fail(f"{error.message}; {error.hint}", param, ctx)
 
 
-class _FireType(click.ParamType[FireTime]):
+class _FireType(click.ParamType[tuple[str, str]]):
     name = "SCHEDULE@TIME"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> FireTime:
-        name, _, due_at = str(value).rpartition("@")
-        return value if isinstance(value, FireTime) else FireTime(name, due_at)
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        schedule, _, due_at = str(value).rpartition("@")
+        return value if isinstance(value, tuple) else (schedule, due_at)
+
+
+@dataclass(frozen=True, slots=True)
+class RunCommand:
+    """What `edison run` was asked for."""
+
+    experiments: tuple[str, ...]
+    against: str | None
+    changed_since: str | None
+    models: tuple[str, ...]
+    cases: tuple[str, ...]
+    tags: tuple[str, ...]
+    limit: int | None
+    repeats: int | None
+    shard: Shard | None
+    batch: bool
+    no_cache: bool
+    record: Path | None
+    replay: Path | None
+    aa: bool
+    budget: float | None
+    junit: Path | None
+    markdown: Path | None
+    sarif: Path | None
+    yes: bool
+    strict: bool
+    allow_code: bool
+    on: str | None
+    tls: Path | None
+    wait: bool
+    watch: bool
+    fire: tuple[str, str] | None
+    run_id: str | None
+    if_plan: str | None
+    started_by: str | None
+
+    def order(self, project: Project, experiments: Sequence[Experiment]) -> evaluation.RunOrder:
+        """Return the order for these experiments."""
+        recording = None
+        if self.replay is not None:
+            recording = evaluation.Recording.open(project, self.replay)
+        return evaluation.RunOrder(
+            tuple(experiments),
+            self.against,
+            Selection(self.models, self.cases, self.tags, self.limit, self.repeats, self.shard),
+            sessions.microusd(self.budget),
+            fresh=self.no_cache,
+            allow_code=self.allow_code,
+            wait=self.wait,
+            batch=self.batch,
+            recording=recording,
+            started_by=self.started_by,
+            fire=self.fire,
+            run_id=self.run_id,
+        )
 
 
 @click.command(cls=EdisonCommand)
@@ -162,7 +205,8 @@ class _FireType(click.ParamType[FireTime]):
     "--started-by", type=click.Choice(["page", "api"]), hidden=True, help="What started the run."
 )
 @click.pass_obj
-def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
+@takes(RunCommand)
+def run(state: CliState, request: RunCommand) -> None:
     """Evaluate experiments and store every answer.
 
     Without EXPERIMENT all experiments run. Stored answers are reused, so only changes cost money.
@@ -199,14 +243,14 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
       edison run support-reply --replay answers.jsonl
     """
     terminal = Terminal(state)
-    if not given["watch"]:
-        _evaluate(state, terminal, experiments, given)
+    if not request.watch:
+        _evaluate(state, terminal, request)
         return
     project = lookup.open_project(state)
     while True:
-        seen = _file_stamps(project.root, project.file)
+        stamps = _file_stamps(project.root, project.file)
         try:
-            _evaluate(state, terminal, experiments, given)
+            _evaluate(state, terminal, request)
         except ConfigError as error:
             terminal.invalid(error)
         except EdisonError as error:
@@ -217,173 +261,166 @@ def run(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
             if ended.exit_code == ExitCode.PAUSED:
                 raise
         terminal.note("waiting for a change; stop with Ctrl-C")
-        _wait_for_change(project.root, project.file, seen)
+        _wait_for_change(project.root, project.file, stamps)
 
 
-def _requested_reports(given: dict[str, Any]) -> RequestedReports | None:
-    if not any(given[name] for name in ("junit", "markdown", "sarif")):
+def _requested_reports(request: RunCommand) -> ReportFiles | None:
+    files = {"junit": request.junit, "md": request.markdown, "sarif": request.sarif}
+    if not any(files.values()):
         return None
     # Reports are slow to import, and most runs write none.
-    from edison_ci.cli.reporting import requested_reports
+    from edison_ci.api.reports import ReportFiles
 
-    return requested_reports(given)
+    return ReportFiles.requested(files)
 
 
-def _evaluate(
-    state: CliState, terminal: Terminal, experiments: tuple[str, ...], given: dict[str, Any]
-) -> None:
+def _evaluate(state: CliState, terminal: Terminal, request: RunCommand) -> None:
     """Run the requested experiments once and write the requested reports."""
-    asked = _requested_reports(given)
+    reports = _requested_reports(request)
     try:
-        scheduled = given["fire"] is not None
-        project = (
-            lookup.open_scheduled_project(state, experiments[0])
-            if scheduled
-            else lookup.open_project(state)
+        project = _open_project(state, request)
+        coverage = _coverage(state, terminal, project, request)
+        experiments = evaluation.select_experiments(
+            project, request.experiments, since=request.changed_since, offline=state.offline
         )
-        coverage = coverage_of(state, terminal, project, experiments, given)
-        picked = affected_experiments(state, terminal, project, experiments, given["changed_since"])
-        if given["aa"]:
-            given = cli_flips.twice_the_repeats(project, picked, given, offline=state.offline)
-        recording = provider_replay.open_recording(given["replay"]) if given["replay"] else None
+        if request.changed_since and not experiments:
+            terminal.note("skipped: nothing affected")
+        if request.aa:
+            request = _for_flips(state, project, experiments, request)
         run_sessions.require_editor(project, "run")
-        replay = given["replay"]
-        doubts = provenance.recording_doubts(project.root, [replay]) if replay else ()
-        order = RunOrder(picked, given, recording, doubts)
-        ended = evaluate_order(state, terminal, project, order)
-        if scheduled:
-            _sample_production(state, terminal, project, order)
+        ended = _run(state, terminal, project, request, experiments)
+        if request.fire is not None:
+            _sample_production(state, terminal, project, request, experiments)
     except EdisonError as error:
-        if asked is not None:
-            asked.write_failure(terminal, error)
+        if reports is not None:
+            show_written(terminal, reports.write_failure(error))
         raise
-    decided = given["aa"] and ended[-1].exit_code in _DECIDED
+    decided = request.aa and ended[-1].exit_code in _DECIDED
     flips = decisions.gate_flips(project, ended[-1].run_id) if decided else ()
-    finish(terminal, project, ended, Surroundings(asked, coverage, flips))
+    finish(terminal, project, ended, RunNotes(reports, coverage, flips))
 
 
-def _sample_production(
-    state: CliState, terminal: Terminal, project: Project, order: RunOrder
-) -> None:
-    """Grade a sample of production after a scheduled run; what is wrong with it stops nothing."""
-    for experiment in order.experiments:
-        if experiment.file.production is None:
-            continue
-        factory = cli_sessions.session_factory(
-            state, cli_sessions.PlanConfirmation(terminal, yes=True)
-        )
-        options = run_options.RunOptions(budget_microusd=sessions.microusd(order.given["budget"]))
-        try:
-            feature.call("scheduled_run", terminal, project, experiment, options, factory)
-        except EdisonError as error:
-            terminal.complaint(error)
+def _open_project(state: CliState, request: RunCommand) -> Project:
+    if request.fire is not None:
+        return lookup.open_scheduled_project(state, request.experiments[0])
+    return lookup.open_project(state)
 
 
-def coverage_of(
-    state: CliState,
-    terminal: Terminal,
-    project: Project,
-    names: tuple[str, ...],
-    given: Mapping[str, Any],
-) -> Coverage:
+def _coverage(
+    state: CliState, terminal: Terminal, project: Project, request: RunCommand
+) -> ChangeCoverage:
     """Print and return what the base measures and the head no longer does.
 
     With named experiments nothing is compared, since the others are left out on purpose.
     """
-    ref = None if names else given["against"] or given["changed_since"]
-    coverage = coverage_since(project, state.folder, ref)
-    coverage.show(terminal)
+    ref = None if request.experiments else request.against or request.changed_since
+    coverage = change_coverage.coverage_since(project, state.folder, ref)
+    show_coverage(terminal, coverage)
     return coverage
 
 
-def affected_experiments(
-    state: CliState, terminal: Terminal, project: Project, names: tuple[str, ...], since: str | None
-) -> list[Experiment]:
-    """Return the named experiments, or all; with `since`, only those that a change affects."""
-    found = evaluation.select_experiments(project, names, since=since, offline=state.offline)
-    if since and not found:
-        terminal.note("skipped: nothing affected")
-    return found
+def show_coverage(terminal: Terminal, coverage: ChangeCoverage) -> None:
+    """Print what is no longer measured."""
+    for sentence in coverage.dropped:
+        terminal.note(StyledText("in doubt: ", ODD), sentence)
+
+
+_EXCLUDED_BY_FLIPS = ("shard", "batch", "replay", "watch")
+
+
+def _for_flips(
+    state: CliState, project: Project, experiments: Sequence[Experiment], request: RunCommand
+) -> RunCommand:
+    """Return the request with twice the answers of each case, and without a base."""
+    if request.against is None:
+        raise UsageError("--aa needs --against", hint="edison run --against HEAD --aa")
+    if len(experiments) != 1:
+        names = ", ".join(experiment.id for experiment in experiments)
+        raise UsageError("--aa takes one experiment", hint=f"name one: {names}")
+    if other := next((name for name in _EXCLUDED_BY_FLIPS if getattr(request, name)), None):
+        raise UsageError(f"--aa and --{other} exclude each other", hint="leave one of them out")
+    (experiment,) = experiments
+    decisions.refuse_flips(project, experiment, request.against, offline=state.offline)
+    repeats = 2 * (request.repeats or experiment.file.repeats)
+    if repeats > 100:
+        raise UsageError(
+            f"--aa needs {repeats} answers for each case, and 100 are the most",
+            hint="use --repeats 50, or fewer",
+        )
+    return replace(request, against=None, repeats=repeats)
+
+
+def _run(
+    state: CliState,
+    terminal: Terminal,
+    project: Project,
+    request: RunCommand,
+    experiments: Sequence[Experiment],
+) -> list[RunOutcome]:
+    """Run the experiments one after the other; return the outcome of each run."""
+    gc.freeze()  # what is loaded by now stays until the end
+    if request.record is not None:
+        evaluation.refuse_recording(request.record, experiments)
+    replayed = request.replay is not None
+    if request.batch and (replayed or request.shard):
+        other = "--replay" if replayed else "--shard"
+        raise UsageError(f"--batch and {other} exclude each other", hint="leave one of them out")
+    sessions.refuse_on(request.on, {"--batch": request.batch, "--replay": replayed})
+    confirmation = sessions.PlanConfirmation(
+        terminal,
+        yes=request.yes,
+        strict=request.strict,
+        replay=replayed,
+        plan_hash=request.if_plan,
+        keys_elsewhere=sessions.keys_elsewhere(request.on),
+    )
+    run_request = request.order(project, experiments).request(
+        sessions.session_factory(state, confirmation),
+        lambda why: terminal.note(f"skipped: {why}"),
+    )
+    agenda = run_request.targets(project)
+    for targets in agenda:
+        sessions.show_targets(terminal, targets)
+    ended = []
+    own = run_request.factory
+    with sessions.on_workers_of(state, project, own, request.on, request.tls) as factory:
+        for outcome in evaluation.evaluate(project, replace(run_request, factory=factory), agenda):
+            ended.append(outcome)
+            if request.record is not None:
+                count = evaluation.record_answers(project, outcome.run_id, request.record)
+                terminal.note(f"{counted(count, 'answer')} recorded in {request.record}")
+    return ended
+
+
+def _sample_production(
+    state: CliState,
+    terminal: Terminal,
+    project: Project,
+    request: RunCommand,
+    experiments: Sequence[Experiment],
+) -> None:
+    """Grade a sample of production after a scheduled run; what is wrong with it stops nothing."""
+    grading = evaluation.GradingRequest(sessions.microusd(request.budget))
+    factory = sessions.session_factory(state, sessions.PlanConfirmation(terminal))
+    for experiment in experiments:
+        if experiment.file.production is None:
+            continue
+        try:
+            feature.call("scheduled_run", terminal, project, experiment, grading, factory)
+        except EdisonError as error:
+            terminal.complaint(error)
 
 
 @dataclass(frozen=True, slots=True)
-class RunOrder:
-    """The experiments to run, with the options of the command."""
+class ResumeCommand:
+    """What `edison resume` was asked for."""
 
-    experiments: list[Experiment]
-    given: Mapping[str, Any]
-    recording: ReplayProvider | None = None
-    """Source of the answers instead of models."""
-    doubts: tuple[BaselineDoubt, ...] = ()
-    """Reasons why the recorded answers do not count as evidence."""
-    push: int | None = 1
-    """Which push of its pull request it measures; None if that is unknown."""
-
-    def options(self) -> run_options.RunOptions:
-        """Return the options of the command as options of a run."""
-        given, replayed = self.given, self.recording is not None
-        names = ("models", "cases", "tags", "limit", "repeats", "shard")
-        budget, fire = given["budget"], given.get("fire")
-        started_by = SCHEDULE if fire else os.environ.get("GITHUB_EVENT_NAME") or "cli"
-        return run_options.RunOptions(
-            trigger="replay" if replayed else given.get("started_by") or started_by,
-            run_id=given.get("run_id"),
-            selection=Selection(*(given[name] for name in names)),
-            budget_microusd=sessions.microusd(budget),
-            reuse=not given["no_cache"] and not replayed and not fire,
-            allow_code=given["allow_code"],
-            wait=given["wait"],
-            batch=given["batch"] or None,
-            push=self.push,
-            fire=fire,
-        )
-
-
-def evaluate_order(
-    state: CliState, terminal: Terminal, project: Project, order: RunOrder
-) -> list[run_options.RunOutcome]:
-    """Run the experiments one after the other; return the outcome of each run."""
-    gc.freeze()  # what is loaded by now stays until the end
-    given = order.given
-    if given["record"]:
-        provider_replay.refuse_unwritable(given["record"])
-        if len(order.experiments) > 1:
-            hint = f"name one: {', '.join(e.id for e in order.experiments)}"
-            raise UsageError("--record takes one experiment", hint=hint)
-    replayed = order.recording is not None
-    if given["batch"] and (replayed or given["shard"]):
-        other = "--replay" if replayed else "--shard"
-        raise UsageError(f"--batch and {other} exclude each other", hint="leave one of them out")
-    on = given.get("on")
-    sessions.refuse_on(on, {"--batch": given["batch"], "--replay": replayed})
-    confirmation = cli_sessions.PlanConfirmation(
-        terminal,
-        yes=given["yes"],
-        strict=given["strict"],
-        replay=replayed,
-        plan_hash=given.get("if_plan"),
-        keys_elsewhere=sessions.keys_elsewhere(on),
-    )
-    request = evaluation.RunRequest(
-        tuple(order.experiments),
-        given["against"],
-        order.options(),
-        cli_sessions.session_factory(state, confirmation, order.recording),
-        order.doubts,
-        on_skip=lambda why: terminal.note(f"skipped: {why}"),
-    )
-    agenda = request.targets(project)
-    for found in agenda:
-        cli_sessions.show_comparison(terminal, found)
-        for said in planning.outside_sentences(found[-1].experiment):
-            terminal.note(said)
-    ended = []
-    with sessions.on_workers_of(state, project, request.factory, given) as factory:
-        for end in evaluation.evaluate(project, replace(request, factory=factory), agenda):
-            ended.append(end)
-            if given["record"]:
-                _record(terminal, project, end.run_id, given["record"])
-    return ended
+    wanted: str | None
+    budget: float | None
+    wait: bool
+    no_batch: bool
+    on: str | None
+    tls: Path | None
 
 
 @click.command(cls=EdisonCommand)
@@ -395,7 +432,8 @@ def evaluate_order(
 @click.option("--no-batch", is_flag=True, help="Ask one by one what no batch has answered.")
 @sessions.on_workers
 @click.pass_obj
-def resume(state: CliState, /, wanted: str | None, **given: Any) -> None:
+@takes(ResumeCommand)
+def resume(state: CliState, request: ResumeCommand) -> None:
     """Resume a run that stopped.
 
     The run may have been paused, have failed or have been killed. RUN is an id, `latest` or the
@@ -418,95 +456,100 @@ def resume(state: CliState, /, wanted: str | None, **given: Any) -> None:
     """
     terminal = Terminal(state)
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
-    with contextlib.closing(database.open_reader(site.results)) as reader:
-        stored = lookup.find_run_or_newest(terminal, reader, wanted)
-        batches = bool(store_batches.open_batches(reader, experiment=stored.experiment))
-    sessions.refuse_on(given["on"], {"a run with --batch": batches})
-    scheduled = stored.trigger == SCHEDULE
+    with stored_runs.open_runs(site) as runs:
+        stored = lookup.find_run_or_newest(terminal, runs.connection, request.wanted)
+        batches = runs.has_open_batches(stored.experiment)
+    sessions.refuse_on(request.on, {"a run with --batch": batches})
     project = (
         lookup.open_scheduled_project(state, stored.experiment)
-        if scheduled
+        if stored.scheduled
         else lookup.open_project(state)
     )
-    on, budget = given["on"], sessions.microusd(given["budget"])
-    confirmation = cli_sessions.PlanConfirmation(
-        terminal, keys_elsewhere=sessions.keys_elsewhere(on)
+    confirmation = sessions.PlanConfirmation(
+        terminal, keys_elsewhere=sessions.keys_elsewhere(request.on)
     )
-    left = False if given["no_batch"] else None
-    chosen = run_options.RunOptions(budget_microusd=budget, wait=given["wait"], batch=left)
-    here = cli_sessions.session_factory(state, confirmation)
-    with sessions.on_workers_of(state, project, here, given) as factory:
-        ended = evaluation.resume_run(project, stored, chosen, factory)
+    resumed = evaluation.ResumeRequest(
+        sessions.microusd(request.budget), request.wait, one_by_one=request.no_batch
+    )
+    own = sessions.session_factory(state, confirmation)
+    with sessions.on_workers_of(state, project, own, request.on, request.tls) as factory:
+        ended = evaluation.resume_run(project, stored, resumed, factory)
     finish(terminal, project, [ended])
 
 
-def _record(terminal: Terminal, project: Project, run_id: str, path: Path) -> None:
-    reader = database.open_reader(project.root / project.file.results)
-    try:
-        count = provider_replay.write_recording(reader, run_id, path)
-    finally:
-        reader.close()
-    site = sites.Site(project.root, project.file)
-    site.note_export(f"run {run_id} as a recording", path.name)
-    terminal.note(f"{counted(count, 'answer')} recorded in {path}")
+class RunNotes(NamedTuple):
+    """What a command found out beside its runs, and the reports that it writes."""
 
-
-class Surroundings(NamedTuple):
-    """What a command was asked and found out beside its runs."""
-
-    asked: RequestedReports | None = None
-    coverage: Coverage = Coverage()
+    reports: ReportFiles | None = None
+    coverage: ChangeCoverage | None = None
     flips: Sequence[GateFlips] = ()
 
 
 def finish(
     terminal: Terminal,
     project: Project,
-    ended: list[run_options.RunOutcome],
-    around: Surroundings | None = None,
+    ended: Sequence[RunOutcome],
+    notes: RunNotes | None = None,
 ) -> None:
     """Show the outcome of runs, write their reports and exit with the most important code."""
-    asked, coverage, flips = around or Surroundings()
-    code = most_important(int(code) for code in (coverage.exit_code, *(e.exit_code for e in ended)))
-    ids, dropped = [end.run_id for end in ended], coverage.dropped
+    reports, coverage, flips = notes or RunNotes()
+    coverage = coverage or change_coverage.ChangeCoverage()
+    code = evaluation.most_important((coverage.exit_code, *(run.exit_code for run in ended)))
+    run_ids = [run.run_id for run in ended]
     if not terminal.json and not terminal.quiet:
         show_ended(terminal, project, ended)
         if flips:
-            cli_flips.show_flips(terminal, flips)
-    feature.call("runs_ended", terminal, project, ids)
-    if asked is not None and not asked.write(terminal, project, ids, dropped):
-        code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
+            _show_flips(terminal, flips)
+    feature.call("runs_ended", terminal, project, run_ids)
+    if reports is not None:
+        written = reports.write(project, run_ids, coverage.dropped)
+        if not show_written(terminal, written):
+            code = code or int(ExitCode.INVALID)  # a missing report never hides a verdict
     if terminal.json:
-        with lookup.results_of(project) if ended else contextlib.nullcontext() as reader:
-            found = (
-                []
-                if reader is None
-                else [run_result.RunResult(reader, find_run(reader, i)) for i in ids]
-            )
-            told = summary.document(found, code, [end.progress for end in ended], dropped)
-            told |= {"aa": [each.as_json() for each in flips]} if flips else {}
-            terminal.document(told)
+        with stored_runs.open_runs(project) if ended else contextlib.nullcontext() as runs:
+            results = [] if runs is None else [runs.result(run_id) for run_id in run_ids]
+            progress = [run.progress for run in ended]
+            document = summary.document(results, code, progress, coverage.dropped)
+            document |= {"aa": [gate.as_json() for gate in flips]} if flips else {}
+            terminal.document(document)
     if project.file.notifications:
         feature.call("command_ended", terminal, sites.Site(project.root, project.file))
     if code:
         raise click.exceptions.Exit(code)
 
 
-def show_ended(terminal: Terminal, project: Project, ended: list[run_options.RunOutcome]) -> None:
+def show_ended(terminal: Terminal, project: Project, ended: Sequence[RunOutcome]) -> None:
     """Show the results of runs that have ended; those with the base's eval suite in brief."""
     if not ended:
         return
-    with lookup.results_of(project) as reader:
-        views = [run_result.RunResult(reader, find_run(reader, end.run_id)) for end in ended]
-        companions = {view.companion.id for view in views if view.companion is not None}
-        for view, end in zip(views, ended, strict=True):
-            if view.run.id in companions and view.finished:
-                summary.show_companion(terminal, view)
+    with stored_runs.open_runs(project) as runs:
+        results = [runs.result(outcome.run_id) for outcome in ended]
+        companions = {result.companion.id for result in results if result.companion is not None}
+        for result, outcome in zip(results, ended, strict=True):
+            if result.run.id in companions and result.finished:
+                summary.show_companion(terminal, result)
             else:
-                summary.show_run(terminal, view, end.progress)
+                summary.show_run(terminal, result, outcome.progress)
 
 
-def most_important(codes: Any) -> int:
-    """Return the exit code that takes precedence."""
-    found = set(codes) or {0}
-    return next(code for code in _PRECEDENCE if code in found)
+def _show_flips(terminal: Terminal, flips: Sequence[GateFlips]) -> None:
+    """Print how often each gate passes and fails on identical input."""
+    terminal.result(
+        f"A/A: the answers to each case were split {decisions.SPLITS} times at random into a base "
+        "and a head."
+    )
+    rows: list[tuple[str, ...]] = [("gate", "pass", "inconclusive", "fail", "fail rate")]
+    for gate in flips:
+        counts = (gate.passes, gate.unclear, gate.fails)
+        rows.append((gate.gate or "all gates", *map(str, counts), rate(gate.fail_rate)))
+    terminal.table(rows, right=(1, 2, 3), indent=2)
+
+
+def show_written(terminal: Terminal, written: Sequence[WrittenReport]) -> bool:
+    """Print which reports were written and what went wrong; return whether all were written."""
+    for path, problem in written:
+        if problem is None:
+            terminal.note(f"wrote {path}")
+        else:
+            terminal.complaint(problem)
+    return all(report.problem is None for report in written)

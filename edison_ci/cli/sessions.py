@@ -23,6 +23,7 @@ from edison_ci.config import tokens
 from edison_ci.errors import ConfigError, Location, Problem, UsageError
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted, dollar_range, dollars
+from edison_ci.plan import plan as planning
 from edison_ci.plan.estimate import TYPICAL_OUTPUT
 from edison_ci.records import Side
 from edison_ci.store import runs
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from edison_ci.cli.options import CliState
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
-    from edison_ci.execute.run_options import RunTarget
+    from edison_ci.execute.run_options import BaseReference, RunTarget
     from edison_ci.plan.estimate import CostRange
     from edison_ci.plan.plan import Plan
-    from edison_ci.providers.replay import ReplayProvider
     from edison_ci.records import Request
 
     Command = TypeVar("Command", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ class PlanConfirmation:
         """Raise ConfigError if the run could not complete, such as for a missing key."""
         unready = [] if self.replay else plan.unready
         if self.keys_elsewhere:
-            unready = [each for each in unready if each not in plan.unset]
+            unready = [blocker for blocker in unready if blocker not in plan.unset]
         problems = [_problem("models.yaml", blocker) for blocker in unready]
         problems += [_problem(f"experiments/{plan.experiment}", b) for b in plan.refusals]
         if problems:
@@ -80,11 +80,9 @@ class PlanConfirmation:
                 hint="look at the plan here: edison plan",
             )
         if self.strict and plan.skipped:
-            said = (
-                f"{counted(plan.skipped, 'cell')} would be skipped, which --strict does not allow"
-            )
             raise UsageError(
-                said, hint="complete the cases, or use the filter default in the prompt"
+                f"{counted(plan.skipped, 'cell')} would be skipped, which --strict does not allow",
+                hint="complete the cases, or use the filter default in the prompt",
             )
         mark = simulated_label(runs.simulation_label(plan.models))
         terminal.note(
@@ -92,19 +90,19 @@ class PlanConfirmation:
             f": {counted(plan.cases, 'case')}, {counted(plan.cells, 'cell')}{_range(plan)}",
             *mark,
         )
-        if (saved := plan.saving) is not None:
-            terminal.note(f"  batches save {dollar_range(saved.low, saved.high)}")
+        if (saving := plan.saving) is not None:
+            terminal.note(f"  batches save {dollar_range(saving.low, saving.high)}")
         self.confirm(plan.cost_microusd)
 
     def confirm(self, cost: CostRange | None) -> None:
         """Ask for confirmation if it may cost more than a dollar; elsewhere only print the cost."""
         if cost is None or cost.high <= _ASK_ABOVE_MICROUSD or self.yes:
             return
-        spent = f"{dollars(cost.low)} to {dollars(cost.high)}"
+        amount = f"{dollars(cost.low)} to {dollars(cost.high)}"
         if sys.stdin.isatty() and sys.stderr.isatty() and not self.terminal.json:
-            click.confirm(f"This may cost {spent}. Continue?", abort=True, err=True)
+            click.confirm(f"This may cost {amount}. Continue?", abort=True, err=True)
         else:
-            self.terminal.note(f"this may cost {spent}")
+            self.terminal.note(f"this may cost {amount}")
 
 
 def confirm_calls(
@@ -123,8 +121,8 @@ def confirm_calls(
         models[model.name] = model.simulated
         price = project.prices.price_of(model)
         if price is not None:
-            told = sum(tokens.estimate_tokens(message.content) for message in request.messages)
-            most += told * price.tokens_in + output_tokens * price.tokens_out
+            tokens_in = sum(tokens.estimate_tokens(part.content) for part in request.messages)
+            most += tokens_in * price.tokens_in + output_tokens * price.tokens_out
     if not count:
         return
     cost = f", about {dollars(math.ceil(most))} at most" if most else ""
@@ -151,12 +149,10 @@ def _problem(file: str, blocker: str) -> Problem:
 _LISTED = 5
 
 
-def session_factory(
-    state: CliState, confirmation: PlanConfirmation, recording: ReplayProvider | None = None
-) -> run_sessions.SessionFactory:
+def session_factory(state: CliState, confirmation: PlanConfirmation) -> run_sessions.SessionFactory:
     """Return a factory of sessions that ask and show progress on the terminal."""
     return run_sessions.SessionFactory(
-        state.offline, partial(_observe_session, state, confirmation, confirmation), recording
+        state.offline, partial(_observe_session, state, confirmation, confirmation)
     )
 
 
@@ -199,23 +195,31 @@ def _observe_session(
         display.clear()
 
 
-def show_comparison(terminal: Terminal, found: Sequence[RunTarget]) -> None:
-    """Print what an experiment is compared with, and the doubts about it."""
-    against = found[-1].against
-    if against is None:
-        return
+def show_targets(terminal: Terminal, targets: Sequence[RunTarget]) -> None:
+    """Print what the runs of an experiment compare, with doubts, and what does not count."""
+    head = targets[-1]
+    if head.against is not None:
+        _show_base(terminal, head.experiment.id, head.against, targets)
+    for sentence in planning.outside_sentences(head.experiment):
+        terminal.note(sentence)
+
+
+def _show_base(
+    terminal: Terminal, experiment: str, against: BaseReference, targets: Sequence[RunTarget]
+) -> None:
     names = git.commit_names(against.ref, against.commit)
-    terminal.note(f"{found[-1].experiment.id}: compared with {' at '.join(names)}")
+    terminal.note(f"{experiment}: compared with {' at '.join(names)}")
     if against.variant is None:
         terminal.note(f"  {names[0]} does not have this experiment: nothing to compare with")
     for doubt in against.doubts:
         terminal.note(StyledText("in doubt: ", ODD), doubt.sentence)
-    for each in against.replaced:
-        terminal.note(f"  {each}, and compared with it")
-    if any(one.against is not None and one.against.eval_suite == Side.BASE for one in found):
-        shown = ", ".join(against.changed[:_LISTED])
+    for replacement in against.replaced:
+        terminal.note(f"  {replacement}, and compared with it")
+    sides = [target.against.eval_suite for target in targets if target.against is not None]
+    if Side.BASE in sides:
+        files = ", ".join(against.changed[:_LISTED])
         more = ", ..." if len(against.changed) > _LISTED else ""
-        terminal.note(StyledText("the eval suite changed: ", ODD), f"{shown}{more}")
+        terminal.note(StyledText("the eval suite changed: ", ODD), f"{files}{more}")
         terminal.note(
             f"  both are measured on the eval suite of {names[0]} too; the worse verdict counts"
         )
@@ -280,8 +284,8 @@ def keys_elsewhere(on: str | None) -> bool:
 
 def refuse_on(on: str | None, others: Mapping[str, bool]) -> None:
     """Raise UsageError for an option that makes no calls that workers could make."""
-    for option, given in others.items():
-        if on is not None and given:
+    for option, chosen in others.items():
+        if on is not None and chosen:
             raise UsageError(f"--on and {option} exclude each other", hint="leave one of them out")
 
 
@@ -290,24 +294,26 @@ def on_workers_of(
     state: CliState,
     project: Project,
     factory: run_sessions.SessionFactory,
-    given: Mapping[str, Any],
+    on: str | None,
+    tls: Path | None,
 ) -> Iterator[run_sessions.SessionFactory]:
     """Yield the factory with workers that make the calls; those of `local:N` end with the block."""
-    if given.get("on") is None:
+    if on is None:
         yield factory
         return
     require_dask("--on")
-    workers_at = feature.executor(given["on"])
-
-    with workers_at(given["on"], given["tls"], project.root, offline=state.offline) as connect:
+    workers_at = feature.executor(on)
+    with workers_at(on, tls, project.root, offline=state.offline) as connect:
         yield replace(factory, connect=connect)
 
 
 def require_dask(what: str) -> None:
     """Raise UsageError if Dask is not installed."""
     if fault := extras.DISTRIBUTED.fault():
-        said = f"{what} needs the library distributed, which {fault}"
-        raise UsageError(said, hint=extras.install_command("dask"))
+        raise UsageError(
+            f"{what} needs the library distributed, which {fault}",
+            hint=extras.install_command("dask"),
+        )
 
 
 def microusd(usd: float | None) -> int | None:

@@ -28,6 +28,7 @@ from edison_ci.errors import (
 )
 from edison_ci.numeric import counted, whole
 from edison_ci.sanitize import (
+    folder_in_checkout,
     in_actions,
     json_text,
     line,
@@ -69,15 +70,6 @@ def annotation(problem: Problem, folder: str = "") -> str:
     }
     text = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
     return workflow_command(str(problem.severity), text, properties)
-
-
-def folder_in_checkout(root: Path | None) -> str:
-    """Return the path of the project in the checkout, the prefix of paths in annotations."""
-    workspace = os.environ.get("GITHUB_WORKSPACE")
-    if root is None or not workspace:
-        return ""
-    folder = os.path.relpath(root.resolve(), os.path.realpath(workspace))
-    return "" if folder == "." or folder.startswith("..") else f"{folder}/"
 
 
 SCHEMA_VERSION = 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from edison_ci._dataclass import dataclass
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.database import open_for_reading, open_reader
+from edison_ci.store.ledger import has_open_batches
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run, recent_runs
 
@@ -49,6 +50,10 @@ class StoredRuns:
     def current(self, wanted: str = "latest") -> Run:
         """Return a run with its real status: a run whose process died is paused."""
         return current_run(self.locks, self.find(wanted))
+
+    def has_open_batches(self, experiment: str) -> bool:
+        """Whether an experiment has batches that are not collected."""
+        return has_open_batches(self.connection, experiment)
 
     def result(self, wanted: str = "latest") -> RunResult:
         """Return what a run found, with its real status."""

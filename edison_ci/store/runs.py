@@ -174,6 +174,11 @@ class Run:
         return self.trigger in IMPORTED_ANSWERS
 
     @property
+    def scheduled(self) -> bool:
+        """Whether a schedule started it."""
+        return self.trigger == SCHEDULE
+
+    @property
     def moving(self) -> bool:
         """Whether a process is, or should be, at work on it."""
         return self.status not in RESTING

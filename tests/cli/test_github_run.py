@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from genai_prices import Usage, calc_price
 
+from edison_ci.api.change import exit_code_for
 from edison_ci.config.model_entry import PROVIDERS
 from edison_ci.contracts import ProviderPlugin
-from edison_ci.features.github.run_command import Outcome, exit_code
 from edison_ci.features.github.sticky_comment import ReportState, parse_marker
 from edison_ci.records import Completion, Request
 from edison_ci.results.report import Report
@@ -174,18 +174,13 @@ def _read(folder: str, name: str) -> str:
 def test_which_verdict_fails_the_job_is_the_owners_choice_but_an_error_always_does(
     code: int, verdict: str | None, fail_on: Any, ends: int
 ) -> None:
-    class Known(Outcome):
-        @property
-        def verdict(self) -> str | None:
-            return verdict
-
-    assert exit_code(Known(Report(), code), fail_on) == ends
+    assert exit_code_for(code, fail_on, verdict) == ends
 
 
 def test_what_cannot_be_decided_for_lack_of_keys_fails_no_gate(job: Job) -> None:
-    outcome = Outcome(Report(undecided="a fork"), 5)
-    assert exit_code(outcome, "fail") == 0
-    assert exit_code(outcome, "inconclusive") == 5
+    verdict = Report(undecided="a fork").verdict
+    assert exit_code_for(5, "fail", verdict, undecided=True) == 0
+    assert exit_code_for(5, "inconclusive", verdict, undecided=True) == 5
 
 
 def test_nothing_affected_is_green_and_makes_no_comment_of_its_own(job: Job) -> None:

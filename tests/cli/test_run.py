@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.cli.run import most_important
+from edison_ci.api.evaluation import most_important
 from edison_ci.store.liveness import experiment_lock
 from tests import forked, holding
 from tests.opened import opened

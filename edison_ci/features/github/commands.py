@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
 
 from edison_ci.access import events
-from edison_ci.cli import lookup, reporting
+from edison_ci.api import reports
+from edison_ci.cli import lookup
 from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand
-from edison_ci.cli.terminal import Terminal, folder_in_checkout
+from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
 from edison_ci.features.github import comment_command as github_comment
-from edison_ci.features.github import run_command as github_run
+from edison_ci.features.github import step_files
 from edison_ci.git import repository as git
 from edison_ci.numeric import counted
 from edison_ci.report import annotations as report_annotations
 from edison_ci.report import markdown_report
+from edison_ci.sanitize import folder_in_checkout
 
 _SHOWN = 20
 
@@ -131,14 +132,10 @@ def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state, to_report=True)
-    report, details = reporting.report_on(project, wanted, state.folder)
-    target, values = os.environ.get("GITHUB_STEP_SUMMARY"), github_run.output_values(report)
-    if target:
-        used = Path(target).stat().st_size if Path(target).exists() else 0
-        github_run.append(
-            Path(target), markdown_report.job_summary(report, used=used, details=details)
-        )
-    github_run.write_outputs(values)
+    report, details = reports.report_on(project, wanted, state.folder)
+    values = step_files.output_values(report)
+    target = step_files.summarize(report, details)
+    step_files.write_outputs(values)
     if terminal.json:
         terminal.document({"verdict": report.verdict, "outputs": values, "summary": target or None})
     elif target:
@@ -167,13 +164,12 @@ def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state, to_report=True)
-    report, _ = reporting.report_on(project, wanted, state.folder)
-    found = report_annotations.annotations_of(report, reporting.changed_in(project, report))
+    report, _ = reports.report_on(project, wanted, state.folder)
+    annotations = report_annotations.annotations_of(report, reports.changed_in(project, report))
     if terminal.json:
-        listed = [one.as_json() for one in found]
+        listed = [annotation.as_json() for annotation in annotations]
         terminal.document({"verdict": report.verdict, "annotations": listed})
         return
-    terminal.commands(
-        report_annotations.annotation_commands(found, folder_in_checkout(project.root))
-    )
+    folder = folder_in_checkout(project.root)
+    terminal.commands(report_annotations.annotation_commands(annotations, folder))
     terminal.note(f"verdict: {report.verdict or 'not finished'}")

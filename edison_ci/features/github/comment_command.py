@@ -17,7 +17,8 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import events
 from edison_ci.access import events as job_events
 from edison_ci.access import site as sites
-from edison_ci.cli import lookup, reporting
+from edison_ci.api import reports
+from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.config import load
@@ -200,7 +201,7 @@ def comment(state: CliState, options: CommentOptions) -> None:
         return
     if request.number is None and event is None:
         raise UsageError("no pull request: this is not a job for one", hint="name it: --pr NUMBER")
-    address = host.repository_address(os.environ, remote=origin_of(state.folder))
+    address = address_of(state.folder)
     try:
         shown = asyncio.run(post(address, Author(options.author), request, event))
     except ForgeError as error:
@@ -223,10 +224,10 @@ def _report(
         project = lookup.open_project(state, to_report=True)
         if not runs and not (project.root / project.file.results).exists():
             if progress is sticky_comment.ReportState.RUNNING:
-                return reporting.DetailedReport(result_report.Report())
+                return reports.DetailedReport(result_report.Report())
             if progress is sticky_comment.ReportState.CANCELLED:
                 return nothing
-        return reporting.report_on(project, runs, state.folder)
+        return reports.report_on(project, runs, state.folder)
     except ProjectNotFound:
         if progress in {sticky_comment.ReportState.RUNNING, sticky_comment.ReportState.CANCELLED}:
             return nothing
@@ -238,7 +239,7 @@ def _report(
         if progress is sticky_comment.ReportState.RUNNING:
             return nothing
         # Readers of the pull request need to know.
-        return reporting.DetailedReport(result_report.Report(failure=str(error)))
+        return reports.DetailedReport(result_report.Report(failure=str(error)))
 
 
 def _read(path: Path) -> str:
@@ -302,7 +303,7 @@ def _show_dry(
     head = (event.head_sha if event else None) or (repository.head() if repository else None)
     address = None
     if event is not None:
-        address = host.repository_address(os.environ, remote=origin_of(folder))
+        address = address_of(folder)
     text = _text(request, _origin(event, head or "", address))
     if terminal.json:
         terminal.document({"outcome": "dry run", "body": text})
@@ -372,7 +373,12 @@ async def _of_other_workflow(github: GitHub, event: job_events.Event) -> tuple[i
     return (pull.number if pull is not None and same else None), event.head_sha
 
 
-def origin_of(folder: Path) -> str | None:
+def address_of(folder: Path) -> host.RepositoryAddress:
+    """Return the repository of a job, or of the remote `origin` of a folder."""
+    return host.repository_address(os.environ, remote=_origin_remote(folder))
+
+
+def _origin_remote(folder: Path) -> str | None:
     """Return the address of the remote `origin`."""
     try:
         answer = command.run_git("config", "--get", "remote.origin.url", cwd=folder)
@@ -478,7 +484,7 @@ def audit(site: sites.Site | None, shown: CommentResult) -> None:
 
 def comment_data(site: Site, number: int, author: str) -> list[dict[str, Any]]:
     """Return the data in the comments that this tool made on a pull request."""
-    address = host.repository_address(os.environ, remote=origin_of(site.root))
+    address = address_of(site.root)
 
     async def read() -> list[dict[str, Any]]:
         async with github_forge.GitHub(address, author=github_forge.Author(author)) as github:

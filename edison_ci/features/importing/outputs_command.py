@@ -17,7 +17,6 @@ from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import Terminal
 from edison_ci.documents import files
 from edison_ci.errors import UsageError
-from edison_ci.execute import run_options
 from edison_ci.features.importing import outputs as importing_outputs
 from edison_ci.numeric import counted
 from edison_ci.store import audit
@@ -67,8 +66,8 @@ def outputs(
     tree, path = file_to_import(state, file, importing_outputs.SUFFIXES)
     found = importing_outputs.read_outputs(tree, path, project, experiment, others)
     terminal.note(f"{counted(len(found.answers), 'answer')} in {file}")
-    options = run_options.RunOptions(
-        budget_microusd=sessions.microusd(given["budget"]),
+    grading = evaluation.GradingRequest(
+        sessions.microusd(given["budget"]),
         allow_code=given["allow_code"],
         wait=given["wait"],
         doubts=provenance.recording_doubts(project.root, [state.folder / file]),
@@ -76,7 +75,7 @@ def outputs(
     factory = cli_sessions.session_factory(
         state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
     )
-    ended = evaluation.grade_outputs(project, experiment, found, options, factory)
+    ended = evaluation.grade_outputs(project, experiment, found, grading, factory)
     after = {"run": ended.run_id, **found.origin()}
     audit.write_audit(site.results, site.entry(actor, "import outputs", experiment.id, after=after))
     run.finish(terminal, project, [ended])

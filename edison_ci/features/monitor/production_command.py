@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci._dataclass import dataclass
 from edison_ci.api import evaluation
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, run, sessions
-from edison_ci.cli import sessions as cli_sessions
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import Terminal
 from edison_ci.errors import UsageError
-from edison_ci.execute import run_options
 from edison_ci.features.monitor import production_sample
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Experiment, Project
+
+
+@dataclass(frozen=True, slots=True)
+class ProductionCommand:
+    """What `edison import production` was asked for."""
+
+    experiment: str | None
+    budget: float | None
+    allow_code: bool
+    yes: bool
+    wait: bool
 
 
 @click.command(cls=EdisonCommand)
@@ -25,7 +35,8 @@ if TYPE_CHECKING:
 @sessions.cost_options
 @click.option("--wait", is_flag=True, help="Wait until another run of the experiment has ended.")
 @click.pass_obj
-def production(state: CliState, /, experiment: str | None, **given: Any) -> None:
+@takes(ProductionCommand)
+def production(state: CliState, request: ProductionCommand) -> None:
     """Grade a sample of what production answered.
 
     Reads the files that `production` in the experiment names: traces, or rows with input and text.
@@ -40,16 +51,12 @@ def production(state: CliState, /, experiment: str | None, **given: Any) -> None
     terminal = Terminal(state)
     project = lookup.open_project(state)
     run_sessions.require_editor(project, "import production")
-    chosen = _experiment(project, experiment)
-    options = run_options.RunOptions(
-        budget_microusd=sessions.microusd(given["budget"]),
-        allow_code=given["allow_code"],
-        wait=given["wait"],
+    chosen = _experiment(project, request.experiment)
+    grading = evaluation.GradingRequest(
+        sessions.microusd(request.budget), request.allow_code, request.wait
     )
-    factory = cli_sessions.session_factory(
-        state, cli_sessions.PlanConfirmation(terminal, yes=given["yes"])
-    )
-    ended = production_sample.grade_new_sample(terminal, project, chosen, options, factory)
+    factory = sessions.session_factory(state, sessions.PlanConfirmation(terminal, yes=request.yes))
+    ended = production_sample.grade_new_sample(terminal, project, chosen, grading, factory)
     if ended is None:
         if terminal.json:
             terminal.document({"runs": []})

@@ -19,17 +19,19 @@ from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.documents.files import OverlayTree
 from edison_ci.errors import UsageError
 from edison_ci.execute.outputs import ImportedAnswers, imported_variant
-from edison_ci.execute.run_options import RunTarget, refuse_missing
+from edison_ci.execute.run_options import RunOptions, RunTarget, refuse_missing
 from edison_ci.features.monitor.production_calls import MODEL, dataset_rows
+from edison_ci.plan.selection import EVERYTHING
 from edison_ci.records import plain_text
 from edison_ci.store.runs import PRODUCTION
 
 if TYPE_CHECKING:
+    from edison_ci.api.evaluation import GradingRequest
     from edison_ci.api.sessions import SessionFactory
     from edison_ci.checks.options import Check
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.prompt import Prompt
-    from edison_ci.execute.run_options import RunOptions, RunOutcome
+    from edison_ci.execute.run_options import RunOutcome
     from edison_ci.features.monitor.production_calls import ProductionCall, ProductionSample
     from edison_ci.records import Json
 
@@ -105,10 +107,10 @@ def grade_production(
     project: Project,
     experiment: Experiment,
     sample: ProductionSample,
-    options: RunOptions,
+    request: GradingRequest,
     factory: SessionFactory,
 ) -> RunOutcome:
-    """Grade a sample as a run; `options` sets budget, code and waiting."""
+    """Grade a sample as a run."""
     variant = production_variant(experiment, sample)
     prompt = variant.prompt
     empty = {
@@ -121,9 +123,15 @@ def grade_production(
         overlaid,
         imported_variant(overlaid, _with_sample(experiment, variant), [MODEL], [prompt.id]),
     )
-    refuse_missing([target], options.selection, calls=requirements.GRADING)
+    refuse_missing([target], EVERYTHING, calls=requirements.GRADING)
     name = experiment.file.production.files if experiment.file.production else ""
-    options = replace(options, trigger=PRODUCTION, outputs=sample.origin(name, prompt.id))
+    options = RunOptions(
+        trigger=PRODUCTION,
+        outputs=sample.origin(name, prompt.id),
+        budget_microusd=request.budget_microusd,
+        allow_code=request.allow_code,
+        wait=request.wait,
+    )
     now = utc.timestamp(utc.now())
     answers = {(str(prompt.id), MODEL, call.id, 0): call.settlement(now) for call in calls}
     graded = replace(factory, answers=ImportedAnswers(answers))

@@ -13,10 +13,11 @@ from edison_ci.numeric import counted
 from edison_ci.store import audit, database
 
 if TYPE_CHECKING:
+    from edison_ci.api.evaluation import GradingRequest
     from edison_ci.api.sessions import SessionFactory
     from edison_ci.cli.terminal import Terminal
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.run_options import RunOptions, RunOutcome
+    from edison_ci.execute.run_options import RunOutcome
     from edison_ci.features.monitor.production_calls import ProductionSample
 
 
@@ -24,7 +25,7 @@ def grade_new_sample(
     terminal: Terminal,
     project: Project,
     experiment: Experiment,
-    options: RunOptions,
+    request: GradingRequest,
     factory: SessionFactory,
 ) -> RunOutcome | None:
     """Grade a sample of the answers since the last one; None if there is no new answer."""
@@ -36,7 +37,7 @@ def grade_new_sample(
     terminal.note(f"{told}: {counted(len(sample.calls), 'answer')} sampled")
     for name, needed in production.production_variant(experiment, sample).left_out:
         terminal.note(f"left out: {name}, which needs {needed}")
-    ended = production.grade_production(project, experiment, sample, options, factory)
+    ended = production.grade_production(project, experiment, sample, request, factory)
     site = sites.Site(project.root, project.file)
     after = {"run": ended.run_id, "answers": len(sample.calls), "new": sample.new}
     entry = site.entry(site.actor(), "import production", experiment.id, after=after)

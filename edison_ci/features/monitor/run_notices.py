@@ -16,7 +16,7 @@ from edison_ci.records import RunStatus, Verdict
 from edison_ci.results.headline import headline_of
 from edison_ci.results.run_result import RunResult
 from edison_ci.results.trends import drift_of, points_of
-from edison_ci.store.runs import SCHEDULE, TRIAL, find_run, was_budget_alerted
+from edison_ci.store.runs import TRIAL, find_run, was_budget_alerted
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,7 +46,7 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
     sentences += [used.sentence for used in result.fallbacks]
     if told:
         sentences.append(f"It cost {dollars(result.cost_microusd)}.")
-    if run.trigger == SCHEDULE and run.status is RunStatus.COMPLETED and recipients(site):
+    if run.scheduled and run.status is RunStatus.COMPLETED and recipients(site):
         sentences += _supported(connection, run.experiment)
     bad = by_budget or run.status is RunStatus.FAILED or run.verdict == Verdict.FAIL
     if by_budget:
