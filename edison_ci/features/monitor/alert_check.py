@@ -69,19 +69,19 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
     site = site.at_one_time()
     project, _ = inspect_project(WorkingTree(site.root), root=site.root)
     with open_for_reading(site.results) as connection:
-        found = [*_disk(site), *_stuck(site, connection)]
+        findings = [*_disk(site), *_stuck(site, connection)]
         if thorough:
-            found += _database(connection)
-        known = {} if project is None else project.experiments
-        watched = {name for name, each in known.items() if not each.file.archived}
+            findings += _database(connection)
+        experiments = {} if project is None else project.experiments
+        watched = {name for name, experiment in experiments.items() if not experiment.file.archived}
         since = "" if thorough else site.seconds_ago(_RECENT_S)
         looked = {name for name in watched if _ended_since(connection, name, since)}
         if project is not None:
             for name in sorted(watched):
-                found += _budget(site, connection, project, known[name])
+                findings += _budget(site, connection, project, experiments[name])
             for name in sorted(looked):
-                found += watching.findings_of(connection, name, known[name].file.alerts)
-            found += _month(site, connection, project)
+                findings += watching.findings_of(connection, name, experiments[name].file.alerts)
+            findings += _month(site, connection, project)
         runs = {name: newest_complete(connection, name) for name in watched}
 
     def looked_for(alert: Alert) -> bool:
@@ -93,7 +93,7 @@ def check_alerts(site: Site, *, thorough: bool = True) -> CheckResult:
             return False
         return _may_close(alert, runs[alert.experiment])
 
-    return _write(site, found, looked_for)
+    return _write(site, findings, looked_for)
 
 
 def _ended_since(connection: sqlite3.Connection, name: str, since: str) -> bool:
@@ -109,20 +109,20 @@ def check_experiments(
     The clock of the site has stopped, before the results were opened.
     """
     names = project.experiments.keys() & set(names)
-    found = [each for each in _stuck(site, reader) if each.experiment in names]
+    findings = [finding for finding in _stuck(site, reader) if finding.experiment in names]
     for name in sorted(names):
         experiment = project.experiment(name)
         if experiment.file.alerts.latency_ms is not None or shows_more(reader, name):
-            found += watching.findings_of(reader, name, experiment.file.alerts)
-        found += _budget(site, reader, project, experiment)
-    if not found and not has_alerts(reader):
+            findings += watching.findings_of(reader, name, experiment.file.alerts)
+        findings += _budget(site, reader, project, experiment)
+    if not findings and not has_alerts(reader):
         return CheckResult()
     runs = {name: newest_complete(reader, name) for name in names}
 
     def looked_for(alert: Alert) -> bool:
         return alert.experiment in names and _may_close(alert, runs[alert.experiment])
 
-    return _write(site, found, looked_for)
+    return _write(site, findings, looked_for)
 
 
 def _may_close(alert: Alert, newest: str | None) -> bool:
@@ -146,10 +146,10 @@ _GONE = {
 
 
 def _write(
-    site: Site, found: Iterable[Finding], looked_for: Callable[[Alert], bool]
+    site: Site, findings: Iterable[Finding], looked_for: Callable[[Alert], bool]
 ) -> CheckResult:
     """Open what was found, and close what was looked for and not found."""
-    by_key = {(each.condition, each.experiment): each for each in found}
+    by_key = {(finding.condition, finding.experiment): finding for finding in findings}
     with open_for_change(site.results) as connection:
         before = {alert.id: alert for alert in open_alerts(connection)}
         for finding in _keep_names(by_key, before.values()):
@@ -172,13 +172,13 @@ _FALLS = {Condition.DROP: Condition.SLOW_FALL, Condition.SLOW_FALL: Condition.DR
 
 
 def _keep_names(
-    by_key: dict[tuple[Condition, str], Finding], known: Collection[Alert]
+    by_key: dict[tuple[Condition, str], Finding], already_open: Collection[Alert]
 ) -> list[Finding]:
     """Return the findings; a fall that is open as a drop, or as a slow fall, stays the same alert.
 
     Whether it is gradual may look different from run to run. `by_key` is changed accordingly.
     """
-    open_now = {(alert.condition, alert.experiment) for alert in known}
+    open_now = {(alert.condition, alert.experiment) for alert in already_open}
     for key, finding in list(by_key.items()):
         condition, experiment = key
         other = (_FALLS.get(condition, condition), experiment)
@@ -225,12 +225,12 @@ def _used(  # noqa: PLR0913 - one budget
     high = {name: share for name, share in shares.items() if share >= alert_at}
     if not high and not stopped:
         return []
-    said = ", ".join(f"{percent(share)} of {name} is used" for name, share in high.items())
+    usage = ", ".join(f"{percent(share)} of {name} is used" for name, share in high.items())
     if stopped:
-        said = f"Run {run_id} was stopped by a budget{f': {said}' if said else ''}"
+        usage = f"Run {run_id} was stopped by a budget{f': {usage}' if usage else ''}"
     level = Level.ALERT if stopped or max(high.values(), default=0) >= 1 else Level.WARN
     name = "" if experiment is None else experiment.id
-    sentence = f"{said}."
+    sentence = f"{usage}."
     return [Finding(Condition.BUDGET, level, sentence, name, run_id, {"used": high})]
 
 
@@ -246,12 +246,14 @@ def _disk(site: Site) -> list[Finding]:
     used = space.used / max(1, space.used + space.free)
     if used <= DISK_WARN:
         return []
-    said = (
+    sentence = (
         f"The disk with the results is {percent(used)} full, with {_gigabytes(space.free)} left. "
         "Free some space: a run stops when it cannot write."
     )
     level = Level.ALERT if used > DISK_ALERT else Level.WARN
-    return [Finding(Condition.DISK, level, said, detail={"used": used, "free_bytes": space.free})]
+    return [
+        Finding(Condition.DISK, level, sentence, detail={"used": used, "free_bytes": space.free})
+    ]
 
 
 def _gigabytes(size: int) -> str:
@@ -262,24 +264,30 @@ def _database(connection: sqlite3.Connection) -> list[Finding]:
     problems = integrity.page_problems(connection)
     if not problems:
         return []
-    said = (
+    sentence = (
         f"The results file is damaged: {problems[0]}. Run edison admin db check, and restore a "
         "backup."
     )
-    return [Finding(Condition.DATABASE, Level.ALERT, said, detail={"problems": problems})]
+    return [Finding(Condition.DATABASE, Level.ALERT, sentence, detail={"problems": problems})]
 
 
 def _stuck(site: Site, connection: sqlite3.Connection) -> list[Finding]:
-    found = []
+    findings = []
     for run in stuck_runs(connection, site.now(), lambda owner: is_alive(site.locks, owner)):
         silent = duration(run.silent_s)
         if run.alive:
-            said = f"Run {run.run_id} has made no progress for {silent}. Look at it with edison "
-            said += f"runs watch {run.run_id}, or stop it with edison runs pause {run.run_id}."
+            sentence = (
+                f"Run {run.run_id} has made no progress for {silent}. Look at it with edison "
+            )
+            sentence += f"runs watch {run.run_id}, or stop it with edison runs pause {run.run_id}."
         else:
-            said = f"The process of run {run.run_id} is gone, {silent} after its last sign of life."
-            said += f" Go on with edison resume {run.run_id}."
+            sentence = (
+                f"The process of run {run.run_id} is gone, {silent} after its last sign of life."
+            )
+            sentence += f" Go on with edison resume {run.run_id}."
         level = Level.ALERT if run.silent_s >= STUCK_ALERT_S else Level.WARN
         detail = {"alive": run.alive, "silent_s": run.silent_s}
-        found.append(Finding(Condition.STUCK_RUN, level, said, run.experiment, run.run_id, detail))
-    return found
+        findings.append(
+            Finding(Condition.STUCK_RUN, level, sentence, run.experiment, run.run_id, detail)
+        )
+    return findings

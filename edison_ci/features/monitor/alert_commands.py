@@ -65,20 +65,20 @@ def check(state: CliState, fail_on: str) -> None:
     terminal, site = _opened(state)
     done = alert_check.check_alerts(site)
     with database.open_for_reading(site.results) as connection:
-        found = result_alerts.alert_overview(connection, site.now(), past=0)
-    code = ExitCode.GATE_FAILED if _fails(found, fail_on) else ExitCode.DONE
+        overview = result_alerts.alert_overview(connection, site.now(), past=0)
+    code = ExitCode.GATE_FAILED if _fails(overview, fail_on) else ExitCode.DONE
     if terminal.json:
         terminal.document(
             {
                 "opened": list(done.opened),
                 "raised": list(done.raised),
                 "closed": list(done.closed),
-                "open": [_document(entry) for entry in found.open],
+                "open": [_document(entry) for entry in overview.open],
                 "exit_code": int(code),
             }
         )
     else:
-        _show_open(terminal, found, site.now())
+        _show_open(terminal, overview, site.now())
         if done.closed:
             terminal.result(f"{counted(len(done.closed), 'alert')} closed by this check")
     notifications.deliver_briefly(terminal, site)
@@ -86,10 +86,10 @@ def check(state: CliState, fail_on: str) -> None:
         raise click.exceptions.Exit(int(code))
 
 
-def _fails(found: result_alerts.AlertOverview, fail_on: str) -> bool:
-    if fail_on == "never" or found.worst is None:
+def _fails(overview: result_alerts.AlertOverview, fail_on: str) -> bool:
+    if fail_on == "never" or overview.worst is None:
         return False
-    return found.worst.rank >= store_alerts.Level(fail_on).rank
+    return overview.worst.rank >= store_alerts.Level(fail_on).rank
 
 
 _MOST_PAST, _EVERY = 100, 1_000_000
@@ -115,19 +115,19 @@ def list_alerts(state: CliState, experiment: str | None, past: bool) -> None:
     with database.open_for_reading(site.results) as connection:
         if experiment is not None:
             _require_experiment(runs.run_experiments(connection), experiment)
-        found = result_alerts.alert_overview(
+        overview = result_alerts.alert_overview(
             connection, site.now(), experiment, past=most if past else 0
         )
     if terminal.json:
-        shown = [*found.open, *found.past]
-        mutes = [_mute_document(each) for each in found.mutes]
-        terminal.document({"alerts": [_document(entry) for entry in shown], "mutes": mutes})
+        entries = [*overview.open, *overview.past]
+        mutes = [_mute_document(mute) for mute in overview.mutes]
+        terminal.document({"alerts": [_document(entry) for entry in entries], "mutes": mutes})
         return
-    _show_open(terminal, found, site.now())
-    for entry in terminal.listed(found.past, most=MOST_BLOCKS):
+    _show_open(terminal, overview, site.now())
+    for entry in terminal.listed(overview.past, most=MOST_BLOCKS):
         _show(terminal, entry, site.now())
-    if found.past_total > len(found.past):
-        left = counted(found.past_total - len(found.past), "closed alert")
+    if overview.past_total > len(overview.past):
+        left = counted(overview.past_total - len(overview.past), "closed alert")
         terminal.note(f"{left} not shown" + ("" if past else ": see --all"))
 
 
@@ -146,13 +146,13 @@ def ack(state: CliState, numbers: tuple[int, ...], note: str) -> None:
       edison alerts ack 3 4 --note "rolled back the model"
     """
     terminal, site = _opened(state)
-    found = alert_records.acknowledge(site, numbers, note)
+    acknowledged = alert_records.acknowledge(site, numbers, note)
     if terminal.json:
         terminal.document(
-            {"alerts": [_document(result_alerts.AlertEntry(alert, None)) for alert in found]}
+            {"alerts": [_document(result_alerts.AlertEntry(alert, None)) for alert in acknowledged]}
         )
         return
-    for alert in found:
+    for alert in acknowledged:
         terminal.result(f"alert {alert.id} is acknowledged by {alert.acknowledged_by}")
 
 
@@ -166,10 +166,10 @@ class _Duration(click.ParamType[dt.timedelta]):
     def convert(self, value: Any, param: Any, ctx: Any) -> dt.timedelta:
         if isinstance(value, dt.timedelta):
             return value
-        found = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", str(value).strip())
-        if found is None:
+        match = re.fullmatch(r"([1-9][0-9]{0,5})([mhdw])", str(value).strip())
+        if match is None:
             self.fail(f"{value!r} is not a time such as 30m, 12h, 7d or 2w", param, ctx)
-        length = dt.timedelta(**{_UNITS[found[2]]: int(found[1])})
+        length = dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
         if length > _LONGEST:
             self.fail(f"{value} is longer than 365d", param, ctx)
         return length
@@ -197,17 +197,17 @@ def mute_(state: CliState, target: str, length: dt.timedelta, reason: str, off: 
       edison alerts mute support-reply --off
     """
     terminal, site = _opened(state)
-    wanted = _target(site, target)
+    muted = _target(site, target)
     if off:
-        alert_records.unmute(site, wanted)
+        alert_records.unmute(site, muted)
         if terminal.json:
             terminal.document({"muted": None})
-        terminal.result(f"{_words(wanted)}: no longer muted")
+        terminal.result(f"{_words(muted)}: no longer muted")
         return
-    made = alert_records.mute(site, wanted, length, reason)
+    made = alert_records.mute(site, muted, length, reason)
     if terminal.json:
         terminal.document({"muted": _mute_document(made)})
-    terminal.result(f"{_words(wanted)}: muted until {local_time(made.until)}")
+    terminal.result(f"{_words(muted)}: muted until {local_time(made.until)}")
 
 
 def _words(target: alert_records.MuteTarget) -> str:
@@ -222,9 +222,9 @@ def _target(site: Site, text: str) -> alert_records.MuteTarget:
     return alert_records.MuteTarget(text)
 
 
-def _require_experiment(known: list[str], name: str) -> None:
-    if name not in known:
-        hint = did_you_mean(name, known, label="experiments with runs")
+def _require_experiment(experiments: list[str], name: str) -> None:
+    if name not in experiments:
+        hint = did_you_mean(name, experiments, label="experiments with runs")
         raise UsageError(f"no run of an experiment {name!r} is stored", hint=hint)
 
 
@@ -239,19 +239,19 @@ def local_time(stored: str) -> str:
     """Return a stored time for people: in UTC, and in local time where that differs."""
     time = dt.datetime.fromisoformat(stored)
     here = time.astimezone()
-    said = f"{time:%Y-%m-%d %H:%M} UTC"
-    return said if here.utcoffset() == dt.timedelta(0) else f"{said} ({here:%H:%M} here)"
+    in_utc = f"{time:%Y-%m-%d %H:%M} UTC"
+    return in_utc if here.utcoffset() == dt.timedelta(0) else f"{in_utc} ({here:%H:%M} here)"
 
 
-def _show_open(terminal: Terminal, found: result_alerts.AlertOverview, now: str) -> None:
-    for entry in terminal.listed(found.open, most=MOST_BLOCKS):
+def _show_open(terminal: Terminal, overview: result_alerts.AlertOverview, now: str) -> None:
+    for entry in terminal.listed(overview.open, most=MOST_BLOCKS):
         _show(terminal, entry, now)
-    if not found.open:
+    if not overview.open:
         terminal.result("no open alert")
-    for each in found.mutes:
-        what = _words(alert_records.MuteTarget(each.experiment, each.condition))
-        why = f": {each.reason}" if each.reason else ""
-        terminal.note(f"muted until {local_time(each.until)} by {each.actor}: {what}{why}")
+    for mute in overview.mutes:
+        what = _words(alert_records.MuteTarget(mute.experiment, mute.condition))
+        why = f": {mute.reason}" if mute.reason else ""
+        terminal.note(f"muted until {local_time(mute.until)} by {mute.actor}: {what}{why}")
 
 
 def _show(terminal: Terminal, entry: result_alerts.AlertEntry, now: str) -> None:
@@ -275,11 +275,11 @@ def _since(entry: result_alerts.AlertEntry, now: str) -> str:
     lasted = duration(entry.duration_s(now))
     if not alert.open:
         return f"open for {lasted} from {local_time(alert.opened_at)}; {alert.closed_why}"
-    said = f"open for {lasted}, since {local_time(alert.opened_at)}"
+    sentence = f"open for {lasted}, since {local_time(alert.opened_at)}"
     if alert.acknowledged_by is not None:
         note = f": {alert.note}" if alert.note else ""
-        said += f"; acknowledged by {alert.acknowledged_by}{note}"
-    return f"{said}; muted" if entry.mute is not None else said
+        sentence += f"; acknowledged by {alert.acknowledged_by}{note}"
+    return f"{sentence}; muted" if entry.mute is not None else sentence
 
 
 def _document(entry: result_alerts.AlertEntry) -> dict[str, Any]:

@@ -42,14 +42,16 @@ def check_after_run(terminal: Terminal, project: Project, run_ids: Sequence[str]
         with lookup.results_of(project) as reader:
             changed = [alerts.find_alert(reader, number) for number in (*done.opened, *done.raised)]
         # Of a budget the run has told itself.
-        shown = [one for one in changed if one and one.condition is not alerts.Condition.BUDGET]
-        for alert in shown:
+        news = [
+            alert for alert in changed if alert and alert.condition is not alerts.Condition.BUDGET
+        ]
+        for alert in news:
             color = BAD if alert.level is alerts.Level.ALERT else ODD
             word = StyledText(f"{alert.level.upper()} {alert.condition.words}:", color)
             terminal.note(word, f" {alert.sentence}")
         for number in done.closed:
             terminal.note(f"alert {number} is closed")
-        if shown:
+        if news:
             terminal.note("see: edison alerts list")
     except EdisonError as error:
         logger.warning("alerts were not checked", extra={"reason": error.message})

@@ -74,8 +74,8 @@ class AlertOverview:
     @property
     def worst(self) -> Level | None:
         """The highest level of those that are open and not muted, for a banner."""
-        told = [entry.alert.level for entry in self.open if entry.mute is None]
-        return max(told, key=lambda level: level.rank, default=None)
+        entries = [entry.alert.level for entry in self.open if entry.mute is None]
+        return max(entries, key=lambda level: level.rank, default=None)
 
 
 def alert_overview(

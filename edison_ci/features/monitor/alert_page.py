@@ -42,23 +42,23 @@ class AlertLine(NamedTuple):
 
 def alerts(context: PageContext) -> Page:
     """Return the open alerts, and a page of closed ones, of all experiments or of one."""
-    known = alerted_experiments(context.connection)
+    names = alerted_experiments(context.connection)
     named = context.args.text("experiment")
-    chosen = named if named and named in known else None
+    chosen = named if named and named in names else None
     now = utc.timestamp(context.now)
-    counted = alert_overview(context.connection, now, chosen, past=0)
-    paging = Paging.of(context.args, counted.past_total)
-    found = alert_overview(context.connection, now, chosen, past=PER_PAGE, offset=paging.offset)
-    shown = paged(context, found.open, "alerts", turn="open", experiment=chosen)
+    totals = alert_overview(context.connection, now, chosen, past=0)
+    paging = Paging.of(context.args, totals.past_total)
+    overview = alert_overview(context.connection, now, chosen, past=PER_PAGE, offset=paging.offset)
+    shown = paged(context, overview.open, "alerts", turn="open", experiment=chosen)
     return Page(
         "alerts",
         "Alerts",
         {
             "open": [_line(entry, now) for entry in shown.rows],
             "open_alerts": shown,
-            "past": [_line(entry, now) for entry in found.past],
+            "past": [_line(entry, now) for entry in overview.past],
             "paging": paging,
-            "experiments": [name for name in known if name],
+            "experiments": [name for name in names if name],
             "experiment": chosen or "",
             "may_ack": context.may(Role.REVIEWER),
             "may_mute": context.may(Role.EDITOR),
@@ -75,14 +75,14 @@ def _line(entry: AlertEntry, now: str) -> AlertLine:
 
 def banner(context: PageContext, experiment: str | None = None) -> tuple[Alert, ...]:
     """Return the open alerts that people are told of, the most serious first."""
-    found = alert_overview(context.connection, utc.timestamp(context.now), experiment, past=0)
-    return tuple(entry.alert for entry in found.open if entry.mute is None)
+    overview = alert_overview(context.connection, utc.timestamp(context.now), experiment, past=0)
+    return tuple(entry.alert for entry in overview.open if entry.mute is None)
 
 
 def alert_marks(context: PageContext, points: Sequence[TrendRun]) -> tuple[Happening, ...]:
     """Return a mark at the newest run before each alert that was opened."""
     name, now = points[0].run.experiment, utc.timestamp(context.now)
-    found = alert_overview(context.connection, now, name, past=_MOST_MARKS)
+    overview = alert_overview(context.connection, now, name, past=_MOST_MARKS)
     times = [point.run.created_at for point in points]
     return tuple(
         Happening(
@@ -90,7 +90,7 @@ def alert_marks(context: PageContext, points: Sequence[TrendRun]) -> tuple[Happe
             MarkKind.ALERT,
             f"{entry.alert.opened_at[:10]}, {entry.alert.level} {entry.alert.condition.words}",
         )
-        for entry in (*found.open, *found.past)
+        for entry in (*overview.open, *overview.past)
         if entry.alert.opened_at >= times[0]
     )
 

@@ -47,19 +47,19 @@ def raise_alert(connection: sqlite3.Connection, site: Site, finding: Finding) ->
     The level of an open alert only rises. One that rises loses its acknowledgement: whoever gave it
     has seen less.
     """
-    now, known = site.now(), find_open(connection, finding.condition, finding.experiment)
-    if known is None:
+    now, opened = site.now(), find_open(connection, finding.condition, finding.experiment)
+    if opened is None:
         number = open_alert(connection, finding, now)
         after = {"number": number, "level": finding.level, "sentence": finding.sentence}
         _audit(connection, site, "alert open", finding, after=after)
         return
-    worse = finding.level.rank > known.level.rank
-    level = finding.level if worse else known.level
-    see_again(connection, known.id, finding, level, now)
+    worse = finding.level.rank > opened.level.rank
+    level = finding.level if worse else opened.level
+    see_again(connection, opened.id, finding, level, now)
     if worse:
-        update_alert(connection, known.id, acknowledged_by=None, acknowledged_at=None, note="")
-        after = {"number": known.id, "level": level, "sentence": finding.sentence}
-        _audit(connection, site, "alert rise", finding, before=known.level, after=after)
+        update_alert(connection, opened.id, acknowledged_by=None, acknowledged_at=None, note="")
+        after = {"number": opened.id, "level": level, "sentence": finding.sentence}
+        _audit(connection, site, "alert rise", finding, before=opened.level, after=after)
 
 
 def close_alert(
@@ -71,12 +71,12 @@ def close_alert(
     why: str,
 ) -> None:
     """Close the open alert of a condition, if there is one, in the current transaction."""
-    known = find_open(connection, condition, experiment)
-    if known is None:
+    open_alert = find_open(connection, condition, experiment)
+    if open_alert is None:
         return
-    update_alert(connection, known.id, closed_at=site.now(), closed_why=why)
-    after = {"number": known.id, "why": why}
-    _audit(connection, site, "alert close", known, before=known.level, after=after)
+    update_alert(connection, open_alert.id, closed_at=site.now(), closed_why=why)
+    after = {"number": open_alert.id, "why": why}
+    _audit(connection, site, "alert close", open_alert, before=open_alert.level, after=after)
 
 
 def _audit(
@@ -186,7 +186,7 @@ def acknowledge(
     database.stored_version(site.results)
     who = site.actor() if actor is None else actor
     site.admit(who, sites.Role.REVIEWER, "alerts ack")
-    found = []
+    acknowledged = []
     with database.open_for_change(site.results) as connection:
         for number in numbers:
             alert = _known(connection, number)
@@ -208,17 +208,17 @@ def acknowledge(
                 connection,
                 site.entry(who, "alerts ack", _entity(alert), before=before, after=after),
             )
-            found.append(_known(connection, number))
-    return found
+            acknowledged.append(_known(connection, number))
+    return acknowledged
 
 
 def _known(connection: sqlite3.Connection, number: int) -> Alert:
-    found = find_alert(connection, number)
-    if found is None:
+    alert = find_alert(connection, number)
+    if alert is None:
         raise UsageError(
             f"there is no alert {number}", hint="see their numbers with: edison alerts list"
         )
-    return found
+    return alert
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +291,10 @@ def _may_mute(site: Site, target: MuteTarget, actor: Actor | None) -> Actor:
 def _end_mutes(connection: sqlite3.Connection, site: Site, target: MuteTarget) -> list[str]:
     """End the mutes of exactly this target; return when each would have ended."""
     ended = [
-        each
-        for each in current_mutes(connection, site.now())
-        if (each.experiment, each.condition) == (target.experiment, target.condition)
+        mute
+        for mute in current_mutes(connection, site.now())
+        if (mute.experiment, mute.condition) == (target.experiment, target.condition)
     ]
-    for each in ended:
-        end_mute(connection, each.id, site.now())
-    return [each.until for each in ended]
+    for mute in ended:
+        end_mute(connection, mute.id, site.now())
+    return [mute.until for mute in ended]

@@ -72,11 +72,11 @@ def findings_of(connection: sqlite3.Connection, experiment: str, alerts: Alerts)
     points = points_of(connection, experiment)
     served = _served_models(connection, experiment)
     judge = _judge_drift(connection, experiment, alerts)
-    found = [*_falls(connection, points, alerts, _causes(served, judge)), *served]
+    findings = [*_falls(connection, points, alerts, _causes(served, judge)), *served]
     if judge.finding is not None:
-        found.append(judge.finding)
-    found += _production(connection, experiment, points)
-    return [*found, *_calls(connection, experiment, alerts)]
+        findings.append(judge.finding)
+    findings += _production(connection, experiment, points)
+    return [*findings, *_calls(connection, experiment, alerts)]
 
 
 def _production(
@@ -88,15 +88,15 @@ def _production(
     """
     if not newest_sample(connection, experiment):
         return []
-    found = production_trend(connection, experiment, drift_of(connection, points))
-    if found is None or found.report is None or found.alarm is stat_drift.Alarm.NONE:
+    trend = production_trend(connection, experiment, drift_of(connection, points))
+    if trend is None or trend.report is None or trend.alarm is stat_drift.Alarm.NONE:
         return []
-    if found.report.evidence.value < warn_years(OTHER_SHARE):
+    if trend.report.evidence.value < warn_years(OTHER_SHARE):
         return []
-    run, drop = found.points[-1].run, found.report.drop
-    detail = {"reference": drop.reference, "current": drop.current, "samples": found.report.n}
+    run, drop = trend.points[-1].run, trend.report.drop
+    detail = {"reference": drop.reference, "current": drop.current, "samples": trend.report.n}
     level = Level.WARN
-    return [Finding(Condition.PRODUCTION, level, found.sentence, experiment, run.id, detail)]
+    return [Finding(Condition.PRODUCTION, level, trend.sentence, experiment, run.id, detail)]
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _falls(
     condition = Condition.SLOW_FALL if report.gradual else Condition.DROP
     level = Level.ALERT if report.alarm is stat_drift.Alarm.ALERT else Level.WARN
     mark = f" ({run.simulation})" if run.simulated else ""
-    said = f"{drift.sentence}{mark}{causes}"
+    sentence = f"{drift.sentence}{mark}{causes}"
     detail = {
         "reference": report.drop.reference,
         "current": report.drop.current,
@@ -123,7 +123,7 @@ def _falls(
         "runs": report.n,
         "points_per_week": None if report.trend.value is None else 700 * report.trend.value,
     }
-    first = Finding(condition, level, said, run.experiment, run.id, detail)
+    first = Finding(condition, level, sentence, run.experiment, run.id, detail)
     ahead = _forecast(drift, report, alerts, run)
     return [first] if ahead is None else [first, ahead]
 
@@ -141,7 +141,7 @@ def _forecast(drift: DriftFinding, report: DriftReport, alerts: Alerts, run: Run
     sure = report.evidence.value >= alarm_rule(alerts).alert_years
     level, ahead = Level.ALERT if sure else Level.WARN, drift.forecast
     if current < floor:
-        said = f"Quality fell to {fixed(100 * current, 1)}, below {at}."
+        sentence = f"Quality fell to {fixed(100 * current, 1)}, below {at}."
     elif ahead is None or ahead.value is None:
         return None
     else:
@@ -150,8 +150,8 @@ def _forecast(drift: DriftFinding, report: DriftReport, alerts: Alerts, run: Run
         span = "it may also level off"
         if low is not None and high is not None:
             span = f"95% interval {_date(low)} to {_date(high)}"
-        said = f"At this pace quality falls below {at} around {_date(ahead.value)} ({span})."
-    return Finding(Condition.FORECAST, level, said, run.experiment, run.id, detail)
+        sentence = f"At this pace quality falls below {at} around {_date(ahead.value)} ({span})."
+    return Finding(Condition.FORECAST, level, sentence, run.experiment, run.id, detail)
 
 
 def _day(stored: str) -> float:
@@ -195,17 +195,17 @@ def _calls(connection: sqlite3.Connection, experiment: str, alerts: Alerts) -> l
         return []
     runs = [_called(connection, *row, alerts.latency_ms) for row in rows]
     times = increasing([run.day for run in runs])
-    found = []
+    findings = []
     for what, limit in above:
         years = stat_drift.evidence_of_rate(
             times, [_shares(run, what) for run in runs], limit=limit
         )[-1]
         if years >= warn_years(OTHER_SHARE):
             level = Level.ALERT if years >= alerts.false_alarm_years / OTHER_SHARE else Level.WARN
-            said, detail = _said_of_calls(newest, what, alerts)
+            sentence, detail = _sentence_on_calls(newest, what, alerts)
             detail["evidence_years"] = years
-            found.append(Finding(what, level, said, experiment, newest.run_id, detail))
-    return found
+            findings.append(Finding(what, level, sentence, experiment, newest.run_id, detail))
+    return findings
 
 
 def _all_answered(connection: sqlite3.Connection, run_id: str) -> bool:
@@ -226,24 +226,24 @@ def _share(run: _CalledRun, what: Condition) -> float:
     return mean(shares) if shares else 0.0
 
 
-def _said_of_calls(
+def _sentence_on_calls(
     run: _CalledRun, what: Condition, alerts: Alerts
 ) -> tuple[str, dict[str, float | None]]:
     if what is Condition.ERROR_RATE:
         failed = run.errors.total()
         kinds = ", ".join(f"{count:,} {name}" for name, count in run.errors.most_common(3))
-        said = (
+        sentence = (
             f"{failed:,} of {counted(run.calls, 'call')} failed in the newest run, "
             f"{percent(failed / run.calls)} (limit {percent(alerts.error_rate)}): {kinds}."
         )
-        return said, {"failed": failed, "calls": run.calls, "limit": alerts.error_rate}
-    said = (
+        return sentence, {"failed": failed, "calls": run.calls, "limit": alerts.error_rate}
+    sentence = (
         f"{percent(run.slow_answers / run.answers)} of {counted(run.answers, 'answer')} of the "
         f"newest run took longer than {milliseconds(alerts.latency_ms)} (at most "
         f"{percent(_SLOW_SHARE)} may)."
     )
     detail = {"slow": run.slow_answers, "answers": run.answers, "limit_ms": alerts.latency_ms}
-    return said, dict(detail)
+    return sentence, dict(detail)
 
 
 def _called_runs(connection: sqlite3.Connection, experiment: str) -> list[tuple[str, str]]:
@@ -285,7 +285,7 @@ Their cases and clusters are those of the complete run before, where it made the
 def _called(
     connection: sqlite3.Connection, run_id: str, created_at: str, limit_ms: int | None
 ) -> _CalledRun:
-    found = _CalledRun(run_id, _day(created_at))
+    called = _CalledRun(run_id, _day(created_at))
     # Answers of earlier runs are no observation of today's provider.
     rows = connection.execute(
         "select coalesce(c.cluster, char(0) || c.case_id), c.status = 'error', "
@@ -300,16 +300,16 @@ def _called(
     calls = heapq.merge(rows, unanswered, key=itemgetter(0))
     for _, cells in groupby(calls, key=itemgetter(0)):
         kept = list(cells)
-        found.calls += len(kept)
-        found.failed.append(mean([float(cell[1]) for cell in kept]))
-        found.errors.update(cell[2] for cell in kept if cell[1])
+        called.calls += len(kept)
+        called.failed.append(mean([float(cell[1]) for cell in kept]))
+        called.errors.update(cell[2] for cell in kept if cell[1])
         waits = [cell[3] for cell in kept if not cell[1] and cell[3] is not None]
         if limit_ms is not None and waits:
             late = sum(wait > limit_ms for wait in waits)
-            found.slow.append(late / len(waits))
-            found.slow_answers += late
-            found.answers += len(waits)
-    return found
+            called.slow.append(late / len(waits))
+            called.slow_answers += late
+            called.answers += len(waits)
+    return called
 
 
 # --- models and judges that changed ---------------------------------------------------------------
@@ -328,18 +328,18 @@ def _served_models(connection: sqlite3.Connection, experiment: str) -> list[Find
     before = seen[: min(stat_drift.REFERENCE_RUNS, len(seen) - 1)]
     changed = {}
     for model, names in now.items():
-        known = set().union(*(names_then.get(model, set()) for _, names_then in before))
-        if known and names - known:
-            changed[model] = (sorted(known), sorted(names - known))
+        seen_names = set().union(*(names_then.get(model, set()) for _, names_then in before))
+        if seen_names and names - seen_names:
+            changed[model] = (sorted(seen_names), sorted(names - seen_names))
     if not changed:
         return []
     parts = [
         f"{model} is now served as {', '.join(new)}, was {', '.join(old)}"
         for model, (old, new) in sorted(changed.items())
     ]
-    said = f"{'; '.join(parts)}. Scores before and after may differ."
+    sentence = f"{'; '.join(parts)}. Scores before and after may differ."
     detail = {model: {"before": old, "now": new} for model, (old, new) in changed.items()}
-    return [Finding(Condition.MODEL_DRIFT, Level.WARN, said, experiment, newest, detail)]
+    return [Finding(Condition.MODEL_DRIFT, Level.WARN, sentence, experiment, newest, detail)]
 
 
 def _names(connection: sqlite3.Connection, run_id: str) -> dict[str, set[str]]:
@@ -351,10 +351,10 @@ def _names(connection: sqlite3.Connection, run_id: str) -> dict[str, set[str]]:
         "and c.side = 'head' and a.served_model <> ''",
         (run_id,),
     )
-    found: dict[str, set[str]] = {}
+    served: dict[str, set[str]] = {}
     for model, name in rows:
-        found.setdefault(model, set()).add(name)
-    return found
+        served.setdefault(model, set()).add(name)
+    return served
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +390,7 @@ def _judge_drift(connection: sqlite3.Connection, experiment: str, alerts: Alerts
         return _JudgeDrift(len(series))
     before = mean([mean([*run.values()]) for run in scores[: stat_drift.REFERENCE_RUNS]])
     now = mean([*scores[-1].values()])
-    said = (
+    sentence = (
         f"The judges grade the {counted(len(scores[-1]), 'case')} of run {series[0].id} "
         f"{fixed(100 * now, 1)} on average, {fixed(100 * before, 1)} before, though the answers "
         "are the same: the judge changed."
@@ -398,7 +398,7 @@ def _judge_drift(connection: sqlite3.Connection, experiment: str, alerts: Alerts
     sure = years >= 2 * alerts.false_alarm_years / OTHER_SHARE
     detail = {"before": before, "now": now, "evidence_years": years, "runs": len(series)}
     level = Level.ALERT if sure else Level.WARN
-    finding = Finding(Condition.JUDGE_DRIFT, level, said, experiment, newest.id, detail)
+    finding = Finding(Condition.JUDGE_DRIFT, level, sentence, experiment, newest.id, detail)
     return _JudgeDrift(len(series), finding)
 
 
@@ -417,8 +417,8 @@ def _anchor_runs(connection: sqlite3.Connection, experiment: str) -> list[Run]:
     anchor = rows[0][1]
     newest = find_run(connection, rows[0][0])
     runs = [find_run(connection, run_id) for run_id, of in reversed(rows) if of == anchor]
-    known = connection.execute("select 1 from run where id = ?", (anchor,)).fetchone()
-    if known is not None:
+    anchor_row = connection.execute("select 1 from run where id = ?", (anchor,)).fetchone()
+    if anchor_row is not None:
         runs.insert(0, find_run(connection, anchor))
     return [run for run in runs if not differing_eval_suite(run, newest)]
 
@@ -445,9 +445,9 @@ def _clusters(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
 
 def _causes(served: Sequence[Finding], judge: _JudgeDrift) -> str:
     """Return what may have caused a fall, as sentences with a space before."""
-    said = "".join(f" {finding.sentence}" for finding in served)
+    sentences = "".join(f" {finding.sentence}" for finding in served)
     if judge.finding is not None:
-        return f"{said} {judge.finding.sentence}"
+        return f"{sentences} {judge.finding.sentence}"
     if judge.runs > stat_drift.REFERENCE_RUNS:
-        said += " The judges grade anchor answers as before: the model changed, not the judge."
-    return said
+        sentences += " The judges grade anchor answers as before: the model changed, not the judge."
+    return sentences

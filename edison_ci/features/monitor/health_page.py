@@ -47,10 +47,10 @@ def ready(context: PageContext) -> dict[str, Any]:
 
 def health(context: PageContext) -> dict[str, Any]:
     """Return what an operator has to know, and whether all of it is well."""
-    version, known = version_of(context.connection), len(migrations())
+    version, newest_version = version_of(context.connection), len(migrations())
     checks: dict[str, Any] = {
         "database": {"ok": True},
-        "schema": {"ok": version == known, "version": version, "known": known},
+        "schema": {"ok": version == newest_version, "version": version, "known": newest_version},
     }
     if is_current(context.connection):
         checks |= _of_results(context)
@@ -79,11 +79,15 @@ def _of_results(context: PageContext) -> dict[str, Any]:
     if context.server is not None and context.server.is_home:
         site = current_site(context.server.root)
         checks["duties"] = _duties(context, site)
-        known = read_schedules(site).schedules
-        if any(each.active for each in known):
-            found = scheduler_status(site, known)
-            seen = {"running": found.running, "seen_at": found.seen_at}
-            checks["scheduler"] = {"ok": not found.missing, **seen, "detail": found.sentence}
+        schedules = read_schedules(site).schedules
+        if any(schedule.active for schedule in schedules):
+            scheduler = scheduler_status(site, schedules)
+            seen = {"running": scheduler.running, "seen_at": scheduler.seen_at}
+            checks["scheduler"] = {
+                "ok": not scheduler.missing,
+                **seen,
+                "detail": scheduler.sentence,
+            }
     return checks
 
 
@@ -98,29 +102,29 @@ def _runs(context: PageContext) -> dict[str, Any]:
     stuck: list[str] = []
     if context.root is not None:
         locks, now = context.root / ".edison" / "locks", utc.timestamp(context.now)
-        found = stuck_runs(context.connection, now, lambda owner: is_alive(locks, owner))
-        stuck = [run.run_id for run in found]
+        stuck_now = stuck_runs(context.connection, now, lambda owner: is_alive(locks, owner))
+        stuck = [run.run_id for run in stuck_now]
     return {"ok": not stuck, "oldest_unfinished": oldest, "stuck": stuck}
 
 
 def _duties(context: PageContext, site: Site) -> dict[str, Any]:
-    known, now = read_duties(context.connection), context.now
-    late, told = [], {}
+    states, now = read_duties(context.connection), context.now
+    late, duties = [], {}
     for duty in duties_of(site):
-        state = known.get(duty.name)
+        state = states.get(duty.name)
         if state is None:  # the server was started a moment ago
             continue
         due = dt.datetime.fromisoformat(state.due_at)
         overdue = (now - due).total_seconds() > max(_LATE_S, duty.every_s)
         if overdue or state.failures >= _MOST_FAILURES:
             late.append(duty.name)
-        told[duty.name] = {
+        duties[duty.name] = {
             "done_at": state.done_at,
             "outcome": state.outcome,
             "detail": state.detail,
             "due_at": state.due_at,
         }
-    return {"ok": not late, "overdue": late, "duties": told}
+    return {"ok": not late, "overdue": late, "duties": duties}
 
 
 def _keys(context: PageContext) -> dict[str, bool]:
@@ -141,6 +145,6 @@ def metrics(context: PageContext) -> str:
     sessions = None
     if context.server.access.sign_in:
         accounts = Accounts(current_site(context.server.root))
-        sessions = sum(each.sessions for each in accounts.access())
+        sessions = sum(account.sessions for account in accounts.access())
     served = server_metrics(context.server.traffic, sessions)
     return text + served

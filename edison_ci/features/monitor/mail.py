@@ -143,9 +143,9 @@ class _MailDelivery:
         else:
             self._client = smtplib.SMTP(timeout=self._limit_s)
         self._client._host = host  # type: ignore[attr-defined]  # what the certificate is for
-        code, said = self._client.connect(host, port)
+        code, reply = self._client.connect(host, port)
         if code != 220:
-            raise smtplib.SMTPResponseException(code, said)
+            raise smtplib.SMTPResponseException(code, reply)
         self._client.ehlo_or_helo_if_needed()
         return self._client
 
@@ -181,9 +181,9 @@ class _MailDelivery:
                 hint=f"check {self._smtp.user_env} and {self._smtp.password_env}",
             )
         if isinstance(error, smtplib.SMTPRecipientsRefused):
-            code, said = next(iter(error.recipients.values()))
+            code, reply = next(iter(error.recipients.values()))
             return DeliveryError(
-                f"the mail server refuses the address: {code} {_text(said)}", hint="check `to`"
+                f"the mail server refuses the address: {code} {_text(reply)}", hint="check `to`"
             )
         if isinstance(error, smtplib.SMTPResponseException):
             return DeliveryError(
@@ -212,5 +212,5 @@ def _reply(error: smtplib.SMTPResponseException) -> str:
     return f"{error.smtp_code} {_text(error.smtp_error)}"
 
 
-def _text(said: bytes | str) -> str:
-    return line(said.decode("utf-8", "replace") if isinstance(said, bytes) else said)[:_SHOWN]
+def _text(reply: bytes | str) -> str:
+    return line(reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply)[:_SHOWN]

@@ -157,12 +157,12 @@ def histogram(
 
 def render(metrics: Iterable[Metric], samples: Iterable[Sample]) -> str:
     """Return samples in the text format, those of a metric together."""
-    found: dict[str, list[str]] = {metric.name: [] for metric in metrics}
+    lines_of: dict[str, list[str]] = {metric.name: [] for metric in metrics}
     about = {metric.name: metric for metric in metrics}
     for sample in samples:
-        found[sample.metric.name].append(_line(sample))
+        lines_of[sample.metric.name].append(_line(sample))
     lines = []
-    for name, listed in found.items():
+    for name, listed in lines_of.items():
         if listed:
             lines += [f"# HELP {name} {about[name].about}", f"# TYPE {name} {about[name].kind}"]
             lines += listed
@@ -177,8 +177,8 @@ def _line(sample: Sample) -> str:
     listed = ",".join(f'{key}="{text}"' for key, text in escaped)
     name = f"{sample.metric.name}{sample.suffix}"
     number = sample.value
-    shown = str(number) if isinstance(number, int) else significant(number, 10)
-    return f"{name}{{{listed}}} {shown}" if listed else f"{name} {shown}"
+    value = str(number) if isinstance(number, int) else significant(number, 10)
+    return f"{name}{{{listed}}} {value}" if listed else f"{name} {value}"
 
 
 # --- the project ----------------------------------------------------------------------------------
@@ -210,9 +210,9 @@ def project_samples(source: MetricSource) -> list[Sample]:
 
 def _runs(source: MetricSource) -> Iterator[Sample]:
     connection = source.connection
-    known = set(experiments(connection)[:MOST_VALUES])
+    named = set(experiments(connection)[:MOST_VALUES])
     for experiment, status, count in runs_by_status(connection):
-        if experiment in known:
+        if experiment in named:
             yield Sample(RUNS, count, {"experiment": experiment, "status": status.lower()})
     for status, count in suggestions_by_status(connection).items():
         yield Sample(SUGGESTIONS, count, {"status": status})
@@ -257,7 +257,7 @@ def _calls(source: MetricSource) -> Iterator[Sample]:
 def _bounded(rows: list[ModelCalls]) -> list[ModelCalls]:
     """Return the rows, with those of rare models added up by phase."""
     named = list(dict.fromkeys(row.model for row in rows))[:MOST_VALUES]
-    found = [row for row in rows if row.model in named]
+    frequent = [row for row in rows if row.model in named]
     rest: dict[str, ModelCalls] = {}
     for row in rows:
         if row.model in named:
@@ -269,7 +269,7 @@ def _bounded(rows: list[ModelCalls]) -> list[ModelCalls]:
             sums = (a + b for a, b in zip(other[2:9], row[2:9], strict=True))
             within = tuple(a + b for a, b in zip(other.within, row.within, strict=True))
             rest[row.phase] = ModelCalls._make((OTHER, row.phase, *sums, within))
-    return [*found, *rest.values()]
+    return [*frequent, *rest.values()]
 
 
 def _budgets(source: MetricSource) -> Iterator[Sample]:

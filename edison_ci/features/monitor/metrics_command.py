@@ -34,12 +34,12 @@ def metrics(state: CliState) -> None:
     if terminal.json:
         listed = [
             {
-                "name": f"{each.metric.name}{each.suffix}",
-                "kind": each.metric.kind,
-                "labels": dict(each.labels),
-                "value": each.value,
+                "name": f"{sample.metric.name}{sample.suffix}",
+                "kind": sample.metric.kind,
+                "labels": dict(sample.labels),
+                "value": sample.value,
             }
-            for each in samples
+            for sample in samples
         ]
         terminal.document({"metrics": listed})
     else:

@@ -108,18 +108,18 @@ def test_recipients(state: CliState, names: tuple[str, ...]) -> None:
     terminal, site = Terminal(state), _site(state)
     chosen = _chosen(terminal, site, names)
     actor = site.require(
-        sites.Role.EDITOR, "notifications test", ", ".join(one.name for one in chosen)
+        sites.Role.EDITOR, "notifications test", ", ".join(recipient.name for recipient in chosen)
     )
     _refuse_offline(state)
     results, environ = [], keys_at(site.root)
     for recipient in chosen:
         try:
-            said, error = outgoing.send_test(site, recipient), None
+            reply, error = outgoing.send_test(site, recipient), None
         except DeliveryError as failed:
-            said, error = "", failed
+            reply, error = "", failed
         after = "accepted" if error is None else error.message
         site.note(site.entry(actor, "notifications test", recipient.name, after=after))
-        results.append((recipient, _way(recipient, environ), said, error))
+        results.append((recipient, _way(recipient, environ), reply, error))
         if not terminal.json:
             _show_test(terminal, *results[-1])
     if terminal.json:
@@ -141,22 +141,22 @@ def send_waiting(state: CliState) -> None:
     terminal, site = Terminal(state), _site(state)
     site.require(sites.Role.EDITOR, "notifications send")
     _refuse_offline(state)
-    found = outgoing.deliver(site)
+    delivery = outgoing.deliver(site)
     if terminal.json:
-        failed = (*found.problems, *found.unset)
+        failed = (*delivery.problems, *delivery.unset)
         problems = [{"recipient": name, "error": why} for name, why in failed]
-        numbers = {"sent": found.sent, "given_up": found.given_up, "busy": found.busy}
+        numbers = {"sent": delivery.sent, "given_up": delivery.given_up, "busy": delivery.busy}
         terminal.document({**numbers, "problems": problems})
-    elif found.busy:
+    elif delivery.busy:
         terminal.note("another process is sending notifications at the moment")
     else:
         waiting = sum(count.waiting for count in _counts(site).values())
         rest = f", {waiting:,} still wait" if waiting else ""
-        terminal.result(f"{counted(found.sent, 'notification')} sent{rest}")
-        _show_problems(terminal, found)
-        for name, why in dict.fromkeys(found.unset):
+        terminal.result(f"{counted(delivery.sent, 'notification')} sent{rest}")
+        _show_problems(terminal, delivery)
+        for name, why in dict.fromkeys(delivery.unset):
             terminal.note(StyledText(f"{name}: ", ODD), why)
-    if found.problems or found.unset:
+    if delivery.problems or delivery.unset:
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
 
 
@@ -165,18 +165,18 @@ def deliver_briefly(terminal: Terminal, site: sites.Site) -> None:
     if terminal.offline or not site.file.notifications:
         return
     try:
-        found = outgoing.deliver(site, seconds=_RUN_SECONDS)
+        delivery = outgoing.deliver(site, seconds=_RUN_SECONDS)
     except EdisonError as error:
         terminal.note(StyledText("notifications: ", ODD), error.message)
         return
-    _show_problems(terminal, found)
+    _show_problems(terminal, delivery)
 
 
-def _show_problems(terminal: Terminal, found: outgoing.Delivery) -> None:
-    for name, why in dict.fromkeys(found.problems):
+def _show_problems(terminal: Terminal, delivery: outgoing.Delivery) -> None:
+    for name, why in dict.fromkeys(delivery.problems):
         terminal.note(StyledText(f"{name}: ", ODD), f"not delivered yet: {why}")
-    if found.given_up:
-        terminal.note(f"{counted(found.given_up, 'notification')} given up after 3 days")
+    if delivery.given_up:
+        terminal.note(f"{counted(delivery.given_up, 'notification')} given up after 3 days")
 
 
 def _site(state: CliState) -> sites.Site:
@@ -207,11 +207,11 @@ def _chosen(terminal: Terminal, site: sites.Site, names: tuple[str, ...]) -> lis
         raise UsageError(f"{name}: {silent[name]}", hint="test it on the default branch")
     for name, why in silent.items():
         terminal.note(StyledText(f"{name}: ", ODD), why)
-    known = {recipient.name: recipient for recipient in outgoing.recipients(site)}
+    by_name = {recipient.name: recipient for recipient in outgoing.recipients(site)}
     for name in names:
-        if name not in known:
-            raise UsageError(f"there is no recipient {name!r}", hint=did_you_mean(name, known))
-    return [known[name] for name in dict.fromkeys(names)] or [*known.values()]
+        if name not in by_name:
+            raise UsageError(f"there is no recipient {name!r}", hint=did_you_mean(name, by_name))
+    return [by_name[name] for name in dict.fromkeys(names)] or [*by_name.values()]
 
 
 def _way(recipient: Notification | None, environ: Mapping[str, str]) -> str | None:
@@ -222,12 +222,12 @@ def _show_test(
     terminal: Terminal,
     recipient: Notification,
     by: str | None,
-    said: str,
+    reply: str,
     error: DeliveryError | None,
 ) -> None:
     name = f"{recipient.name}, {by}: "
     if error is None:
-        terminal.result(name, StyledText("accepted", GOOD), f" ({said})" if said else "")
+        terminal.result(name, StyledText("accepted", GOOD), f" ({reply})" if reply else "")
         return
     terminal.result(name, StyledText(error.message, BAD))
     if error.hint:
@@ -235,13 +235,13 @@ def _show_test(
 
 
 def _test_json(
-    recipient: Notification, by: str | None, said: str, error: DeliveryError | None
+    recipient: Notification, by: str | None, reply: str, error: DeliveryError | None
 ) -> dict[str, Any]:
     return {
         "recipient": recipient.name,
         "by": by,
         "accepted": error is None,
-        "answer": said or None,
+        "answer": reply or None,
         "error": None if error is None else error.message,
         "hint": error.hint or None if error is not None else None,
     }

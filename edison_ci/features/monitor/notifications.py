@@ -75,10 +75,10 @@ def recipients(site: Site, environ: Mapping[str, str] = os.environ) -> tuple[Not
     In a job for a proposal only those that the base has as well: the author of a pull request must
     not decide what is sent where.
     """
-    found, why = _recipients(site, environ)
+    allowed, why = _recipients(site, environ)
     if why:
         logger.warning("notifications are off in this job", extra={"reason": why})
-    return found
+    return allowed
 
 
 def _recipients(site: Site, environ: Mapping[str, str]) -> tuple[tuple[Notification, ...], str]:
@@ -90,15 +90,15 @@ def _recipients(site: Site, environ: Mapping[str, str]) -> tuple[tuple[Notificat
         base = base_file(site.root, environ)
     except EdisonError as error:
         return (), error.message
-    known = () if base is None else base.notifications
-    return tuple(recipient for recipient in named if recipient in known), ""
+    of_base = () if base is None else base.notifications
+    return tuple(recipient for recipient in named if recipient in of_base), ""
 
 
 def silent_recipients(site: Site, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the recipients of edison.yaml that are not told in this job, and why."""
-    found, why = _recipients(site, environ)
+    allowed, why = _recipients(site, environ)
     why = why or "the base does not have this recipient, or has it with other values"
-    named = [one.name for one in site.file.notifications if one not in found]
+    named = [recipient.name for recipient in site.file.notifications if recipient not in allowed]
     return dict.fromkeys(named, f"not told in this job, which is for a proposal: {why}")
 
 
@@ -131,9 +131,9 @@ def notify(
     count = 0
     for recipient in recipients(site, environ):
         if (occasion := _wanted(recipient, notice)) is not None:
-            told = replace(notice, occasion=occasion)
+            addressed = replace(notice, occasion=occasion)
             for address in recipient.smtp.to if recipient.smtp is not None else ("",):
-                message = message_of(site, told, texts=recipient.texts)
+                message = message_of(site, addressed, texts=recipient.texts)
                 outbox.add_notification(connection, message, recipient.name, address)
             count += 1
     return count
@@ -188,8 +188,8 @@ def deliver(
     with try_lock(site.locks, "notifications") as free:
         if not free:
             return Delivery(busy=True)
-        known = keys_at(site.root) if environ is None else environ
-        courier = _Courier(site, known, rng or random.Random(), seconds)
+        keys = keys_at(site.root) if environ is None else environ
+        courier = _Courier(site, keys, rng or random.Random(), seconds)
         with open_for_change(site.results) as connection:
             queues = courier.prepare(connection)
         if queues:
@@ -218,8 +218,10 @@ class _Courier:
         kept = self.site.file.settings.retention_days or KEPT_DAYS
         outbox.prune_notifications(connection, self.site.days_ago(min(kept, KEPT_DAYS)))
         queues: dict[tuple[str, str], list[outbox.StoredNotification]] = {}
-        for one in self._due(connection):
-            queues.setdefault((one.recipient, one.address), []).append(one)
+        for notification in self._due(connection):
+            queues.setdefault((notification.recipient, notification.address), []).append(
+                notification
+            )
         limited = (self._limited(connection, waiting) for waiting in queues.values())
         return [queue for queue in limited if queue]
 
@@ -255,8 +257,10 @@ class _Courier:
         ]
 
     def _recipient(self, name: str) -> Notification | None:
-        found = (one for one in recipients(self.site, self.environ) if one.name == name)
-        return next(found, None)
+        matching = (
+            recipient for recipient in recipients(self.site, self.environ) if recipient.name == name
+        )
+        return next(matching, None)
 
     def _after(self, seconds: float) -> str:
         return utc.timestamp(self.site.clock() + dt.timedelta(seconds=seconds))
@@ -274,47 +278,54 @@ class _Courier:
     async def _send_queue(self, queue: Sequence[outbox.StoredNotification]) -> None:
         name = queue[0].recipient
         recipient = self._recipient(name)
-        for one in queue:
+        for notification in queue:
             try:
-                if recipient is None or not _has_address(recipient, one.address):
+                if recipient is None or not _has_address(recipient, notification.address):
                     raise DeliveryError(
-                        f"{one.address or name} is not in edison.yaml (any more)",
+                        f"{notification.address or name} is not in edison.yaml (any more)",
                         hint="add it again, or wait",
                     )
                 await _Sender(self.site, recipient, self.environ, self.limit_s).send(
-                    one.message, one.address
+                    notification.message, notification.address
                 )
             except DeliveryError as error:
-                if not self._note_failure(one, error):
+                if not self._note_failure(notification, error):
                     return
             else:
                 with open_for_change(self.site.results) as connection:
-                    outbox.note_sent(connection, one.id, self.site.now())
+                    outbox.note_sent(connection, notification.id, self.site.now())
                 self.sent += 1
 
-    def _note_failure(self, one: outbox.StoredNotification, error: DeliveryError) -> bool:
+    def _note_failure(self, notification: outbox.StoredNotification, error: DeliveryError) -> bool:
         """Note a failure; return whether the next message is worth trying."""
         why = line(error.message)
-        (self.unset if error.unset else self.problems).append((one.recipient, why))
-        logger.info("not delivered", extra={"recipient": one.recipient, "reason": why})
-        next_at = self._after(self._wait_s(one.attempts, error.retry_after_s))
-        old = one.created_at < self.site.days_ago(GIVE_UP_DAYS)
+        (self.unset if error.unset else self.problems).append((notification.recipient, why))
+        logger.info("not delivered", extra={"recipient": notification.recipient, "reason": why})
+        next_at = self._after(self._wait_s(notification.attempts, error.retry_after_s))
+        old = notification.created_at < self.site.days_ago(GIVE_UP_DAYS)
         with open_for_change(self.site.results) as connection:
-            if old and one.attempts + 1 >= GIVE_UP_ATTEMPTS:
-                outbox.give_up(connection, one, why, self.site.now())
-                add_audit(connection, self._audit(one, why))
+            if old and notification.attempts + 1 >= GIVE_UP_ATTEMPTS:
+                outbox.give_up(connection, notification, why, self.site.now())
+                add_audit(connection, self._audit(notification, why))
                 self.given_up += 1
             elif error.unset:  # another process may have the variable, and must not wait
-                outbox.note_failure(connection, one, why, due_at=one.due_at)
+                outbox.note_failure(connection, notification, why, due_at=notification.due_at)
             else:
-                outbox.note_failure(connection, one, why, due_at=next_at)
+                outbox.note_failure(connection, notification, why, due_at=next_at)
                 if not error.this_message:
-                    outbox.postpone(connection, one, next_at)
+                    outbox.postpone(connection, notification, next_at)
         return error.this_message
 
-    def _audit(self, one: outbox.StoredNotification, why: str) -> Any:
-        told = {"id": one.id, "occasion": one.occasion, "created_at": one.created_at, "error": why}
-        return self.site.entry(BY_ITSELF, "notification given up", one.recipient, after=told)
+    def _audit(self, notification: outbox.StoredNotification, why: str) -> Any:
+        details = {
+            "id": notification.id,
+            "occasion": notification.occasion,
+            "created_at": notification.created_at,
+            "error": why,
+        }
+        return self.site.entry(
+            BY_ITSELF, "notification given up", notification.recipient, after=details
+        )
 
     def _wait_s(self, attempts: int, asked_s: float | None) -> float:
         """Return how long to wait: twice as long each time, with jitter, or what was asked for."""
@@ -330,17 +341,19 @@ def _has_address(recipient: Notification, address: str) -> bool:
 
 def digest_of(site: Site, waiting: Sequence[outbox.StoredNotification]) -> dict[str, Any]:
     """Return one message about many that were held back."""
-    parts = [one.message for one in waiting]
+    parts = [message.message for message in waiting]
     first, last = parts[0]["at"], parts[-1]["at"]
-    shown = [part for one in parts for part in (one["notices"] or [one])]
-    title = f"{len(shown):,} notifications between {first} and {last}"
-    more = len(shown) - _DIGEST_NOTICES
+    notices = [part for message in parts for part in (message["notices"] or [message])]
+    title = f"{len(notices):,} notifications between {first} and {last}"
+    more = len(notices) - _DIGEST_NOTICES
     sentences = [f"At most {PER_HOUR} messages an hour are sent; these were held back."]
     if more > 0:
         sentences.append(f"The last {_DIGEST_NOTICES} are listed, {more:,} more are not.")
     keys = ("occasion", "title", "experiment", "run_id", "condition", "level", "open", "at")
-    listed = [{key: part[key] for key in keys} for part in shown[-_DIGEST_NOTICES:]]
-    loudest = next((lv for lv in ("alert", "warn") if any(p["level"] == lv for p in shown)), "info")
+    listed = [{key: part[key] for key in keys} for part in notices[-_DIGEST_NOTICES:]]
+    loudest = next(
+        (lv for lv in ("alert", "warn") if any(p["level"] == lv for p in notices)), "info"
+    )
     return {
         "schema_version": 1,
         "id": uuid.uuid4().hex,
@@ -365,8 +378,8 @@ def send_test(site: Site, recipient: Notification, environ: Mapping[str, str] | 
     )
     notice = Notice(recipient.on[0], f"Test from {site.file.project}", sentences)
     message = {**message_of(site, notice), "occasion": "test"}
-    known = keys_at(site.root) if environ is None else environ
-    return asyncio.run(_Sender(site, recipient, known).test(message))
+    keys = keys_at(site.root) if environ is None else environ
+    return asyncio.run(_Sender(site, recipient, keys).test(message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,13 +77,15 @@ def unfinished_runs(connection: sqlite3.Connection) -> list[UnfinishedRun]:
         "order by created_at, id limit ?",
         (*sorted(RESTING), _MOST_RUNS),
     )
-    found = []
+    unfinished = []
     for (run_id,) in rows.fetchall():
         run = find_run(connection, run_id)
         progress = progress_of(connection, run)
         waiting = max(0, progress.total - progress.done)
-        found.append(UnfinishedRun(run.id, run.experiment, run.status, run.created_at, waiting))
-    return found
+        unfinished.append(
+            UnfinishedRun(run.id, run.experiment, run.status, run.created_at, waiting)
+        )
+    return unfinished
 
 
 def suggestions_by_status(connection: sqlite3.Connection) -> dict[str, int]:

@@ -104,30 +104,32 @@ def note_sent(connection: sqlite3.Connection, notification_id: str, now: str) ->
 
 
 def note_failure(
-    connection: sqlite3.Connection, one: StoredNotification, error: str, *, due_at: str
+    connection: sqlite3.Connection, notification: StoredNotification, error: str, *, due_at: str
 ) -> None:
     """Note that sending a message failed, and when it is tried again."""
     connection.execute(
         "update notification set attempts = attempts + 1, error = ?, due_at = ? where id = ?",
-        (error, due_at, one.id),
+        (error, due_at, notification.id),
     )
 
 
-def postpone(connection: sqlite3.Connection, one: StoredNotification, due_at: str) -> None:
+def postpone(connection: sqlite3.Connection, notification: StoredNotification, due_at: str) -> None:
     """Let everything that waits for the address of a message wait until a time."""
     connection.execute(
         "update notification set due_at = ?1 where recipient = ?2 and address = ?3 "
         "and state = 'waiting' and due_at < ?1",
-        (due_at, one.recipient, one.address),
+        (due_at, notification.recipient, notification.address),
     )
 
 
-def give_up(connection: sqlite3.Connection, one: StoredNotification, error: str, now: str) -> None:
+def give_up(
+    connection: sqlite3.Connection, notification: StoredNotification, error: str, now: str
+) -> None:
     """Note that a message is not tried again."""
     connection.execute(
         "update notification set state = 'failed', attempts = attempts + 1, error = ?, "
         "done_at = ? where id = ?",
-        (error, now, one.id),
+        (error, now, notification.id),
     )
 
 
@@ -138,7 +140,7 @@ def put_in_digest(
     add_notification(connection, digest, members[0].recipient, members[0].address)
     connection.executemany(
         "update notification set state = 'digested', digest = ?, done_at = ? where id = ?",
-        [(digest["id"], digest["at"], one.id) for one in members],
+        [(digest["id"], digest["at"], member.id) for member in members],
     )
 
 

@@ -97,10 +97,10 @@ class ProductionSample(NamedTuple):
 
     def origin(self, name: str, prompt: str) -> dict[str, Json]:
         """Return where the answers come from, as it is stored with the run."""
-        told = "".join(sorted(call.key for call in self.calls))
+        keys = "".join(sorted(call.key for call in self.calls))
         return {
             "file": name,
-            "sha256": hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest(),
+            "sha256": hashlib.sha256(keys.encode("utf-8", "surrogatepass")).hexdigest(),
             "answers": len(self.calls),
             "without_cost": sum(call.cost_usd is None for call in self.calls),
             "without_latency": sum(call.latency_ms is None for call in self.calls),
@@ -112,24 +112,24 @@ class ProductionSample(NamedTuple):
 
 
 def sample_of(
-    tree: Tree, production: Production, *, after: str, known: frozenset[str]
+    tree: Tree, production: Production, *, after: str, graded: frozenset[str]
 ) -> ProductionSample:
     """Return a sample of the answers after a time; raises UsageError for a file that is wrong.
 
-    `known` has the ids of cases that were graded before: an answer without a time is new if its
+    `graded` has the ids of cases that were graded before: an answer without a time is new if its
     input is.
     """
     paths = _paths(tree, production.files)
-    found: dict[str, ProductionCall] = {}
+    calls: dict[str, ProductionCall] = {}
     until, new = after, 0
     for path in paths:
         for call in _read(tree, path, production):
-            if call.time <= after if call.time else call.id in known:
+            if call.time <= after if call.time else call.id in graded:
                 continue
             new += 1
             until = max(until, call.time)
-            found[call.id] = max(found.get(call.id, call), call, key=lambda each: each.time)
-    chosen = sorted(found.values(), key=_draw)[: production.sample]
+            calls[call.id] = max(calls.get(call.id, call), call, key=lambda call: call.time)
+    chosen = sorted(calls.values(), key=_draw)[: production.sample]
     ordered = sorted(chosen, key=lambda call: (call.time, call.id))
     return ProductionSample(tuple(ordered), new, len(paths), until)
 
@@ -140,12 +140,12 @@ def _draw(call: ProductionCall) -> str:
 
 def _paths(tree: Tree, pattern: str) -> list[str]:
     folder, _, name = pattern.rpartition("/")
-    found = [each for each in tree.names(folder or ".") if fnmatchcase(each, name)]
-    if len(found) > _MOST_FILES:
+    names = [file for file in tree.names(folder or ".") if fnmatchcase(file, name)]
+    if len(names) > _MOST_FILES:
         raise UsageError(
-            f"{pattern} names {len(found):,} files", hint=f"move old ones; {_MOST_FILES:,} fit"
+            f"{pattern} names {len(names):,} files", hint=f"move old ones; {_MOST_FILES:,} fit"
         )
-    return [f"{folder}/{each}" if folder else each for each in found]
+    return [f"{folder}/{file}" if folder else file for file in names]
 
 
 def _read(tree: Tree, path: str, production: Production) -> Iterator[ProductionCall]:
@@ -164,16 +164,16 @@ def _read(tree: Tree, path: str, production: Production) -> Iterator[ProductionC
     options = TraceOptions(production.input, expected=True)
     if traces:
         for row in read_calls(data, path, options):
-            told = row["metadata"]
+            metadata = row["metadata"]
             yield ProductionCall(
                 row["id"],
                 row["input"],
                 row["expected"],
-                told.get("time", ""),
-                told.get("model", ""),
+                metadata.get("time", ""),
+                metadata.get("model", ""),
                 row["latency_ms"],
-                told.get("tokens_in"),
-                told.get("tokens_out"),
+                metadata.get("tokens_in"),
+                metadata.get("tokens_out"),
             )
         return
     for number, line in enumerate(text.split("\n"), 1):
@@ -189,13 +189,22 @@ def _row(line: str, where: Location, options: TraceOptions) -> ProductionCall:
         row = parse_json(line)
     except Fault as fault:
         raise UsageError(fault.message, where=where, hint=fault.hint) from None
-    given, text = (row.get("input"), row.get("text")) if isinstance(row, dict) else (None, None)
-    if not isinstance(row, dict) or not isinstance(given, dict | str) or not isinstance(text, str):
+    inputs_or_text, text = (
+        (row.get("input"), row.get("text")) if isinstance(row, dict) else (None, None)
+    )
+    if (
+        not isinstance(row, dict)
+        or not isinstance(inputs_or_text, dict | str)
+        or not isinstance(text, str)
+    ):
         hint = 'write {"input": {"message": "..."}, "text": "..."}'
         raise UsageError("this is not an answer with input and text", where=where, hint=hint)
     if unknown := sorted(row.keys() - set(_KEYS)):
         raise UsageError(f"unknown key {unknown[0]!r}", where=where, hint=f"allowed: {_KEYS}")
-    inputs = clean_inputs({options.name: given} if isinstance(given, str) else given, options)
+    inputs = clean_inputs(
+        {options.name: inputs_or_text} if isinstance(inputs_or_text, str) else inputs_or_text,
+        options,
+    )
     model = row.get("model")
     return ProductionCall(
         input_id(inputs),

@@ -65,17 +65,17 @@ def production(state: CliState, request: ProductionCommand) -> None:
 
 
 def _experiment(project: Project, name: str | None) -> Experiment:
-    found = [
-        each
-        for each in evaluation.select_experiments(project, [name] if name else [])
-        if each.file.production is not None
+    graded = [
+        experiment
+        for experiment in evaluation.select_experiments(project, [name] if name else [])
+        if experiment.file.production is not None
     ]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    if len(graded) == 1:
+        return graded[0]
+    if not graded:
         raise UsageError(
             f"{name or 'no experiment'} has no `production`",
             hint='add production: {files: "logs/*.jsonl"} to the experiment',
         )
-    names = ", ".join(each.id for each in found)
+    names = ", ".join(experiment.id for experiment in graded)
     raise UsageError("which experiment grades the answers?", hint=f"name one of: {names}")

@@ -57,17 +57,17 @@ class ProductionVariant:
 def production_variant(experiment: Experiment, sample: ProductionSample) -> ProductionVariant:
     """Return what can be graded of a sample; raises UsageError if nothing can."""
     prompt = _prompt(experiment)
-    known = {name for call in sample.calls for name in call.inputs} | prompt.inputs.keys()
+    variables = {name for call in sample.calls for name in call.inputs} | prompt.inputs.keys()
     checks, graders, left_out = [], [], []
     for check in experiment.file.checks:
-        missing = needs_of(check) - known
+        missing = needs_of(check) - variables
         if missing:
             left_out.append((check.name or check.check, ", ".join(sorted(missing))))
         else:
             checks.append(check)
     for grader in experiment.graders:
         expected = {_EXPECTED} if _EXPECTED in grader.where else set[str]()
-        lacking = {*grader.required, *expected} - known
+        lacking = {*grader.required, *expected} - variables
         if lacking:
             left_out.append((str(grader.id), ", ".join(sorted(lacking))))
         else:
@@ -82,18 +82,18 @@ def production_variant(experiment: Experiment, sample: ProductionSample) -> Prod
 
 def _prompt(experiment: Experiment) -> Prompt:
     """Return the prompt that production uses."""
-    wanted = experiment.file.production.prompt if experiment.file.production else None
+    path = experiment.file.production.prompt if experiment.file.production else None
     for prompt in experiment.prompts:
-        if wanted in (None, prompt.path):
+        if path in (None, prompt.path):
             return prompt
     raise UsageError(
-        f"{experiment.id} has no prompt {wanted}", hint="name one of its prompts: production.prompt"
+        f"{experiment.id} has no prompt {path}", hint="name one of its prompts: production.prompt"
     )
 
 
 def needs_of(check: Check) -> set[str]:
     """Return the variables that a check needs, such as an expected answer."""
-    inner = [need for each in check.inner_checks() for need in needs_of(each)]
+    inner = [need for inner_check in check.inner_checks() for need in needs_of(inner_check)]
     own = [
         name
         for _, template in check.templates()
@@ -114,7 +114,9 @@ def grade_production(
     variant = production_variant(experiment, sample)
     prompt = variant.prompt
     empty = {
-        name: _BLANK[given.type] for name, given in prompt.inputs.items() if given.default is None
+        name: _BLANK[declared.type]
+        for name, declared in prompt.inputs.items()
+        if declared.default is None
     }
     calls = [call._replace(inputs={**empty, **call.inputs}) for call in sample.calls]
     text = dataset_rows(calls, {call.id: _language(call) for call in sample.calls})

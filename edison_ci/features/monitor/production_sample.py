@@ -30,11 +30,11 @@ def grade_new_sample(
 ) -> RunOutcome | None:
     """Grade a sample of the answers since the last one; None if there is no new answer."""
     sample = _sample(project, experiment)
-    told = f"{counted(sample.new, 'new answer')} in {counted(sample.files, 'file')}"
+    extent = f"{counted(sample.new, 'new answer')} in {counted(sample.files, 'file')}"
     if not sample.calls:
-        terminal.note(f"{told}: nothing to grade")
+        terminal.note(f"{extent}: nothing to grade")
         return None
-    terminal.note(f"{told}: {counted(len(sample.calls), 'answer')} sampled")
+    terminal.note(f"{extent}: {counted(len(sample.calls), 'answer')} sampled")
     for name, needed in production.production_variant(experiment, sample).left_out:
         terminal.note(f"left out: {name}, which needs {needed}")
     ended = production.grade_production(project, experiment, sample, request, factory)
@@ -47,11 +47,11 @@ def grade_new_sample(
 
 def _sample(project: Project, experiment: Experiment) -> ProductionSample:
     assert experiment.file.production is not None
-    after, known = "", frozenset[str]()
+    after, graded = "", frozenset[str]()
     results = project.root / project.file.results
     if results.exists():
         with closing(database.open_reader(results)) as reader:
-            after, known = result_production.last_sample(reader, experiment.id)
+            after, graded = result_production.last_sample(reader, experiment.id)
     return importing_production.sample_of(
-        project.tree, experiment.file.production, after=after, known=known
+        project.tree, experiment.file.production, after=after, graded=graded
     )

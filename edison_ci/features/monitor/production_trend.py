@@ -80,14 +80,14 @@ def production_trend(
     if len(series) <= drift.REFERENCE_RUNS:
         count = f"{len(series):,} sample{'' if len(series) == 1 else 's'}"
         first = drift.REFERENCE_RUNS + 1
-        said = f"{count} of production since the last change: judged from {first} on."
-        return ProductionTrend(tuple(points), len(series), None, (), said)
+        sentence = f"{count} of production since the last change: judged from {first} on."
+        return ProductionTrend(tuple(points), len(series), None, (), sentence)
     means = [point.composite.estimate for point in series if point.composite is not None]
     report = drift.watch_means(days_of(series), means)
     newest = series[-report.drop.runs :]
     shifts = tuple(_shifts(connection, series[: drift.REFERENCE_RUNS], newest))
-    said = f"{_level(report)} {_told_apart(golden, report, shifts)}".strip()
-    return ProductionTrend(tuple(points), len(series), report, shifts, said)
+    sentence = f"{_level(report)} {_told_apart(golden, report, shifts)}".strip()
+    return ProductionTrend(tuple(points), len(series), report, shifts, sentence)
 
 
 def _level(report: DriftReport) -> str:
@@ -96,10 +96,10 @@ def _level(report: DriftReport) -> str:
     if drop.current is None or drop.reference is None:
         return "Production has nothing to compare with."
     over = "" if drop.runs == 1 else f" over the last {drop.runs:,} samples"
-    said = f"Production scores {score(drop.current)}{over}, was {score(drop.reference)}"
+    level = f"Production scores {score(drop.current)}{over}, was {score(drop.reference)}"
     if report.alarm is drift.Alarm.NONE:
-        return f"{said}: no fall that {report.n:,} samples are sure of."
-    return f"{said}. {_RARITY[report.alarm]}"
+        return f"{level}: no fall that {report.n:,} samples are sure of."
+    return f"{level}. {_RARITY[report.alarm]}"
 
 
 _RARITY = {
@@ -114,45 +114,45 @@ def _shifts(
 ) -> Iterable[MixShift]:
     old, new = _mixes(connection, before), _mixes(connection, now)
     for kind in _KINDS:
-        found = traffic.mix_shift(old[kind], new[kind])
-        if found is not None and found.p <= _SURE:
-            yield found
+        shift = traffic.mix_shift(old[kind], new[kind])
+        if shift is not None and shift.p <= _SURE:
+            yield shift
 
 
 def _mixes(connection: sqlite3.Connection, points: Iterable[TrendRun]) -> dict[str, Counter[str]]:
     """Return how many questions have each length and language."""
-    found: dict[str, Counter[str]] = {kind: Counter() for kind in _KINDS}
+    mixes: dict[str, Counter[str]] = {kind: Counter() for kind in _KINDS}
     for point in points:
         query = "select tags from run_case where run_id = ?"
         for (tags,) in connection.execute(query, (point.run.id,)):
             for tag in json.loads(tags):
                 kind, _, value = str(tag).partition(":")
-                if kind in found and value:
-                    found[kind][f"{kind} {value}"] += 1
-    return found
+                if kind in mixes and value:
+                    mixes[kind][f"{kind} {value}"] += 1
+    return mixes
 
 
 def _told_apart(
     golden: DriftFinding | None, report: DriftReport, shifts: Sequence[MixShift]
 ) -> str:
     """Say whether the traffic or the model changed."""
-    known = golden.report if golden is not None else None
-    falls = known is not None and known.alarm is not drift.Alarm.NONE
-    said = []
+    dataset = golden.report if golden is not None else None
+    falls = dataset is not None and dataset.alarm is not drift.Alarm.NONE
+    parts = []
     if report.alarm is not drift.Alarm.NONE:
-        if known is None:
-            said.append("The dataset has too few runs to tell the traffic from the model.")
+        if dataset is None:
+            parts.append("The dataset has too few runs to tell the traffic from the model.")
         elif falls:
-            said.append("The dataset falls too: the model or the prompt answers worse.")
+            parts.append("The dataset falls too: the model or the prompt answers worse.")
         else:
-            said.append("The dataset is steady: the traffic changed, not the model.")
+            parts.append("The dataset is steady: the traffic changed, not the model.")
     elif falls and report.drop.points < drift.SMALL:
-        said.append("Production holds: what falls in the dataset is rare in the traffic.")
+        parts.append("Production holds: what falls in the dataset is rare in the traffic.")
     for shift in shifts:
-        said.append(
+        parts.append(
             f"Of the questions, {shift.category} went from {percent(shift.before)} to "
             f"{percent(shift.now)} ({sentences.p_words(shift.p)})."
         )
     if report.alarm is not drift.Alarm.NONE and not shifts:
-        said.append("Lengths and languages of the questions are as before.")
-    return " ".join(said)
+        parts.append("Lengths and languages of the questions are as before.")
+    return " ".join(parts)

@@ -34,17 +34,17 @@ def note_end(connection: sqlite3.Connection, site: Site, run_id: str) -> None:
     run = find_run(connection, run_id)
     if run.trigger == TRIAL or run.loop is not None or run.shard is not None:
         return
-    told = run.status in (RunStatus.COMPLETED, RunStatus.FAILED)
+    ended = run.status in (RunStatus.COMPLETED, RunStatus.FAILED)
     by_budget = run.status is RunStatus.PAUSED and str(run.stopped_by).startswith("budget")
-    if not (told or by_budget):
+    if not (ended or by_budget):
         return
     result = RunResult(connection, run)
-    found = headline_of(result)
-    sentences = [found.sentence]
+    headline = headline_of(result)
+    sentences = [headline.sentence]
     failed = [row for row in result.gates if row.verdict == Verdict.FAIL]
     sentences += [row.sentence for row in failed[:_GATES]]
     sentences += [used.sentence for used in result.fallbacks]
-    if told:
+    if ended:
         sentences.append(f"It cost {dollars(result.cost_microusd)}.")
     if run.scheduled and run.status is RunStatus.COMPLETED and recipients(site):
         sentences += _supported(connection, run.experiment)
@@ -70,7 +70,7 @@ def _supported(connection: sqlite3.Connection, experiment: str) -> list[str]:
     """Return what the runs of an experiment support, for those who only read the notice."""
     drift = drift_of(connection, points_of(connection, experiment, most=_RUNS))
     advice = findings.advice_on(connection, None, experiment)
-    return [each.sentence for each in findings.findings_of(advice, drift)]
+    return [finding.sentence for finding in findings.findings_of(advice, drift)]
 
 
 def _outcome(status: RunStatus, verdict: Verdict | None, *, by_budget: bool) -> str:

@@ -79,14 +79,18 @@ def list_schedules(state: CliState) -> None:
       edison schedule list --json
     """
     terminal, site = Terminal(state), _site(state)
-    found = schedule_files.schedule_overview(site)
-    scheduler = schedule_files.scheduler_status(site, [line.schedule for line in found.schedules])
+    overview = schedule_files.schedule_overview(site)
+    scheduler = schedule_files.scheduler_status(
+        site, [line.schedule for line in overview.schedules]
+    )
     if terminal.json:
         schedules = [
-            {**_schedule_json(each.schedule, site.clock()), "last": _last_json(each)}
-            for each in found.schedules
+            {**_schedule_json(scheduled.schedule, site.clock()), "last": _last_json(scheduled)}
+            for scheduled in overview.schedules
         ]
-        broken = [{"file": path, "message": each.message} for path, each in found.broken]
+        broken = [
+            {"file": path, "message": scheduled.message} for path, scheduled in overview.broken
+        ]
         alive = {
             "running": scheduler.running,
             "seen_at": scheduler.seen_at,
@@ -94,28 +98,30 @@ def list_schedules(state: CliState) -> None:
         }
         terminal.document({"schedules": schedules, "broken": broken, "scheduler": alive})
         return
-    if not found.schedules:
+    if not overview.schedules:
         terminal.note("no schedules; add one with: edison schedule add --every day")
-    names = dict.fromkeys(each.schedule.experiment for each in found.schedules)
+    names = dict.fromkeys(scheduled.schedule.experiment for scheduled in overview.schedules)
     for name in terminal.listed([*names], most=MOST_BLOCKS):
         terminal.result(StyledText(name, bold=True))
-        for each in found.schedules:
-            if each.schedule.experiment == name:
-                _show_schedule(terminal, each)
-    for path, problem in found.broken:
+        for scheduled in overview.schedules:
+            if scheduled.schedule.experiment == name:
+                _show_schedule(terminal, scheduled)
+    for path, problem in overview.broken:
         terminal.note(StyledText("not read: ", ODD), f"{path}: {problem.message}")
-    if any(each.schedule.active for each in found.schedules):
+    if any(scheduled.schedule.active for scheduled in overview.schedules):
         color = GOOD if scheduler.running else ODD
         terminal.note(StyledText("scheduler: ", color), scheduler.sentence)
 
 
 def _show_schedule(terminal: Terminal, status: schedule_files.ScheduleStatus) -> None:
-    each = status.schedule
-    off = "" if each.active else ", archived" if each.archived else ", disabled"
-    budget = each.entry.budget_usd
+    scheduled = status.schedule
+    off = "" if scheduled.active else ", archived" if scheduled.archived else ", disabled"
+    budget = scheduled.entry.budget_usd
     cost = f", at most ${budget:g} each" if budget is not None else ""
-    words = f": {config_cron.in_words(each.entry.cron)}{cost}"
-    terminal.result("  ", StyledText(each.name, bold=True), words, StyledText(off, ODD), hang=4)
+    words = f": {config_cron.in_words(scheduled.entry.cron)}{cost}"
+    terminal.result(
+        "  ", StyledText(scheduled.name, bold=True), words, StyledText(off, ODD), hang=4
+    )
     if status.coming is not None:
         terminal.result(f"    next  {both_times(status.coming)}")
     if status.last is not None:
@@ -243,10 +249,12 @@ def add(state: CliState, new: NewSchedule) -> None:
         terminal.note("it is due more often than every 5 minutes, which GitHub does not offer")
 
 
-def _explain_times(terminal: Terminal, each: Scheduled, now: dt.datetime) -> None:
-    coming = config_cron.next_fire(each.entry.cron, now)
-    if not each.active:
-        terminal.note(f"it is disabled; enable it with: edison schedule enable {each.full_name}")
+def _explain_times(terminal: Terminal, scheduled: Scheduled, now: dt.datetime) -> None:
+    coming = config_cron.next_fire(scheduled.entry.cron, now)
+    if not scheduled.active:
+        terminal.note(
+            f"it is disabled; enable it with: edison schedule enable {scheduled.full_name}"
+        )
     elif coming is not None:
         terminal.note(f"next {both_times(coming)}")
     if coming is not None and _shifts(coming):
@@ -276,12 +284,12 @@ def remove(state: CliState, names: tuple[str | None, str]) -> None:
       edison schedule remove support-reply weekdays
     """
     terminal, site = Terminal(state), _site(state)
-    found = _find(schedule_files.read_schedules(site), names)
-    schedule_files.remove_schedule(site, found)
+    scheduled = _find(schedule_files.read_schedules(site), names)
+    schedule_files.remove_schedule(site, scheduled)
     if terminal.json:
-        terminal.document({"removed": _schedule_json(found, site.clock())})
+        terminal.document({"removed": _schedule_json(scheduled, site.clock())})
         return
-    terminal.result(f"{found.full_name} removed from {found.path}")
+    terminal.result(f"{scheduled.full_name} removed from {scheduled.path}")
 
 
 @schedule.command(cls=EdisonCommand)
@@ -316,15 +324,15 @@ def disable(state: CliState, names: tuple[str | None, str]) -> None:
 
 def _switch(state: CliState, names: tuple[str | None, str], *, to: bool) -> None:
     terminal, site = Terminal(state), _site(state)
-    found = _find(schedule_files.read_schedules(site), names)
-    changed = schedule_files.enable_schedule(site, found, to=to)
-    again = _find(schedule_files.read_schedules(site), (found.experiment, found.name))
+    scheduled = _find(schedule_files.read_schedules(site), names)
+    changed = schedule_files.enable_schedule(site, scheduled, to=to)
+    again = _find(schedule_files.read_schedules(site), (scheduled.experiment, scheduled.name))
     if terminal.json:
         terminal.document({"schedule": _schedule_json(again, site.clock()), "changed": changed})
         return
     word = "enabled" if to else "disabled"
     terminal.result(
-        f"{found.full_name} {'is' if changed else 'was'} {word}{'' if changed else ' already'}"
+        f"{scheduled.full_name} {'is' if changed else 'was'} {word}{'' if changed else ' already'}"
     )
     if to:
         _explain_times(terminal, again, site.clock())
@@ -353,7 +361,7 @@ def sync(state: CliState, check: bool) -> None:
         _check_workflow(terminal, site)
         return
     done = schedule_workflow.sync_workflow(site)
-    names = [each.full_name for each in done.schedules]
+    names = [scheduled.full_name for scheduled in done.schedules]
     if terminal.json:
         written = {"workflow": done.path, "change": done.change, "schedules": names}
         terminal.document({**written, "also": [*done.also], "secrets": [*done.secrets]})
@@ -376,8 +384,8 @@ def _show_sync(terminal: Terminal, done: SyncResult) -> None:
         was = " was out of date:" if done.replaced else ""
         count = counted(len(done.schedules), "schedule")
         terminal.result(f"{done.path}{was} written for {count}")
-        for each in done.schedules:
-            terminal.note(f"  {each.full_name}: {config_cron.in_words(each.entry.cron)}")
+        for scheduled in done.schedules:
+            terminal.note(f"  {scheduled.full_name}: {config_cron.in_words(scheduled.entry.cron)}")
         if done.secrets:
             terminal.note("It passes on these secrets of the repository:")
             for name in done.secrets:
@@ -426,7 +434,7 @@ def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    found = (
+    only = (
         schedule_files.find_schedule(schedule_files.read_schedules(site), *_split(names))
         if now
         else None
@@ -435,11 +443,11 @@ def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
         site.root, tell=partial(_tell, terminal), offline=state.offline
     )
     try:
-        if found is not None:
-            row = site.entry(actor, "schedule run", found.full_name)
+        if only is not None:
+            row = site.entry(actor, "schedule run", only.full_name)
             with database.open_for_change(site.results) as connection:
                 audit.add_audit(connection, row)
-            _show_ended(terminal, site, scheduler.run_once(found, stop.wait))
+            _show_ended(terminal, site, scheduler.run_once(only, stop.wait))
         else:
             _run_until_stopped(terminal, site, scheduler, stop)
     finally:
@@ -449,7 +457,9 @@ def run_schedules(state: CliState, names: tuple[str, ...], now: bool) -> None:
 def _run_until_stopped(
     terminal: Terminal, site: Site, scheduler: scheduling.Scheduler, stop: threading.Event
 ) -> None:
-    active = [each for each in schedule_files.read_schedules(site).schedules if each.active]
+    active = [
+        scheduled for scheduled in schedule_files.read_schedules(site).schedules if scheduled.active
+    ]
     terminal.note(f"{counted(len(active), 'schedule')}; stop with Ctrl-C or SIGTERM")
     with duties.duties_in_background(site.root):
         scheduler.run(stop.wait)
@@ -476,8 +486,8 @@ def _show_ended(terminal: Terminal, site: Site, fire: Fire) -> None:
         raise click.exceptions.Exit(int(code) if code > 0 else int(ExitCode.PAUSED))
 
 
-def _tell(terminal: Terminal, said: str) -> None:
-    terminal.note(f"{utc.now():%Y-%m-%d %H:%M:%S} UTC  {said}")
+def _tell(terminal: Terminal, text: str) -> None:
+    terminal.note(f"{utc.now():%Y-%m-%d %H:%M:%S} UTC  {text}")
 
 
 def _split(names: tuple[str, ...]) -> tuple[str | None, str]:
@@ -501,16 +511,16 @@ def both_times(time: dt.datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M} UTC ({day}{local:%H:%M} local time)"
 
 
-def _schedule_json(each: Scheduled, now: dt.datetime) -> dict[str, Any]:
-    coming = config_cron.next_fire(each.entry.cron, now) if each.active else None
+def _schedule_json(scheduled: Scheduled, now: dt.datetime) -> dict[str, Any]:
+    coming = config_cron.next_fire(scheduled.entry.cron, now) if scheduled.active else None
     return {
-        "experiment": each.experiment,
-        "name": each.name,
-        "file": each.path,
-        "cron": each.entry.cron,
-        "words": config_cron.in_words(each.entry.cron),
-        "enabled": each.entry.enabled,
-        "active": each.active,
-        "budget_usd": each.entry.budget_usd,
+        "experiment": scheduled.experiment,
+        "name": scheduled.name,
+        "file": scheduled.path,
+        "cron": scheduled.entry.cron,
+        "words": config_cron.in_words(scheduled.entry.cron),
+        "enabled": scheduled.entry.enabled,
+        "active": scheduled.active,
+        "budget_usd": scheduled.entry.budget_usd,
         "next": None if coming is None else utc.timestamp(coming),
     }

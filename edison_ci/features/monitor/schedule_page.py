@@ -40,13 +40,13 @@ def schedules(context: PageContext) -> Page:
     if context.root is not None:
         try:
             site = replace(open_site(context.root), clock=lambda: context.now)
-            found = schedule_overview(site, history=_HISTORY)
-            shown = paged(context, found.schedules, "schedules", per_page=_PER_PAGE)
+            overview = schedule_overview(site, history=_HISTORY)
+            page = paged(context, overview.schedules, "schedules", per_page=_PER_PAGE)
             values |= {
                 "known": True,
-                "schedules": shown,
-                "broken": found.broken,
-                "scheduler": scheduler_status(site, [line.schedule for line in found.schedules]),
+                "schedules": page,
+                "broken": overview.broken,
+                "scheduler": scheduler_status(site, [line.schedule for line in overview.schedules]),
             }
         except EdisonError:
             pass  # the files cannot be read: the page says so

@@ -221,10 +221,10 @@ class SchedulerRow:
 
 def sign_of_life(connection: sqlite3.Connection, owner: str, now: str) -> None:
     """Write that a scheduler is alive; the rows of long gone ones are removed."""
-    known = connection.execute(
+    updated = connection.execute(
         "update scheduler set seen_at = ?, stopped_at = null where owner = ?", (now, owner)
     )
-    if known.rowcount:
+    if updated.rowcount:
         return
     connection.execute(
         "insert into scheduler (owner, host, started_at, seen_at) values (?, ?, ?, ?)",

@@ -84,31 +84,33 @@ class _Workflow(NamedTuple):
 def sync_workflow(site: Site) -> SyncResult:
     """Bring the workflow in step with the enabled schedules, with an audit row."""
     actor = site.require(Role.EDITOR, "schedule sync")
-    found = _read(site)
-    if found.wanted is None:
-        if found.before is None:
+    workflow = _read(site)
+    if workflow.wanted is None:
+        if workflow.before is None:
             return SyncResult(PATH, "none")
         write_audit(site.results, site.entry(actor, "schedule sync", PATH, before="written"))
-        found.target.unlink()
+        workflow.target.unlink()
         return SyncResult(PATH, "removed")
-    also = tuple(_install_files(found.top))
-    if found.before == found.wanted:
-        return SyncResult(PATH, "unchanged", found.active, also, found.secrets)
-    row = site.entry(actor, "schedule sync", PATH, after=[each.full_name for each in found.active])
+    also = tuple(_install_files(workflow.top))
+    if workflow.before == workflow.wanted:
+        return SyncResult(PATH, "unchanged", workflow.active, also, workflow.secrets)
+    row = site.entry(
+        actor, "schedule sync", PATH, after=[schedule.full_name for schedule in workflow.active]
+    )
     replace_file(
-        found.top,
+        workflow.top,
         PATH,
-        found.wanted.encode("utf-8"),
+        workflow.wanted.encode("utf-8"),
         just_before=lambda: write_audit(site.results, row),
     )
-    replaced = found.before is not None
-    return SyncResult(PATH, "written", found.active, also, found.secrets, replaced)
+    replaced = workflow.before is not None
+    return SyncResult(PATH, "written", workflow.active, also, workflow.secrets, replaced)
 
 
 def is_out_of_date(site: Site) -> bool:
     """Whether the workflow is missing or is not what `schedule sync` would write."""
-    found = _read(site)
-    return found.before != found.wanted
+    workflow = _read(site)
+    return workflow.before != workflow.wanted
 
 
 def _read(site: Site) -> _Workflow:
@@ -121,9 +123,9 @@ def _read(site: Site) -> _Workflow:
             hint="fix it first, or its schedules would be left out",
             where=problem.where,
         )
-    active = tuple(each for each in files.schedules if each.active)
-    for each in active:
-        _refuse_for_github(each)
+    active = tuple(schedule for schedule in files.schedules if schedule.active)
+    for schedule in active:
+        _refuse_for_github(schedule)
     repository = Repository.find(site.root)
     top = repository.root if repository is not None else site.root
     target = place_in(top, PATH)
@@ -136,9 +138,9 @@ def _read(site: Site) -> _Workflow:
             hint="move what is yours to another file, and remove it",
             where=Location(PATH),
         )
-    wanted = _with_schedules(plain, list(_due_times(site, active))) if active else None
+    needed = _with_schedules(plain, list(_due_times(site, active))) if active else None
     secrets = (*choice.variables.secrets, *notification_secrets(choice.notifications))
-    return _Workflow(target, top, active, before, wanted, tuple(dict.fromkeys(secrets)))
+    return _Workflow(target, top, active, before, needed, tuple(dict.fromkeys(secrets)))
 
 
 def _bare(text: str) -> str:
@@ -146,13 +148,13 @@ def _bare(text: str) -> str:
     return without_variables(without_notifications(text))
 
 
-def _refuse_for_github(each: Scheduled) -> None:
-    cron, where = each.entry.cron, Location(each.path)
+def _refuse_for_github(schedule: Scheduled) -> None:
+    cron, where = schedule.entry.cron, Location(schedule.path)
     gap = shortest_gap(cron)
     if gap is not None and gap < _SHORTEST:
         raise UsageError(
-            f"{each.full_name} is due {in_words(cron)}; GitHub starts a schedule every 5 minutes "
-            "at most",
+            f"{schedule.full_name} is due {in_words(cron)}; "
+            "GitHub starts a schedule every 5 minutes at most",
             hint="make it due less often, or disable it here and use: edison schedule run",
             where=where,
         )
@@ -160,7 +162,7 @@ def _refuse_for_github(each: Scheduled) -> None:
     if re.search(r"[LW#]", re.sub("[A-Za-z]{3}", "", cron)) or "7" in weekdays:
         hint = "write 0 for Sunday" if "7" in weekdays else "name days by numbers"
         raise UsageError(
-            f"GitHub does not understand the cron {cron!r} of {each.full_name}",
+            f"GitHub does not understand the cron {cron!r} of {schedule.full_name}",
             hint=hint,
             where=where,
         )
@@ -191,15 +193,15 @@ def _choice(site: Site, top: Path) -> WorkflowChoice:
 
 def _due_times(site: Site, active: Sequence[Scheduled]) -> Iterator[_DueTime]:
     tree = WorkingTree(site.root)
-    crons = dict.fromkeys(" ".join(each.entry.cron.split()) for each in active)
+    crons = dict.fromkeys(" ".join(schedule.entry.cron.split()) for schedule in active)
     for cron in crons:
-        due = [each for each in active if " ".join(each.entry.cron.split()) == cron]
+        due = [schedule for schedule in active if " ".join(schedule.entry.cron.split()) == cron]
         budgets: dict[str, float] = {}
-        for each in due:
-            file, _ = read_experiment(tree, each.path)
+        for schedule in due:
+            file, _ = read_experiment(tree, schedule.path)
             own = file.stop.budget_usd if file is not None else None
-            usd = each.entry.budget_usd or own or _BUDGET_USD
-            budgets[each.experiment] = max(usd, budgets.get(each.experiment, 0.0))
+            usd = schedule.entry.budget_usd or own or _BUDGET_USD
+            budgets[schedule.experiment] = max(usd, budgets.get(schedule.experiment, 0.0))
         yield _DueTime(cron, tuple(budgets), sum(budgets.values()))
 
 
@@ -207,13 +209,13 @@ def _with_schedules(text: str, due: Sequence[_DueTime]) -> str:
     """Return the workflow of the examples with these times, each with its experiments."""
     _, _, body = text.partition("\n")
     crons = "".join(
-        f"    - cron: {json.dumps(each.cron)} # {in_words(each.cron)}\n" for each in due
+        f"    - cron: {json.dumps(time.cron)} # {in_words(time.cron)}\n" for time in due
     )
     body = re.sub(r"(?m)^    - cron: .*\n", lambda _: crons, body, count=1)
     cases = "".join(
-        f"{_BELOW_IN_STEP}  {json.dumps(each.cron)}) "
-        f'names="{" ".join(each.names)}" budget={each.budget_usd:g} ;;\n'
-        for each in due
+        f"{_BELOW_IN_STEP}  {json.dumps(time.cron)}) "
+        f'names="{" ".join(time.names)}" budget={time.budget_usd:g} ;;\n'
+        for time in due
     )
     choose = (
         "      - name: Choose the experiments # by the time that is due\n"
@@ -232,9 +234,9 @@ def _with_schedules(text: str, due: Sequence[_DueTime]) -> str:
         "\n"
     )
     body = body.replace("      - name: Evaluate\n", f"{choose}      - name: Evaluate\n", 1)
-    given = (
+    variables = (
         "          EDISON_GITHUB_RUN_EXPERIMENTS: ${{ steps.due.outputs.experiments }}\n"
         "          EDISON_GITHUB_RUN_BUDGET: ${{ steps.due.outputs.budget }} # dollars\n"
     )
-    body = re.sub(r"(?m)^ +EDISON_GITHUB_RUN_BUDGET: .*\n", lambda _: given, body, count=1)
+    body = re.sub(r"(?m)^ +EDISON_GITHUB_RUN_BUDGET: .*\n", lambda _: variables, body, count=1)
     return f"{_MARK}\n{_NOT_EDITED}{body}"

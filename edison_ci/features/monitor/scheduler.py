@@ -245,8 +245,10 @@ class Scheduler:
         if self._children:
             return _BUSY_S
         now = self.clock()
-        coming = [next_fire(each.entry.cron, now) for each in files.schedules if each.active]
-        first = min((each for each in coming if each is not None), default=None)
+        coming = [
+            next_fire(schedule.entry.cron, now) for schedule in files.schedules if schedule.active
+        ]
+        first = min((time for time in coming if time is not None), default=None)
         return LOOK_S if first is None else min(LOOK_S, max((first - now).total_seconds(), 0.05))
 
     def _reopen(self) -> None:
@@ -259,71 +261,75 @@ class Scheduler:
 
     def _tell_broken(self, files: ScheduleFiles) -> None:
         broken = {path: f"{problem.where}: {problem.message}" for path, problem in files.broken}
-        for path, said in broken.items():
-            self._complain(path, said)
+        for path, problem_text in broken.items():
+            self._complain(path, problem_text)
         for path in [path for path in self._said if path.endswith((".yaml", ".yml"))]:
             if path not in broken and path != "edison.yaml":
                 del self._said[path]
 
-    def _complain(self, what: str, said: str) -> None:
-        if self._said.get(what) != said:
-            self._said[what] = said
-            logger.warning(f"{what} stops schedules", extra={"reason": said})
+    def _complain(self, what: str, reason: str) -> None:
+        if self._said.get(what) != reason:
+            self._said[what] = reason
+            logger.warning(f"{what} stops schedules", extra={"reason": reason})
 
     # --- what is due ------------------------------------------------------------------------------
 
     def _watch(self, connection: sqlite3.Connection, files: ScheduleFiles) -> None:
-        known, now = watches(connection), self.clock()
-        if any(dt.datetime.fromisoformat(until) - now > BACK for _, until in known.values()):
-            self._clock_went_back(connection, known)
-            known = watches(connection)
+        watched, now = watches(connection), self.clock()
+        if any(dt.datetime.fromisoformat(until) - now > BACK for _, until in watched.values()):
+            self._clock_went_back(connection, watched)
+            watched = watches(connection)
         active = {(s.experiment, s.name): s for s in files.schedules if s.active}
         unreadable = {path.rpartition("/")[2].partition(".")[0] for path, _ in files.broken}
-        for (experiment, name), (_, _) in known.items():
+        for (experiment, name), (_, _) in watched.items():
             if (experiment, name) in active:
                 continue
             if experiment in unreadable:  # its times are looked at when it is valid again
                 self._alert_broken(connection, experiment, files)
             else:
                 forget_watch(connection, experiment, name)
-        for key, each in active.items():
-            cron, until = known.get(key, ("", ""))
-            if cron == each.entry.cron:
-                self._find_due(connection, each, dt.datetime.fromisoformat(until), now)
-            set_watch(connection, *key, each.entry.cron, utc.timestamp(now))
+        for key, schedule in active.items():
+            cron, until = watched.get(key, ("", ""))
+            if cron == schedule.entry.cron:
+                self._find_due(connection, schedule, dt.datetime.fromisoformat(until), now)
+            set_watch(connection, *key, schedule.entry.cron, utc.timestamp(now))
 
     def _find_due(
-        self, connection: sqlite3.Connection, each: Scheduled, until: dt.datetime, now: dt.datetime
+        self,
+        connection: sqlite3.Connection,
+        schedule: Scheduled,
+        until: dt.datetime,
+        now: dt.datetime,
     ) -> None:
         in_time = now - GRACE - dt.timedelta.resolution
-        for due in times_between(each.entry.cron, max(until, in_time), now):
-            self._claim(connection, each, due)
-        if late := times_between(each.entry.cron, until, in_time):
-            said = "no scheduler was running then, or the clock was changed"
-            self._miss(connection, each, (late[0], late[-1], len(late)), said)
+        for due in times_between(schedule.entry.cron, max(until, in_time), now):
+            self._claim(connection, schedule, due)
+        if late := times_between(schedule.entry.cron, until, in_time):
+            reason = "no scheduler was running then, or the clock was changed"
+            self._miss(connection, schedule, (late[0], late[-1], len(late)), reason)
 
-    def _claim(self, connection: sqlite3.Connection, each: Scheduled, due: dt.datetime) -> None:
+    def _claim(self, connection: sqlite3.Connection, schedule: Scheduled, due: dt.datetime) -> None:
         """Take a time that is due; an earlier one that has not been started is given up for it."""
         for other in open_fires(connection):
-            same = (other.experiment, other.schedule) == (each.experiment, each.name)
+            same = (other.experiment, other.schedule) == (schedule.experiment, schedule.name)
             if same and other.state is FireState.WAITING and other.due_at < utc.timestamp(due):
-                said = "another run of the experiment was still at work when the next was due"
-                self._end(connection, other, FireState.MISSED, said)
-        add_fire(connection, self.new_fire(each, due))
+                reason = "another run of the experiment was still at work when the next was due"
+                self._end(connection, other, FireState.MISSED, reason)
+        add_fire(connection, self.new_fire(schedule, due))
 
-    def new_fire(self, each: Scheduled, due: dt.datetime) -> Fire:
+    def new_fire(self, schedule: Scheduled, due: dt.datetime) -> Fire:
         """Return the row of a time that this scheduler takes."""
         at = utc.timestamp(due)
         return Fire(
-            each.experiment,
-            each.name,
+            schedule.experiment,
+            schedule.name,
             due_at=at,
             last_due_at=at,
             fires=1,
             state=FireState.WAITING,
             owner=self.lock.id,
             run_id=None,
-            budget_usd=each.entry.budget_usd,
+            budget_usd=schedule.entry.budget_usd,
             attempts=0,
             resume_at=None,
             exit_code=None,
@@ -335,13 +341,13 @@ class Scheduler:
     def _miss(
         self,
         connection: sqlite3.Connection,
-        each: Scheduled,
+        schedule: Scheduled,
         late: tuple[dt.datetime, dt.datetime, int],
         reason: str,
     ) -> None:
         first, last, count = late
         missed = replace(
-            self.new_fire(each, first),
+            self.new_fire(schedule, first),
             last_due_at=utc.timestamp(last),
             fires=count,
             state=FireState.MISSED,
@@ -352,7 +358,7 @@ class Scheduler:
             self._alert_missed(connection, missed)
 
     def _clock_went_back(
-        self, connection: sqlite3.Connection, known: dict[tuple[str, str], tuple[str, str]]
+        self, connection: sqlite3.Connection, watched: dict[tuple[str, str], tuple[str, str]]
     ) -> None:
         """Forget what a clock that was ahead has recorded as missed, and watch from now on.
 
@@ -363,12 +369,12 @@ class Scheduler:
         self.tell("the clock went back: times that it had passed are watched again")
         for fire in future_misses(connection, now):
             remove_fire(connection, fire.key)
-            cron = known.get((fire.experiment, fire.schedule), ("", ""))[0]
+            cron = watched.get((fire.experiment, fire.schedule), ("", ""))[0]
             start = dt.datetime.fromisoformat(fire.due_at) - dt.timedelta(seconds=1)
             if cron and (past := times_between(cron, start, self.clock())):
                 last = utc.timestamp(past[-1])
                 add_fire(connection, replace(fire, last_due_at=last, fires=len(past)))
-        for (experiment, name), (cron, until) in known.items():
+        for (experiment, name), (cron, until) in watched.items():
             if until > now:
                 set_watch(connection, experiment, name, cron, now)
 
@@ -382,8 +388,8 @@ class Scheduler:
                 if self.lock.is_alive(fire.owner) or not take_over(connection, fire, self.lock.id):
                     continue
                 if fire.run_id is None and self._too_late(fire):
-                    said = "the scheduler was stopped before its run began"
-                    self._end(connection, fire, FireState.MISSED, said)
+                    reason = "the scheduler was stopped before its run began"
+                    self._end(connection, fire, FireState.MISSED, reason)
                     continue
                 fire = replace(fire, owner=self.lock.id)
             mine.append(fire)
@@ -434,8 +440,8 @@ class Scheduler:
         run = None if fire.run_id is None else self._seen(connection, fire.run_id)
         if run is not None:
             if code == ExitCode.INVALID and run.status is RunStatus.PAUSED:
-                said = f"its run {run.id} could not be resumed: {error}"
-                self._end(connection, fire, FireState.FAILED, said)
+                reason = f"its run {run.id} could not be resumed: {error}"
+                self._end(connection, fire, FireState.FAILED, reason)
                 return []
             return self._by_run(connection, fire, run)
         if code is not None:
@@ -463,8 +469,8 @@ class Scheduler:
     def _note_start(self, connection: sqlite3.Connection, fire: Fire) -> bool:
         """Write that a process is started for a time; False if it is given up instead."""
         if fire.attempts >= MOST_ATTEMPTS:
-            said = f"given up after {fire.attempts} attempts"
-            self._end(connection, fire, FireState.FAILED, said)
+            sentence = f"given up after {fire.attempts} attempts"
+            self._end(connection, fire, FireState.FAILED, sentence)
             return False
         update_fire(
             connection,
@@ -486,8 +492,8 @@ class Scheduler:
         elif code == ExitCode.BUDGET:
             self._end(connection, fire, FireState.SKIPPED, error)
         else:
-            said = error or f"its process ended with exit code {code}"
-            self._end(connection, fire, FireState.FAILED, said)
+            reason = error or f"its process ended with exit code {code}"
+            self._end(connection, fire, FireState.FAILED, reason)
 
     def _by_run(self, connection: sqlite3.Connection, fire: Fire, run: Run) -> list[str]:
         """Conclude a time by its run; return the words that resume the run, if it is to go on."""
@@ -497,8 +503,8 @@ class Scheduler:
         if run.status is RunStatus.COMPLETED:
             self._end(connection, fire, FireState.DONE, "")
         elif run.status is not RunStatus.PAUSED:
-            said = "was cancelled" if run.status is RunStatus.CANCELLED else "failed"
-            self._end(connection, fire, FireState.FAILED, f"its run {said}")
+            outcome = "was cancelled" if run.status is RunStatus.CANCELLED else "failed"
+            self._end(connection, fire, FireState.FAILED, f"its run {outcome}")
         elif "daily_budget" in stopped or "monthly_budget" in stopped:
             return self._wait_for_budget(connection, fire, run)
         elif stopped in ("killed", "SIGTERM", "SIGINT"):
@@ -506,8 +512,8 @@ class Scheduler:
             return ["resume", run.id, "--wait"] if free else []
         else:
             by = "a person" if stopped == "pause" else stopped
-            said = f"its run was paused by {by}: edison resume {run.id}"
-            self._end(connection, fire, FireState.FAILED, said)
+            outcome = f"its run was paused by {by}: edison resume {run.id}"
+            self._end(connection, fire, FireState.FAILED, outcome)
         return []
 
     def _wait_for_budget(self, connection: sqlite3.Connection, fire: Fire, run: Run) -> list[str]:
@@ -517,21 +523,21 @@ class Scheduler:
             now.astimezone(dt.UTC).date() + dt.timedelta(days=1), dt.time(), dt.UTC
         )
         if fire.state is not FireState.PAUSED:
-            said = f"{run.stopped_by}; it goes on after 00:00 UTC"
+            reason = f"{run.stopped_by}; it goes on after 00:00 UTC"
             update_fire(
                 connection,
                 fire.key,
                 state=str(FireState.PAUSED),
                 resume_at=utc.timestamp(midnight),
-                reason=said,
+                reason=reason,
             )
             self._alert(
                 connection,
                 Condition.FIRE_SKIPPED,
                 fire,
-                f"The run of {_when(fire)} by {fire.schedule} is paused: {said}.",
+                f"The run of {_when(fire)} by {fire.schedule} is paused: {reason}.",
             )
-            self.tell(f"{fire.full_name}: paused, {said}")
+            self.tell(f"{fire.full_name}: paused, {reason}")
             return []
         at = dt.datetime.fromisoformat(fire.resume_at or fire.due_at)
         # A time more than a day away was written by a clock that was wrong.
@@ -558,8 +564,8 @@ class Scheduler:
                 why = "a scheduled run is complete"
                 close_alert(connection, self._site, condition, fire.experiment, why=why)
         elif state is FireState.SKIPPED:
-            said = f"The run of {_when(fire)} by {fire.schedule} was skipped: {reason}."
-            self._alert(connection, Condition.FIRE_SKIPPED, fire, said)
+            sentence = f"The run of {_when(fire)} by {fire.schedule} was skipped: {reason}."
+            self._alert(connection, Condition.FIRE_SKIPPED, fire, sentence)
         elif state is FireState.MISSED or fire.run_id is None:
             self._alert_missed(connection, replace(fire, state=state, reason=reason))
 
@@ -572,16 +578,18 @@ class Scheduler:
         verb = "could not start" if fire.state is FireState.FAILED else "missed"
         were = "" if verb == "could not start" else "were " if fire.fires > 1 else "was "
         level = Level.WARN if fire.fires == 1 else Level.ALERT
-        said = f"{what} {were}{verb}: {fire.reason}."
-        self._alert(connection, Condition.SCHEDULE_MISSED, fire, said, level)
+        sentence = f"{what} {were}{verb}: {fire.reason}."
+        self._alert(connection, Condition.SCHEDULE_MISSED, fire, sentence, level)
 
     def _alert_broken(
         self, connection: sqlite3.Connection, experiment: str, files: ScheduleFiles
     ) -> None:
         for path, problem in files.broken:
             if path.rpartition("/")[2].partition(".")[0] == experiment:
-                said = f"{path} is not valid, so its schedules start nothing: {problem.message}."
-                finding = Finding(Condition.SCHEDULE_MISSED, Level.ALERT, said, experiment)
+                sentence = (
+                    f"{path} is not valid, so its schedules start nothing: {problem.message}."
+                )
+                finding = Finding(Condition.SCHEDULE_MISSED, Level.ALERT, sentence, experiment)
                 raise_alert(connection, self._site, finding)
 
     def _alert(
@@ -589,11 +597,11 @@ class Scheduler:
         connection: sqlite3.Connection,
         condition: Condition,
         fire: Fire,
-        said: str,
+        sentence: str,
         level: Level = Level.WARN,
     ) -> None:
         detail: dict[str, Any] = {"schedule": fire.schedule, "due_at": fire.due_at}
-        finding = Finding(condition, level, said, fire.experiment, fire.run_id, detail)
+        finding = Finding(condition, level, sentence, fire.experiment, fire.run_id, detail)
         raise_alert(connection, self._site, finding)
 
     # --- as a process -----------------------------------------------------------------------------
@@ -624,9 +632,9 @@ class Scheduler:
         for child in self._children.values():
             child.stop(kill=True)
 
-    def run_once(self, each: Scheduled, sleep: Callable[[float], bool]) -> Fire:
+    def run_once(self, schedule: Scheduled, sleep: Callable[[float], bool]) -> Fire:
         """Start the run of a schedule now, and return what became of it."""
-        fire = self.new_fire(each, self.clock())
+        fire = self.new_fire(schedule, self.clock())
         with open_for_change(self._site.results) as connection:
             if not add_fire(connection, fire):
                 raise UsageError(f"{fire.full_name} was started this moment", hint="try again")

@@ -89,8 +89,8 @@ def read_schedules(site: Site) -> ScheduleFiles:
     """Return the schedules of the project, and the experiment files that are not valid."""
     tree = WorkingTree(site.root)
     paths = ProjectFiles(tree).in_folder(site.file.paths.experiments, (".yaml", ".yml"))
-    found: list[Scheduled] = []
-    known: list[tuple[str, str]] = []
+    schedules: list[Scheduled] = []
+    experiments: list[tuple[str, str]] = []
     broken: list[tuple[str, Problem]] = []
     for path in paths:
         file, problem = read_experiment(tree, path)
@@ -98,22 +98,22 @@ def read_schedules(site: Site) -> ScheduleFiles:
             broken.append((path, problem))
         if file is None:
             continue
-        known.append((file.experiment, path))
-        found += [
+        experiments.append((file.experiment, path))
+        schedules += [
             Scheduled(file.experiment, path, index, entry, file.archived)
             for index, entry in enumerate(file.schedule)
         ]
-    return ScheduleFiles(tuple(found), tuple(known), tuple(broken))
+    return ScheduleFiles(tuple(schedules), tuple(experiments), tuple(broken))
 
 
 def read_experiment(tree: WorkingTree, path: str) -> tuple[ExperimentFile | None, Problem | None]:
     """Return an experiment file without the files that it names, and its first error."""
     files = ProjectFiles(tree)
-    found = files.experiment(path)
+    experiment = files.experiment(path)
     errors = only_errors(files.problems)
-    if found is None or errors:
+    if experiment is None or errors:
         return None, errors[0]
-    return found[0], None
+    return experiment[0], None
 
 
 def find_schedule(files: ScheduleFiles, experiment: str | None, name: str) -> Scheduled:
@@ -122,22 +122,22 @@ def find_schedule(files: ScheduleFiles, experiment: str | None, name: str) -> Sc
         experiment, _, name = name.partition("/")
     same = [s for s in files.schedules if experiment in (None, s.experiment) and s.name == name]
     if len(same) > 1:
-        hint = f"name one: {', '.join(each.full_name for each in same)}"
+        hint = f"name one: {', '.join(schedule.full_name for schedule in same)}"
         raise UsageError(f"several experiments have a schedule {name!r}", hint=hint)
     if same:
         return same[0]
     if experiment is not None and experiment not in dict(files.experiments):
         raise _no_experiment(files, experiment)
     there = [s for s in files.schedules if experiment in (None, s.experiment)]
-    known = [each.name if experiment else each.full_name for each in there]
+    names = [schedule.name if experiment else schedule.full_name for schedule in there]
     whose = f" of {experiment}" if experiment else ""
-    hint = did_you_mean(name, known, label="schedules") if known else "add one: schedule add"
+    hint = did_you_mean(name, names, label="schedules") if names else "add one: schedule add"
     raise UsageError(f"there is no schedule {name!r}{whose}", hint=hint)
 
 
 def _no_experiment(files: ScheduleFiles, name: str) -> UsageError:
-    known = [each for each, _ in files.experiments]
-    hint = did_you_mean(name, known, label="experiments")
+    names = [experiment for experiment, _ in files.experiments]
+    hint = did_you_mean(name, names, label="experiments")
     for path, problem in files.broken:
         if path.rpartition("/")[2].partition(".")[0] == name:
             return UsageError(
@@ -150,15 +150,15 @@ def _no_experiment(files: ScheduleFiles, name: str) -> UsageError:
 
 def find_file(files: ScheduleFiles, experiment: str | None) -> tuple[str, str]:
     """Return name and path of an experiment, or of the only one; raises UsageError."""
-    known = dict(files.experiments)
+    paths = dict(files.experiments)
     if experiment is None:
-        if len(known) != 1:
-            hint = f"name one: {', '.join(known)}" if known else "see: edison validate"
-            raise UsageError(f"which experiment? The project has {len(known)}", hint=hint)
-        experiment = next(iter(known))
-    if experiment not in known:
+        if len(paths) != 1:
+            hint = f"name one: {', '.join(paths)}" if paths else "see: edison validate"
+            raise UsageError(f"which experiment? The project has {len(paths)}", hint=hint)
+        experiment = next(iter(paths))
+    if experiment not in paths:
         raise _no_experiment(files, experiment)
-    return experiment, known[experiment]
+    return experiment, paths[experiment]
 
 
 # --- state ----------------------------------------------------------------------------------------
@@ -224,27 +224,29 @@ def schedule_overview(site: Site, *, history: int = 1) -> ScheduleOverview:
     """Return the schedules with their last and next times."""
     files, now = read_schedules(site), site.clock()
     if not site.results.exists():
-        plain = tuple(ScheduleStatus(each, _coming(each, now)) for each in files.schedules)
+        plain = tuple(
+            ScheduleStatus(schedule, _coming(schedule, now)) for schedule in files.schedules
+        )
         return ScheduleOverview(plain, files.broken)
     with open_for_reading(site.results) as connection:
-        found = []
-        for each in files.schedules:
-            past = recent_fires(connection, each.experiment, each.name, most=history)
+        statuses = []
+        for schedule in files.schedules:
+            past = recent_fires(connection, schedule.experiment, schedule.name, most=history)
             verdict = None
             if past and past[0].run_id is not None:
                 verdict = find_run(connection, past[0].run_id).verdict
-            found.append(ScheduleStatus(each, _coming(each, now), tuple(past), verdict))
-    return ScheduleOverview(tuple(found), files.broken)
+            statuses.append(ScheduleStatus(schedule, _coming(schedule, now), tuple(past), verdict))
+    return ScheduleOverview(tuple(statuses), files.broken)
 
 
-def _coming(each: Scheduled, now: dt.datetime) -> dt.datetime | None:
-    return next_fire(each.entry.cron, now) if each.active else None
+def _coming(schedule: Scheduled, now: dt.datetime) -> dt.datetime | None:
+    return next_fire(schedule.entry.cron, now) if schedule.active else None
 
 
-def scheduler_status(site: Site, known: Sequence[Scheduled] | None = None) -> SchedulerStatus:
-    """Return whether a scheduler is at work; `known` are the schedules, if they were read."""
-    known = read_schedules(site).schedules if known is None else known
-    watched = any(each.active for each in known)
+def scheduler_status(site: Site, schedules: Sequence[Scheduled] | None = None) -> SchedulerStatus:
+    """Return whether a scheduler is at work; `schedules` may be passed where they were read."""
+    schedules = read_schedules(site).schedules if schedules is None else schedules
+    watched = any(schedule.active for schedule in schedules)
     if not site.results.exists():
         return _scheduler(site, [], watched=watched)
     with open_for_reading(site.results) as connection:
@@ -253,22 +255,22 @@ def scheduler_status(site: Site, known: Sequence[Scheduled] | None = None) -> Sc
 
 def _scheduler(site: Site, rows: list[SchedulerRow], *, watched: bool) -> SchedulerStatus:
     if not rows:
-        said = "none runs here; start one with: edison schedule run"
-        return SchedulerStatus(False, said)
+        sentence = "none runs here; start one with: edison schedule run"
+        return SchedulerStatus(False, sentence)
     alive = [row for row in rows if is_alive(schedulers_folder(site), row.owner)]
     if not alive:
         last = rows[0]
         how = "stopped" if last.stopped_at else "killed"
-        said = f"{how}, last seen {_minute(last.seen_at)}; start it with: edison schedule run"
-        return SchedulerStatus(False, said, last.seen_at, missing=watched)
+        sentence = f"{how}, last seen {_minute(last.seen_at)}; start it with: edison schedule run"
+        return SchedulerStatus(False, sentence, last.seen_at, missing=watched)
     row = alive[0]
     silent = site.clock() - dt.datetime.fromisoformat(row.seen_at)
     if silent > _SILENT:
-        said = f"hangs: no sign of life since {_minute(row.seen_at)}"
-        return SchedulerStatus(False, said, row.seen_at, missing=watched)
+        sentence = f"hangs: no sign of life since {_minute(row.seen_at)}"
+        return SchedulerStatus(False, sentence, row.seen_at, missing=watched)
     more = f", {len(alive)} of them" if len(alive) > 1 else ""
-    said = f"running since {_minute(row.started_at)}{more}"
-    return SchedulerStatus(True, said, row.seen_at)
+    sentence = f"running since {_minute(row.started_at)}{more}"
+    return SchedulerStatus(True, sentence, row.seen_at)
 
 
 def _minute(time: str) -> str:
@@ -290,72 +292,74 @@ def add_schedule(site: Site, experiment: str | None, entry: Schedule) -> Schedul
     """Add a schedule to the file of an experiment, with an audit row."""
     files = read_schedules(site)
     experiment, path = find_file(files, experiment)
-    known = [each for each in files.schedules if each.experiment == experiment]
-    if any(each.name == entry.name for each in known):
+    own_schedules = [schedule for schedule in files.schedules if schedule.experiment == experiment]
+    if any(schedule.name == entry.name for schedule in own_schedules):
         raise UsageError(
             f"{experiment} has a schedule {entry.name!r} already",
             hint="give another name with --name, or remove that one first",
         )
-    if len(known) >= MOST:
+    if len(own_schedules) >= MOST:
         raise UsageError(f"{experiment} has {MOST} schedules already", hint="remove one first")
-    given = _written(entry)
-    added = Scheduled(experiment, path, len(known), entry)
+    fields = _written(entry)
+    added = Scheduled(experiment, path, len(own_schedules), entry)
 
     def edit(text: str) -> str:
-        return with_entry(text, _KEY, given)
+        return with_entry(text, _KEY, fields)
 
-    def wanted(before: list[Json]) -> list[Json]:
-        return [*before, given]
+    def expected(before: list[Json]) -> list[Json]:
+        return [*before, fields]
 
-    change = _Change("schedule add", added.full_name, path, after=given)
-    _apply(site, None, change, edit, wanted)
+    change = _Change("schedule add", added.full_name, path, after=fields)
+    _apply(site, None, change, edit, expected)
     return added
 
 
-def remove_schedule(site: Site, found: Scheduled) -> None:
+def remove_schedule(site: Site, schedule: Scheduled) -> None:
     """Remove a schedule from its file, with an audit row."""
 
     def edit(text: str) -> str:
-        return without_entry(text, _KEY, found.index)
+        return without_entry(text, _KEY, schedule.index)
 
-    def wanted(before: list[Json]) -> list[Json]:
-        return [each for place, each in enumerate(before) if place != found.index]
+    def expected(before: list[Json]) -> list[Json]:
+        return [listed for place, listed in enumerate(before) if place != schedule.index]
 
-    before = _written(found.entry)
-    change = _Change("schedule remove", found.full_name, found.path, before=before)
-    _apply(site, None, change, edit, wanted)
+    before = _written(schedule.entry)
+    change = _Change("schedule remove", schedule.full_name, schedule.path, before=before)
+    _apply(site, None, change, edit, expected)
 
 
-def enable_schedule(site: Site, found: Scheduled, *, to: bool, actor: Actor | None = None) -> bool:
+def enable_schedule(
+    site: Site, schedule: Scheduled, *, to: bool, actor: Actor | None = None
+) -> bool:
     """Enable or disable a schedule in its file; return whether that changed anything."""
     action = "schedule enable" if to else "schedule disable"
 
     def edit(text: str) -> str:
-        return with_flag(text, _KEY, found.index, "enabled", to=to)
+        return with_flag(text, _KEY, schedule.index, "enabled", to=to)
 
-    def wanted(before: list[Json]) -> list[Json]:
+    def expected(before: list[Json]) -> list[Json]:
         changed = list(before)
-        entry = changed[found.index]
+        entry = changed[schedule.index]
         assert isinstance(entry, dict), "an entry that was read is a map"
-        changed[found.index] = {**entry, "enabled": to}
+        changed[schedule.index] = {**entry, "enabled": to}
         return changed
 
-    if found.entry.enabled == to:
-        _admit(site, actor, action, found.full_name)
+    if schedule.entry.enabled == to:
+        _admit(site, actor, action, schedule.full_name)
         return False
-    change = _Change(action, found.full_name, found.path)
-    _apply(site, actor, change, edit, wanted)
+    change = _Change(action, schedule.full_name, schedule.path)
+    _apply(site, actor, change, edit, expected)
     with open_for_change(site.results) as connection:
         # It is watched from now on, also if no scheduler saw that it was disabled.
-        forget_watch(connection, found.experiment, found.name)
+        forget_watch(connection, schedule.experiment, schedule.name)
     return True
 
 
 def _written(entry: Schedule) -> dict[str, Any]:
-    found: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True)
+    fields: dict[str, Any] = entry.model_dump(mode="json", exclude_defaults=True)
     if entry.budget_usd is not None and entry.budget_usd.is_integer():
-        found["budget_usd"] = int(entry.budget_usd)
-    return found
+        fields["budget_usd"] = int(entry.budget_usd)
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +382,7 @@ def _apply(
     actor: Actor | None,
     change: _Change,
     edit: Callable[[str], str],
-    wanted: Callable[[list[Json]], list[Json]],
+    expected: Callable[[list[Json]], list[Json]],
 ) -> None:
     """Write the edited file if exactly the list has changed as wanted; raises UsageError."""
     actor = _admit(site, actor, change.action, change.entity)
@@ -389,8 +393,8 @@ def _apply(
         after = _value(changed, change.path)
     except (Fault, ValueError, IndexError):
         after = None
-    known = before.get(_KEY) if before else None
-    goal = wanted(known if isinstance(known, list) else [])
+    listed = before.get(_KEY) if before else None
+    goal = expected(listed if isinstance(listed, list) else [])
     if after is None or after != {**(before or {}), _KEY: goal}:
         raise UsageError(
             f"{change.path} is written in a way that cannot be edited safely",

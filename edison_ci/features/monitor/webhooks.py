@@ -106,10 +106,10 @@ async def post(
         signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
         headers["webhook-signature"] = signature(secret, signed)
     status, replied, after = await _exchange(url, headers, body, now)
-    said = line(replied.decode("utf-8", "replace").strip())[:_SHOWN]
+    answer = line(replied.decode("utf-8", "replace").strip())[:_SHOWN]
     if 200 <= status < 300:
-        return f"{status} {said}".strip()
-    raise _refused(status, said, after, recipient.webhook_env)
+        return f"{status} {answer}".strip()
+    raise _refused(status, answer, after, recipient.webhook_env)
 
 
 def signature(secret: str, signed: bytes) -> str:
@@ -147,9 +147,9 @@ async def _exchange(
             ) as client,
             client.stream("POST", url, headers=headers, content=body) as reply,
         ):
-            told = {name.lower(): value for name, value in reply.headers.items()}
-            start = await _start(reply) if "content-encoding" not in told else b""
-            return reply.status_code, start, retry_after_s(told, now)
+            received = {name.lower(): value for name, value in reply.headers.items()}
+            start = await _start(reply) if "content-encoding" not in received else b""
+            return reply.status_code, start, retry_after_s(received, now)
     except (TimeoutError, httpx.TimeoutException):
         failed = DeliveryError(
             f"no answer within {fixed(TIMEOUT_S)} seconds",
@@ -202,8 +202,8 @@ def _unconnected(error: BaseException) -> DeliveryError:
     )
 
 
-def _refused(status: int, said: str, after: float | None, name: str) -> DeliveryError:
-    answer = f"the server answered {status}" + (f": {said}" if said else "")
+def _refused(status: int, reply: str, after: float | None, name: str) -> DeliveryError:
+    answer = f"the server answered {status}" + (f": {reply}" if reply else "")
     if 300 <= status < 400:
         hint = f"redirects are not followed: set {name} to the final URL"
     elif status in {401, 403}:
@@ -238,7 +238,7 @@ def body_of(kind: str, message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fitting(message: Mapping[str, Any]) -> list[str]:
     """Return the paragraphs of a message, as many as a chat takes."""
-    found: list[str] = []
+    paragraphs: list[str] = []
     chars, size = _MOST_CHARS, _MOST_BYTES
     for text in lines_of(message):
         if not text.strip():
@@ -246,9 +246,9 @@ def _fitting(message: Mapping[str, Any]) -> list[str]:
         kept = _cut(text, max(0, min(chars, size // 4, _SLACK_SECTION)))
         if len(kept) <= 3:
             break
-        found.append(kept)
+        paragraphs.append(kept)
         chars, size = chars - len(kept), size - len(kept.encode())
-    return found
+    return paragraphs
 
 
 def _cut(text: str, limit: int) -> str:

@@ -39,7 +39,7 @@ def sample(
     folder: Path, size: int = 50, after: str = "", known: frozenset[str] = NOBODY
 ) -> ProductionSample:
     chosen = Production(files="logs/*.jsonl", sample=size)
-    return sample_of(WorkingTree(folder), chosen, after=after, known=known)
+    return sample_of(WorkingTree(folder), chosen, after=after, graded=known)
 
 
 def test_only_answers_after_the_last_sample_are_new(tmp_path: Path) -> None:
