@@ -12,6 +12,8 @@ import json
 import math
 import re
 from dataclasses import field
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import yaml
@@ -162,6 +164,12 @@ def read_yaml(
     document = Document(file, value, mark, first_line)
     document.problems.extend(_placed(document, fault) for fault in builder.faults)
     return document
+
+
+@cache
+def read_beside(module: str, name: str) -> Any:
+    """Return the data of a YAML file beside a module of this package, given by its `__file__`."""
+    return read_yaml((Path(module).parent / name).read_bytes(), name).value
 
 
 class YamlItem(NamedTuple):

@@ -6,12 +6,29 @@ import json
 import math
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config.user_schemas import schema_faults
 from edison_ci.documents.marks import Fault
-from edison_ci.features.importing.conditions import HOLE_KEY, Part, shift_holes
+from edison_ci.documents.yaml_text import read_beside
+from edison_ci.features.importing.components import (
+    AssertionNode,
+    Scope,
+    approximate,
+    check_component,
+    component_key,
+    hole,
+    list_argument,
+    mean_of,
+    read_settings,
+    report_joined_metrics,
+    text_argument,
+    unsupported,
+    with_settings,
+    with_threshold,
+)
+from edison_ci.features.importing.conditions import Part, javascript_pattern
 from edison_ci.features.importing.drafts import (
     Argument,
     ConversionResult,
@@ -21,7 +38,6 @@ from edison_ci.features.importing.drafts import (
 )
 from edison_ci.features.importing.fidelity import Status
 from edison_ci.features.importing.javascript import javascript_condition, transformed_text
-from edison_ci.features.importing.patterns import javascript_pattern
 from edison_ci.features.importing.prompts import (
     HOLE,
     KINDS,
@@ -34,12 +50,10 @@ from edison_ci.features.importing.prompts import (
 )
 from edison_ci.features.importing.python_code import python_condition
 from edison_ci.features.importing.source import CODE_NOTE, UnusableReference
-from edison_ci.features.importing.templates import convert
-from edison_ci.records import canonical_json
 from edison_ci.templating.templates import as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Mapping
 
     from edison_ci.documents.marks import Json
     from edison_ci.features.importing.drafts import Message
@@ -47,80 +61,45 @@ if TYPE_CHECKING:
     from edison_ci.features.importing.providers import Providers
     from edison_ci.features.importing.source import Source
 
-_NAMES = {
-    "equals": "equals",
-    "contains": "contains",
-    "icontains": "icontains",
-    "starts-with": "starts_with",
-    "regex": "regex",
-    "contains-any": "contains_any",
-    "icontains-any": "contains_any",
-    "contains-all": "contains_all",
-    "icontains-all": "contains_all",
-    "is-xml": "is_xml",
-    "is-html": "is_html",
-    "is-sql": "is_sql",
-    "is-refusal": "refusal",
-}
+_TABLES = read_beside(__file__, "promptfoo.yaml")["assertions"]
 
 
-class _Measure(NamedTuple):
-    name: str
-    threshold: float
-    """The default threshold in promptfoo."""
-    note: str
-
-
-_MEASURES = {
-    "similar": _Measure(
-        "similar", 0.75, "compared with local embeddings (extra embeddings): scores differ"
-    ),
-    "rouge-n": _Measure("rouge_n", 0.75, "words are split differently: scores differ a little"),
-    "bleu": _Measure("bleu", 0.5, "computed by sacrebleu (extra metrics): scores differ a little"),
-}
-
-
-def _text(given: AssertionNode) -> ConversionResult:
-    value = given.value()
+def _text(assertion: AssertionNode) -> ConversionResult:
+    value = assertion.value()
     if isinstance(value, dict | list):
-        if given.kind != "equals":
+        if assertion.kind != "equals":
             raise ConversionError("its value is not a string")
-        wanted = Argument(json.dumps(value, ensure_ascii=False))
-        return check_component("json_path", {"path": "$", "value": hole(), "exact": True}, wanted)
-    wanted, note = text_argument(value), ""
+        argument = Argument(json.dumps(value, ensure_ascii=False))
+        return check_component("json_path", {"path": "$", "value": hole(), "exact": True}, argument)
+    argument, note = text_argument(value), ""
     options: dict[str, Json] = {"value": hole()}
-    if given.kind in ("equals", "starts-with"):
+    if assertion.kind in ("equals", "starts-with"):
         options["exact"] = True
-    if given.kind == "regex" and wanted.template is None:
-        pattern, note = javascript_pattern(str(wanted.value))
-        wanted = Argument(pattern)
-    elif given.kind == "regex":
+    if assertion.kind == "regex" and argument.template is None:
+        pattern, note = javascript_pattern(str(argument.value))
+        argument = Argument(pattern)
+    elif assertion.kind == "regex":
         note = "the pattern may mean something else in Python than in JavaScript"
-    result = check_component(_NAMES[given.kind], options, wanted)
+    result = check_component(_TABLES["names"][assertion.kind], options, argument)
     return approximate(result, note) if note else result
 
 
-def _list(given: AssertionNode) -> ConversionResult:
+def _list(assertion: AssertionNode) -> ConversionResult:
     options: dict[str, Json] = {"value": hole()}
-    if given.kind.startswith("i"):
+    if assertion.kind.startswith("i"):
         options["ignore_case"] = True
-    return check_component(_NAMES[given.kind], options, list_argument(given.value(), given.kind))
+    return check_component(
+        _TABLES["names"][assertion.kind], options, list_argument(assertion.value(), assertion.kind)
+    )
 
 
-_WHOLE_NOTES = {
-    "is-html": "read by other rules",
-    "is-refusal": "found by other words",
-    "is-xml": "",
-}
-
-
-def _whole(given: AssertionNode) -> ConversionResult:
-    options: dict[str, Json] = {} if given.kind == "is-refusal" else {"exact": True}
-    result = check_component(_NAMES[given.kind], options)
-    if given.kind == "is-sql":
-        return approximate(result, _sql_note(given.value() if given.has("value") else None))
-    note = _WHOLE_NOTES[given.kind]
-    if given.has("value"):
+def _whole(assertion: AssertionNode) -> ConversionResult:
+    options: dict[str, Json] = {} if assertion.kind == "is-refusal" else {"exact": True}
+    result = check_component(_TABLES["names"][assertion.kind], options)
+    if assertion.kind == "is-sql":
+        return approximate(result, _sql_note(assertion.value() if assertion.has("value") else None))
+    note = _TABLES["whole_notes"][assertion.kind]
+    if assertion.has("value"):
         note = "its value (required elements) is not checked"
     return approximate(result, note) if note else result
 
@@ -146,10 +125,10 @@ _DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 """The draft by which promptfoo reads a schema that names none."""
 
 
-def _is_json(given: AssertionNode, option: str = "exact") -> ConversionResult:
-    if not given.has("value"):
+def _is_json(assertion: AssertionNode, option: str = "exact") -> ConversionResult:
+    if not assertion.has("value"):
         return check_component("is_json", {option: True})
-    schema = given.value()
+    schema = assertion.value()
     if isinstance(schema, str):  # a schema may be written as a text of JSON
         schema = _parse_json(schema)
     if not isinstance(schema, dict):
@@ -168,9 +147,9 @@ def _parse_json(text: str) -> Json:
     return value
 
 
-def _contains_json(given: AssertionNode) -> ConversionResult:
+def _contains_json(assertion: AssertionNode) -> ConversionResult:
     note = "promptfoo also takes what is nearly JSON, such as keys without quotes"
-    return approximate(_is_json(given, "anywhere"), note)
+    return approximate(_is_json(assertion, "anywhere"), note)
 
 
 def _contains_markup(_: AssertionNode) -> ConversionResult:
@@ -181,17 +160,17 @@ def _contains_markup(_: AssertionNode) -> ConversionResult:
     )
 
 
-def _limit(given: AssertionNode) -> ConversionResult:
-    threshold = given.number()
+def _limit(assertion: AssertionNode) -> ConversionResult:
+    threshold = assertion.number()
     if threshold is None:
         raise ConversionError("without a threshold it only measures, which every run does")
-    if given.kind == "latency":
+    if assertion.kind == "latency":
         return check_component("latency", {"max_ms": min(max(1, math.floor(threshold)), 3_600_000)})
     return check_component("cost", {"max_usd": threshold})
 
 
-def _words(given: AssertionNode) -> ConversionResult:
-    value = given.value()
+def _words(assertion: AssertionNode) -> ConversionResult:
+    value = assertion.value()
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -204,49 +183,49 @@ def _words(given: AssertionNode) -> ConversionResult:
     return check_component("words", dict(limits))
 
 
-def _finish_reason(given: AssertionNode) -> ConversionResult:
-    value = given.value()
+def _finish_reason(assertion: AssertionNode) -> ConversionResult:
+    value = assertion.value()
     if value not in ("stop", "length", "content_filter", "tool_calls"):
         raise ConversionError("allowed: stop, length, content_filter, tool_calls")
     return check_component("finish_reason", {"value": value})
 
 
-def _measure(given: AssertionNode) -> ConversionResult:
-    measure = _MEASURES[given.kind.partition(":")[0]]
-    value = given.value()
+def _measure(assertion: AssertionNode) -> ConversionResult:
+    measure = _TABLES["measures"][assertion.kind.partition(":")[0]]
+    value = assertion.value()
     if isinstance(value, list):
         if len(value) != 1:
             raise ConversionError("it has several references: write any_of with one check for each")
         value = value[0]
-    result = check_component(measure.name, {"value": hole()}, text_argument(value))
-    return approximate(with_threshold(result, measure.threshold), measure.note)
+    result = check_component(measure["name"], {"value": hole()}, text_argument(value))
+    return approximate(with_threshold(result, measure["threshold"]), measure["note"])
 
 
-def _levenshtein(given: AssertionNode) -> ConversionResult:
-    most = given.number()
+def _levenshtein(assertion: AssertionNode) -> ConversionResult:
+    most = assertion.number()
     edits = 5 if most is None else math.floor(most)
     if edits < 0:
         raise ConversionError("no answer has fewer than 0 edits")
     options: dict[str, Json] = {"value": hole(), "max_edits": edits, "exact": True}
-    return check_component("levenshtein", options, text_argument(given.value()))
+    return check_component("levenshtein", options, text_argument(assertion.value()))
 
 
 _CONDITIONS = {"javascript": javascript_condition, "python": python_condition}
 
 
-def _code(given: AssertionNode) -> ConversionResult:
+def _code(assertion: AssertionNode) -> ConversionResult:
     """Return the checks of a simple expression; raises ConversionError for other code."""
-    child = given.node.get("value")
+    child = assertion.node.get("value")
     code = child.value if child is not None else None
     if not isinstance(code, str) or code.startswith("file://"):
         raise ConversionError(CODE_NOTE)
-    condition = _CONDITIONS[given.kind](code)
+    condition = _CONDITIONS[assertion.kind](code)
     if isinstance(condition, bool):
         always: dict[str, Json] = {"chars": {"min": 0}}
         entry = always if condition else {"not": {"value": always}}
-        said = "true" if condition else "false"
-        return approximate(_as_result(Part(entry)), f"it is {said} of every answer of text")
-    if given.negated and given.kind == "javascript" and "&&" in code:
+        verdict = "true" if condition else "false"
+        return approximate(_as_result(Part(entry)), f"it is {verdict} of every answer of text")
+    if assertion.negated and assertion.kind == "javascript" and "&&" in code:
         raise ConversionError("what it returns for an empty answer is not known")
     return _as_result(condition)
 
@@ -258,8 +237,8 @@ def _as_result(part: Part) -> ConversionResult:
     return approximate(result, "; ".join(sorted(part.notes))) if part.notes else result
 
 
-def _tools_f1(given: AssertionNode) -> ConversionResult:
-    value = given.value()
+def _tools_f1(assertion: AssertionNode) -> ConversionResult:
+    value = assertion.value()
     names = value if isinstance(value, list) else [v.strip() for v in str(value).split(",")]
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ConversionError("its value is not a list of tools")
@@ -303,36 +282,11 @@ CHECKS: dict[str, Callable[[AssertionNode], ConversionResult]] = {
 }
 """Converters of the types of assertions that become checks."""
 
-UNSUPPORTED_TYPES = {
-    "perplexity": "providers return no token probabilities",
-    "perplexity-score": "providers return no token probabilities",
-    "classifier": "there is no classifier check; use a grader",
-    "contains-sql": "is_sql parses the whole answer, or one code fence",
-    "webhook": "no check calls a service; `command` runs a program with settings.allow_code",
-    "pi": "the scorer of Pi Labs is not supported; use a grader",
-    "max-score": "no output is selected; `edison leaderboard --recommend` compares models",
-    "meteor": "METEOR is not supported; chrf and token_f1 are similar",
-    "gleu": "GLEU is not supported; bleu and chrf are similar",
-    "guardrails": "results of guardrails are not stored; use `safety` to screen answers",
-    "conversation-relevance": "a case is a single exchange",
-    "search-rubric": "graders have no search",
-}
+UNSUPPORTED_TYPES: Mapping[str, str] = _TABLES["unsupported"]
 """Types of assertions without a counterpart, and why."""
 
 
-_KNOWN = frozenset(
-    {
-        "type",
-        "value",
-        "threshold",
-        "weight",
-        "metric",
-        "provider",
-        "rubricPrompt",
-        "config",
-        "transform",
-    }
-)
+_KEYS = frozenset(_TABLES["keys"])
 _REMARKS = frozenset({"reason", "description"})
 _OUTPUT = re.compile(r"\{\{-?\s*(?:output|completion)\s*-?\}\}")
 _RUBRIC = re.compile(r"\{\{-?\s*(?:rubric|criteria|ideal)\s*(?:\|[^}]*)?-?\}\}")
@@ -340,24 +294,14 @@ _LONGEST = 10_000
 _STAND_IN = "the_output_to_grade"
 
 
-class Scope(NamedTuple):
-    """The test around an assertion."""
-
-    variables: Collection[str]
-    """Names of the variables of the case."""
-    provider: Node | None = None
-    """The grading model, from the options."""
-    rubric_prompt: Node | None = None
-    transform: Node | None = None
-    """How the answer is changed before its assertions see it."""
-
-
-def _transformed(given: AssertionNode, code: str) -> ConversionResult:
+def _transformed(assertion: AssertionNode, code: str) -> ConversionResult:
     """Return an assertion on a changed answer; raises ConversionError."""
-    how = {"equals": "equals", "contains": "contains", "starts-with": "starts_with"}.get(given.kind)
+    how = {"equals": "equals", "contains": "contains", "starts-with": "starts_with"}.get(
+        assertion.kind
+    )
     if how is None:
         raise ConversionError(f"its transform has no counterpart here: {CODE_NOTE}")
-    value = given.value()
+    value = assertion.value()
     if isinstance(value, dict | list):
         raise ConversionError("its value is not a string")
     condition = transformed_text(code, how, as_text(value))
@@ -379,27 +323,27 @@ class AssertionReader:
 
     def read(self, node: Node, scope: Scope) -> list[GradeComponent]:
         """Return the components of a list of assertions, and report each of them."""
-        found = self.source.follow(node)
-        if found is None:
+        target = self.source.follow(node)
+        if target is None:
             return []
-        if isinstance(found.value, list):
-            self._fidelity.mark_visited(found)
+        if isinstance(target.value, list):
+            self._fidelity.mark_visited(target)
             return [
-                component for child in found.children() for component in self.read(child, scope)
+                component for child in target.children() for component in self.read(child, scope)
             ]
-        kind = found.value.get("type") if isinstance(found.value, dict) else None
+        kind = target.value.get("type") if isinstance(target.value, dict) else None
         if not isinstance(kind, str):
-            self._fidelity.add_unsupported(found, "an assertion must be a map with a type")
+            self._fidelity.add_unsupported(target, "an assertion must be a map with a type")
             return []
         if kind == "assert-set":
-            return self._set(found, scope)
-        result = self._one(AssertionNode(found, self.source), scope)
+            return self._set(target, scope)
+        result = self._convert(AssertionNode(target, self.source), scope)
         note = result.note if result.component is not None else f"{kind}: {result.note}"
-        self._fidelity.add(result.status, found, result.about, note)
+        self._fidelity.add(result.status, target, result.about, note)
         if result.component is None:
             return []
-        self._report_metric(found)
-        return [replace(result.component, node=found)]
+        self._report_metric(target)
+        return [replace(result.component, node=target)]
 
     def _report_metric(self, node: Node) -> None:
         """Report a metric whose name is another one here."""
@@ -412,82 +356,71 @@ class AssertionReader:
         elif (name := model_name(metric.value)) != metric.value:
             self._fidelity.add_mapped(metric, "", f"called {name}")
 
-    def _one(self, given: AssertionNode, scope: Scope) -> ConversionResult:
-        for child in given.node.children():
+    def _convert(self, assertion: AssertionNode, scope: Scope) -> ConversionResult:
+        for child in assertion.node.children():
             if child.name == "contextTransform":
-                return ConversionResult(None, Status.UNSUPPORTED, f"{child.name}: {CODE_NOTE}")
+                return unsupported(f"{child.name}: {CODE_NOTE}")
             if child.name in _REMARKS:
                 self._fidelity.add_mapped(child, "", "a remark, without effect")
-            elif child.name not in _KNOWN:
+            elif child.name not in _KEYS:
                 self._fidelity.add_unsupported(child, "unknown option of an assertion")
         try:
-            return with_settings(self._of_kind(given, scope), given)
+            return with_settings(self._of_kind(assertion, scope), assertion)
         except ConversionError as refusal:
-            return ConversionResult(None, Status.UNSUPPORTED, refusal.note)
+            return unsupported(refusal.note)
         except UnusableReference as refused:
-            return ConversionResult(None, Status.UNSUPPORTED, str(refused))
+            return unsupported(str(refused))
         except Fault as fault:
-            return ConversionResult(None, Status.UNSUPPORTED, f"{fault.message} ({fault.hint})")
+            return unsupported(f"{fault.message} ({fault.hint})")
 
-    def _of_kind(self, given: AssertionNode, scope: Scope) -> ConversionResult:
-        kind = given.kind
+    def _of_kind(self, assertion: AssertionNode, scope: Scope) -> ConversionResult:
+        kind = assertion.kind
         if kind == "ruby":
-            return ConversionResult(None, Status.UNSUPPORTED, CODE_NOTE)
-        if (code := given.transform(scope)) is not None:
-            return _transformed(given, code)
+            return unsupported(CODE_NOTE)
+        if (code := assertion.transform(scope)) is not None:
+            return _transformed(assertion, code)
         if kind in CHECKS:
-            if (provider := given.node.get("provider")) is not None:
+            if (provider := assertion.node.get("provider")) is not None:
                 if kind.startswith("similar"):
                     note = "compared with local embeddings; `by` names a model of models.yaml"
                     self._fidelity.add_approximated(provider, "", note)
                 else:
                     self._fidelity.add_mapped(provider, "", "without effect: it uses no model")
-            if (config := given.node.get("config")) is not None:
+            if (config := assertion.node.get("config")) is not None:
                 self._fidelity.add_unsupported(config, "this check has no such options")
-            return CHECKS[kind](given)
+            return CHECKS[kind](assertion)
         if kind in KINDS:
-            return self._grader(given, scope)
-        if kind == "moderation":
-            note = (
-                "any finding blocks the answer; the judge of the project screens for all categories"
-            )
-            component = GradeComponent("screen", component_key("moderation"))
+            return self._grader(assertion, scope)
+        if kind in _TABLES["shared"]:
+            shared = _TABLES["shared"][kind]
+            component = GradeComponent(shared["kind"], component_key(shared["key"]))
             return ConversionResult(
-                component, Status.APPROXIMATED, note, "@experiments safety.moderation"
+                component, Status.APPROXIMATED, shared["note"], shared["target"]
             )
-        if kind == "select-best":
-            note = "each model is compared with the first in pairs; the criterion is not used"
-            component = GradeComponent("pairwise", component_key("pairwise"))
-            return ConversionResult(
-                component, Status.APPROXIMATED, note, "@experiments judges.pairwise"
-            )
-        why = UNSUPPORTED_TYPES.get(kind, f"there is no check like {kind}")
-        return ConversionResult(None, Status.UNSUPPORTED, why)
+        return unsupported(UNSUPPORTED_TYPES.get(kind, f"there is no check like {kind}"))
 
-    # --- by a model -------------------------------------------------------------------------------
-
-    def _grader(self, given: AssertionNode, scope: Scope) -> ConversionResult:
-        kind = given.kind
+    def _grader(self, assertion: AssertionNode, scope: Scope) -> ConversionResult:
+        kind = assertion.kind
         lacking = [name for name in NEEDS.get(kind, ()) if name not in scope.variables]
         if lacking:
             raise ConversionError(
                 f"its grader needs a variable {lacking[0]!r}, which the test does not have"
             )
-        messages = grader_messages(kind, negate=given.negated)
+        messages = grader_messages(kind, negate=assertion.negated)
         own = None
-        if has_hole(messages) and not given.negated:
-            own = self._own_words(given, scope)
+        if has_hole(messages) and not assertion.negated:
+            own = self._own_words(assertion, scope)
         messages = own or messages
         arguments: tuple[Argument, ...] = ()
         if has_hole(messages):
-            value = given.value()
+            value = assertion.value()
             if isinstance(value, list):
                 value = "\n".join(f"- {each}" for each in value)
             arguments = (text_argument(value),)
             if len(str(arguments[0].value)) > _LONGEST:
                 raise ConversionError(f"its value is longer than {_LONGEST:,} characters")
-        by = self._judge(given, scope)
-        grader = GraderText(f"not-{kind}" if given.negated else kind, messages, by)
+        by = self._judge(assertion, scope)
+        grader = GraderText(f"not-{kind}" if assertion.negated else kind, messages, by)
         settings: tuple[tuple[str, Json], ...] = (("threshold", 0.7 if kind == "g-eval" else 0.5),)
         key = component_key([grader.kind, by, [list(message) for message in messages]])
         component = GradeComponent(
@@ -500,9 +433,9 @@ class AssertionReader:
             component, Status.APPROXIMATED, note, f"@experiments judges.graders {grader.kind}"
         )
 
-    def _own_words(self, given: AssertionNode, scope: Scope) -> tuple[Message, ...] | None:
+    def _own_words(self, assertion: AssertionNode, scope: Scope) -> tuple[Message, ...] | None:
         """Return the grader prompt of the configuration; None if it has none."""
-        node = given.node.get("rubricPrompt") or scope.rubric_prompt
+        node = assertion.node.get("rubricPrompt") or scope.rubric_prompt
         if node is None:
             return None
         value = node.value
@@ -523,8 +456,8 @@ class AssertionReader:
             for message in messages
         )
 
-    def _judge(self, given: AssertionNode, scope: Scope) -> str | None:
-        node = given.node.get("provider") or scope.provider
+    def _judge(self, assertion: AssertionNode, scope: Scope) -> str | None:
+        node = assertion.node.get("provider") or scope.provider
         if node is None:
             return None
         if (embedding := node.get("embedding")) is not None:
@@ -533,15 +466,17 @@ class AssertionReader:
         if inner is not None and isinstance(node.value, dict) and "id" not in node.value:
             self._fidelity.mark_visited(node)
             node = inner
-        found = self.source.follow(node)
-        model = self.providers.read_one(found) if found is not None else None
+        target = self.source.follow(node)
+        model = self.providers.read_one(target) if target is not None else None
         return model.name if model is not None else None
-
-    # --- sets -------------------------------------------------------------------------------------
 
     def _set(self, node: Node, scope: Scope) -> list[GradeComponent]:
         self._fidelity.mark_visited(node)
-        kind, inner, given = node.get("type"), node.get("assert"), AssertionNode(node, self.source)
+        kind, inner, assertion = (
+            node.get("type"),
+            node.get("assert"),
+            AssertionNode(node, self.source),
+        )
         assert kind is not None
         components = self.read(inner, scope) if inner is not None else []
         checks = [component for component in components if component.kind == "check"]
@@ -559,7 +494,7 @@ class AssertionReader:
             )
             return others
         try:
-            settings, threshold = read_settings(given), given.number()
+            settings, threshold = read_settings(assertion), assertion.number()
         except ConversionError as refusal:
             self._fidelity.add_unsupported(kind, refusal.note)
             return components
@@ -573,210 +508,3 @@ class AssertionReader:
         else:
             self._fidelity.add_mapped(kind, "@experiments checks mean_of")
         return [replace(whole, node=node), *others]
-
-
-REFERENCES = frozenset(
-    ["equals", "contains", "icontains", "starts_with", "similar", "levenshtein", "rouge_n", "bleu"]
-)
-"""Checks whose argument can be the expected output of a case."""
-_GRADED = frozenset(["similar", "levenshtein", "rouge_n", "bleu", "tool_call_f1"])
-
-
-@dataclass(frozen=True, slots=True)
-class AssertionNode:
-    """An assertion, and the reader of the files that it names."""
-
-    node: Node
-    source: Source
-
-    @property
-    def kind(self) -> str:
-        """Its type without not-."""
-        assert isinstance(self.node.value, dict)
-        return str(self.node.value["type"]).removeprefix("not-")
-
-    @property
-    def negated(self) -> bool:
-        """Whether its type starts with not-."""
-        assert isinstance(self.node.value, dict)
-        return str(self.node.value["type"]).startswith("not-")
-
-    def transform(self, scope: Scope) -> str | None:
-        """Return the code that changes the answer before; None if there is none."""
-        node = self.node.get("transform") or scope.transform
-        return str(node.value) if node is not None else None
-
-    def has(self, name: str) -> bool:
-        """Whether it has this key."""
-        return self.node.get(name) is not None
-
-    def value(self) -> Json:
-        """Return its value, from a file if it names one.
-
-        Raises ConversionError and UnusableReference.
-        """
-        child = self.node.get("value")
-        if child is None:
-            raise ConversionError("it has no value")
-        if isinstance(child.value, str) and child.value.startswith("file://"):
-            path = self.source.path(child.value)
-            if path.endswith((".json", ".yaml", ".yml")):
-                document = self.source.document(path)
-                self.source.fidelity.cover(document)
-                return document.value
-            return self.source.text(path).rstrip("\n")
-        found = self.source.follow(child)
-        return found.value if found is not None else None
-
-    def number(self, name: str = "threshold") -> float | None:
-        """Return the number of a key; None if it is missing."""
-        child = self.node.get(name)
-        if child is None or isinstance(child.value, bool):
-            return None
-        try:
-            return float(child.value)  # type: ignore[arg-type]  # other values raise
-        except (TypeError, ValueError):
-            raise ConversionError(f"its {name} is not a number") from None
-
-
-def hole(index: int = 0) -> Json:
-    """Return the placeholder of an argument that each case may fill in."""
-    return {HOLE_KEY: index}
-
-
-def component_key(value: Any) -> str:
-    """Return a string that is equal for equal components."""
-    return canonical_json(value)
-
-
-def check_component(name: str, options: dict[str, Json], *arguments: Argument) -> ConversionResult:
-    """Return a check that means the same as the assertion."""
-    entry: dict[str, Json] = {name: options}
-    reference = name in REFERENCES and bool(arguments)
-    component = GradeComponent("check", "", entry, arguments, reference=reference)
-    return ConversionResult(component, Status.MAPPED, "", f"@experiments checks {name}")
-
-
-def approximate(result: ConversionResult, note: str) -> ConversionResult:
-    """Return a result marked as approximated."""
-    return result._replace(status=Status.APPROXIMATED, note=note)
-
-
-def with_threshold(result: ConversionResult, threshold: float) -> ConversionResult:
-    """Return a result with a threshold."""
-    assert result.component is not None
-    return result._replace(
-        component=replace(result.component, settings=(("threshold", threshold),))
-    )
-
-
-def text_argument(value: Json) -> Argument:
-    """Return a value as an argument; Nunjucks templates are converted."""
-    text = as_text(value)
-    converted = convert(text)
-    if converted.faults:
-        fault = converted.faults[0]
-        raise ConversionError(f"{fault.message}; {fault.hint}")
-    return Argument(converted.text, converted if converted.text_is_template else None)
-
-
-def list_argument(value: Json, kind: str) -> Argument:
-    """Return a list of strings as an argument; a single string is split at commas."""
-    if isinstance(value, str):
-        only = convert(value)
-        if only.is_variable:
-            return Argument(only.text, only)
-        value = [piece for piece in _comma_separated(value) if piece]
-    if not isinstance(value, list) or not value:
-        raise ConversionError(f"the value of {kind} is not a list of strings")
-    items = [text_argument(each) for each in value]
-    if any(item.template is not None for item in items):
-        templates = tuple(item.template or convert(str(item.value)) for item in items)
-        return Argument([item.value for item in items], None, templates)
-    return Argument([item.value for item in items])
-
-
-def _comma_separated(text: str) -> list[str]:
-    """Return the pieces between commas; quotes keep a comma inside a piece."""
-    pieces = re.findall(r'\s*(?:"((?:[^"]|"")*)"|([^,]*))\s*(?:,|\Z)', text)
-    return [(quoted or plain).strip().replace('""', '"') for quoted, plain in pieces]
-
-
-# --- settings -------------------------------------------------------------------------------------
-
-
-def read_settings(given: AssertionNode) -> dict[str, Json]:
-    """Return the name, weight and threshold of an assertion, if given."""
-    settings: dict[str, Json] = {}
-    metric = given.node.get("metric")
-    if metric is not None and isinstance(metric.value, str) and "{{" not in metric.value:
-        settings["name"] = model_name(metric.value)
-    weight, threshold = given.number("weight"), given.number("threshold")
-    if weight is not None:
-        settings["weight"] = min(max(weight, 0.0), 100.0)
-    if threshold is not None:
-        settings["threshold"] = threshold
-    return settings
-
-
-def with_settings(result: ConversionResult, given: AssertionNode) -> ConversionResult:
-    """Return a component with the settings of its assertion, negated if that is."""
-    if result.component is None:
-        return result
-    component, settings = result.component, read_settings(given)
-    own = dict(component.settings)
-    scored = {next(iter(component.check))} & _GRADED if component.check is not None else True
-    if not scored or given.kind == "levenshtein":
-        settings.pop("threshold", None)  # a limit, or without effect
-    settings = {**own, **settings}
-    entry = component.check
-    if entry is not None and given.negated:
-        name = next(iter(entry))
-        if name in _GRADED and isinstance(threshold := settings.get("threshold"), int | float):
-            settings["threshold"] = round(1 - threshold, 6)
-        entry = {"not": {"value": entry}}
-    threshold = settings.get("threshold")
-    if isinstance(threshold, int | float):
-        settings["threshold"] = min(max(threshold, 0.0), 1.0)
-    if settings.get("weight") == 0:
-        settings["threshold"] = 0.0  # without weight it never fails a test
-    ordered = tuple(sorted(settings.items()))
-    key = component_key([component.kind, component.key, entry, ordered])
-    return result._replace(component=replace(component, check=entry, settings=ordered, key=key))
-
-
-# --- sets -----------------------------------------------------------------------------------------
-
-
-def tidy(value: Json) -> Json:
-    """Return a number without a fraction of 0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def report_joined_metrics(components: list[GradeComponent], fidelity: Fidelity) -> None:
-    """Report metrics of checks that become part of one check."""
-    for component in components:
-        metric = component.node.get("metric") if component.node is not None else None
-        if metric is not None and "name" in dict(component.settings):
-            fidelity.add_approximated(metric, "", "its score is part of the mean, and not shown")
-
-
-def mean_of(
-    components: list[GradeComponent], threshold: float | None, settings: dict[str, Json]
-) -> GradeComponent:
-    """Return one check for several: all must pass, or their weighted mean reach a threshold."""
-    entries: list[Json] = []
-    arguments: list[Argument] = []
-    for component in components:
-        assert component.check is not None
-        ((name, options),) = shift_holes(component.check, len(arguments)).items()
-        inner = {key: tidy(value) for key, value in component.settings if key != "name"}
-        entries.append({name: {**options, **inner}})
-        arguments += component.arguments
-    given: dict[str, Json] = {"value": entries}
-    if threshold is not None:
-        given["threshold"] = min(max(threshold, 0.0), 1.0)
-    entry: dict[str, Json] = {"mean_of": given}
-    ordered = tuple(sorted(settings.items()))
-    key = component_key(["set", entry, ordered])
-    return GradeComponent("check", key, entry, tuple(arguments), settings=ordered)

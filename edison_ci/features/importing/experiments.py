@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
-from edison_ci.features.importing.asserts import tidy
+from edison_ci.features.importing.components import tidy
 from edison_ci.features.importing.conditions import HOLE_KEY
 from edison_ci.features.importing.drafts import Message, Names, PromptDraft, file_name
 from edison_ci.features.importing.fidelity import Status

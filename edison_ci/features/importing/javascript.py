@@ -28,6 +28,7 @@ from edison_ci.features.importing.conditions import (
     compare,
     compare_data,
     data_contains,
+    javascript_pattern,
     negate,
     refuse,
     size_limit,
@@ -36,7 +37,6 @@ from edison_ci.features.importing.conditions import (
     variable,
 )
 from edison_ci.features.importing.drafts import Argument
-from edison_ci.features.importing.patterns import javascript_pattern
 from edison_ci.features.importing.prompts import ConversionError
 
 if TYPE_CHECKING:

@@ -11,7 +11,12 @@ from edison_ci.config.user_schemas import schema_faults
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import UsageError
-from edison_ci.features.importing.asserts import check_component, component_key, hole
+from edison_ci.features.importing.components import (
+    check_component,
+    component_key,
+    hole,
+    unsupported,
+)
 from edison_ci.features.importing.drafts import (
     Argument,
     CaseDraft,
@@ -174,9 +179,7 @@ class Evaluators:
         )
         if not any("expected" in convert(text, keep=_KEPT).variables for text in texts):
             return result
-        return ConversionResult(
-            None, Status.UNSUPPORTED, "no row of testData has an expected output"
-        )
+        return unsupported("no row of testData has an expected output")
 
     def _string(self, node: Node, name: str, first: str) -> ConversionResult:
         ours = _STRINGS.get(node.name)
@@ -184,9 +187,7 @@ class Evaluators:
             return ConversionResult(None, Status.MAPPED, f"without effect beside {first}")
         converted = convert(str(node.value), keep=_KEPT)
         if ours is None or converted.faults or not str(node.value):
-            return ConversionResult(
-                None, Status.UNSUPPORTED, "allowed: equals, contains, startsWith, endsWith"
-            )
+            return unsupported("allowed: equals, contains, startsWith, endsWith")
         template = converted if converted.text_is_template else None
         options: dict[str, Json] = {"value": hole()}
         if ours in ("starts_with", "ends_with"):
@@ -207,7 +208,7 @@ class Evaluators:
         try:
             messages, passes_at = self._grader_messages(node)
         except ConversionError as refusal:
-            return ConversionResult(None, Status.UNSUPPORTED, refusal.note)
+            return unsupported(refusal.note)
         model = node.get("modelId")
         by = self.model(model, str(model.value)) if model is not None else None
         note = "the grader replies with a score instead of a choice"
@@ -243,9 +244,7 @@ class Evaluators:
     def _built_in(self, node: Node, name: str, prompt: PromptDraft) -> ConversionResult:
         kind = str(node.value).removeprefix("github/")
         if kind not in _BUILT_IN or not str(node.value).startswith("github/"):
-            return ConversionResult(
-                None, Status.UNSUPPORTED, f"unknown evaluator {str(node.value)!r}"
-            )
+            return unsupported(f"unknown evaluator {str(node.value)!r}")
         asked = "\n\n".join(f"{{{{ {each} }}}}" for each in sorted(prompt.variables))
         messages = tuple(
             m._replace(text=m.text.replace("{{ input }}", asked or "(no variables)"))

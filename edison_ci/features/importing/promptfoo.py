@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
+from edison_ci.documents.yaml_text import read_beside
 from edison_ci.errors import UsageError
 from edison_ci.features.importing.asserts import AssertionReader
 from edison_ci.features.importing.drafts import CaseDraft, Message, ModelDraft, Names, file_name
@@ -34,22 +35,7 @@ if TYPE_CHECKING:
     from edison_ci.features.importing.experiments import ExperimentDraft
     from edison_ci.features.importing.fidelity import Node
 
-_NOT_OURS = {
-    "env": "values of variables are not copied; set them in the environment",
-    "extensions": CODE_NOTE,
-    "nunjucksFilters": CODE_NOTE,
-    "derivedMetrics": "derived metrics are not supported; query the database instead",
-    "commandLineOptions": "use options of the command line or EDISON_ variables",
-}
-_NO_MATTER = {
-    "outputPath": "results are in .edison/results.db; see `edison status` and `edison report`",
-    "sharing": "results are not shared; they stay on this machine",
-    "redteam": "no part of an evaluation; attacks are not generated: add them as cases of kind "
-    "adversarial",
-    "tracing": "traces are not recorded; only assertions on traces use them",
-    "writeLatestResults": "all results are stored",
-}
-"""Keys that change no grade of an evaluation."""
+_TABLES = read_beside(__file__, "promptfoo.yaml")
 _UNKNOWN = "unknown key of promptfoo"
 
 
@@ -133,20 +119,20 @@ class _Conversion:
     # --- description ------------------------------------------------------------------------------
 
     def _about(self) -> dict[str, Json]:
-        found: dict[str, Json] = {}
+        about: dict[str, Json] = {}
         description = self.root.get("description")
         text = " ".join(str(description.value).split()) if description is not None else ""
         if description is not None:
-            found["description"] = text[:1_000]
+            about["description"] = text[:1_000]
             self.fidelity.add_mapped(description, "@experiments description, objective")
         objective = (
             text if 20 <= len(text) <= 2_000 else f"Pass the checks imported for {self.name}."
         )
-        found["objective"] = objective
+        about["objective"] = objective
         tags = self.root.get("tags")
         if tags is not None and isinstance(tags.value, dict):
             names = [file_name(f"{key} {value}", "tag") for key, value in tags.value.items()]
-            found["tags"] = list(dict.fromkeys(names))
+            about["tags"] = list(dict.fromkeys(names))
             self.fidelity.add_mapped(tags, "@experiments tags")
         metadata = self.root.get("metadata")
         if metadata is not None:
@@ -157,15 +143,13 @@ class _Conversion:
             if child.name.startswith(("x-", "_", ".")):
                 note = "definitions for references; they were imported where they are used"
                 self.fidelity.add_mapped(child, "", note)
-        for key, note in _NOT_OURS.items():
-            node = self.root.get(key)
-            if node is not None:
-                self.fidelity.add_unsupported(node, note)
-        for key, note in _NO_MATTER.items():
-            node = self.root.get(key)
-            if node is not None:
+        for key, note in _TABLES["not_ours"].items():
+            if (node := self.root.get(key)) is not None:
+                self.fidelity.add_unsupported(node, note or CODE_NOTE)
+        for key, note in _TABLES["no_matter"].items():
+            if (node := self.root.get(key)) is not None:
                 self.fidelity.add_approximated(node, "", note)
-        return found
+        return about
 
     def _evaluate_options(self) -> None:
         node = self.root.get("evaluateOptions")

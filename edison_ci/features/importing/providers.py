@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import field
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -15,19 +14,26 @@ from edison_ci.config.model_entry import params_refused, takes
 from edison_ci.config.params import Params
 from edison_ci.config.prices import load_prices
 from edison_ci.config.prompt import MAX_SYSTEM
-from edison_ci.config.request_headers import belongs_to_connection
 from edison_ci.config.trust import TrustFile
 from edison_ci.config.user_schemas import schema_faults, tool_faults
 from edison_ci.config.vendors import VENDORS
-from edison_ci.documents.json_text import parse_json
-from edison_ci.documents.marks import Fault
+from edison_ci.documents.yaml_text import read_beside
 from edison_ci.features.importing.drafts import ModelDraft, Names, model_name
 from edison_ci.features.importing.fidelity import Status
+from edison_ci.features.importing.services import (
+    ADDRESS_OPTIONS,
+    KEY_OPTIONS,
+    SECRET,
+    UnusableProvider,
+    http_entry,
+    is_http,
+    set_access,
+)
 from edison_ci.features.importing.source import CODE_NOTE
-from edison_ci.features.importing.templates import convert, env_name
+from edison_ci.features.importing.templates import convert
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from edison_ci.config.vendors import Vendor
     from edison_ci.documents.marks import Json
@@ -36,110 +42,40 @@ if TYPE_CHECKING:
 
 
 RETIRED = "GitHub Models was retired on 2026-07-30"
-_GITHUB_VENDORS = {
-    "openai": "openai",
-    "mistral-ai": "mistral",
-    "deepseek": "deepseek",
-    "xai": "xai",
-    "cohere": "cohere",
-}
-"""Vendors of GitHub Models with a service of their own, and their names here."""
-
-
-_NAMES = {
-    "azureopenai": "azure",
-    "google": "gemini",
-    "palm": "gemini",
-    "togetherai": "together",
-    "alicloud": "alibaba",
-    "aliyun": "alibaba",
-    "dashscope": "alibaba",
-    "hf": "huggingface",
-}
-"""Vendors with another name here."""
-_LOCAL = {
-    "localai": "http://localhost:8080/v1",
-    "vllm": "http://localhost:8000/v1",
-    "llama": "http://localhost:8080/v1",
-    "docker": "http://localhost:12434/engines/v1",
-    "litellm": "http://localhost:4000",
-    "helicone": "http://localhost:8080/ai",
-}
-"""Services with the protocol of OpenAI on this machine, at their usual address."""
-_OWN_ADDRESS = {
-    "cloudera": ("CLOUDERA_BASE_URL", "CDP_TOKEN"),
-    "cloudflare-ai": ("CLOUDFLARE_BASE_URL", "CLOUDFLARE_API_KEY"),
-    "cloudflare-gateway": ("CLOUDFLARE_BASE_URL", "CLOUDFLARE_API_KEY"),
-    "databricks": ("DATABRICKS_BASE_URL", "DATABRICKS_TOKEN"),
-    "envoy": ("ENVOY_API_BASE_URL", ""),
-    "f5": ("F5_BASE_URL", "F5_API_KEY"),
-    "jfrog": ("QWAK_BASE_URL", "QWAK_TOKEN"),
-    "mlflow-gateway": ("MLFLOW_GATEWAY_URL", "MLFLOW_GATEWAY_API_KEY"),
-    "qwak": ("QWAK_BASE_URL", "QWAK_TOKEN"),
-    "snowflake": ("SNOWFLAKE_BASE_URL", "SNOWFLAKE_API_KEY"),
-}
-"""Services with the protocol of OpenAI at an address of each customer: the variables of address
-and key."""
-_CODE = ("exec:", "python:", "file://", "javascript:", "ruby:", "golang:", "package:")
+_TABLES = read_beside(__file__, "promptfoo.yaml")["providers"]
 _LISTS = (".yaml", ".yml", ".json")
 """Files with providers."""
-_NETWORK = ("ws:", "wss:", "webhook:", "websocket", "browser", "a2a", "mcp", "n8n", "slack")
-_MODES = frozenset(
-    {"chat", "responses", "messages", "completion", "text", "text-generation", "converse"}
+_PROGRAMS = (".js", ".py", ".ts", ".mjs", ".cjs", ".rb", ".go")
+_OTHER_KIND, _AGENTS, _OWN_DEFAULTS = (
+    frozenset(_TABLES[name].split()) for name in ("other_kind", "agents", "own_defaults")
 )
-_OTHER_KIND = frozenset(
-    {"embedding", "embeddings", "moderation", "image", "images", "realtime", "video", "speech",
-     "audio", "tts", "stt", "transcription", "voice", "live", "isolation", "alignment",
-     "feature-extraction", "sentence-similarity", "text-classification", "token-classification",
-     "vectorize"}
-)  # fmt: skip
-_NOT_FOR_TEXT = frozenset({"elevenlabs", "fal", "modelslab", "quiverai", "voyage"})
-_AGENTS = frozenset(
-    {"agents", "agent", "assistant", "chatkit", "claude-agent-sdk", "claude-code", "codex",
-     "codex-app-server", "codex-desktop", "codex-sdk", "foundry-agent", "kb"}
-)  # fmt: skip
-_OWN_DEFAULTS = frozenset(
-    {"azure", "azureopenai", "anthropic", "openai", "abliteration", "aimlapi", "alibaba",
-     "alicloud", "aliyun", "atlascloud", "cerebras", "cloudera", "cloudflare-ai", "cometapi",
-     "dashscope", "databricks", "deepseek", "docker", "envoy", "f5", "fireworks", "github", "groq",
-     "helicone", "hf", "huggingface", "hyperbolic", "jfrog", "litellm", "llamaapi", "minimax",
-     "mlflow-gateway", "moonshot", "novita", "nscale", "nvidia", "openrouter", "orcarouter",
-     "perplexity", "portkey", "qwak", "snowflake", "togetherai", "truefoundry", "vllm", "xai"}
-)  # fmt: skip
-"""Providers that promptfoo calls with temperature 0 and max_tokens 1024 unless told otherwise."""
 _REASONING = re.compile(r"(?:\A|/)(?:ft:)?(?:o1|o3|o4|gpt-5|codex-mini)")
-"""Models of OpenAI that promptfoo calls without these defaults."""
-
-
-class UnusableProvider(Exception):
-    """A provider without a counterpart; the message says why."""
-
-    def __init__(self, why: str, *, is_text: bool = True) -> None:
-        super().__init__(why)
-        self.is_text = is_text
-        """Whether it answers in text, so that a model can take its place."""
+"""Models of OpenAI that promptfoo calls without its default parameters."""
+_SYSTEM = frozenset({"instructions", "systemInstruction", "systemPrompt", "system"})
+_NESTED = frozenset({"generationConfig", "inferenceConfig", "passthrough", "options"})
+"""Options that contain others."""
 
 
 def provider_entry(id: str) -> tuple[dict[str, Json], str]:
     """Return the entry of a provider and a note; raises UnusableProvider."""
     if id == "echo":
         return {"provider": "sim", "model": "echo"}, ""
-    if id.startswith(_CODE) or id.endswith((".js", ".py", ".ts", ".mjs", ".cjs", ".rb", ".go")):
+    if id.startswith(tuple(_TABLES["code"])) or id.endswith(_PROGRAMS):
         raise UnusableProvider(
             "programs are not run as providers; one that reads and writes lines of JSON can be a "
             "model (provider: command)"
         )
-    if id.startswith(_NETWORK):
+    if id.startswith(tuple(_TABLES["network"])):
         raise UnusableProvider("only the protocol of OpenAI and plain JSON over HTTP are supported")
     vendor_name, _, rest = id.partition(":")
     mode, _, model = rest.partition(":")
     _refuse_other_kinds(vendor_name, mode)
     if vendor_name == "github" and rest:
         return github_entry(rest)
-    if mode not in _MODES or not model:
+    if mode not in _TABLES["modes"] or not model:
         mode, model = "", rest
     entry, note = _fields_of(vendor_name, model)
-    if not model and entry["provider"] != "azure" and vendor_name not in _LOCAL:
+    if not model and entry["provider"] != "azure" and vendor_name not in _TABLES["local"]:
         raise UnusableProvider(f"{id!r} names no model")
     if not note and mode in ("completion", "text", "text-generation", "responses"):
         note = "called through chat completions"
@@ -147,7 +83,7 @@ def provider_entry(id: str) -> tuple[dict[str, Json], str]:
 
 
 def _refuse_other_kinds(vendor: str, mode: str) -> None:
-    if mode in _OTHER_KIND or vendor in _NOT_FOR_TEXT:
+    if mode in _OTHER_KIND or vendor in _TABLES["not_for_text"]:
         what = mode if mode in _OTHER_KIND else "images, sound or vectors"
         raise UnusableProvider(f"it is a service for {what}, not for text", is_text=False)
     if mode in _AGENTS or vendor in ("bedrock-agent", "opencode", "openclaw", "openinterpreter"):
@@ -156,11 +92,11 @@ def _refuse_other_kinds(vendor: str, mode: str) -> None:
 
 def _fields_of(name: str, model: str) -> tuple[dict[str, Json], str]:
     """Return the entry of a model of a vendor, and a note; raises UnusableProvider."""
-    if name in _LOCAL:
+    if name in _TABLES["local"]:
         entry: dict[str, Json] = {"provider": "openai_compatible", "model": model or "default"}
-        return {**entry, "base_url": _LOCAL[name]}, ""
-    if name in _OWN_ADDRESS:
-        address, key = _OWN_ADDRESS[name]
+        return {**entry, "base_url": _TABLES["local"][name]}, ""
+    if name in _TABLES["own_address"]:
+        address, key = _TABLES["own_address"][name]
         entry = {"provider": "openai_compatible", "model": model, "base_url_env": address}
         entry |= {"key_env": key} if key else {}
         return entry, f"the address is read from {address}"
@@ -168,7 +104,7 @@ def _fields_of(name: str, model: str) -> tuple[dict[str, Json], str]:
         entry = {"provider": "openai_compatible", "model": model}
         note = "key_env was left out: MODEL_API_KEY is sent only if .edison/trust.yaml allows it"
         return {**entry, "base_url": "https://api.meta.ai/v1"}, note
-    vendor = VENDORS.get(_NAMES.get(name, name))
+    vendor = VENDORS.get(_TABLES["names"].get(name, name))
     if vendor is None:
         raise UnusableProvider(f"unknown provider {name!r}; try openai_compatible or litellm")
     return _provider_fields(vendor, model), _remark(vendor)
@@ -177,13 +113,13 @@ def _fields_of(name: str, model: str) -> tuple[dict[str, Json], str]:
 def github_entry(id: str) -> tuple[dict[str, Json], str]:
     """Return the entry of a model of GitHub Models at its own vendor, and a note."""
     vendor_name, slash, model = id.rpartition("/")
-    known = _GITHUB_VENDORS.get(vendor_name if slash else "openai")
-    if known is None:
+    own_service = _TABLES["github_vendors"].get(vendor_name if slash else "openai")
+    if own_service is None:
         # Open models, which anyone may serve.
         entry = _provider_fields(VENDORS["ollama"], model)
         return entry, f"{RETIRED}; called from Ollama on this machine"
-    entry = _provider_fields(VENDORS[known], model)
-    return entry, f"{RETIRED}; called at its vendor with {VENDORS[known].key_env}"
+    vendor = VENDORS[own_service]
+    return _provider_fields(vendor, model), f"{RETIRED}; called at its vendor with {vendor.key_env}"
 
 
 def _provider_fields(vendor: Vendor, model: str) -> dict[str, Json]:
@@ -218,266 +154,16 @@ def default_params(id: str, entry: Mapping[str, Json]) -> dict[str, Json]:
     if vendor not in _OWN_DEFAULTS or (vendor != "anthropic" and _REASONING.search(model)):
         return {}
     row = load_prices().models.get(f"{entry['provider']}/{model}", {})
-    given: dict[str, Json] = {} if row.get("sampling") is False else {"temperature": 0}
-    return {**given, "max_tokens": 1_024}
+    sampling: dict[str, Json] = {} if row.get("sampling") is False else {"temperature": 0}
+    return {**sampling, "max_tokens": 1_024}
 
 
 def short_name(id: str) -> str:
     """Return the short name of a model: its id without vendor and mode."""
     vendor, _, rest = id.partition(":")
     mode, _, model = rest.partition(":")
-    model = model if mode in _MODES and model else rest
+    model = model if mode in _TABLES["modes"] and model else rest
     return model.rpartition("/")[2].replace(":", "-") or vendor
-
-
-# A configuration may name any host. No key is written for a host that the project does not trust,
-# so that a run of an imported file never sends a key to an unknown host.
-KEY_OPTIONS = frozenset({"apiKey", "apiKeyEnvar", "apiKeyEnvVar"})
-ADDRESS_OPTIONS = frozenset({"apiBaseUrl", "apiHost", "baseUrl", "baseURL", "endpoint"})
-_ADDRESS_ENV = {"azure": "AZURE_OPENAI_ENDPOINT", "anthropic": "ANTHROPIC_BASE_URL"}
-"""Variables with the address of providers that have a default key."""
-
-
-def set_access(
-    draft: ModelDraft, options: Sequence[Node], trust: TrustFile, fidelity: Fidelity
-) -> None:
-    """Set address and key of a model from its options, and report them."""
-    for node in (each for each in options if each.name in ADDRESS_OPTIONS):
-        _set_address(node, draft, trust, fidelity)
-    for node in (each for each in options if each.name in KEY_OPTIONS):
-        _set_key(node, draft, trust, fidelity)
-
-
-def _set_address(node: Node, draft: ModelDraft, trust: TrustFile, fidelity: Fidelity) -> None:
-    text, entry = str(node.value), draft.entry
-    name = env_name(text)
-    address = (text if "://" in text else f"https://{text}").rstrip("/")
-    if name is not None and entry["provider"] != "sim":
-        entry.pop("base_url", None)
-        entry["base_url_env"] = name
-        fidelity.add_mapped(node, f"{draft.mark} base_url_env")
-        return
-    if not _is_address(address) or entry["provider"] in ("sim", "vertex", "bedrock"):
-        fidelity.add_unsupported(node, "this is not a valid address for the provider")
-        return
-    key = entry.get("key_env")
-    entry.pop("base_url_env", None)
-    entry["base_url"] = address
-    if not isinstance(key, str) or trust.allows(key, address, str(entry["provider"])):
-        fidelity.add_mapped(node, f"{draft.mark} base_url")
-        return
-    host, env = _host(address), _ADDRESS_ENV.get(str(entry["provider"]))
-    if env is not None:
-        del entry["base_url"]
-        entry["base_url_env"] = env
-        note = f"the address is read from {env}; allow {host} in .edison/trust.yaml"
-    else:
-        entry["provider"] = "openai_compatible"
-        del entry["key_env"]
-        note = f"key_env was left out: {key} is sent to {host} only if .edison/trust.yaml allows it"
-    fidelity.add_approximated(node, f"{draft.mark} base_url", note)
-
-
-def _set_key(node: Node, draft: ModelDraft, trust: TrustFile, fidelity: Fidelity) -> None:
-    text, entry = (node.value if isinstance(node.value, str) else ""), draft.entry
-    name = env_name(text) if node.name == "apiKey" else text
-    usual = entry.get("key_env")
-    if name is None or not re.fullmatch(r"[A-Za-z_]\w*", name):
-        kept = f"{usual} is read instead" if usual else "name a variable under key_env"
-        fidelity.add_unsupported(node, f"a literal key is never copied; {kept}")
-    elif draft.offline:
-        fidelity.add_mapped(node, "", "a simulated model needs no key")
-    elif name == usual or "base_url_env" in entry or _may_go(name, draft, trust):
-        entry["key_env"] = name
-        fidelity.add_mapped(node, f"{draft.mark} key_env")
-    else:
-        kept = f"{usual} is read instead" if usual else "no key is sent"
-        note = f"{name} is sent to this host only if .edison/trust.yaml allows it; {kept}"
-        fidelity.add_approximated(node, f"{draft.mark} key_env", note)
-
-
-def _may_go(name: str, draft: ModelDraft, trust: TrustFile) -> bool:
-    """Whether a key may be sent to the host of a model, by default that of its vendor."""
-    address, usual = draft.entry.get("base_url"), draft.entry.get("key_env")
-    provider = str(draft.entry["provider"])
-    if isinstance(address, str):
-        return trust.allows(name, address, provider)
-    listed = [host for key in trust.keys if key.env == name for host in key.hosts]
-    return any(trust.allows(str(usual), host, provider) for host in listed)
-
-
-def _host(address: str) -> str:
-    parts = urlsplit(address)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return False
-    plain = not (parts.username or parts.password or parts.query or parts.fragment)
-    return bool(re.match(r"https?://[^\s{}]+\Z", text) and host and plain)
-
-
-# --- services over HTTP ---------------------------------------------------------------------------
-
-_PLACE = re.compile(
-    r"\s*(?:\(?\s*(?:json|data)\s*(?:,\s*\w+\s*)*\)?\s*=>\s*)?(?:json|data|response)"
-    r"(?P<place>(?:\??\.\w+|(?:\?\.)?\[(?:\d+|'[^'.\]]+'|\"[^\".\]]+\")\])+)"
-    r"(?P<otherwise>\s*\|\|[\w\s.?|'\"]+)?\s*;?\s*\Z"
-)
-"""A place in a reply: json.choices[0].message.content."""
-_STEP = re.compile(r"\w[^.\[\]'\"?]*")
-_PROMPT = re.compile(r"\{\{-?\s*prompt\s*(?:\|\s*(?:safe|dump|escape)\s*)*-?\}\}")
-_KEY_HEADER = re.compile(r"(?P<start>[^{}]*)\{\{-?\s*env\.(?P<name>\w+)\s*-?\}\}\s*\Z")
-
-
-def is_http(id: str) -> bool:
-    """Whether a provider is a service over HTTP."""
-    return id in ("http", "https") or id.startswith(("http://", "https://"))
-
-
-def json_place(code: str) -> str | None:
-    """Return the place in a reply that an expression reads, as `a.0.b`; None if it is another."""
-    found = _PLACE.match(code)
-    return ".".join(_STEP.findall(found["place"])) if found else None
-
-
-def http_entry(
-    id: str, config: Node | None, trust: TrustFile, fidelity: Fidelity
-) -> tuple[dict[str, Json], str]:
-    """Return the entry of a service over HTTP and a note; raises UnusableProvider."""
-    options = {child.name: child for child in config.children()} if config is not None else {}
-    url, body = options.pop("url", None), options.pop("body", None)
-    address = str(url.value) if url is not None else id
-    entry: dict[str, Json] = {"provider": "http", "model": "service"}
-    if (name := env_name(address)) is not None:
-        entry["base_url_env"] = name
-    elif _is_address(address):
-        entry["base_url"] = address.rstrip("/")
-    else:
-        raise UnusableProvider("its address is not plain: no query, name or template is supported")
-    method = options.pop("method", None)
-    if method is not None and str(method.value).upper() != "POST":
-        raise UnusableProvider(f"only POST is supported, not {str(method.value)[:20]}")
-    sent = body.value if body is not None else None
-    if isinstance(sent, str):
-        sent = _as_json(_PROMPT.sub("{{ prompt }}", sent))
-    if not isinstance(sent, dict) or not sent:
-        raise UnusableProvider("its body is not a JSON object")
-    settings: dict[str, Json] = {"body": _body(sent)}
-    entry["options"] = settings
-    assert config is not None
-    fidelity.mark_visited(config)
-    for node in (url, body, method):
-        if node is not None:
-            fidelity.add_mapped(node, "options")
-    note = _read_reply(options.pop("transformResponse", None), settings, fidelity)
-    _headers(options.pop("headers", None), entry, trust, fidelity)
-    for node in options.values():
-        fidelity.add_unsupported(node, "a service has no such option here")
-    return entry, note
-
-
-def _as_json(text: str) -> Json:
-    try:
-        return parse_json(text)
-    except Fault:
-        return None
-
-
-def _body(value: Json) -> Json:
-    """Return a body with the prompt as its only variable; raises UnusableProvider."""
-    if isinstance(value, dict):
-        return {key: _body(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_body(item) for item in value]
-    if not isinstance(value, str):
-        return value
-    text = _PROMPT.sub("{{ prompt }}", value)
-    if "{{" in text.replace("{{ prompt }}", "") or "{%" in text:
-        raise UnusableProvider(f"its body uses more than the prompt: {value[:60]!r}")
-    return text
-
-
-def _read_reply(node: Node | None, settings: dict[str, Json], fidelity: Fidelity) -> str:
-    """Set where the reply has the answer; return a note if that is not known."""
-    place = json_place(str(node.value)) if node is not None else None
-    if place is None:
-        if node is not None:
-            fidelity.add_unsupported(node, f"the answer is read from options.text: {CODE_NOTE}")
-        return "set options.text: the place of the answer in the reply"
-    assert node is not None
-    settings["text"] = place
-    if "||" in str(node.value):
-        fidelity.add_approximated(node, "options.text", "only the first place is read")
-    else:
-        fidelity.add_mapped(node, "options.text")
-    return ""
-
-
-def _headers(
-    node: Node | None, entry: dict[str, Json], trust: TrustFile, fidelity: Fidelity
-) -> None:
-    if node is None:
-        return
-    fidelity.mark_visited(node)
-    headers: dict[str, Json] = {}
-    for child in node.children():
-        text, found = str(child.value), _KEY_HEADER.match(str(child.value))
-        if child.name.lower() == "content-type":
-            fidelity.add_mapped(child, "", "bodies are always JSON")
-        elif belongs_to_connection(child.name):
-            fidelity.add_unsupported(child, "no file may set it")
-        elif trust.refused_headers([child.name], str(entry.get("base_url", ""))):
-            fidelity.add_unsupported(child, "allow it under services in .edison/trust.yaml")
-        elif found is not None:
-            address = entry.get("base_url")
-            if isinstance(address, str) and not trust.allows(found["name"], address, "http"):
-                host = _host(address)
-                note = f"{found['name']} is sent to {host} only if .edison/trust.yaml allows it"
-                fidelity.add_approximated(child, "", note)
-                continue
-            entry["key_env"] = found["name"]
-            headers[child.name] = f"{found['start']}{{{{ key }}}}"
-            fidelity.add_mapped(child, "options.headers and key_env")
-        elif "{{" in text or _SECRET.search(child.name):
-            fidelity.add_unsupported(child, "keys are not copied; name a variable under key_env")
-        else:
-            headers[child.name] = text
-            fidelity.add_mapped(child, "options.headers")
-    options = entry["options"]
-    assert isinstance(options, dict)
-    if headers:
-        options["headers"] = headers
-
-
-_PARAMS = {
-    "temperature": "temperature",
-    "max_tokens": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "max_output_tokens": "max_tokens",
-    "maxOutputTokens": "max_tokens",
-    "maxTokens": "max_tokens",
-    "max_tokens_to_sample": "max_tokens",
-    "max_gen_len": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "num_predict": "max_tokens",
-    "top_p": "top_p",
-    "topP": "top_p",
-    "frequency_penalty": "frequency_penalty",
-    "presence_penalty": "presence_penalty",
-    "seed": "seed",
-    "stop": "stop",
-    "stop_sequences": "stop",
-    "stopSequences": "stop",
-}
-_SYSTEM = frozenset({"instructions", "systemInstruction", "systemPrompt", "system"})
-_NESTED = frozenset({"generationConfig", "inferenceConfig", "passthrough", "options"})
-"""Options that contain others."""
-_SECRET = re.compile(r"(?i)key|token|secret|password|credential|authorization")
 
 
 @dataclass(slots=True)
@@ -507,13 +193,13 @@ class Providers:
     def read(self, node: Node) -> list[ModelDraft]:
         """Return the models of a list of providers, a single one, or a map of them."""
         is_program = isinstance(node.value, str) and not node.value.endswith(_LISTS)
-        found = node if is_program else self.source.follow(node)
-        if found is None:
+        target = node if is_program else self.source.follow(node)
+        if target is None:
             return []
-        if isinstance(found.value, list):
-            self._fidelity.mark_visited(found)
-            return [model for child in found.children() for model in self.read(child)]
-        model = self.read_one(found)
+        if isinstance(target.value, list):
+            self._fidelity.mark_visited(target)
+            return [model for child in target.children() for model in self.read(child)]
+        model = self.read_one(target)
         return [model] if model is not None else []
 
     def read_one(self, node: Node) -> ModelDraft | None:
@@ -545,14 +231,14 @@ class Providers:
             self.has_text |= refused.is_text
             return None
         label = node.get("label")
-        wanted = str(label.value) if label is not None else ""
-        draft = ModelDraft("", entry, (id, wanted) if wanted else (id,), node=id_node)
+        label_text = str(label.value) if label is not None else ""
+        draft = ModelDraft("", entry, (id, label_text) if label_text else (id,), node=id_node)
         draft.mark = f"@model{len(self._drafts)}"
         self._drafts.append(draft)
         if entry["provider"] != "http":
             self._options(node, draft)
             self._defaults(id, id_node, draft)
-        self._call(draft, model_name(wanted or short_name(id)))
+        self._call(draft, model_name(label_text or short_name(id)))
         if label is not None:
             self._fidelity.add_mapped(label, draft.mark)
         if why:
@@ -574,29 +260,29 @@ class Providers:
         if draft.omit_defaults:
             return
         params = draft.entry.get("params")
-        given = default_params(id, draft.entry)
+        defaults = default_params(id, draft.entry)
         provider = str(draft.entry["provider"])
         if isinstance(params, dict):
-            given = {name: value for name, value in given.items() if name not in params}
+            defaults = {name: value for name, value in defaults.items() if name not in params}
             if provider == "anthropic" and "top_p" in params:
-                given.pop("temperature", None)
-        if not given:
+                defaults.pop("temperature", None)
+        if not defaults:
             return
-        _map(draft.entry, "params").update(given)
-        listed = " and ".join(f"{name} {value}" for name, value in given.items())
+        _map(draft.entry, "params").update(defaults)
+        listed = " and ".join(f"{name} {value}" for name, value in defaults.items())
         note = f"{listed}: what promptfoo sends by default"
         self._fidelity.add_at(Status.MAPPED, node.where, f"{node.key} (defaults)", note)
 
-    def _call(self, draft: ModelDraft, wanted: str) -> None:
+    def _call(self, draft: ModelDraft, name: str) -> None:
         """Name a model: like an equal one, imported or in the registry, else a new name."""
-        known = {name: model.entry for name, model in self.models.items()}
+        imported = {name: model.entry for name, model in self.models.items()}
         same = [
             name
-            for name, entry in {**known, **self.existing}.items()
+            for name, entry in {**imported, **self.existing}.items()
             if entry == draft.entry
             and (name not in self.models or self.models[name].ids == draft.ids)
         ]
-        draft.name = same[0] if same else self._names.free(wanted)
+        draft.name = same[0] if same else self._names.free(name)
         self.models.setdefault(draft.name, draft)
 
     def stand_in(self) -> ModelDraft:
@@ -608,8 +294,6 @@ class Providers:
     def places(self) -> dict[str, str]:
         """Return the names of the models by their placeholders in the report."""
         return {draft.mark: f"{self.registry} {draft.name}" for draft in self._drafts}
-
-    # --- options ----------------------------------------------------------------------------------
 
     def _options(self, node: Node, draft: ModelDraft) -> None:
         config, target = node.get("config"), draft.mark
@@ -639,7 +323,7 @@ class Providers:
 
     def _option(self, child: Node, draft: ModelDraft, target: str) -> None:
         name, value = child.name, child.value
-        if name in _PARAMS:
+        if name in _TABLES["params"]:
             self._param(child, draft, target)
         elif name in _NESTED and isinstance(value, dict):
             self._fidelity.mark_visited(child)
@@ -692,7 +376,7 @@ class Providers:
         if name in extra_taken(provider) and "extra" in takes(provider):
             _map(_map(draft.entry, "params"), "extra")[name] = child.value
             self._fidelity.add_mapped(child, f"{target} params.extra")
-        elif _SECRET.search(name):
+        elif SECRET.search(name):
             note = "keys and secrets are not copied; name a variable under key_env"
             self._fidelity.add_unsupported(child, note)
         else:
@@ -701,7 +385,7 @@ class Providers:
             )
 
     def _param(self, child: Node, draft: ModelDraft, target: str) -> None:
-        name, value = _PARAMS[child.name], child.value
+        name, value = _TABLES["params"][child.name], child.value
         provider = str(draft.entry["provider"])
         if name == "stop" and isinstance(value, str):
             value = [value]
@@ -713,14 +397,14 @@ class Providers:
 
     def _shared(self, child: Node, draft: ModelDraft, name: str) -> None:
         """Keep a schema or tools, which are part of the prompts in a project."""
-        found = self.source.follow(child)
-        if found is None:
+        target = self.source.follow(child)
+        if target is None:
             return
-        self._fidelity.cover(found)
-        if name == "output" and _type_of(found.value) == "json_object":
+        self._fidelity.cover(target)
+        if name == "output" and _type_of(target.value) == "json_object":
             self._json_mode(child, draft)
             return
-        value = _schema_of(found.value) if name == "output" else _tools_of(found.value)
+        value = _schema_of(target.value) if name == "output" else _tools_of(target.value)
         faults = schema_faults(value, name) if name == "output" else tool_faults(value)
         if isinstance(value, dict | list) and value and next(iter(faults), None) is None:
             draft.shared[name] = value
@@ -743,11 +427,7 @@ class Providers:
 
     def _place(self, child: Node, draft: ModelDraft, target: str) -> None:
         name = {"apiVersion": "api_version", "projectId": "project"}.get(child.name, child.name)
-        allowed = {
-            "azure": {"api_version", "deployment"},
-            "vertex": {"project", "location", "region"},
-            "bedrock": {"region"},
-        }.get(str(draft.entry["provider"]), set())
+        allowed = _TABLES["places"].get(draft.entry["provider"], ())
         if name not in allowed or not isinstance(child.value, str) or not child.value:
             self._fidelity.add_unsupported(child, f"{draft.entry['provider']} has no option {name}")
             return
@@ -800,19 +480,19 @@ def _schema_of(value: Json) -> Json:
 
 def _tools_of(value: Json) -> Json:
     """Return tools in the form of a prompt, from OpenAI's, Anthropic's, Google's or AWS's form."""
-    found: list[Json] = []
-    for each in value if isinstance(value, list) else []:
-        if isinstance(each, dict) and isinstance(each.get("functionDeclarations"), list):
-            inner = _tools_of(each["functionDeclarations"])
-            if not isinstance(inner, list) or len(each) > 1:
+    tools: list[Json] = []
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, dict) and isinstance(item.get("functionDeclarations"), list):
+            inner = _tools_of(item["functionDeclarations"])
+            if not isinstance(inner, list) or len(item) > 1:
                 return None
-            found += inner
+            tools += inner
             continue
-        tool = _tool_of(each)
+        tool = _tool_of(item)
         if tool is None:
             return None
-        found.append(tool)
-    return found
+        tools.append(tool)
+    return tools
 
 
 def _tool_of(value: Json) -> dict[str, Json] | None:

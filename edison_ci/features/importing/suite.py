@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.marks import Document, Fault, Mark
-from edison_ci.features.importing.asserts import (
-    CHECKS,
-    UNSUPPORTED_TYPES,
-    Scope,
-    mean_of,
-    report_joined_metrics,
-)
+from edison_ci.documents.yaml_text import read_beside
+from edison_ci.features.importing.asserts import CHECKS, UNSUPPORTED_TYPES
+from edison_ci.features.importing.components import Scope, mean_of, report_joined_metrics
 from edison_ci.features.importing.drafts import CaseDraft
 from edison_ci.features.importing.fidelity import Node
 from edison_ci.features.importing.prompts import KINDS
@@ -162,14 +158,7 @@ PREFIX, SUFFIX = "prompt_prefix", "prompt_suffix"
 _ONLY_SESSION = re.compile(
     r"\s*(?:return\s+)?\{\s*\.\.\.vars,\s*sessionId:\s*context\.uuid\s*,?\s*\};?\s*"
 )
-_KEYS = frozenset(
-    {"description", "vars", "assert", "options", "threshold", "metadata", "provider", "providers",
-     "prompts", "config", "tests"}
-)  # fmt: skip
-_NO_MATTER = {
-    "disableConversationMemory": "cases are always independent",
-    "runSerially": "calls are independent; limits: {concurrency: 1} of a model runs them in turn",
-}
+_TABLES = read_beside(__file__, "promptfoo.yaml")["tests"]
 
 
 @dataclass(slots=True)
@@ -237,9 +226,8 @@ class Suite:
 
     def default(self, node: Node) -> None:
         """Read the defaults of all tests."""
-        found = self.source.follow(node)
-        if found is not None:
-            self._default = self._read(found)
+        if (target := self.source.follow(node)) is not None:
+            self._default = self._read(target)
 
     def tests(self, node: Node) -> None:
         """Read tests: a list, a file, or a list of files."""
@@ -253,13 +241,13 @@ class Suite:
     def scenarios(self, node: Node) -> None:
         """Read scenarios: each set of variables with each test."""
         for scenario in self._flatten(node):
-            found = self.source.follow(scenario)
-            if found is None:
+            target = self.source.follow(scenario)
+            if target is None:
                 continue
-            self._fidelity.mark_visited(found)
-            sets, tests = found.get("config"), found.get("tests")
+            self._fidelity.mark_visited(target)
+            sets, tests = target.get("config"), target.get("tests")
             named: dict[str, Json] = {}
-            if (about := found.get("description")) is not None:
+            if (about := target.get("description")) is not None:
                 named["scenario"] = str(about.value)
                 self._fidelity.add_mapped(about, "@datasets metadata.scenario")
             rows = list(self._read_tests(tests)) if tests is not None else []
@@ -269,15 +257,13 @@ class Suite:
                     self._add(test.inherit(outer))
 
     def _flatten(self, node: Node) -> Iterator[Node]:
-        found = self.source.follow(node)
-        if found is not None and isinstance(found.value, list):
-            self._fidelity.mark_visited(found)
-            for child in found.children():
+        target = self.source.follow(node)
+        if target is not None and isinstance(target.value, list):
+            self._fidelity.mark_visited(target)
+            for child in target.children():
                 yield from self._flatten(child)
-        elif found is not None:
-            yield found
-
-    # --- reading ----------------------------------------------------------------------------------
+        elif target is not None:
+            yield target
 
     def _read_tests(self, node: Node) -> Iterator[_Test]:
         value = node.value
@@ -293,13 +279,13 @@ class Suite:
             self._fidelity.mark_visited(node)
             yield from self._read_tests(held)
         else:
-            found = self.source.follow(node)
-            if found is not None and isinstance(found.value, list):
-                yield from self._read_tests(found)
-            elif found is not None and isinstance(found.value, dict):
-                yield self._read(found)
-            elif found is not None:
-                self._fidelity.add_unsupported(found, "a test must be a map")
+            target = self.source.follow(node)
+            if target is not None and isinstance(target.value, list):
+                yield from self._read_tests(target)
+            elif target is not None and isinstance(target.value, dict):
+                yield self._read(target)
+            elif target is not None:
+                self._fidelity.add_unsupported(target, "a test must be a map")
 
     def _from_files(self, node: Node, reference: str) -> Iterator[_Test]:
         if "://" in reference and not reference.startswith("file://"):
@@ -364,7 +350,7 @@ class Suite:
         if (options := node.get("options")) is not None:
             self._options(options, test)
         for child in node.children():
-            if child.name not in _KEYS:
+            if child.name not in _TABLES["keys"]:
                 self._fidelity.add_unsupported(child, "unknown key of a test")
         return test
 
@@ -397,10 +383,8 @@ class Suite:
                 test.own_asserts_only = value is True
                 self._fidelity.add_mapped(child, "@experiments")
             else:
-                note = _NO_MATTER.get(name, "unknown option")
+                note = _TABLES["without_effect"].get(name, "unknown option")
                 self._fidelity.add_unsupported(child, note)
-
-    # --- cases ------------------------------------------------------------------------------------
 
     def _add(self, test: _Test) -> None:
         named = test.node.get("vars")
@@ -479,8 +463,8 @@ class Suite:
     def _chosen_models(self, test: _Test) -> tuple[str, ...]:
         everything = tuple(model.name for model in self.models)
         if test.provider is not None:
-            found = self.source.follow(test.provider)
-            model = self.asserts.providers.read_one(found) if found is not None else None
+            target = self.source.follow(test.provider)
+            model = self.asserts.providers.read_one(target) if target is not None else None
             return (model.name,) if model is not None else everything
         if test.providers is None:
             return everything
@@ -495,22 +479,22 @@ class Suite:
     def _matching(
         self, node: Node, labels: dict[str, tuple[str, ...]], what: str
     ) -> tuple[str, ...] | None:
-        wanted = node.value if isinstance(node.value, list) else [node.value]
-        found = match_labels(map(str, wanted), labels)
-        if not found:
+        selected = node.value if isinstance(node.value, list) else [node.value]
+        names = match_labels(map(str, selected), labels)
+        if not names:
             self._fidelity.add_unsupported(
                 node, f"no {what} has this name; the test runs with all of them"
             )
             return None
         self._fidelity.add_mapped(node, "@experiments", "a separate experiment for each selection")
-        return found
+        return names
 
 
-def match_labels(wanted: Iterable[str], labels: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the names with a label that matches one of the wanted patterns."""
-    patterns = [p for each in wanted for p in (each, f"{each}:*")]
+def match_labels(selected: Iterable[str], labels: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the names with a label that matches one of the selected patterns."""
+    patterns = [pattern for text in selected for pattern in (text, f"{text}:*")]
     return tuple(
         name
-        for name, known in labels.items()
-        if any(fnmatch.fnmatchcase(label, pattern) for label in known for pattern in patterns)
+        for name, own_labels in labels.items()
+        if any(fnmatch.fnmatchcase(label, pattern) for label in own_labels for pattern in patterns)
     )

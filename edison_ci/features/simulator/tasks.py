@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from edison_ci._dataclass import dataclass
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.documents.yaml_text import read_beside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def load_data(name: str) -> Any:
     path = _DATA / f"{name}.json"
     if path.exists():
         return json.loads(path.read_text(encoding="utf-8"))
-    return read_yaml((_DATA / f"{name}.yaml").read_bytes(), name).value
+    return read_beside(__file__, f"data/{name}.yaml")
 
 
 def compile_any(alternatives: str | Sequence[str]) -> re.Pattern[str]:

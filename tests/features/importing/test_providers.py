@@ -12,12 +12,11 @@ from edison_ci.documents.json_text import json_marks
 from edison_ci.documents.marks import Document
 from edison_ci.features.importing.drafts import ModelDraft
 from edison_ci.features.importing.fidelity import Fidelity, Node
-from edison_ci.features.importing.providers import (
+from edison_ci.features.importing.providers import default_params, provider_entry
+from edison_ci.features.importing.services import (
     UnusableProvider,
-    default_params,
     http_entry,
     json_place,
-    provider_entry,
     set_access,
 )
 
