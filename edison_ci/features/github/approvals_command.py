@@ -91,20 +91,20 @@ def approvals(state: CliState) -> None:
     if wrong:  # a file that cannot be read could use any other
         paths.append(code_owners.OwnedPath(prefix, sites.Role.REVIEWER))
     address = host.repository_address(os.environ)
-    found = asyncio.run(_read(address, event.number, project.file, paths))
+    result = asyncio.run(_read(address, event.number, project.file, paths))
     if terminal.json:
         terminal.document(
             {
-                "ok": found.ok,
-                "pull_request": found.number,
-                "files": found.files,
-                "needed": found.approvals.needed,
-                "by": [*found.approvals.by],
-                "role": found.role.word if found.files else None,
+                "ok": result.ok,
+                "pull_request": result.number,
+                "files": result.files,
+                "needed": result.approvals.needed,
+                "by": [*result.approvals.by],
+                "role": result.role.word if result.files else None,
             }
         )
-    _show(terminal, found)
-    if not found.ok:
+    _show(terminal, result)
+    if not result.ok:
         raise click.exceptions.Exit(ExitCode.GATE_FAILED)
 
 
@@ -127,14 +127,14 @@ async def _read(
     return _PullRequestApprovals(number, len(roles), count, role, has_role)
 
 
-def _show(terminal: Terminal, found: _PullRequestApprovals) -> None:
-    where = f"pull request {found.number}"
-    if not found.files:
+def _show(terminal: Terminal, result: _PullRequestApprovals) -> None:
+    where = f"pull request {result.number}"
+    if not result.files:
         terminal.result(f"{where} changes no file of the project: no approval is needed here")
         return
-    mark = StyledText("ok", GOOD) if found.ok else StyledText("waiting", BAD)
-    files = counted(found.files, "file")
-    terminal.result(mark, f"  {where}: {found.approvals.words} for {files}")
-    if not found.has_role:
-        words = "an admin or owner" if found.role is sites.Role.ADMIN else f"a {found.role.word}"
+    mark = StyledText("ok", GOOD) if result.ok else StyledText("waiting", BAD)
+    files = counted(result.files, "file")
+    terminal.result(mark, f"  {where}: {result.approvals.words} for {files}")
+    if not result.has_role:
+        words = "an admin or owner" if result.role is sites.Role.ADMIN else f"a {result.role.word}"
         terminal.result(f"  one of the approvals has to be by {words}")

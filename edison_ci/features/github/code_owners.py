@@ -146,16 +146,16 @@ def section(paths: Sequence[OwnedPath], members: Sequence[Member]) -> list[str]:
     """Return the lines for the members; empty without members."""
     if not members:
         return []
-    width = max(len(each.pattern) for each in paths)
+    width = max(len(owned.pattern) for owned in paths)
     lines = [BEGIN]
-    for each in paths:
-        owners = " ".join(owners_of(members, each.role))
+    for owned in paths:
+        owners = " ".join(owners_of(members, owned.role))
         # A line without owners would mean that everyone may approve.
-        lines += [f"{each.pattern.ljust(width)} {owners}"] if owners else []
+        lines += [f"{owned.pattern.ljust(width)} {owners}"] if owners else []
     return [*lines, END]
 
 
-def with_section(text: str, wanted: Sequence[str], where: str) -> str:
+def with_section(text: str, lines_of_section: Sequence[str], where: str) -> str:
     """Return the text of CODEOWNERS with these lines at its end; other lines stay as they are."""
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.splitlines()
@@ -171,8 +171,8 @@ def with_section(text: str, wanted: Sequence[str], where: str) -> str:
         del lines[begins[0] : ends[0] + 1]
     while lines and not lines[-1].strip():
         lines.pop()
-    if wanted:
-        lines += ["", *wanted] if lines else wanted
+    if lines_of_section:
+        lines += ["", *lines_of_section] if lines else lines_of_section
     return "".join(f"{line}{newline}" for line in lines)
 
 
@@ -189,19 +189,19 @@ class OwnerRule(NamedTuple):
 
 def read_rules(text: str) -> list[OwnerRule]:
     """Return the lines of CODEOWNERS that have a pattern."""
-    found = []
+    rules = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = re.findall(r"(?:\\ |\S)+", re.sub(r"(?:^|\s)#.*", "", line))
         if words:
             pattern = words[0].replace("\\ ", " ")
-            found.append(OwnerRule(number, pattern, tuple(words[1:])))
-    return found
+            rules.append(OwnerRule(number, pattern, tuple(words[1:])))
+    return rules
 
 
 def rule_of(rules: Iterable[OwnerRule], path: str) -> OwnerRule | None:
     """Return the line that counts for a file: the last one that matches."""
-    found = [rule for rule in rules if _matcher(rule.pattern).fullmatch(path)]
-    return found[-1] if found else None
+    matching = [rule for rule in rules if _matcher(rule.pattern).fullmatch(path)]
+    return matching[-1] if matching else None
 
 
 @cache
@@ -209,13 +209,13 @@ def _matcher(pattern: str) -> re.Pattern[str]:
     """Return a pattern of CODEOWNERS, which is like one of .gitignore, as an expression."""
     body = pattern.strip("/")
     anchored = pattern.startswith("/") or "/" in body
-    found = "".join(_piece(piece) for piece in re.split(r"(\*\*/|/\*\*|\*\*|\*|\?)", body))
+    pattern_text = "".join(_piece(piece) for piece in re.split(r"(\*\*/|/\*\*|\*\*|\*|\?)", body))
     start = "" if anchored else "(?:.*/)?"
     below = "/.*" if pattern.endswith("/") else "(?:/.*)?"
     # The one exception: `docs/*` matches files of the folder, and not those of its folders.
     if re.search(r"(?:^|/)\*$", pattern) and pattern != "*":
         below = ""
-    return re.compile(f"{start}{found}{below}", re.DOTALL)
+    return re.compile(f"{start}{pattern_text}{below}", re.DOTALL)
 
 
 def _piece(text: str) -> str:

@@ -38,7 +38,7 @@ def event(state: CliState) -> None:
       edison github event
       edison github event --json
     """
-    terminal, found = Terminal(state), events.read_event(os.environ)
+    terminal, happened = Terminal(state), events.read_event(os.environ)
     repository = git.Repository.find(state.folder)
     base = None
     if repository is not None:
@@ -47,13 +47,13 @@ def event(state: CliState) -> None:
                 "the clone is shallow, and fetching is disabled by --offline",
                 hint="run without --offline",
             )
-        base = events.find_base(found, repository)
+        base = events.find_base(happened, repository)
     paths = None
     if repository is not None and base is not None and base.commit is not None:
         paths = sorted(repository.changed_paths(base.commit))
     if terminal.json:
-        terminal.document(_as_json(found, base, paths))
-    _show(terminal, found, base, paths)
+        terminal.document(_as_json(happened, base, paths))
+    _show(terminal, happened, base, paths)
 
 
 def _show(
@@ -117,7 +117,7 @@ _RUNS = click.argument("wanted", nargs=-1, metavar="[RUN]...")
 @click.command("summary", cls=EdisonCommand)
 @_RUNS
 @click.pass_obj
-def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
+def show_summary(state: CliState, runs: tuple[str, ...]) -> None:
     """Write the job summary and the outputs of the step.
 
     The summary goes to the file in GITHUB_STEP_SUMMARY, the outputs verdict, composite, delta,
@@ -132,7 +132,7 @@ def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state, to_report=True)
-    report, details = reports.report_on(project, wanted, state.folder)
+    report, details = reports.report_on(project, runs, state.folder)
     values = step_files.output_values(report)
     target = step_files.summarize(report, details)
     step_files.write_outputs(values)
@@ -149,7 +149,7 @@ def show_summary(state: CliState, wanted: tuple[str, ...]) -> None:
 @click.command("annotations", cls=EdisonCommand)
 @_RUNS
 @click.pass_obj
-def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
+def show_annotations(state: CliState, runs: tuple[str, ...]) -> None:
     """Print annotations on the lines that a change touched.
 
     Failed and unclear gates, broken cases, safety findings and changes of the eval suite, as
@@ -164,7 +164,7 @@ def show_annotations(state: CliState, wanted: tuple[str, ...]) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_project(state, to_report=True)
-    report, _ = reports.report_on(project, wanted, state.folder)
+    report, _ = reports.report_on(project, runs, state.folder)
     annotations = report_annotations.annotations_of(report, reports.changed_in(project, report))
     if terminal.json:
         listed = [annotation.as_json() for annotation in annotations]

@@ -203,7 +203,7 @@ def comment(state: CliState, options: CommentOptions) -> None:
         raise UsageError("no pull request: this is not a job for one", hint="name it: --pr NUMBER")
     address = address_of(state.folder)
     try:
-        shown = asyncio.run(post(address, Author(options.author), request, event))
+        result = asyncio.run(post(address, Author(options.author), request, event))
     except ForgeError as error:
         advice = show_failure(terminal, error, event)
         if terminal.json:
@@ -211,9 +211,9 @@ def comment(state: CliState, options: CommentOptions) -> None:
             terminal.document(as_json(CommentResult(number, None), error.message, advice))
         return
     if terminal.json:
-        terminal.document(as_json(shown))
-    show_comment(terminal, shown, event)
-    audit(site, shown)
+        terminal.document(as_json(result))
+    show_comment(terminal, result, event)
+    audit(site, result)
 
 
 def _report(
@@ -390,9 +390,9 @@ def _origin_remote(folder: Path) -> str | None:
 # --- the outcome ----------------------------------------------------------------------------------
 
 
-def show_comment(terminal: Terminal, shown: CommentResult, event: job_events.Event | None) -> None:
+def show_comment(terminal: Terminal, result: CommentResult, event: job_events.Event | None) -> None:
     """Print the outcome of posting a comment."""
-    posted = shown.posted
+    posted = result.posted
     if posted is None:
         name = event.name if event else "this"
         terminal.result(f"no pull request to comment on ({name})")
@@ -406,7 +406,7 @@ def show_comment(terminal: Terminal, shown: CommentResult, event: job_events.Eve
     terminal.result(f"{words[posted.outcome]}: {posted.comment.url}")
     if posted.removed:
         terminal.result(f"removed {len(posted.removed)} duplicate comments")
-    if not shown.ours:
+    if not result.ours:
         login = posted.comment.author.login
         terminal.note(
             StyledText("warning:", ODD),
@@ -416,14 +416,14 @@ def show_comment(terminal: Terminal, shown: CommentResult, event: job_events.Eve
 
 
 def as_json(
-    shown: CommentResult, reason: str | None = None, hint: str | None = None
+    result: CommentResult, reason: str | None = None, hint: str | None = None
 ) -> dict[str, Any]:
     """Return the outcome of posting a comment, or the reason why there is none."""
-    posted = shown.posted
+    posted = result.posted
     outcome = posted.outcome if posted else ("failed" if reason else "none")
     return {
         "outcome": str(outcome),
-        "pull_request": shown.number,
+        "pull_request": result.number,
         "comment_id": posted.comment.id if posted else None,
         "url": posted.comment.url if posted else None,
         "removed": list(posted.removed) if posted else [],
@@ -468,14 +468,14 @@ def newest_audit(site: sites.Site | None) -> store_audit.AuditHead | None:
         return None  # said by the report
 
 
-def audit(site: sites.Site | None, shown: CommentResult) -> None:
+def audit(site: sites.Site | None, result: CommentResult) -> None:
     """Record in the audit log that a comment was made or changed, if that is possible."""
-    posted = shown.posted
+    posted = result.posted
     changed = {sticky_comment.Outcome.CREATED, sticky_comment.Outcome.UPDATED}
     if site is None or posted is None or not site.results.exists() or posted.outcome not in changed:
         return
     action = f"{_ACTION}: {posted.outcome}"
-    entity = f"pull request {shown.number}"
+    entity = f"pull request {result.number}"
     entry = site.entry(site.actor(), action, entity, after=posted.comment.url)
     # The comment is posted; a failure to record it must not change the verdict.
     with contextlib.suppress(EdisonError):

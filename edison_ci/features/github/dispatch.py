@@ -65,11 +65,11 @@ async def _send(github: GitHub, branch: str, inputs: Mapping[str, str], limit_s:
     except TimeoutError:
         failed = DispatchUnknown("GitHub did not answer in time")
     except ForgeError as error:
-        said = line(error.message)
+        reason = line(error.message)
         if _may_have_started(error):
-            failed = DispatchUnknown(said)
+            failed = DispatchUnknown(reason)
         else:
-            failed = CannotStart(said, hint=_hint(error, github.address, branch))
+            failed = CannotStart(reason, hint=_hint(error, github.address, branch))
     raise failed
 
 

@@ -38,13 +38,13 @@ class Reviews:
 
     async def of(self, number: int) -> list[models.Review]:
         """Return the reviews of a pull request, oldest first."""
-        found = await self._api.pages("list the reviews", "pulls", number, "reviews")
-        return [parse_review(item) for item in found]
+        reviews = await self._api.pages("list the reviews", "pulls", number, "reviews")
+        return [parse_review(item) for item in reviews]
 
     async def line_comments(self, number: int) -> list[models.LineComment]:
         """Return the comments on lines of a pull request."""
-        found = await self._api.pages("list comments on lines", "pulls", number, "comments")
-        return [parse_line_comment(item) for item in found]
+        comments = await self._api.pages("list comments on lines", "pulls", number, "comments")
+        return [parse_line_comment(item) for item in comments]
 
     async def create(
         self,
@@ -68,7 +68,9 @@ class Reviews:
         """Suggest replacements for lines in the diff of a pull request."""
         made = []
         for start in range(0, len(suggestions), BATCH):
-            comments = [_as_comment(each) for each in suggestions[start : start + BATCH]]
+            comments = [
+                _as_comment(suggestion) for suggestion in suggestions[start : start + BATCH]
+            ]
             fields: dict[str, Any] = {
                 "event": str(models.ReviewDecision.COMMENT),
                 "comments": comments,
@@ -166,8 +168,8 @@ class GitHub:
 
     async def comments(self, number: int) -> list[models.Comment]:
         """Return the comments of a pull request, oldest first."""
-        found = await self._api.pages("list the comments", "issues", number, "comments")
-        return sorted(map(parse_comment, found), key=lambda comment: comment.id)
+        items = await self._api.pages("list the comments", "issues", number, "comments")
+        return sorted(map(parse_comment, items), key=lambda comment: comment.id)
 
     async def create_comment(self, number: int, body: str) -> models.Comment:
         """Add a comment to a pull request; not retried when the reply is lost."""
@@ -191,8 +193,8 @@ class GitHub:
 
     async def open_issues(self) -> list[models.Issue]:
         """Return the open issues, without pull requests, which GitHub lists as issues too."""
-        found = await self._api.pages("list the issues", "issues", state="open")
-        return [parse_issue(item) for item in found if "pull_request" not in item]
+        items = await self._api.pages("list the issues", "issues", state="open")
+        return [parse_issue(item) for item in items if "pull_request" not in item]
 
     async def create_issue(self, title: str, body: str) -> models.Issue:
         """Open an issue; not retried when the reply is lost."""
@@ -222,11 +224,11 @@ class GitHub:
         """
         owner = owner or self.address.owner
         head = f"{owner}:{branch}"
-        found = await self._api.pages("list pull requests", "pulls", head=head, state=state)
+        items = await self._api.pages("list pull requests", "pulls", head=head, state=state)
         # A server that ignores the filter lists the pull requests of all branches and forks.
         pulls = [
             pull
-            for pull in map(parse_pull_request, found)
+            for pull in map(parse_pull_request, items)
             if pull.head_ref == branch and _owner(pull).casefold() == owner.casefold()
         ]
         return max(pulls, key=lambda pull: (pull.state == "open", pull.number), default=None)
@@ -284,8 +286,8 @@ class GitHub:
 
     async def default_branch(self) -> str:
         """Return the name of the default branch."""
-        found = await self._api.get("read the repository")
-        return read_field(found, str, "default_branch")
+        repository = await self._api.get("read the repository")
+        return read_field(repository, str, "default_branch")
 
     async def protection(self, branch: str) -> BranchProtection:
         """Return the protection of a branch, as far as the token may read it."""
@@ -302,30 +304,30 @@ class GitHub:
 
     async def changed_files(self, number: int) -> list[models.ChangedFile]:
         """Return the files that a pull request changes; raises ForgeError if the list is cut."""
-        found = await self._api.pages("list the changed files", "pulls", number, "files")
-        if len(found) >= MAX_FILES:
+        items = await self._api.pages("list the changed files", "pulls", number, "files")
+        if len(items) >= MAX_FILES:
             raise ForgeError(
                 f"the pull request changes {MAX_FILES:,} files or more, and GitHub lists only so "
                 f"many",
                 fault=ForgeFault.UNREADABLE,
                 hint="compare with Git instead: check out with `fetch-depth: 2`",
             )
-        return [parse_changed_file(item) for item in found]
+        return [parse_changed_file(item) for item in items]
 
     async def read_file(self, path: str, *, ref: str) -> bytes | None:
         """Return the content of a regular file in a commit or branch; None if it is missing."""
         try:
-            found = await self._api.get("read a file", "contents", path, ref=ref)
+            item = await self._api.get("read a file", "contents", path, ref=ref)
         except ForgeError as error:
             if error.fault is ForgeFault.NOT_FOUND:
                 return None
             raise
-        if not isinstance(found, dict) or found.get("type") != "file":
+        if not isinstance(item, dict) or item.get("type") != "file":
             return None  # a folder, a link or a submodule
-        content = read_field(found, str, "content")
-        if content or not read_field(found, int, "size"):
-            return decode_content(content, read_field(found, str, "encoding"))
-        return await self.git.read_blob(read_field(found, str, "sha"))  # larger than a megabyte
+        content = read_field(item, str, "content")
+        if content or not read_field(item, int, "size"):
+            return decode_content(content, read_field(item, str, "encoding"))
+        return await self.git.read_blob(read_field(item, str, "sha"))  # larger than a megabyte
 
     async def _delete(self, what: str, *path: str | int) -> None:
         try:
@@ -355,8 +357,8 @@ class GitData:
 
     async def read_blob(self, sha: str) -> bytes:
         """Return the content of a file."""
-        found = await self._api.get("read a file", "git", "blobs", sha)
-        return decode_content(read_field(found, str, "content"), read_field(found, str, "encoding"))
+        blob = await self._api.get("read a file", "git", "blobs", sha)
+        return decode_content(read_field(blob, str, "content"), read_field(blob, str, "encoding"))
 
     async def create_tree(self, base_tree: str, blobs: Mapping[str, str]) -> str:
         """Create a tree from another one with some regular files replaced."""
@@ -376,33 +378,33 @@ class GitData:
 
     async def commit(self, sha: str) -> models.RemoteCommit:
         """Return a commit."""
-        found = await self._api.get("read a commit", "git", "commits", sha)
+        item = await self._api.get("read a commit", "git", "commits", sha)
         parents = tuple(
-            read_field(parent, str, "sha") for parent in read_field(found, list, "parents")
+            read_field(parent, str, "sha") for parent in read_field(item, list, "parents")
         )
-        tree, message = read_field(found, str, "tree", "sha"), read_field(found, str, "message")
-        return models.RemoteCommit(read_field(found, str, "sha"), tree, message, parents)
+        tree, message = read_field(item, str, "tree", "sha"), read_field(item, str, "message")
+        return models.RemoteCommit(read_field(item, str, "sha"), tree, message, parents)
 
     async def tip(self, branch: str) -> str | None:
         """Return the commit at the tip of a branch; None if there is no such branch."""
         try:
-            found = await self._api.get("read a branch", "git", "ref", "heads", branch)
+            reference = await self._api.get("read a branch", "git", "ref", "heads", branch)
         except ForgeError as error:
             if error.fault is ForgeFault.NOT_FOUND:
                 return None
             raise
-        return read_field(found, str, "object", "sha")
+        return read_field(reference, str, "object", "sha")
 
     async def tips(self, prefix: str) -> dict[str, str]:
         """Return the tips of the branches whose names have a prefix, by name."""
-        found = await self._api.get("list branches", "git", "matching-refs", "heads", prefix)
-        if not isinstance(found, list):
+        references = await self._api.get("list branches", "git", "matching-refs", "heads", prefix)
+        if not isinstance(references, list):
             raise github_api.unreadable("list branches", "a list")
         return {
             read_field(item, str, "ref").removeprefix("refs/heads/"): read_field(
                 item, str, "object", "sha"
             )
-            for item in found
+            for item in references
         }
 
     async def create_branch(self, branch: str, sha: str) -> None:
@@ -435,10 +437,10 @@ _T = TypeVar("_T")
 
 def read_field(value: Any, kind: type[_T], *path: str) -> _T:
     """Return the value at a path inside a reply; raises ForgeError unless it has this type."""
-    found = _at(value, path)
-    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+    field = _at(value, path)
+    if not isinstance(field, kind) or (kind is int and isinstance(field, bool)):
         raise github_api.unreadable(f"read {'.'.join(path)}", kind.__name__)
-    return found
+    return field
 
 
 def read_optional(value: Any, kind: type[_T], *path: str) -> _T | None:

@@ -59,11 +59,11 @@ async def tell_issue(root: Path, message: Mapping[str, Any], environ: Mapping[st
 
 
 async def _open(github: GitHub, message: Mapping[str, Any]) -> str:
-    found = await _issues_of(github, message)
-    if not found:
+    issues = await _issues_of(github, message)
+    if not issues:
         made = await github.create_issue(str(message["title"])[:_TITLE_CHARS], _body(message))
         return f"opened {made.url}"
-    issue = found[0]
+    issue = issues[0]
     if _mark(message) in issue.body:
         return f"{issue.url} is open already"
     await _comment_once(github, issue, message)
@@ -71,11 +71,11 @@ async def _open(github: GitHub, message: Mapping[str, Any]) -> str:
 
 
 async def _close(github: GitHub, message: Mapping[str, Any]) -> str:
-    found = await _issues_of(github, message)
-    for issue in found:
+    issues = await _issues_of(github, message)
+    for issue in issues:
         await _comment_once(github, issue, message)
         await github.close_issue(issue.number)
-    return f"closed {', '.join(issue.url for issue in found)}" if found else "no issue is open"
+    return f"closed {', '.join(issue.url for issue in issues)}" if issues else "no issue is open"
 
 
 async def _comment_once(github: GitHub, issue: Issue, message: Mapping[str, Any]) -> None:
@@ -88,12 +88,12 @@ async def _issues_of(github: GitHub, message: Mapping[str, Any]) -> list[Issue]:
     """Return the open issues of a condition, oldest first; there is more than one after a race."""
     marker = _marker(message)
     # At the end of the body: the text of another alert may quote a marker.
-    found = [
-        each
-        for each in await github.open_issues()
-        if marker in each.body.splitlines()[-2:] and each.trusted
+    issues = [
+        issue
+        for issue in await github.open_issues()
+        if marker in issue.body.splitlines()[-2:] and issue.trusted
     ]
-    return sorted(found, key=lambda issue: issue.number)
+    return sorted(issues, key=lambda issue: issue.number)
 
 
 def _marker(message: Mapping[str, Any]) -> str:

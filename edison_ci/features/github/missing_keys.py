@@ -28,15 +28,15 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
     """
     terms = proposal_terms.apply_base_terms(project)
     models = [m for m in _models(project, experiments) if not terms.has_identity(m)]
-    known = key_environment(project)
-    variables = workflows.Variables.of(models, known.secrets)
+    keys = key_environment(project)
+    variables = workflows.Variables.of(models, keys.secrets)
     lines = variables.lines
     named = [name for name in lines if name != config_sealed.PRIVATE_KEY]
-    missing = [name for name in named if not known.has(name)]
-    sealed = [name for name in named if not known.is_set(name)]
-    if not missing and (not sealed or known.is_set(config_sealed.PRIVATE_KEY)):
+    missing = [name for name in named if not keys.has(name)]
+    sealed = [name for name in named if not keys.is_set(name)]
+    if not missing and (not sealed or keys.is_set(config_sealed.PRIVATE_KEY)):
         for name in sealed:
-            known.get(name)  # raises if it cannot be opened
+            keys.get(name)  # raises if it cannot be opened
         return
     users = {*missing} if missing else {*sealed}
     missing = missing or [config_sealed.PRIVATE_KEY]
@@ -68,9 +68,9 @@ def require_keys(project: Project, experiments: Iterable[Experiment]) -> None:
 
 def _models(project: Project, experiments: Iterable[Experiment]) -> list[Model]:
     """Return the models that answer and judge in experiments, each once."""
-    found: dict[str, Model] = {}
+    models: dict[str, Model] = {}
     for experiment in experiments:
-        found |= {model.name: model for _, model, _ in experiment.models}
+        models |= {model.name: model for _, model, _ in experiment.models}
         judging = sorted(project.judging_models_of(experiment))
-        found |= {name: project.models[name] for name in judging}
-    return [*found.values()]
+        models |= {name: project.models[name] for name in judging}
+    return [*models.values()]

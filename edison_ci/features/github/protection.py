@@ -49,18 +49,18 @@ class BranchProtection:
 
 async def read_protection(api: Api, branch: str) -> BranchProtection:
     """Return the protection of a branch; rulesets are readable with any token."""
-    found = BranchProtection()
+    protection = BranchProtection()
     for rule in await api.pages("read the rules of the branch", "rules", "branches", branch):
-        found |= _rule(rule)
+        protection |= _rule(rule)
     try:
         classic = await api.get("read branch protection", "branches", branch, "protection")
     except ForgeError as error:
         if error.fault is ForgeFault.NOT_FOUND:
-            return found
+            return protection
         if error.fault is ForgeFault.FORBIDDEN:
-            return found | BranchProtection(classic_unknown=True)
+            return protection | BranchProtection(classic_unknown=True)
         raise
-    return found | _classic(classic)
+    return protection | _classic(classic)
 
 
 def _rule(value: Any) -> BranchProtection:
@@ -86,7 +86,7 @@ def _classic(value: Any) -> BranchProtection:
         _part(value, key) for key in ("required_pull_request_reviews", "required_status_checks")
     )
     contexts = _part(checks, "contexts")
-    named = frozenset(each for each in contexts or () if isinstance(each, str))
+    named = frozenset(context for context in contexts or () if isinstance(context, str))
     return BranchProtection(
         pull_request=isinstance(reviews, dict),
         approvals=_count(reviews, "required_approving_review_count"),
@@ -104,10 +104,10 @@ def _part(value: Any, key: str) -> Any:
 
 
 def _count(value: Any, key: str) -> int:
-    found = _part(value, key)
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+    count = _part(value, key)
+    return count if isinstance(count, int) and not isinstance(count, bool) else 0
 
 
 def _names(value: Any) -> frozenset[str]:
     listed = value if isinstance(value, list) else []
-    return frozenset(name for each in listed if isinstance(name := _part(each, "context"), str))
+    return frozenset(name for check in listed if isinstance(name := _part(check, "context"), str))

@@ -101,20 +101,20 @@ def code_owners(site: Site) -> CodeOwnersFile:
     folder = site.root.resolve().relative_to(top.resolve()).as_posix()
     paths = owned_paths(load_project(site.root), "" if folder == "." else f"{folder}/")
     tree = WorkingTree(top)
-    found = next((place for place in PLACES if tree.exists(place)), None)
-    place, text = found or PLACES[0], ""
-    if found is not None:
+    existing = next((place for place in PLACES if tree.exists(place)), None)
+    place, text = existing or PLACES[0], ""
+    if existing is not None:
         try:
             text = read(tree, place, max_bytes=MAX_BYTES).decode("utf-8")
         except (Fault, UnicodeDecodeError) as fault:
-            said = fault.message if isinstance(fault, Fault) else "it is not UTF-8"
+            reason = fault.message if isinstance(fault, Fault) else "it is not UTF-8"
             raise UsageError(
-                f"{place} cannot be read: {said}",
+                f"{place} cannot be read: {reason}",
                 hint="GitHub ignores such a file; correct it first",
                 where=Location(place),
             ) from None
-    wanted = with_section(text, section(paths, site.file.members), place)
-    return CodeOwnersFile(repository, place, text, found is not None, tuple(paths), wanted)
+    expected = with_section(text, section(paths, site.file.members), place)
+    return CodeOwnersFile(repository, place, text, existing is not None, tuple(paths), expected)
 
 
 def write_code_owners(site: Site, file: CodeOwnersFile) -> None:
@@ -136,8 +136,8 @@ def check_roles(
     """Compare the members with CODEOWNERS, the history and the protection of the branch."""
     members = site.file.members
     if not members:
-        said = "edison.yaml has no members: everyone with write access is an owner"
-        finding = RoleFinding("no-members", said, "add members and their roles", problem=False)
+        sentence = "edison.yaml has no members: everyone with write access is an owner"
+        finding = RoleFinding("no-members", sentence, "add members and their roles", problem=False)
         return RolesReport((finding,), (), ("CODEOWNERS and the protected branch: no members",))
     file = code_owners(site)
     findings = [*_owners(members), *_owned(file, members), *_history(file.top, members)]
@@ -153,13 +153,13 @@ def check_roles(
         skipped.append(f"the protected branch: {why_no_forge}")
     else:
         try:
-            branch, found = asyncio.run(_protection(address))
+            branch, protection = asyncio.run(_protection(address))
         except ForgeError as error:
             skipped.append(f"the protected branch: {error.message}")
         else:
-            findings += missing_protection(site, branch, found, file.top)
+            findings += missing_protection(site, branch, protection, file.top)
             looked.append(f"rules of the branch {branch} of {address.repository}")
-            if found.classic_unknown:
+            if protection.classic_unknown:
                 skipped.append(
                     f"classic protection of {branch}: the token lacks administration: read"
                 )
@@ -199,18 +199,18 @@ def _owned(file: CodeOwnersFile, members: Sequence[Member]) -> Iterator[RoleFind
     rules = read_rules(file.text)
     head = file.top.head()
     files = file.top.list_files(head)[:_MOST_FILES] if head is not None else ()
-    for each in file.paths:
-        inside = [path for path in files if each.covers(path)]
+    for owned in file.paths:
+        inside = [path for path in files if owned.covers(path)]
         # A file that is not there yet has owners as well.
-        samples = [*inside, f"{each.path}new-file" if each.path.endswith("/") else each.path]
-        told = set()
+        samples = [*inside, f"{owned.path}new-file" if owned.path.endswith("/") else owned.path]
+        seen = set()
         for path in samples:
             rule = rule_of(rules, path)
             owners = rule.owners if rule is not None else ()
-            if owners not in told:
-                told.add(owners)
+            if owners not in seen:
+                seen.add(owners)
                 where = f"{file.path}:{rule.line}" if rule is not None else file.path
-                yield from _disagreement(each, where, owners, members, path)
+                yield from _disagreement(owned, where, owners, members, path)
 
 
 def _disagreement(
@@ -226,17 +226,17 @@ def _disagreement(
             "code-owners", f"{where}: {path} has no code owner, so anyone may approve it", hint
         )
         return
-    wanted = {name.casefold(): name for name in owners_of(members, owned.role)}
+    expected = {name.casefold(): name for name in owners_of(members, owned.role)}
     there = {name.casefold(): name for name in owners}
     teams = [name for name in there.values() if name.startswith("@") and "/" in name]
-    extra = [name for key, name in there.items() if key not in wanted and name not in teams]
+    extra = [name for key, name in there.items() if key not in expected and name not in teams]
     if extra:
         yield RoleFinding(
             "code-owners",
             f"{where}: {_listed(extra)} may approve {path}, which needs the role {role} or above",
             hint,
         )
-    missing = [name for key, name in wanted.items() if key not in there]
+    missing = [name for key, name in expected.items() if key not in there]
     if missing and not teams:
         yield RoleFinding(
             "code-owners", f"{where}: {_listed(missing)} may not approve {path}, a {role} may", hint
@@ -269,9 +269,9 @@ def _history(repository: Repository | None, members: Sequence[Member]) -> Iterat
         if member is None:
             continue
         names_of.setdefault(email.casefold(), {}).setdefault(_plain(name), name)
-        known = members_of.setdefault(_plain(name), [])
-        if member not in known:
-            known.append(member)
+        same_name = members_of.setdefault(_plain(name), [])
+        if member not in same_name:
+            same_name.append(member)
     for email, names in sorted(names_of.items()):
         if len(names) > 1:
             yield RoleFinding(
@@ -281,11 +281,11 @@ def _history(repository: Repository | None, members: Sequence[Member]) -> Iterat
                 "member now",
                 problem=False,
             )
-    for found in members_of.values():
-        if len(found) > 1:
+    for people in members_of.values():
+        if len(people) > 1:
             yield RoleFinding(
                 "two-identities",
-                f"{_listed([str(m.github or m.email) for m in found])} commit under one name",
+                f"{_listed([str(m.github or m.email) for m in people])} commit under one name",
                 "if this is one person, make it one entry with github and email, so that they "
                 "count once",
                 problem=False,
@@ -300,22 +300,22 @@ def _plain(name: str) -> str:
 
 
 def missing_protection(
-    site: Site, branch: str, found: BranchProtection, repository: Repository | None
+    site: Site, branch: str, protection: BranchProtection, repository: Repository | None
 ) -> list[RoleFinding]:
     """Return the requirements that the roles promise and the branch does not have."""
     met = {
-        "pull-request": found.pull_request,
-        "approvals": found.approvals >= site.file.settings.approvals,
-        "code-owner-review": found.code_owners,
-        "stale-approvals": found.dismiss_stale,
-        "last-push": found.last_push,
-        "checks": found.checks >= {*_checks(repository)},
-        "force-push": found.no_force_push,
-        "deletion": found.no_deletion,
+        "pull-request": protection.pull_request,
+        "approvals": protection.approvals >= site.file.settings.approvals,
+        "code-owner-review": protection.code_owners,
+        "stale-approvals": protection.dismiss_stale,
+        "last-push": protection.last_push,
+        "checks": protection.checks >= {*_checks(repository)},
+        "force-push": protection.no_force_push,
+        "deletion": protection.no_deletion,
     }
     return [
-        RoleFinding("protection", f"{branch}: {said}", f"set: {setting}")
-        for (code, said, setting) in _promises(site, _checks(repository))
+        RoleFinding("protection", f"{branch}: {promise}", f"set: {setting}")
+        for (code, promise, setting) in _promises(site, _checks(repository))
         if not met[code]
     ]
 

@@ -38,25 +38,25 @@ def check(state: CliState) -> None:
     """
     terminal, site = Terminal(state), _site(state)
     address, why = _forge(state, site)
-    found = roles_check.check_roles(site, address, why_no_forge=why)
+    result = roles_check.check_roles(site, address, why_no_forge=why)
     if terminal.json:
         terminal.document(
             {
-                "ok": found.ok,
-                "findings": [finding._asdict() for finding in found.findings],
-                "looked_at": [*found.looked_at],
-                "not_looked_at": [*found.not_looked_at],
+                "ok": result.ok,
+                "findings": [finding._asdict() for finding in result.findings],
+                "looked_at": [*result.looked_at],
+                "not_looked_at": [*result.not_looked_at],
             }
         )
-    for said in found.looked_at:
-        terminal.result(StyledText("looked at", GOOD), f"      {said}")
-    for said in found.not_looked_at:
-        terminal.result(StyledText("not looked at", ODD), f"  {said}")
-    for finding in found.findings:
+    for subject in result.looked_at:
+        terminal.result(StyledText("looked at", GOOD), f"      {subject}")
+    for subject in result.not_looked_at:
+        terminal.result(StyledText("not looked at", ODD), f"  {subject}")
+    for finding in result.findings:
         word = StyledText("problem", BAD) if finding.problem else StyledText("note", ODD)
         terminal.result(word, f"  {finding.message}")
         terminal.note(f"  {finding.hint}")
-    if found.ok:
+    if result.ok:
         terminal.result("no problem found")
     else:
         raise click.exceptions.Exit(ExitCode.GATE_FAILED)

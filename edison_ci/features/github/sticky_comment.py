@@ -115,11 +115,11 @@ def _data_line(data: Mapping[str, Any]) -> str:
 def parse_data(body: str) -> dict[str, Any] | None:
     """Return the data in the second line of a comment; None if there is none."""
     lines = body.split("\n", 2)
-    found = _DATA.fullmatch(lines[1].strip()) if len(lines) > 1 else None
-    if found is None:
+    match = _DATA.fullmatch(lines[1].strip()) if len(lines) > 1 else None
+    if match is None:
         return None
     try:
-        data = json.loads(found[1])
+        data = json.loads(match[1])
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
@@ -129,17 +129,17 @@ def parse_pushes(body: str) -> list[str]:
     """Return the commits of the pull request that its comment has reported on, oldest first."""
     pushes = (parse_data(body) or {}).get("pushes")
     listed = pushes if isinstance(pushes, list) else []
-    return [each for each in listed if isinstance(each, str) and _SHORT_SHA.fullmatch(each)]
+    return [push for push in listed if isinstance(push, str) and _SHORT_SHA.fullmatch(push)]
 
 
 def with_pushes(text: str, earlier: str) -> str:
     """Return a comment that also lists the commits that an earlier comment has reported on."""
     data = parse_data(text)
-    known = list(dict.fromkeys([*parse_pushes(earlier), *parse_pushes(text)]))
-    if data is None or known == parse_pushes(text):
+    pushes = list(dict.fromkeys([*parse_pushes(earlier), *parse_pushes(text)]))
+    if data is None or pushes == parse_pushes(text):
         return text
     first, _, rest = text.split("\n", 2)
-    return "\n".join((first, _data_line({**data, "pushes": known[:_MOST_PUSHES]}), rest))
+    return "\n".join((first, _data_line({**data, "pushes": pushes[:_MOST_PUSHES]}), rest))
 
 
 async def read_data(forge: Forge, number: int, key: str) -> list[dict[str, Any]]:
@@ -151,9 +151,9 @@ async def read_data(forge: Forge, number: int, key: str) -> list[dict[str, Any]]
 async def push_number(forge: Forge, number: int, key: str, head_sha: str) -> int:
     """Return which push of a pull request a commit is, by the commits reported on so far."""
     ours = await _ours(forge, number, marker_line(key))
-    known = [push for comment in ours for push in parse_pushes(comment.body)]
-    known = list(dict.fromkeys([*known, head_sha[:_SHORT]]))
-    return known.index(head_sha[:_SHORT]) + 1
+    pushes = [push for comment in ours for push in parse_pushes(comment.body)]
+    pushes = list(dict.fromkeys([*pushes, head_sha[:_SHORT]]))
+    return pushes.index(head_sha[:_SHORT]) + 1
 
 
 def parse_marker(body: str) -> ReportMarker | None:
@@ -273,13 +273,13 @@ async def _exists(forge: Forge, number: int) -> bool:
 
 
 async def _post(forge: Forge, number: int, report: _PreparedComment) -> StickyResult:
-    found = await _ours(forge, number, report.marker_line)
-    if not found:
+    comments = await _ours(forge, number, report.marker_line)
+    if not comments:
         made = await _create(forge, number, report)
-        found = await _ours(forge, number, report.marker_line)
-        if not found or [comment.id for comment in found] == [made.id]:
+        comments = await _ours(forge, number, report.marker_line)
+        if not comments or [comment.id for comment in comments] == [made.id]:
             return StickyResult(Outcome.CREATED, made)
-    return await _settle(forge, number, report, found)
+    return await _settle(forge, number, report, comments)
 
 
 async def _ours(forge: Forge, number: int, marker: str) -> list[Comment]:
@@ -305,15 +305,15 @@ async def _create(forge: Forge, number: int, report: _PreparedComment) -> Commen
 
 
 async def _settle(
-    forge: Forge, number: int, report: _PreparedComment, found: Sequence[Comment]
+    forge: Forge, number: int, report: _PreparedComment, comments: Sequence[Comment]
 ) -> StickyResult:
     """Put the latest of all reports into the oldest comment, and delete the others."""
-    kept, *others = found
-    latest = max(found, key=lambda comment: _order(comment.body))
+    kept, *others = comments
+    latest = max(comments, key=lambda comment: _order(comment.body))
     outcome, text = Outcome.UPDATED, report.text
     if await _is_later(forge, number, latest, report):
         outcome, text = Outcome.SUPERSEDED, latest.body
-    for comment in found:
+    for comment in comments:
         text = with_pushes(text, comment.body)
     if _same(kept.body, text):
         outcome = Outcome.UNCHANGED if outcome is Outcome.UPDATED else outcome
@@ -341,8 +341,8 @@ def _order(body: str) -> tuple[int, int, int]:
     return marker.order if marker else (-1, 0, 0)
 
 
-def _same(one: str, two: str) -> bool:
-    return _plain(one) == _plain(two)
+def _same(first: str, second: str) -> bool:
+    return _plain(first) == _plain(second)
 
 
 def _plain(text: str) -> str:

@@ -34,18 +34,18 @@ class WorkflowStep(NamedTuple):
 
 def step_of(environ: Mapping[str, str], root: Path) -> WorkflowStep:
     """Return the step of this job that runs edison; `root` is the checkout."""
-    found = _PLACE.match(environ.get("GITHUB_WORKFLOW_REF", ""))
-    if found is None:
+    match = _PLACE.match(environ.get("GITHUB_WORKFLOW_REF", ""))
+    if match is None:
         return WorkflowStep()
-    file = found.group(1)
+    file = match.group(1)
     try:
         with (root / file).open("rb") as stream:
             value = read_yaml(stream.read(_MOST_BYTES), file=file).value
     except (OSError, Fault):
         return WorkflowStep(file)
     steps = _steps(value, environ.get("GITHUB_JOB", ""))
-    wanted = environ.get("GITHUB_ACTION", "")
-    own = [step for step in steps if wanted and step.get("id") == wanted]
+    step_id = environ.get("GITHUB_ACTION", "")
+    own = [step for step in steps if step_id and step.get("id") == step_id]
     own += [step for step in steps if _OURS.search(f"{step.get('run')} {step.get('uses')}")]
     return WorkflowStep(file, str(own[0].get("name") or own[0].get("id") or "") if own else "")
 

@@ -73,11 +73,11 @@ def _move(state: CliState, url: str, runs: Sequence[str], move: Move, word: str)
             if not terminal.json:
                 _tell(terminal, sent, word)
     if terminal.json:
-        terminal.document({"site": remote.address, "runs": [each._asdict() for each in moved]})
+        terminal.document({"site": remote.address, "runs": [run._asdict() for run in moved]})
     elif not moved:
         terminal.result("nothing new: the site and this project have the same runs")
     else:
-        terminal.note(f"{counted(sum(each.new for each in moved), 'run')} {word}")
+        terminal.note(f"{counted(sum(run.new for run in moved), 'run')} {word}")
 
 
 def _tell(terminal: Terminal, sent: Sent, word: str) -> None:
@@ -90,14 +90,14 @@ def _tell(terminal: Terminal, sent: Sent, word: str) -> None:
 
 def _meter(terminal: Terminal) -> Callable[[Progress], None]:
     """Return what tells the progress of large runs, each tenth once."""
-    told: dict[str, int] = {}
+    tenths: dict[str, int] = {}
 
     def show(progress: Progress) -> None:
         if progress.waiting:
             terminal.note(f"{progress.run_id}: another process fetches runs here; waiting for it")
         tenth = 10 * progress.done // max(1, progress.total)
-        if progress.total > _LARGE and tenth > told.get(progress.run_id, 0):
-            told[progress.run_id] = tenth
+        if progress.total > _LARGE and tenth > tenths.get(progress.run_id, 0):
+            tenths[progress.run_id] = tenth
             terminal.note(f"{progress.run_id}: {tenth * 10}% of {progress.total:,} bytes")
 
     return show

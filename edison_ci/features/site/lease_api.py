@@ -50,19 +50,19 @@ def _lend(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
     if not limits:
         hint = "add limits to its edison.yaml, such as monthly_usd"
         raise ApiError(409, "no_limits", "this site has no budget to share", hint)
-    found = LeaseFile(home.root / LEASES_FILE).lend(request, limits, now)
-    return 200, _lease_json(found, now)
+    lease = LeaseFile(home.root / LEASES_FILE).lend(request, limits, now)
+    return 200, _lease_json(lease, now)
 
 
 def _take_back(asked: ApiRequest) -> tuple[int, dict[str, Any]]:
-    told, home = _lease_request(asked), asked.home()
-    found = LeaseFile(home.root / LEASES_FILE).take_back(told, home.clock())
-    return 200, _lease_json(found, home.clock())
+    request, home = _lease_request(asked), asked.home()
+    lease = LeaseFile(home.root / LEASES_FILE).take_back(request, home.clock())
+    return 200, _lease_json(lease, home.clock())
 
 
 def _lease_request(asked: ApiRequest, needs: int | None = None) -> LeaseRequest:
-    known = {"project", "team", "spent_microusd"}
-    refuse_unknown(asked.body, known if needs is None else {*known, "needs_microusd"})
+    keys = {"project", "team", "spent_microusd"}
+    refuse_unknown(asked.body, keys if needs is None else {*keys, "needs_microusd"})
     project, team = text_field(asked.body, "project"), asked.body.get("team", "")
     if not isinstance(team, str) or max(len(team), len(project)) > _LONGEST_NAME:
         raise ApiError(400, "invalid", f"project and team have at most {_LONGEST_NAME} characters")
@@ -72,30 +72,30 @@ def _lease_request(asked: ApiRequest, needs: int | None = None) -> LeaseRequest:
     return LeaseRequest(*names, amount_field(asked.body, "spent_microusd"), needs or 0)
 
 
-def _team_of(asked: ApiRequest, project: str, told: str) -> str:
+def _team_of(asked: ApiRequest, project: str, claimed: str) -> str:
     """Return the team of a project: for one of the site that of its file, else what was told."""
     projects, home = asked.settings.projects, asked.home()
     if asked.settings.home != asked.site.root and project != asked.site.file.slug:
         raise ApiError(400, "invalid", f"this is the address of {asked.site.file.slug}")
-    known = projects.find(project) if projects is not None else None
-    if known is None:
-        return told
+    own_project = projects.find(project) if projects is not None else None
+    if own_project is None:
+        return claimed
     identity = asked.actor.identity
-    actor = Actor(identity, role_in(home, known.site, identity))
+    actor = Actor(identity, role_in(home, own_project.site, identity))
     home.admit(actor, Role.EDITOR, "lease", project)
-    return known.site.file.team or ""
+    return own_project.site.file.team or ""
 
 
-def _lease_json(found: Lease | LeaseRefusal, now: dt.datetime) -> dict[str, Any]:
-    if isinstance(found, LeaseRefusal):
-        status = 404 if found.code == "unknown" else 409
-        raise ApiError(status, found.code, found.message, limit=found.limit)
-    left = dt.datetime.fromisoformat(found.expires_at) - now
+def _lease_json(lease: Lease | LeaseRefusal, now: dt.datetime) -> dict[str, Any]:
+    if isinstance(lease, LeaseRefusal):
+        status = 404 if lease.code == "unknown" else 409
+        raise ApiError(status, lease.code, lease.message, limit=lease.limit)
+    left = dt.datetime.fromisoformat(lease.expires_at) - now
     return {
-        "lease": found.id,
-        "month": found.month,
-        "granted_microusd": found.granted_microusd,
-        "spent_microusd": found.spent_microusd,
+        "lease": lease.id,
+        "month": lease.month,
+        "granted_microusd": lease.granted_microusd,
+        "spent_microusd": lease.spent_microusd,
         "expires_in_s": max(int(left.total_seconds()), 0),
-        "returned": found.returned_at is not None,
+        "returned": lease.returned_at is not None,
     }

@@ -124,10 +124,10 @@ class LeaseFile(PrivateFile):
         """Open, extend or renew a lease, within every limit."""
         month = f"{now:%Y-%m}"
         with self.writing() as connection:
-            known = _find(connection, asked.id)
-            if known is not None and (why := _unusable(known, asked.by, month)) is not None:
+            lent = _find(connection, asked.id)
+            if lent is not None and (why := _unusable(lent, asked.by, month)) is not None:
                 return why
-            granted = known.granted_microusd if known is not None else 0
+            granted = lent.granted_microusd if lent is not None else 0
             more = max(asked.needs_microusd - granted, 0)
             room = None
             for limit in limits:
@@ -135,9 +135,9 @@ class LeaseFile(PrivateFile):
                     continue
                 left = max(limit.microusd - _counted(connection, month, limit), 0)
                 if more > left:
-                    said = f"{limit.name} has {dollars(left)} left in {month}"
+                    left_words = f"{limit.name} has {dollars(left)} left in {month}"
                     return LeaseRefusal(
-                        "budget", f"{said}, and {dollars(more)} are needed", limit.name
+                        "budget", f"{left_words}, and {dollars(more)} are needed", limit.name
                     )
                 room = left if room is None else min(room, left)
             if more:
@@ -145,28 +145,28 @@ class LeaseFile(PrivateFile):
             lease = Lease(
                 asked.id, month, asked.project, asked.team, asked.by,
                 granted + more, asked.spent_microusd,
-                known.opened_at if known is not None else utc.timestamp(now),
+                lent.opened_at if lent is not None else utc.timestamp(now),
                 utc.timestamp(min(now + dt.timedelta(seconds=LEASE_S), _next_month(now))), None,
             )  # fmt: skip
             _put(connection, lease)
         return lease
 
-    def take_back(self, told: LeaseRequest, now: dt.datetime) -> Lease | LeaseRefusal:
+    def take_back(self, request: LeaseRequest, now: dt.datetime) -> Lease | LeaseRefusal:
         """Close a lease with what was spent; a later report can only lower that.
 
         One that is not known was spent while the site could not be reached, and is booked now.
         """
-        at, spent = utc.timestamp(now), told.spent_microusd
+        at, spent = utc.timestamp(now), request.spent_microusd
         with self.writing() as connection:
-            known = _find(connection, told.id)
-            if known is None:
-                names = (told.project, told.team, told.by)
-                known = Lease(told.id, f"{now:%Y-%m}", *names, 0, spent, at, at, None)
-            elif known.by != told.by:
-                return LeaseRefusal("unknown", f"there is no lease {told.id!r}")
-            elif known.returned_at is not None:
-                at, spent = known.returned_at, min(spent, known.spent_microusd)
-            closed = known._replace(spent_microusd=spent, returned_at=at)
+            lent = _find(connection, request.id)
+            if lent is None:
+                names = (request.project, request.team, request.by)
+                lent = Lease(request.id, f"{now:%Y-%m}", *names, 0, spent, at, at, None)
+            elif lent.by != request.by:
+                return LeaseRefusal("unknown", f"there is no lease {request.id!r}")
+            elif lent.returned_at is not None:
+                at, spent = lent.returned_at, min(spent, lent.spent_microusd)
+            closed = lent._replace(spent_microusd=spent, returned_at=at)
             _put(connection, closed)
         return closed
 

@@ -65,11 +65,11 @@ class ProjectApps:
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         """Answer a request."""
         raw: bytes = scope.get("raw_path") or scope.get("path", "").encode()
-        found = _ADDRESS.fullmatch(raw.decode("latin-1").partition("?")[0])
-        if scope["type"] != "http" or found is None:
+        match = _ADDRESS.fullmatch(raw.decode("latin-1").partition("?")[0])
+        if scope["type"] != "http" or match is None:
             await self._site(scope, receive, send)
             return
-        name, rest = found[1], found[2] or "/"
+        name, rest = match[1], match[2] or "/"
         inner = {**scope, "path": unquote(rest), "raw_path": rest.encode("latin-1")}
         if _OF_SITE.fullmatch(rest):
             await self._site(inner, receive, send)

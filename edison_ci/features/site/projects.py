@@ -57,8 +57,8 @@ class SiteProject(NamedTuple):
     @property
     def changed_at(self) -> str | None:
         """When its results last changed; None without results."""
-        found = [_mtime(Path(f"{self.site.results}{each}")) for each in _LOGS]
-        newest = max(found)
+        times = [_mtime(Path(f"{self.site.results}{suffix}")) for suffix in _LOGS]
+        newest = max(times)
         return utc.timestamp(dt.datetime.fromtimestamp(newest, dt.UTC)) if newest else None
 
 
@@ -91,8 +91,8 @@ class Projects:
 
     def find(self, name: str) -> SiteProject | None:
         """Return a project by the name of its folder; None if there is none, or not a valid one."""
-        found = self._read(name) if is_project_name(name) else None
-        return found if isinstance(found, SiteProject) else None
+        project = self._read(name) if is_project_name(name) else None
+        return project if isinstance(project, SiteProject) else None
 
     def listing(self) -> ProjectList:
         """Return all projects, by name."""
@@ -100,10 +100,10 @@ class Projects:
             names = sorted(p.name for p in self.folder.iterdir() if is_project_name(p.name))
         except OSError:
             names = []
-        found = [each for each in map(self._read, names) if each is not None]
+        projects = [project for project in map(self._read, names) if project is not None]
         return ProjectList(
-            tuple(each for each in found if isinstance(each, SiteProject)),
-            tuple(each for each in found if isinstance(each, UnreadableProject)),
+            tuple(project for project in projects if isinstance(project, SiteProject)),
+            tuple(project for project in projects if isinstance(project, UnreadableProject)),
         )
 
     def for_visitor(self, home: Site, identity: Identity) -> Iterable[tuple[SiteProject, Role]]:
@@ -116,15 +116,15 @@ class Projects:
     def _read(self, name: str) -> SiteProject | UnreadableProject | None:
         root = self.folder / name
         try:
-            found = (root / _FILE).stat()
+            status = (root / _FILE).stat()
         except OSError:
             return None
-        stamp = (found.st_mtime_ns, found.st_size)
+        stamp = (status.st_mtime_ns, status.st_size)
         with self._guard:
-            known = self._known.get(name)
-            if known is None or known[0] != stamp:
-                known = self._known[name] = (stamp, self._opened(name, root))
-            return known[1]
+            kept = self._known.get(name)
+            if kept is None or kept[0] != stamp:
+                kept = self._known[name] = (stamp, self._opened(name, root))
+            return kept[1]
 
     def _opened(self, name: str, root: Path) -> SiteProject | UnreadableProject:
         try:
@@ -132,11 +132,11 @@ class Projects:
         except EdisonError as error:
             return UnreadableProject(name, error.message)
         if site.file.slug != name:
-            said = f"its edison.yaml is of the project {site.file.project!r}"
-            return UnreadableProject(name, f"{said}: the folder has to be named {site.file.slug}")
+            reason = f"its edison.yaml is of the project {site.file.project!r}"
+            return UnreadableProject(name, f"{reason}: the folder has to be named {site.file.slug}")
         if self._reachable and site.file.settings.private:
-            said = "settings.private is set, and other machines could read its pages"
-            return UnreadableProject(name, said)
+            reason = "settings.private is set, and other machines could read its pages"
+            return UnreadableProject(name, reason)
         return SiteProject(name, site)
 
 
@@ -156,13 +156,17 @@ def create_project(
             with suppress(OSError):  # there already, perhaps since a moment
                 root.rename(projects.folder / name)
                 home.note(home.entry(actor, "create project", name))
-    found = projects.find(name)
-    if found is None or found.title != title or role_in(home, found.site, actor.identity) is None:
+    project = projects.find(name)
+    if (
+        project is None
+        or project.title != title
+        or role_in(home, project.site, actor.identity) is None
+    ):
         raise UsageError(
             f"a project {title!r} cannot be made: the name {name!r} is taken or not valid",
             hint="choose another name in edison.yaml, or ask an owner of the site",
         )
-    return found
+    return project
 
 
 def is_project_name(name: str) -> bool:

@@ -45,22 +45,24 @@ def projects(context: PageContext) -> Page:
         )
     text, home = context.args.text("q").casefold(), current_site(server.home)
     seen = server.projects.for_visitor(home, actor.identity) if actor is not None else ()
-    found = [(each, role) for each, role in seen if _matches(text, each)]
-    found.sort(key=lambda one: one[0].name)
-    found.sort(key=lambda one: one[0].changed_at or "", reverse=True)
-    shown = paged(context, found, "projects", q=context.args.text("q"))
+    visible = [(project, role) for project, role in seen if _matches(text, project)]
+    visible.sort(key=lambda one: one[0].name)
+    visible.sort(key=lambda one: one[0].changed_at or "", reverse=True)
+    page = paged(context, visible, "projects", q=context.args.text("q"))
     lines = [
-        ProjectLine(each, role, len(each.site.file.members or home.file.members), _count(each))
-        for each, role in shown.rows
+        ProjectLine(
+            project, role, len(project.site.file.members or home.file.members), _count(project)
+        )
+        for project, role in page.rows
     ]
     values = {"lines": lines, "q": context.args.text("q"), "address": project_address}
-    values |= shown.values
+    values |= page.values
     return Page("projects", "Projects", values, area="projects")
 
 
 def _matches(text: str, project: SiteProject) -> bool:
-    told = (project.name, project.title, project.description, project.site.file.team or "")
-    return not text or any(text in each.casefold() for each in told)
+    texts = (project.name, project.title, project.description, project.site.file.team or "")
+    return not text or any(text in part.casefold() for part in texts)
 
 
 def _count(project: SiteProject) -> int | None:
@@ -69,13 +71,13 @@ def _count(project: SiteProject) -> int | None:
     if changed_at is None:
         return 0
     with _guard:
-        known = _counts.get(path)
-    if known is None or known[0] != changed_at:
+        kept = _counts.get(path)
+    if kept is None or kept[0] != changed_at:
         try:
             with closing(open_reader(path)) as reader:
-                known = (changed_at, len(experiments(reader)))
+                kept = (changed_at, len(experiments(reader)))
         except EdisonError:
-            known = (changed_at, None)
+            kept = (changed_at, None)
         with _guard:
-            _counts[path] = known
-    return known[1]
+            _counts[path] = kept
+    return kept[1]

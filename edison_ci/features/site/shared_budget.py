@@ -60,21 +60,21 @@ def monthly_limits(limits: SiteLimits | None) -> list[store_leases.MonthlyLimit]
     """Return the limits of a site, that of all projects first."""
     if limits is None:
         return []
-    found = []
+    monthly = []
     if limits.monthly_usd is not None:
-        found.append(
+        monthly.append(
             store_leases.MonthlyLimit(
                 "limits.monthly_usd", "all", "", _microusd(limits.monthly_usd)
             )
         )
     for team, usd in limits.teams.items():
-        found.append(
+        monthly.append(
             store_leases.MonthlyLimit(f"limits.teams.{team}", "team", team, _microusd(usd))
         )
     for project, usd in limits.projects.items():
         name = f"limits.projects.{project}"
-        found.append(store_leases.MonthlyLimit(name, "project", project, _microusd(usd)))
-    return found
+        monthly.append(store_leases.MonthlyLimit(name, "project", project, _microusd(usd)))
+    return monthly
 
 
 class LimitUse(NamedTuple):
@@ -128,13 +128,13 @@ def limits_there(shared: SharedBudget, file: ProjectFile) -> list[LimitUse]:
     try:
         return [
             LimitUse(
-                _name(each["name"]),
-                _whose(each["scope"], each["of"], _name(reply["month"])),
-                _amount(each["used_microusd"]),
-                _amount(each["limit_microusd"]),
+                _name(limit["name"]),
+                _whose(limit["scope"], limit["of"], _name(reply["month"])),
+                _amount(limit["used_microusd"]),
+                _amount(limit["limit_microusd"]),
             )
-            for each in reply["limits"]
-            if (each["scope"], each["of"]) in own
+            for limit in reply["limits"]
+            if (limit["scope"], limit["of"]) in own
         ]
     except (KeyError, TypeError, ValueError):
         raise site_client.unknown_reply() from None

@@ -98,16 +98,16 @@ class Remote:
 
     def describe(self) -> dict[str, Any] | None:
         """Return what the site tells of this project; None if it does not have it."""
-        status, told = self._ask("GET", self._project)
+        status, reply = self._ask("GET", self._project)
         if status == 404:
             return None
-        return _done(status, told)
+        return _done(status, reply)
 
     def create(self) -> None:
         """Have the site make this project."""
         file = self.site.file
-        told = {"project": file.project, "description": file.description}
-        _done(*self._ask("POST", f"{self.address}/{_API}/projects", data=told))
+        data = {"project": file.project, "description": file.description}
+        _done(*self._ask("POST", f"{self.address}/{_API}/projects", data=data))
 
     def runs(self) -> dict[str, bool]:
         """Return the runs that the site has, and whether it trusts them."""
@@ -153,7 +153,7 @@ class Remote:
                 headers = {"upload-offset": str(received), "upload-length": str(total)}
                 part, wait_s = stream.read(part_bytes), 0.0
                 try:
-                    status, told = self._once("POST", url, content=part, headers=headers)
+                    status, answer = self._once("POST", url, content=part, headers=headers)
                     part_bytes = min(most, 2 * part_bytes)
                 except _Broken as broken:
                     # A shorter part gets through where connections do not last.
@@ -163,10 +163,10 @@ class Remote:
                         raise DeliveryError(
                             f"{self.host} broke off: {broken}", hint="push again: it goes on there"
                         ) from None
-                    status, told, wait_s = 409, {}, broken.wait_s
+                    status, answer, wait_s = 409, {}, broken.wait_s
                 if status == 201:
                     on_bytes(total)
-                    return told
+                    return answer
                 if status == 409 and not stalls.too_many:
                     # Cut off, or another push of the same bundle is ahead: go on after what is
                     # there.
@@ -174,7 +174,7 @@ class Remote:
                         self.wait(wait_s)
                     received = self._received(url, total)
                 else:
-                    received = self.number(_done(status, told), "received", total)
+                    received = self.number(_done(status, answer), "received", total)
                 if stalls.too_many and received <= stalls.furthest:
                     raise DeliveryError(f"{self.host} keeps no more of it", hint="push it again")
                 stalls.note(received)
@@ -207,15 +207,15 @@ class Remote:
         have = target.stat().st_size if target.exists() and mark.exists() else 0
         headers = {}
         if have:
-            known = mark.read_text(encoding="ascii")
-            headers = {"range": f"bytes={have}-", "if-range": f'"{known}"'}
+            entity_tag = mark.read_text(encoding="ascii")
+            headers = {"range": f"bytes={have}-", "if-range": f'"{entity_tag}"'}
         url = f"{self._project}/runs/{run_id}"
         with _answers(), self._client.stream("GET", url, headers=headers) as reply:
             if reply.status_code not in (200, 206):
-                told = _read(reply)
+                document = _read(reply)
                 if reply.status_code in _AGAIN:
                     raise _Broken(f"HTTP {reply.status_code}", _wait_s(reply))
-                _done(reply.status_code, told)
+                _done(reply.status_code, document)
             have = have if reply.status_code == 206 else 0
             total = have + int(reply.headers.get("content-length", 0))
             if total > bundles.MOST_BYTES:
@@ -249,10 +249,10 @@ class Remote:
 
     def _once(self, method: str, url: str, **given: Any) -> tuple[int, dict[str, Any]]:
         with _answers(), self._client.stream(method, url, **given) as reply:
-            told = _read(reply)
+            document = _read(reply)
             if reply.status_code in _AGAIN:
                 raise _Broken(f"HTTP {reply.status_code}", _wait_s(reply))
-            return reply.status_code, told
+            return reply.status_code, document
 
 
 @dataclass(slots=True)
@@ -310,22 +310,22 @@ def _read(reply: httpx.Response) -> dict[str, Any]:
         if len(body) > _MOST_REPLY:
             break
     try:
-        told = json.loads(body)
+        document = json.loads(body)
     except ValueError:
-        told = None
-    if isinstance(told, dict):
-        return told
+        document = None
+    if isinstance(document, dict):
+        return document
     return {"error": {"message": line(body[:_SHOWN].decode("utf-8", "replace").strip())}}
 
 
-def _done(status: int, told: dict[str, Any]) -> dict[str, Any]:
+def _done(status: int, reply: dict[str, Any]) -> dict[str, Any]:
     """Return what a site told, or raise what it refused; its words are those of a stranger."""
     if status in (200, 201):
-        return told
-    said = told.get("error")
-    said = said if isinstance(said, dict) else {}
-    message = line(str(said.get("message", "")))[:_SHOWN] or "no reason was given"
-    hint = line(str(said.get("hint", "")))[:_SHOWN]
+        return reply
+    error = reply.get("error")
+    error = error if isinstance(error, dict) else {}
+    message = line(str(error.get("message", "")))[:_SHOWN] or "no reason was given"
+    hint = line(str(error.get("hint", "")))[:_SHOWN]
     kind = DeliveryError if status >= 500 else UsageError
     raise kind(f"the site refused it: {message} (HTTP {status})", hint=hint)
 
@@ -350,34 +350,34 @@ def connect(site: Site, url: str, *, offline: bool) -> Iterator[Remote]:
 
 
 def push(
-    remote: Remote, wanted: Sequence[str], on_progress: Callable[[Progress], None]
+    remote: Remote, names: Sequence[str], on_progress: Callable[[Progress], None]
 ) -> Iterator[Sent]:
     """Send runs to a site; without names, all that have ended and are not there yet."""
     site = remote.site
     actor = site.require(sites.Role.EDITOR, "push runs", remote.host)
-    runs = _chosen(site, wanted)
-    told = remote.describe()
-    if told is None:
+    runs = _chosen(site, names)
+    description = remote.describe()
+    if description is None:
         remote.create()
-        told = remote.describe() or {}
-    _refuse_version(told, remote.host)
+        description = remote.describe() or {}
+    _refuse_version(description, remote.host)
     there = remote.runs()
     for run in runs:
         if run.id in there:
-            if wanted:
+            if names:
                 yield Sent(run.id, new=False, trusted=there[run.id])
             continue
-        yield _push_one(remote, actor, run, told, on_progress)
+        yield _push_one(remote, actor, run, description, on_progress)
 
 
 def _push_one(
     remote: Remote,
     actor: Actor,
     run: Run,
-    told: dict[str, Any],
+    description: dict[str, Any],
     on_progress: Callable[[Progress], None],
 ) -> Sent:
-    site, limit = remote.site, remote.number(told, "push_limit_bytes", 10**15)
+    site, limit = remote.site, remote.number(description, "push_limit_bytes", 10**15)
     with tempfile.TemporaryDirectory(prefix="edison-push-") as folder:
         bundle = Path(folder) / "run.zip"
         size = bundles.write_bundle(site, [run], bundle, actor)
@@ -389,23 +389,25 @@ def _push_one(
         site.note_export(f"run {run.id} as a bundle", remote.host, actor)
         done = remote.upload(
             bundle,
-            max(_SHORTEST_PART, remote.number(told, "part_bytes", bundles.MOST_BYTES)),
+            max(_SHORTEST_PART, remote.number(description, "part_bytes", bundles.MOST_BYTES)),
             lambda received: on_progress(Progress(run.id, received, size)),
         )
     return Sent(run.id, run.id in done.get("new", ()), bool(done.get("trusted")), size)
 
 
-def _chosen(site: Site, wanted: Sequence[str]) -> list[Run]:
+def _chosen(site: Site, names: Sequence[str]) -> list[Run]:
     """Return the runs to push: those named, or all that ended and are of here, or trusted."""
     if not site.results.exists():
         raise UsageError("there are no results yet", hint="run an experiment: edison run")
     keys = bundles.trusted_keys(site.root)
     with closing(database.open_reader(site.results)) as reader:
-        ids = wanted or store_runs.final_runs(reader)
-        runs = {run.id: run for run in (store_runs.find_run(reader, each) for each in ids)}
+        ids = names or store_runs.final_runs(reader)
+        runs = {run.id: run for run in (store_runs.find_run(reader, name) for name in ids)}
         origins = {run_id: store_origins.origin_of(reader, run_id) for run_id in runs}
-    foreign = {i for i, one in origins.items() if one is not None and not one.is_trusted(keys)}
-    if not wanted:
+    foreign = {
+        i for i, origin in origins.items() if origin is not None and not origin.is_trusted(keys)
+    }
+    if not names:
         return [run for run in runs.values() if run.id not in foreign]
     for run in runs.values():
         if run.status not in store_runs.FINAL:
@@ -424,30 +426,30 @@ def _chosen(site: Site, wanted: Sequence[str]) -> list[Run]:
 
 
 def pull(
-    remote: Remote, wanted: Sequence[str], on_progress: Callable[[Progress], None]
+    remote: Remote, names: Sequence[str], on_progress: Callable[[Progress], None]
 ) -> Iterator[Sent]:
     """Fetch runs from a site; without names, all that are not here yet."""
     site = remote.site
     actor = site.require(sites.Role.EDITOR, "pull runs", remote.host)
-    told = remote.describe()
-    if told is None:
+    description = remote.describe()
+    if description is None:
         raise UsageError(
             f"{remote.host} has no project {site.file.slug}, or it is not for you",
             hint="check the address, and `project` in edison.yaml",
         )
-    _refuse_version(told, remote.host)
+    _refuse_version(description, remote.host)
     there = remote.runs()
-    unknown = [each for each in wanted if each not in there]
+    unknown = [name for name in names if name not in there]
     if unknown:
         raise UsageError(f"{remote.host} has no run {unknown[0]!r} that has ended")
     here = _runs_here(site)
-    for run_id in wanted or there:
+    for run_id in names or there:
         if run_id not in here:
             with _alone(remote, run_id, on_progress) as waited:
                 if not (waited and run_id in _runs_here(site)):
                     yield _pull_one(remote, actor, run_id, on_progress)
                     continue
-        if wanted:
+        if names:
             yield Sent(run_id, new=False, trusted=there[run_id])
 
 
@@ -496,8 +498,8 @@ def _pull_one(
     return Sent(run_id, bool(taken.new), taken.trusted, size)
 
 
-def _refuse_version(told: dict[str, Any], host: str) -> None:
-    if told.get("results_version") != len(database.migrations()):
+def _refuse_version(description: dict[str, Any], host: str) -> None:
+    if description.get("results_version") != len(database.migrations()):
         raise UsageError(
             f"{host} has another version of edison", hint="use the same version here and there"
         )

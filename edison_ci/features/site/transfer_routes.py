@@ -59,14 +59,14 @@ async def _described(datasette: Any, request: Any) -> Any:
         return error_reply(error)
     settings = settings_of(datasette)
     assert settings is not None and actor.role is not None, "who is authorized has both"
-    told = {
+    description = {
         "project": site.file.project,
         "results_version": len(migrations()),
         "role": actor.role.word,
         "push_limit_bytes": 0 if settings.is_home else settings.access.push_limit,
         "part_bytes": MOST_PART,
     }
-    return json_reply(200, told)
+    return json_reply(200, description)
 
 
 async def _create(datasette: Any, request: Any) -> Any:
@@ -195,15 +195,15 @@ def _no_push() -> ApiError:
 
 async def _download(datasette: Any, request: Any, send: Any) -> Any:
     """Send the bundle of a run, from a byte on if it is still the same."""
-    wanted = request.url_vars["run"]
+    run_id = request.url_vars["run"]
     try:
-        site, actor = await authorize(datasette, request, Role.VIEWER, PULL, f"run {wanted}")
+        site, actor = await authorize(datasette, request, Role.VIEWER, PULL, f"run {run_id}")
     except EdisonError as error:
         return error_reply(error)
     with tempfile.TemporaryDirectory(prefix="edison-pull-") as folder:
         path = Path(folder) / "run.zip"
         try:
-            sha256 = await asyncio.to_thread(_write, site, actor, wanted, path)
+            sha256 = await asyncio.to_thread(_write, site, actor, run_id, path)
         except EdisonError as error:
             return error_reply(error)
         size, start = path.stat().st_size, _start(request, sha256)
@@ -216,9 +216,9 @@ async def _download(datasette: Any, request: Any, send: Any) -> Any:
         }
         if start:
             headers["content-range"] = f"bytes {start}-{size - 1}/{size}"
-        told = [(name.encode(), value.encode()) for name, value in headers.items()]
+        raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
         status = 206 if start else 200
-        await send({"type": "http.response.start", "status": status, "headers": told})
+        await send({"type": "http.response.start", "status": status, "headers": raw_headers})
         with path.open("rb") as stream:
             stream.seek(start)
             while chunk := stream.read(_CHUNK):
@@ -227,10 +227,10 @@ async def _download(datasette: Any, request: Any, send: Any) -> Any:
     return None
 
 
-def _write(site: Site, actor: Actor, wanted: str, path: Path) -> str:
+def _write(site: Site, actor: Actor, run_id: str, path: Path) -> str:
     with closing(open_reader(site.results)) as reader:
         try:
-            run = find_run(reader, wanted)
+            run = find_run(reader, run_id)
         except UsageError as error:
             raise ApiError(404, "not_found", error.message, error.hint) from None
     if run.status not in FINAL:
@@ -243,8 +243,8 @@ def _write(site: Site, actor: Actor, wanted: str, path: Path) -> str:
 
 def _start(request: Any, sha256: str) -> int:
     """Return from which byte on a bundle is sent; 0 unless the client has the start of this one."""
-    wanted = header(request.scope, b"range")
-    number = wanted.removeprefix("bytes=").removesuffix("-")
+    range_ = header(request.scope, b"range")
+    number = range_.removeprefix("bytes=").removesuffix("-")
     same = header(request.scope, b"if-range") == f'"{sha256}"'
     plain = number.isascii() and number.isdecimal() and len(number) < 15
     return int(number) if same and plain else 0

@@ -86,8 +86,8 @@ class Uploads:
         with _locked(path) as descriptor:
             size = os.fstat(descriptor).st_size
             if size != offset or offset + len(data) > total:
-                said = f"{size:,} bytes are here, and byte {offset:,} was sent"
-                raise UploadRefused(409, "offset", said, "send the bytes after those", size)
+                problem = f"{size:,} bytes are here, and byte {offset:,} was sent"
+                raise UploadRefused(409, "offset", problem, "send the bytes after those", size)
             try:
                 os.lseek(descriptor, size, os.SEEK_SET)
                 view = memoryview(data)
@@ -107,8 +107,8 @@ class Uploads:
             arrival = Arrival("push", source, self.actor, trusted_keys(self.site.root))
             try:
                 with path.open("rb") as stream:
-                    found = hashlib.file_digest(stream, "sha256").hexdigest()
-                if found != name:
+                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                if digest != name:
                     raise UsageError("its bytes differ from its name", hint="push it again")
                 taken = import_bundle(self.site, path, arrival=arrival)
             except (StoreError, OSError) as error:
@@ -144,15 +144,15 @@ class Uploads:
             elif part != path and part.name.endswith(self._ending):
                 others.append(part)
         if len(others) >= MOST_OPEN:
-            said = f"{len(others)} other bundles of yours are being pushed to this project"
-            raise UploadRefused(409, "too_many", said, "wait until they are done, at most a day")
+            problem = f"{len(others)} other bundles of yours are being pushed to this project"
+            raise UploadRefused(409, "too_many", problem, "wait until they are done, at most a day")
 
 
 def _no_room(error: StoreError | OSError) -> UploadRefused:
     """Return the refusal of bytes that the site could not store, which stay there."""
-    said = error.message if isinstance(error, StoreError) else str(error.strerror)
+    reason = error.message if isinstance(error, StoreError) else str(error.strerror)
     return UploadRefused(
-        507, "no_room", f"the site could not store it: {said}", "push again when there is room"
+        507, "no_room", f"the site could not store it: {reason}", "push again when there is room"
     )
 
 

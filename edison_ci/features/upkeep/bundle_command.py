@@ -45,8 +45,8 @@ def create(state: CliState, file: Path) -> None:
     site = sites.open_site(state.enter_project(load.find_root(state.folder)))
     made = project_bundles.write_project_bundle(site, state.folder / file)
     if terminal.json:
-        told = {"file": str(file), "size_bytes": made.size_bytes, "files": made.files}
-        terminal.document({**told, "runs": made.runs, "left_out": list(made.left_out)})
+        document = {"file": str(file), "size_bytes": made.size_bytes, "files": made.files}
+        terminal.document({**document, "runs": made.runs, "left_out": list(made.left_out)})
         return
     what = f"{counted(made.files, 'file')}, {counted(made.runs, 'run')}"
     terminal.result(f"wrote {file}: {what}, {made.size_bytes:,} bytes")
@@ -74,8 +74,8 @@ def restore(state: CliState, file: Path, folder: Path) -> None:
     terminal = Terminal(state)
     made = project_bundles.restore_project_bundle(state.folder / file, state.folder / folder)
     if terminal.json:
-        told = {"folder": str(folder), "files": made.files, "runs": made.runs}
-        terminal.document({**told, "audit_rows": made.audit_rows, "own": made.own})
+        document = {"folder": str(folder), "files": made.files, "runs": made.runs}
+        terminal.document({**document, "audit_rows": made.audit_rows, "own": made.own})
         return
     what = f"{counted(made.files, 'file')}, {counted(made.runs, 'run')}"
     terminal.result(f"restored {folder}: {what}, {counted(made.audit_rows, 'audit row')}")

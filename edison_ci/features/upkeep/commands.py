@@ -58,7 +58,7 @@ def check(state: CliState) -> None:
     terminal, site = Terminal(state), _site(state)
     with closing(database.open_reader(site.results)) as connection:
         version, checks = database.version_of(connection), integrity.check_database(connection)
-    ok = all(found.ok for found in checks)
+    ok = all(result.ok for result in checks)
     if terminal.json:
         terminal.document(
             {
@@ -66,11 +66,11 @@ def check(state: CliState) -> None:
                 "path": site.file.results,
                 "version": version,
                 "size_bytes": site.results.stat().st_size,
-                "checks": [_as_json(found) for found in checks],
+                "checks": [_as_json(result) for result in checks],
             }
         )
-    for found in checks:
-        _show(terminal, found)
+    for result in checks:
+        _show(terminal, result)
     if not ok:
         terminal.note("Next: restore a backup, and report a bug unless the disk failed")
         raise click.exceptions.Exit(ExitCode.NOT_MEASURED)
@@ -163,11 +163,11 @@ def restore(state: CliState, file: Path, as_own: bool, yes: bool) -> None:
     source = _backup_named(state, site, file)
     if not as_own:
         maintenance.require_own(site, source)
-    found = maintenance.preview_restore(site, source)
+    preview = maintenance.preview_restore(site, source)
     if not yes:
-        present = "no readable results" if found.present is None else _content(found.present)
+        present = "no readable results" if preview.present is None else _content(preview.present)
         terminal.note(f"this replaces {present}")
-        terminal.note(f"by {source.name}: {_content(found.backup)}")
+        terminal.note(f"by {source.name}: {_content(preview.backup)}")
         _confirm(terminal, "the results would be replaced", "run with --yes")
     done = maintenance.restore(site, source, as_own=as_own)
     kept = None if done.kept is None else _relative(done.kept, site.root)
@@ -186,14 +186,14 @@ def _backup_named(state: CliState, site: sites.Site, file: Path) -> Path:
     for path in (state.folder / file, site.backups / file):
         if path.is_file():
             return path
-    known = [path.name for path in store_backup.backups_in(site.backups, site.results.stem)[:3]]
-    newest = f"the newest are {', '.join(known)}" if known else "make one: edison admin db backup"
+    names = [path.name for path in store_backup.backups_in(site.backups, site.results.stem)[:3]]
+    newest = f"the newest are {', '.join(names)}" if names else "make one: edison admin db backup"
     raise UsageError(f"there is no backup {str(file)!r}", hint=newest)
 
 
-def _content(found: store_backup.BackupContent) -> str:
-    at = (found.newest_run_at or "")[:16].replace("T", " ")
-    return counted(found.runs, "run") + (f", newest {at} UTC" if at else "")
+def _content(content: store_backup.BackupContent) -> str:
+    at = (content.newest_run_at or "")[:16].replace("T", " ")
+    return counted(content.runs, "run") + (f", newest {at} UTC" if at else "")
 
 
 @db.command(cls=EdisonCommand)
@@ -274,22 +274,22 @@ def adopt_file(state: CliState) -> None:
     )
 
 
-def _show(terminal: Terminal, found: integrity.CheckResult) -> None:
-    word = StyledText("ok  ", GOOD) if found.ok else StyledText("fail", BAD)
-    terminal.result(word, f"  {found.what.ljust(10)}  {found.about} ({found.count:,})")
-    for problem in found.problems:
+def _show(terminal: Terminal, result: integrity.CheckResult) -> None:
+    word = StyledText("ok  ", GOOD) if result.ok else StyledText("fail", BAD)
+    terminal.result(word, f"  {result.what.ljust(10)}  {result.about} ({result.count:,})")
+    for problem in result.problems:
         terminal.result(f"        {problem}")
-    if found.more:
-        terminal.result(f"        and {found.more:,} more")
+    if result.more:
+        terminal.result(f"        and {result.more:,} more")
 
 
-def _as_json(found: integrity.CheckResult) -> dict[str, Any]:
+def _as_json(result: integrity.CheckResult) -> dict[str, Any]:
     return {
-        "check": found.what,
-        "ok": found.ok,
-        "count": found.count,
-        "problems": list(found.problems),
-        "more": found.more,
+        "check": result.what,
+        "ok": result.ok,
+        "count": result.count,
+        "problems": list(result.problems),
+        "more": result.more,
     }
 
 
@@ -324,7 +324,7 @@ def stats(state: CliState) -> None:
         models = answers.cache_stats(connection)
     if terminal.json:
         terminal.document(
-            {"models": [asdict(one) for one in models], "total": _cache_total(models)}
+            {"models": [asdict(model) for model in models], "total": _cache_total(models)}
         )
         return
     if not models:
@@ -333,7 +333,7 @@ def stats(state: CliState) -> None:
     rows: list[tuple[str, ...]] = [
         ("model", "answers", "with text", "size", "oldest", "newest", "cost", "uses", "saved", "")
     ]
-    rows += [_cache_row(one) for one in models]
+    rows += [_cache_row(model) for model in models]
     terminal.table(rows, right=(1, 2, 3, 6, 7, 8))
     total = _cache_total(models)
     used = f"{counted(total['answers'], 'answer')}, {counted(total['uses'], 'use')}"
@@ -371,13 +371,13 @@ def clear_cache(
       edison admin cache clear --older-than 30 --yes
     """
     terminal, site = Terminal(state), _site(state)
-    wanted = maintenance.CacheSelection(everything, days)
-    gone = maintenance.preview_clear(site, wanted)
+    selection = maintenance.CacheSelection(everything, days)
+    gone = maintenance.preview_clear(site, selection)
     cleared = False
     if gone.texts and not dry_run:
         if not yes:
             _ask(terminal, gone)
-        gone, cleared = maintenance.clear(site, wanted), True
+        gone, cleared = maintenance.clear(site, selection), True
     if terminal.json:
         terminal.document({"cleared": cleared, **asdict(gone)})
     what = f"{counted(gone.texts, 'text')} ({gone.size_bytes:,} bytes)"
@@ -417,18 +417,18 @@ def _confirm(terminal: Terminal, what: str, hint: str) -> None:
     click.confirm("Continue?", abort=True, err=True)
 
 
-def _cache_row(one: answers.ModelCache) -> tuple[str, ...]:
+def _cache_row(model: answers.ModelCache) -> tuple[str, ...]:
     return (
-        one.model,
-        f"{one.answers:,}",
-        f"{one.texts:,}",
-        f"{one.size_bytes:,}",
-        one.oldest[:10],
-        one.newest[:10],
-        dollars(one.cost_microusd),
-        f"{one.uses:,}",
-        dollars(one.saved_microusd),
-        simulated_mark(one.simulated, one.answers),
+        model.model,
+        f"{model.answers:,}",
+        f"{model.texts:,}",
+        f"{model.size_bytes:,}",
+        model.oldest[:10],
+        model.newest[:10],
+        dollars(model.cost_microusd),
+        f"{model.uses:,}",
+        dollars(model.saved_microusd),
+        simulated_mark(model.simulated, model.answers),
     )
 
 
@@ -437,7 +437,7 @@ def _cache_total(models: Sequence[answers.ModelCache]) -> dict[str, int]:
         *("answers", "texts", "size_bytes", "cost_microusd", "uses", "saved_microusd"),
         "simulated",
     )
-    return {name: sum(getattr(one, name) for one in models) for name in names}
+    return {name: sum(getattr(model, name) for model in models) for name in names}
 
 
 def _site(state: CliState) -> sites.Site:

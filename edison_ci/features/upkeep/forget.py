@@ -105,7 +105,7 @@ class ForgetPlan:
     @property
     def found(self) -> bool:
         """Whether there is anything to remove."""
-        copies = any(one.rows for _, one in self.copies)
+        copies = any(forgotten.rows for _, forgotten in self.copies)
         return bool(self.results.rows or copies or self.recordings or self.drafts)
 
 
@@ -157,10 +157,10 @@ def forget(site: Site, plan: ForgetPlan) -> None:
     actor = site.require(Role.OWNER, FORGET, plan.wish.kind)
     wish = plan.wish
     about = {"kind": wish.kind, "sha256": hashlib.sha256(wish.name.encode()).hexdigest()}
-    others = sum(bool(one.rows) for _, one in plan.copies) + len(plan.recordings)
+    others = sum(bool(forgotten.rows) for _, forgotten in plan.copies) + len(plan.recordings)
 
-    def entry(told: dict[str, Any]) -> Any:
-        after = {**about, "other_files": others + len(plan.drafts), **told}
+    def entry(details: dict[str, Any]) -> Any:
+        after = {**about, "other_files": others + len(plan.drafts), **details}
         entity = f"case {wish.name}" if wish.kind == "case" else "a person"
         return site.entry(actor, FORGET, entity, after=after)
 
@@ -208,12 +208,12 @@ def _selection(project: Project, wish: Wish) -> tuple[Selection, list[tuple[str,
         )
     selection = Selection((text,), names=True)
     has = selection.matches()
-    found, cases = set(), []
+    names, cases = set(), []
     for name, file, case in _cases(project):
         if has(canonical_json([case.id, case.inputs, case.expected, case.metadata])):
-            found.add(CaseName(case.id, name))
+            names.add(CaseName(case.id, name))
             cases.append((file, case))
-    return replace(selection, cases=frozenset(found)), cases
+    return replace(selection, cases=frozenset(names)), cases
 
 
 def _with_answers(site: Site, selection: Selection) -> Selection:
@@ -268,9 +268,9 @@ def _leaves(value: Json) -> Iterator[str]:
 
 def copies_of(site: Site) -> list[Path]:
     """Return the copies of the results on this machine that edison made."""
-    found = sorted(site.backups.glob("*.db")) if site.backups.is_dir() else []
-    found += [*sorted(site.results.parent.glob(f"{site.results.stem}.before-v*.db"))]
-    return found
+    copies = sorted(site.backups.glob("*.db")) if site.backups.is_dir() else []
+    copies += [*sorted(site.results.parent.glob(f"{site.results.stem}.before-v*.db"))]
+    return copies
 
 
 def _is_own(site: Site, path: Path) -> bool:
@@ -320,11 +320,11 @@ def _recorded(path: Path, selection: Selection) -> Iterator[tuple[str, bool]]:
         for line in stream:
             text = line.rstrip("\n")
             try:
-                told = parse_json(text)
+                entry = parse_json(text)
             except Fault:
-                told = None
-            known = isinstance(told, dict) and told.get("request_hash") in hashes
-            yield text, not (known or has(text))
+                entry = None
+            listed = isinstance(entry, dict) and entry.get("request_hash") in hashes
+            yield text, not (listed or has(text))
 
 
 def _rewrite_recording(path: Path, selection: Selection) -> None:
@@ -379,13 +379,13 @@ def _commits(site: Site, selection: Selection) -> Iterator[str]:
         pattern = re.sub(r"[\x00-\x1f\x7f]", ".", pattern)
         if len(longest.strip()) < SHORTEST:
             continue
-        told = run_git(
+        done = run_git(
             *("log", "--all", f"--max-count={_MOST_COMMITS}", "-i", "-E", f"-G{pattern}"),
             *("--no-textconv", "--no-ext-diff", "--format=%h %as %s"),
             cwd=site.root,
         )
-        if told.code == 0:
-            yield from decode(told.out).splitlines()
+        if done.code == 0:
+            yield from decode(done.out).splitlines()
 
 
 def _exported(site: Site) -> Iterator[str]:

@@ -113,19 +113,19 @@ def _show(terminal: Terminal, plan: forgetting_plan.ForgetPlan, verb: str) -> No
         return
     if plan.results.rows:
         terminal.result(f"{verb} from the results: {_words(plan.results)}")
-    for path, found in plan.copies:
-        if found.rows:
-            terminal.result(f"{verb} from {path.name}: {_words(found)}")
+    for path, forgotten in plan.copies:
+        if forgotten.rows:
+            terminal.result(f"{verb} from {path.name}: {_words(forgotten)}")
     for path, answers in plan.recordings:
         terminal.result(f"{verb} from {path.name}: {counted(answers, 'answer')}")
     for path in plan.drafts:
         terminal.result(f"{verb} {path.name}")
 
 
-def _words(found: Forgotten) -> str:
+def _words(forgotten: Forgotten) -> str:
     """Return what a file has, in words."""
-    answers, audit = found.counts.get("answer_text", 0), found.counts.get("audit", 0)
-    others = found.rows - answers - audit
+    answers, audit = forgotten.counts.get("answer_text", 0), forgotten.counts.get("audit", 0)
+    others = forgotten.rows - answers - audit
     parts = [counted(answers, "answer")] if answers else []
     parts += [counted(others, "other text")] if others else []
     parts += [f"details of {counted(audit, 'audit row')}"] if audit else []
@@ -152,8 +152,8 @@ def _show_rest(terminal: Terminal, plan: forgetting_plan.ForgetPlan, site: sites
             terminal.note(f"  {commit}")
     names = plan.results.names or {}
     if names:
-        told = ", ".join(f"{name} ({number})" for name, number in names.items())
-        terminal.note(f"names that numbers are found by stay: {told}")
+        listed = ", ".join(f"{name} ({number})" for name, number in names.items())
+        terminal.note(f"names that numbers are found by stay: {listed}")
     if plan.exports:
         terminal.note("exported before; look there too:")
         for line in plan.exports[:_MOST]:
@@ -166,7 +166,7 @@ def _as_json(plan: forgetting_plan.ForgetPlan, site: sites.Site) -> dict[str, An
 
     return {
         "results": dict(plan.results.counts),
-        "copies": {named(path): dict(found.counts) for path, found in plan.copies},
+        "copies": {named(path): dict(forgotten.counts) for path, forgotten in plan.copies},
         "recordings": {named(path): answers for path, answers in plan.recordings},
         "drafts": [named(path) for path in plan.drafts],
         "unreadable": [named(path) for path in plan.unreadable],

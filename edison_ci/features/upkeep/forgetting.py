@@ -263,12 +263,12 @@ def find_texts(connection: sqlite3.Connection, selection: Selection) -> Forgotte
     _choose(connection, selection)
     counts: Counter[str] = Counter()
     for table, column, where in _places():
-        found = _number(connection, f"select count(*) from {table} where {where}")
-        counts[f"{table}.{column}"] = found
+        count = _number(connection, f"select count(*) from {table} where {where}")
+        counts[f"{table}.{column}"] = count
     counts["answer_text"] = _number(connection, f"select count(*) from answer_text where {_GONE}")
     rows = tuple(seq for (seq,) in connection.execute(_AUDIT_ROWS, (FORGET,)))
     counts["audit"] = len(rows)
-    cells = frozenset(one for (one,) in connection.execute("select id from temp.forgotten_cell"))
+    cells = frozenset(cell for (cell,) in connection.execute("select id from temp.forgotten_cell"))
     answers = frozenset(
         (request_hash, number)
         for request_hash, number in connection.execute("select * from temp.forgotten_answer")
@@ -298,7 +298,7 @@ def _choose(connection: sqlite3.Connection, selection: Selection) -> None:
         connection.execute(f"create temp table {table} ({columns})")
     add_cell = "insert or ignore into temp.forgotten_cell "
     add_answer = "insert or ignore into temp.forgotten_answer "
-    connection.executemany(f"{add_cell} values (?)", [(one,) for one in selection.cells])
+    connection.executemany(f"{add_cell} values (?)", [(cell,) for cell in selection.cells])
     connection.executemany(f"{add_answer} values (?, ?)", [*selection.answers])
     for case in selection.cases:
         connection.execute(
@@ -317,8 +317,8 @@ def _choose(connection: sqlite3.Connection, selection: Selection) -> None:
             "where has(text) or has(tool_calls) or has(details)"
         )
         for table, key in _OF_CELLS.items():
-            said = " or ".join(f"has({column})" for column in TEXTS[table])
-            connection.execute(f"{add_cell} select {key} from {table} where {said}")
+            condition = " or ".join(f"has({column})" for column in TEXTS[table])
+            connection.execute(f"{add_cell} select {key} from {table} where {condition}")
     used = answers_in_use(connection, cells="select id from temp.forgotten_cell")
     links = (("cell", "id"), ("judgment", "cell_id"), ("fallback_answer", "cell_id"))
     added = 1
@@ -345,13 +345,13 @@ def _places() -> Iterator[tuple[str, str, str]]:
 
 
 def _names(connection: sqlite3.Connection) -> dict[str, int]:
-    found = {}
+    numbers = {}
     for table, columns in NAMES.items():
         for column in columns:
-            found[f"{table}.{column}"] = _number(
+            numbers[f"{table}.{column}"] = _number(
                 connection, f"select count(*) from {table} where has({column})"
             )
-    return {name: number for name, number in found.items() if number}
+    return {name: number for name, number in numbers.items() if number}
 
 
 def _number(connection: sqlite3.Connection, sql: str) -> int:
@@ -379,7 +379,7 @@ def remove_texts(
 ) -> Forgotten:
     """Remove the texts in the current transaction, with a row of the audit that counts them."""
     connection.execute("pragma secure_delete = 1")
-    found = find_texts(connection, selection)
+    forgotten = find_texts(connection, selection)
     for table, column, where in _places():
         connection.execute(f"update {table} set {column} = {TEXTS[table][column]} where {where}")
     connection.execute(f"delete from answer_text where {_GONE}")
@@ -389,12 +389,12 @@ def remove_texts(
     )
     connection.executemany(
         "update audit set before = null, after = null, nonce = null where seq = ?",
-        [(seq,) for seq in found.audit_rows],
+        [(seq,) for seq in forgotten.audit_rows],
     )
-    if found.rows:
-        told = {"removed": dict(found.counts), "audit_rows": list(found.audit_rows)}
-        add_audit(connection, entry(told))
-    return found
+    if forgotten.rows:
+        details = {"removed": dict(forgotten.counts), "audit_rows": list(forgotten.audit_rows)}
+        add_audit(connection, entry(details))
+    return forgotten
 
 
 def overwrite_removed(path: Path) -> None:
@@ -422,14 +422,14 @@ def rewrite_copy(path: Path, selection: Selection, entry: Callable[[Any], AuditE
             copy_to(source, aside)
         with closing(sqlite3.connect(aside, isolation_level=None)) as connection:
             with transaction(connection):
-                found = remove_texts(connection, selection, entry)
+                forgotten = remove_texts(connection, selection, entry)
             copy_to(connection, path)
     except sqlite3.Error as error:
         raise store_error(error, path) from None
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             aside.with_name(aside.name + suffix).unlink(missing_ok=True)
-    return found
+    return forgotten
 
 
 def find_in_copy(path: Path, selection: Selection) -> Forgotten:

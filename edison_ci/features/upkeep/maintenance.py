@@ -174,8 +174,10 @@ def gc(
         with liveness.exclusive_access(site.results, site.locks, "gc") as connection:
             gone = store_retention.collect(connection, retention)
             if gone.texts or gone.reasons or gone.events:
-                told = {"cutoff": retention.cutoff, **asdict(gone)}
-                audit.add_audit(connection, site.entry(actor, "gc", site.file.results, after=told))
+                details = {"cutoff": retention.cutoff, **asdict(gone)}
+                audit.add_audit(
+                    connection, site.entry(actor, "gc", site.file.results, after=details)
+                )
     if vacuum:
         liveness.shrink(site.results, site.locks)
     return gone
@@ -193,27 +195,29 @@ class CacheSelection:
     older_than_days: int | None = None
 
 
-def preview_clear(site: Site, wanted: CacheSelection) -> answers.FreedTexts:
+def preview_clear(site: Site, selection: CacheSelection) -> answers.FreedTexts:
     """Return what `clear` would delete now."""
     with closing(database.open_reader(site.results)) as connection:
         return answers.clearable(
-            connection, everything=wanted.everything, before=_before(site, wanted)
+            connection, everything=selection.everything, before=_before(site, selection)
         )
 
 
-def clear(site: Site, wanted: CacheSelection) -> answers.FreedTexts:
+def clear(site: Site, selection: CacheSelection) -> answers.FreedTexts:
     """Delete stored texts; costs and token counts stay."""
     database.stored_version(site.results)
     actor = site.require(sites.Role.OWNER, "cache clear", site.file.results)
-    before = _before(site, wanted)
+    before = _before(site, selection)
     with liveness.exclusive_access(site.results, site.locks, "cache clear") as connection:
-        gone = answers.clear_texts(connection, everything=wanted.everything, before=before)
-        told = {**asdict(wanted), **asdict(gone)}
-        audit.add_audit(connection, site.entry(actor, "cache clear", site.file.results, after=told))
+        gone = answers.clear_texts(connection, everything=selection.everything, before=before)
+        details = {**asdict(selection), **asdict(gone)}
+        audit.add_audit(
+            connection, site.entry(actor, "cache clear", site.file.results, after=details)
+        )
     return gone
 
 
-def _before(site: Site, wanted: CacheSelection) -> str | None:
-    if wanted.older_than_days is None:
+def _before(site: Site, selection: CacheSelection) -> str | None:
+    if selection.older_than_days is None:
         return None
-    return site.days_ago(wanted.older_than_days)
+    return site.days_ago(selection.older_than_days)

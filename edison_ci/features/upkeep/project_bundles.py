@@ -132,14 +132,14 @@ def write_project_bundle(site: Site, target: Path) -> WrittenBundle:
             hint=f"set results in edison.yaml to {_USUAL}, and move the file there",
         )
     refuse_while_run(site.locks)
-    found, left_out = _project_files(site, target)
-    if len(found) > MOST_FILES:
+    paths, left_out = _project_files(site, target)
+    if len(paths) > MOST_FILES:
         raise UsageError(
-            f"the project has {len(found):,} files, more than {MOST_FILES:,}",
+            f"the project has {len(paths):,} files, more than {MOST_FILES:,}",
             hint="remove or ignore what does not belong to it",
         )
     listed, packed = [], {}
-    for path in found:
+    for path in paths:
         data = (site.root / path).read_bytes()
         _refuse_keys(path, data)
         listed.append(_Listed(path, len(data), hashlib.sha256(data).hexdigest()))
@@ -159,26 +159,26 @@ def write_project_bundle(site: Site, target: Path) -> WrittenBundle:
             "edison_project": _FORM,
             "results_version": len(migrations()),
             "results": results,
-            "files": [each._asdict() for each in listed],
+            "files": [file._asdict() for file in listed],
         }
         size = pack(target, {**manifest_files(manifest, own_signer(), _ABOUT), **content, **packed})
     site.note_export("the whole project as a bundle", target.name, actor)
-    return WrittenBundle(size, len(found), runs, tuple(left_out))
+    return WrittenBundle(size, len(paths), runs, tuple(left_out))
 
 
 def _project_files(site: Site, target: Path) -> tuple[list[str], list[str]]:
     """Return the files of a project, and those that are left out."""
-    found, left_out = [], []
+    paths, left_out = [], []
     for path in sorted(set(_candidates(site.root))):
         place = site.root / path
         if place == target.absolute() or not place.exists() or _is_results(path, site):
             continue
         linked = place.resolve() != site.root.resolve() / path
         if _is_bundled(path) and place.is_file() and not linked:
-            found.append(path)
+            paths.append(path)
         elif _is_bundled(path) or not path.startswith(".edison/"):
             left_out.append(path)
-    return found, left_out
+    return paths, left_out
 
 
 def _candidates(root: Path) -> Iterator[str]:
@@ -224,53 +224,53 @@ def restore_project_bundle(bundle: Path, folder: Path) -> RestoredProject:
             hint="name a folder that does not exist yet",
         )
     raw = read_member(bundle, _MANIFEST, _MOST_MANIFEST, most_members=MOST_FILES + 3)
-    files, results, told = _manifest(bundle, raw)
+    files, results, manifest = _manifest(bundle, raw)
     parent = folder.absolute().parent
     if not parent.is_dir():
         raise UsageError(f"there is no folder {parent}", hint="create it first")
     aside = parent / f".{folder.name}.{uuid.uuid4().hex[:12]}.restore"
     with tempfile.TemporaryDirectory(prefix="edison-bundle-") as name:
-        wanted = {_MANIFEST: _MOST_MANIFEST, SIGNATURE: MOST_SIGNATURE}
-        wanted |= {_FILES + each.path: each.size_bytes for each in files}
+        members = {_MANIFEST: _MOST_MANIFEST, SIGNATURE: MOST_SIGNATURE}
+        members |= {_FILES + file.path: file.size_bytes for file in files}
         if results is not None:
-            wanted[_RESULTS] = results.size_bytes
+            members[_RESULTS] = results.size_bytes
         most = MOST_FILES + 3
-        unpacked = unpack(bundle, wanted, Path(name), most_members=most, optional=SIGNATURE)
-        signed_by, signer = manifest_signer(bundle, unpacked, told, _ABOUT), own_signer()
+        unpacked = unpack(bundle, members, Path(name), most_members=most, optional=SIGNATURE)
+        signed_by, signer = manifest_signer(bundle, unpacked, manifest, _ABOUT), own_signer()
         own = signed_by is not None and signer is not None and signer.public == signed_by
         try:
-            for each in files:
-                found = unpacked[_FILES + each.path]
-                _refuse_other(bundle, each, found.size_bytes, found.sha256)
-                place = aside / (each.path + BUNDLED if _is_trust(each.path) else each.path)
+            for file in files:
+                member = unpacked[_FILES + file.path]
+                _refuse_other(bundle, file, member.size_bytes, member.sha256)
+                place = aside / (file.path + BUNDLED if _is_trust(file.path) else file.path)
                 place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(found.path, place)
+                shutil.copyfile(member.path, place)
             runs = rows = 0
             site = open_site(aside)
-            for path in [each.path for each in files if _is_results(each.path, site)]:
+            for path in [file.path for file in files if _is_results(file.path, site)]:
                 raise invalid_bundle(bundle, f"it contains {path[:80]!r}")
             if results is not None:
                 if site.file.results != results.path:
                     raise invalid_bundle(bundle, "its results are not where edison.yaml says")
-                found = unpacked[_RESULTS]
-                _refuse_other(bundle, results, found.size_bytes, found.sha256)
-                rows = _refuse_results(bundle, found.path)
+                member = unpacked[_RESULTS]
+                _refuse_other(bundle, results, member.size_bytes, member.sha256)
+                rows = _refuse_results(bundle, member.path)
                 site.results.parent.mkdir(parents=True, exist_ok=True)
                 digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
                 entry = site.entry(site.actor(), "bundle restore", bundle.name,
                                    after={"sha256": digest, "signed_by": signed_by})  # fmt: skip
                 if own:
-                    shutil.copyfile(found.path, site.results)
+                    shutil.copyfile(member.path, site.results)
                     write_audit(site.results, entry)
                 else:
-                    _bring_runs(site, found.path, entry, signed_by)
+                    _bring_runs(site, member.path, entry, signed_by)
                 runs = content_of(site.results).runs
             if folder.is_dir():
                 folder.rmdir()
             aside.rename(folder)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    trusted = any(_is_trust(each.path) for each in files)
+    trusted = any(_is_trust(file.path) for file in files)
     code = site.file.settings.allow_code
     return RestoredProject(folder, len(files), runs, rows, trusted, code, own)
 
@@ -322,17 +322,17 @@ def _manifest(bundle: Path, raw: bytes) -> tuple[list[_Listed], _Listed | None, 
             f"{bundle} is not a bundle of a project of this version of edison",
             hint="a bundle of runs is imported: edison import bundle FILE",
         )
-    files = [_listed(bundle, each) for each in listed]
+    files = [_listed(bundle, entry) for entry in listed]
     results = None if value.get("results") is None else _listed(bundle, value["results"])
-    for path in [each.path for each in files if not _is_bundled(each.path)]:
+    for path in [entry.path for entry in files if not _is_bundled(entry.path)]:
         raise invalid_bundle(bundle, f"it contains {path[:80]!r}")
     if results is not None and not _may_be_results(results.path):
         raise invalid_bundle(bundle, f"its results are in {results.path[:80]!r}")
-    names = [each.path for each in (*files, *([results] if results else []))]
+    names = [entry.path for entry in (*files, *([results] if results else []))]
     folded = [_folded(name) for name in names]
     if len(set(folded)) != len(folded) or _nested(folded):
         raise invalid_bundle(bundle, "two of its files have the same name")
-    total = sum(each.size_bytes for each in files) + (results.size_bytes if results else 0)
+    total = sum(entry.size_bytes for entry in files) + (results.size_bytes if results else 0)
     if len(files) > MOST_FILES or total > MOST_BYTES:
         raise invalid_bundle(bundle, f"it has more than {MOST_FILES:,} files or too many bytes")
     return files, results, value
@@ -365,8 +365,9 @@ def _is_bundled(path: str) -> bool:
     parts = path.split("/")
     own = ("/".join(parts[at:]) for at, part in enumerate(parts) if _folded(part) == ".edison")
     listed = all(
-        each in _OWN or each.startswith(tuple(one for one in _OWN if one.endswith("/")))
-        for each in own
+        allowed in _OWN
+        or allowed.startswith(tuple(folder for folder in _OWN if folder.endswith("/")))
+        for allowed in own
     )
     return listed and _is_safe(path) and not _KEYS.search(path)
 

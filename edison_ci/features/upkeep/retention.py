@@ -81,22 +81,22 @@ def collectable(connection: sqlite3.Connection, retention: Retention) -> Retenti
 
 def collect(connection: sqlite3.Connection, retention: Retention) -> RetentionResult:
     """Remove old texts in the current transaction."""
-    found = collectable(connection, retention)
+    collected = collectable(connection, retention)
     spared, values = _spared(connection, retention), _values(retention)
-    if found.texts:
+    if collected.texts:
         connection.execute(
             "delete from answer_text where (request_hash, answer_no) in "
             f"({_old_answers(connection, spared)})",
             values,
         )
-    if found.reasons:
+    if collected.reasons:
         _empty_reasons(connection, _old_cells(spared), values)
     connection.execute(f"delete from event where {_OLD_EVENTS}", values)
     connection.execute("delete from schedule_fire where ended_at < :cutoff", values)
     # What waits is still to be told; it is sent or given up within days.
     old = "created_at < :cutoff and state <> 'waiting'"
     connection.execute(f"delete from notification where {old}", values)
-    return found
+    return collected
 
 
 def _empty_reasons(connection: sqlite3.Connection, chosen: str, values: dict[str, str]) -> None:
@@ -160,9 +160,9 @@ def _spared(connection: sqlite3.Connection, retention: Retention) -> str:
         "select c.id from suggestion s join json_each(s.runs) j join cell c on c.run_id = j.value "
         f"where s.status in ({waiting})"
     )
-    known = columns(connection)
+    columns_of = columns(connection)
     parts += [
-        f"select cell_id from {table}" for table in GRADED if "cell_id" in known.get(table, ())
+        f"select cell_id from {table}" for table in GRADED if "cell_id" in columns_of.get(table, ())
     ]
     return " union ".join(parts)
 
