@@ -100,6 +100,17 @@ class SteerRequest:
         return changes
 
 
+def steering_change(
+    action: str, model: str = "", calls: int | None = None, microusd: int | None = None
+) -> Change:
+    """Return one change of a run, of an action by its name."""
+    return Change(steering.SteeringAction(action), model, calls, microusd)
+
+
+ACTIONS = tuple(map(str, steering.SteeringAction))
+"""Names of what can be changed."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunControl:
     """Requests of one person to the runs of a project."""

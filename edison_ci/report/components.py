@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.text_diff import matcher
+from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.document import Bullets, Code, Estimate, Name, Notice, Sentence, Status
 from edison_ci.report.markup import Child, code_spans, element, escape, join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from edison_ci.report.charts.drawing import Drawing
     from edison_ci.report.document import Block, Column, Inline, Table
@@ -238,6 +239,16 @@ def figure(drawing: Drawing, *, caption: bool = True) -> Markup:
         table = scrolled(data_table(drawing.table, caption=drawing.title), f"Data: {drawing.title}")
         data = element("details", element("summary", "Data"), table)
     return element("figure", title, drawing.svg, note, data, class_="chart")
+
+
+@lru_cache(maxsize=256)
+def fluid_figure(draw: Callable[[Any], Drawing], chart: Any) -> Markup:
+    """Return a chart that fills its panel, with its title and data.
+
+    A chart is drawn in three widths, which takes longer than the rest of a page. Its record has all
+    that it shows, so it is the key of the cache.
+    """
+    return figure(fluid(draw, chart))
 
 
 # --- layout ---------------------------------------------------------------------------------------

@@ -1,17 +1,41 @@
-"""Events of a run and entries of the audit, as sentences."""
+"""Events of a run, where it came from, and entries of the audit, as sentences."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci.numeric import counted, dollars, duration, percent
+from edison_ci.store.origins import origin_of
+from edison_ci.store.runs import count_events as count_events
+from edison_ci.store.runs import newest_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import sqlite3
+    from collections.abc import Callable, Mapping, Sequence
 
     from edison_ci.store.audit import AuditEntry
 
 # --- events ---------------------------------------------------------------------------------------
+
+
+class EventLine(NamedTuple):
+    """An event of a run, as text."""
+
+    seq: int
+    time: str
+    type: str
+    text: str
+
+
+def event_lines(
+    connection: sqlite3.Connection, run_id: str, *, limit: int, offset: int = 0
+) -> list[EventLine]:
+    """Return the events of a run, newest first."""
+    return [
+        EventLine(event.seq, event.time, event.type, event_sentence(event.type, event.data))
+        for event in newest_events(connection, run_id, limit=limit, offset=offset)
+    ]
+
 
 _STATUSES = {
     "PENDING": "The run waits to be started.",
@@ -103,6 +127,25 @@ _EVENTS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "iteration:completed": _ended,
     "run:steered": _steered,
 }
+
+
+_BROUGHT = {"import": "imported", "push": "pushed", "pull": "pulled", "restore": "restored"}
+
+
+def origin_sentence(connection: sqlite3.Connection, run_id: str, keys: Sequence[str]) -> str:
+    """Return who ran a run elsewhere, who brought it here, and what it is worth; empty if here.
+
+    `keys` are the ones that are trusted.
+    """
+    origin = origin_of(connection, run_id)
+    if origin is None:
+        return ""
+    ran = f"Ran by {origin.ran_by or 'somebody'} on {origin.ran_on or 'another machine'}"
+    brought = f"{_BROUGHT[origin.way]} by {origin.brought_by}"
+    worth = "signed with a trusted key"
+    if not origin.is_trusted(keys):
+        worth = "not signed with a trusted key, so it never serves as base"
+    return f"{ran}, {brought}, {worth}."
 
 
 # --- audit ----------------------------------------------------------------------------------------

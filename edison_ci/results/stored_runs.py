@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.results.run_result import RunResult
+from edison_ci.store.cells import find_cell, run_of_cell
+from edison_ci.store.database import is_current as is_current
+from edison_ci.store.database import one_state as one_state
 from edison_ci.store.database import open_for_reading, open_reader
 from edison_ci.store.ledger import has_open_batches
 from edison_ci.store.liveness import is_alive
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.config.project import ProjectFile
+    from edison_ci.store.cells import CellRow
     from edison_ci.store.runs import Run
 
 
@@ -68,6 +72,25 @@ class StoredRuns:
 def current_run(locks: Path, run: Run) -> Run:
     """Return a run with its real status: a run whose process died is paused."""
     return run.as_seen(alive=run.owner is not None and is_alive(locks, run.owner))
+
+
+def find_current_run(connection: sqlite3.Connection, wanted: str, root: Path | None = None) -> Run:
+    """Return a run by id, `latest` or experiment; with its real status if its project is known."""
+    run = find_run(connection, wanted)
+    return run if root is None else current_run(root / ".edison" / "locks", run)
+
+
+def cell_by_start(connection: sqlite3.Connection, start: str) -> tuple[str, CellRow] | None:
+    """Return the run and the cell whose id starts so; None if there is none."""
+    run_id = run_of_cell(connection, start)
+    return None if run_id is None else (run_id, find_cell(connection, run_id, start))
+
+
+@contextmanager
+def open_results(file: Path) -> Iterator[sqlite3.Connection]:
+    """Open a results file; everything that is read belongs to one state of it."""
+    with closing(open_reader(file)) as connection, one_state(connection):
+        yield connection
 
 
 @contextmanager

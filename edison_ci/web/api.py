@@ -11,14 +11,13 @@ import asyncio
 import json
 import re
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from datasette import Response
 
 from edison_ci import feature
 from edison_ci.access.site import Actor, Role
-from edison_ci.api.run_control import RunControl, current_run
+from edison_ci.api.run_control import RunControl, steering_change
 from edison_ci.api.run_start import (
     CannotStart,
     DispatchUnknown,
@@ -33,10 +32,8 @@ from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError, UsageE
 from edison_ci.plan.plan import as_json as plan_json
 from edison_ci.resources import resource_folder
 from edison_ci.results.steering import steering_state
+from edison_ci.results.stored_runs import live_runs
 from edison_ci.sanitize import json_text
-from edison_ci.store.database import open_reader
-from edison_ci.store.runs import Run, find_run
-from edison_ci.store.steering import Change, SteeringAction
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import authenticate, caller_key, current_site, header
 from edison_ci.web.page_context import PREFIX
@@ -46,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from edison_ci.access.site import Site
+    from edison_ci.store.runs import Run
+    from edison_ci.store.steering import Change
     from edison_ci.web.databases import ServerSettings
 
 API = f"{PREFIX}/api/v1"
@@ -219,16 +218,16 @@ def document() -> dict[str, Any]:
 
 
 def _run(asked: ApiRequest) -> Run:
-    with closing(open_reader(asked.site.results)) as reader:
+    with live_runs(asked.site) as runs:
         try:
-            return find_run(reader, asked.path["run"])
+            return runs.find(asked.path["run"])
         except UsageError as error:
             raise ApiError(404, "not_found", error.message, error.hint) from None
 
 
 def _state(site: Site, run_id: str) -> dict[str, Any]:
-    with closing(open_reader(site.results)) as reader:
-        run = current_run(site, find_run(reader, run_id))
+    with live_runs(site) as runs:
+        run = runs.current(run_id)
         return {
             "run_id": run.id,
             "experiment": run.experiment,
@@ -238,7 +237,7 @@ def _state(site: Site, run_id: str) -> dict[str, Any]:
             "moving": run.moving,
             "created_at": run.created_at,
             "finished_at": run.finished_at,
-            **steering_state(reader, run).as_json(),
+            **steering_state(runs.connection, run).as_json(),
         }
 
 
@@ -280,32 +279,29 @@ def amount_field(body: Mapping[str, Any], name: str) -> int:
     return value
 
 
+_FIELDS_OF_ACTION = {
+    "concurrency": {"model", "calls"},
+    "pause": {"model"},
+    "resume": {"model"},
+    "requeue": set[str](),
+    "budget": {"budget_usd"},
+}
+
+
 def _change(body: Mapping[str, Any]) -> Change:
-    names = {
-        SteeringAction.CONCURRENCY: {"model", "calls"},
-        SteeringAction.PAUSE: {"model"},
-        SteeringAction.RESUME: {"model"},
-        SteeringAction.REQUEUE: set[str](),
-        SteeringAction.BUDGET: {"budget_usd"},
-    }
-    action = next((each for each in names if each == body.get("action")), None)
-    if action is None:
-        raise ApiError(400, "invalid", f"action is one of {', '.join(names)}")
-    refuse_unknown(body, {"action", *names[action]})
-    if action is SteeringAction.BUDGET:
-        budget = _budget(body)
-        if budget is None:
-            raise ApiError(400, "invalid", "the field 'budget_usd' is missing")
-        return Change(action, microusd=budget)
-    if action is SteeringAction.REQUEUE:
-        return Change(action)
-    model = text_field(body, "model")
-    if action is not SteeringAction.CONCURRENCY:
-        return Change(action, model)
+    action = body.get("action")
+    if not isinstance(action, str) or action not in _FIELDS_OF_ACTION:
+        raise ApiError(400, "invalid", f"action is one of {', '.join(_FIELDS_OF_ACTION)}")
+    fields = _FIELDS_OF_ACTION[action]
+    refuse_unknown(body, {"action", *fields})
+    budget = _budget(body) if "budget_usd" in fields else None
+    if "budget_usd" in fields and budget is None:
+        raise ApiError(400, "invalid", "the field 'budget_usd' is missing")
+    model = text_field(body, "model") if "model" in fields else ""
     calls = body.get("calls")
-    if not isinstance(calls, int) or isinstance(calls, bool):
+    if "calls" in fields and (not isinstance(calls, int) or isinstance(calls, bool)):
         raise ApiError(400, "invalid", "the field 'calls' is missing or is no whole number")
-    return Change(action, model, calls)
+    return steering_change(action, model, calls, budget)
 
 
 # --- requests and responses -----------------------------------------------------------------------

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 from edison_ci._dataclass import dataclass
 from edison_ci.store.database import is_results_file
+from edison_ci.web.cache import PageMemory
 from edison_ci.web.page_context import PREFIX
-from edison_ci.web.traffic import Traffic
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network, IPv6Network
@@ -22,6 +22,31 @@ if TYPE_CHECKING:
     from edison_ci.web.security import RateLimit
 
 PROJECT_FILE = "edison.yaml"
+
+
+BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the times that are counted together."""
+_METHODS = frozenset({"GET", "HEAD", "POST"})
+
+
+class Traffic:
+    """Requests by page, method and status, their times, and who signed in."""
+
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str, int], int] = {}
+        self.times: dict[str, tuple[list[int], float]] = {}
+        self.sign_ins = {"accepted": 0, "refused": 0}
+
+    def count(self, page: str, method: str, status: int, seconds: float) -> None:
+        """Count a request; `page` is one of a fixed set of names."""
+        key = (page, method if method in _METHODS else "other", status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        counts, total = self.times.get(page, ([0] * (len(BOUNDS_S) + 1), 0.0))
+        place = next((n for n, bound in enumerate(BOUNDS_S) if seconds <= bound), len(BOUNDS_S))
+        counts[place] += 1
+        self.times[page] = (counts, total + seconds)
+        if (page, method) == ("sign-in", "POST"):
+            self.sign_ins["accepted" if status == 303 else "refused"] += 1
 
 
 class OtherProject(Protocol):
@@ -101,6 +126,8 @@ class ServerSettings:
     """Counts of requests."""
     limit: RateLimit | None = None
     """Counts requests of each caller; None for no limit."""
+    memory: PageMemory = field(default_factory=PageMemory)
+    """What the pages remember between requests."""
     key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
     """Signs what a browser keeps for this server."""
     projects: OtherProjects | None = None
@@ -140,6 +167,8 @@ class ResultsDatabase:
 
 _settings: WeakKeyDictionary[Any, ServerSettings] = WeakKeyDictionary()
 _known: WeakKeyDictionary[Any, dict[str, ResultsDatabase]] = WeakKeyDictionary()
+_memories: WeakKeyDictionary[Any, PageMemory] = WeakKeyDictionary()
+"""Of Datasettes that `edison serve` did not start."""
 
 
 def register_settings(datasette: Any, settings: ServerSettings) -> None:
@@ -150,6 +179,12 @@ def register_settings(datasette: Any, settings: ServerSettings) -> None:
 def settings_of(datasette: Any) -> ServerSettings | None:
     """Return the settings of a Datasette instance; None unless `edison serve` started it."""
     return _settings.get(datasette)
+
+
+def memory_of(datasette: Any) -> PageMemory:
+    """Return what the pages of a Datasette instance remember."""
+    settings = settings_of(datasette)
+    return settings.memory if settings else _memories.setdefault(datasette, PageMemory())
 
 
 async def results_databases(datasette: Any) -> list[ResultsDatabase]:

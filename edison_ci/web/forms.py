@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from edison_ci.access.site import Actor, Role, Site
+    from edison_ci.web.cache import PageMemory
     from edison_ci.web.databases import Actions
 
 
@@ -44,8 +45,14 @@ class FormRequest:
     """Path parameters of the address, such as cell."""
     form: Args
     links: Links
+    memory: PageMemory
+    """What the pages of the server remember."""
     actions: Actions | None = None
     """How the action is carried out."""
+
+    def keep(self, *messages: str) -> str:
+        """Keep messages for the next page; return their key for its address."""
+        return self.memory.keep_messages(messages)
 
     @property
     def can(self) -> Actions:
@@ -102,6 +109,7 @@ async def _carry_out(
         path=dict(request.url_vars),
         form=await form_of(request, longest=post.longest),
         links=links,
+        memory=settings.memory,
         actions=settings.actions,
     )
     return await asyncio.to_thread(post.do, sent)

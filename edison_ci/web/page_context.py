@@ -16,14 +16,13 @@ from edison_ci._dataclass import dataclass
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.feature import Area
 from edison_ci.results.run_result import RunResult
-from edison_ci.results.stored_runs import current_run
-from edison_ci.store.cells import find_cell, run_of_cell
-from edison_ci.store.runs import find_run
+from edison_ci.results.stored_runs import cell_by_start, find_current_run
+from edison_ci.web.cache import PageMemory
 
 if TYPE_CHECKING:
     import datetime as dt
     import sqlite3
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
     from pathlib import Path
 
     from edison_ci.access.site import Actor, Role
@@ -56,34 +55,25 @@ _LONGEST = 500
 
 def requested_run(context: PageContext, wanted: str) -> Run:
     """Return a run by id, `latest` or experiment; paused if its process has died."""
-    return with_liveness(context, find_run(context.connection, wanted))
+    return find_current_run(context.connection, wanted, context.root)
 
 
 def requested_cell(context: PageContext, wanted: str) -> tuple[Run, CellRow]:
     """Return the run and the cell of the address, by the start of the cell's id."""
-    known = len(wanted) >= SHOWN_ID and all(digit in "0123456789abcdef" for digit in wanted)
-    run_id = run_of_cell(context.connection, wanted) if known else None
-    if run_id is None:
+    valid = len(wanted) >= SHOWN_ID and all(digit in "0123456789abcdef" for digit in wanted)
+    place = cell_by_start(context.connection, wanted) if valid else None
+    if place is None:
         raise UsageError(f"there is no cell {wanted!r}", hint="open it from the page of its run")
-    return requested_run(context, run_id), find_cell(context.connection, run_id, wanted)
-
-
-def with_liveness(context: PageContext, run: Run) -> Run:
-    """Return a run with its real status, if the locks of the project are accessible."""
-    if context.root is None:
-        return run
-    return current_run(context.root / ".edison" / "locks", run)
+    run_id, cell = place
+    return requested_run(context, run_id), cell
 
 
 def run_results(context: PageContext, ids: list[str]) -> list[RunResult]:
     """Return the results of runs."""
-    connection = context.connection
-    return [
-        RunResult(connection, with_liveness(context, find_run(connection, run_id)))
-        for run_id in ids
-    ]
+    return [RunResult(context.connection, requested_run(context, run_id)) for run_id in ids]
 
 
+Result = TypeVar("Result")
 Choice = TypeVar("Choice", bound=str)
 Row = TypeVar("Row")
 Group = TypeVar("Group")
@@ -190,6 +180,25 @@ class PageContext:
     """Whether slow results are computed at once; else in the background."""
     server: ServerSettings | None = None
     """Settings of `edison serve`; None where Datasette serves the pages alone."""
+    memory: PageMemory = field(default_factory=PageMemory)
+    """What the pages of the server remember."""
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What the form that led here reports."""
+        return self.memory.messages(self.args.text("messages"))
+
+    def computed(
+        self, work: Callable[[PageContext], Result], *key: Hashable, cells: int
+    ) -> Result | None:
+        """Return the result of slow work on so many cells; None while it is computed.
+
+        The key has everything that the result depends on, besides the database and the project.
+        """
+        whole = (self.links.database, str(self.root), *key)
+        if self.synchronous or cells <= INLINE_CELLS:
+            return self.memory.cached(whole, lambda: work(self))
+        return self.memory.in_background(self, whole, work)
 
     def may(self, needed: Role) -> bool:
         """Whether the visitor may act on these pages as somebody with this role."""

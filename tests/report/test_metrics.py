@@ -29,7 +29,7 @@ from edison_ci.features.monitor.metrics import (
 from edison_ci.features.monitor.operation_numbers import ModelCalls, calls_by_model, unfinished_runs
 from edison_ci.results.spending import WITHIN_MS
 from edison_ci.store.database import open_database
-from edison_ci.web.traffic import BOUNDS_S, Traffic
+from edison_ci.web.databases import BOUNDS_S, Traffic
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ import pytest
 
 from edison_ci import utc
 from edison_ci.features.datasets import pages as datasets
-from edison_ci.web.cache import REFRESH_S, cached_in_background
+from edison_ci.web import page_context
+from edison_ci.web.cache import REFRESH_S, PageMemory
 from edison_ci.web.page_context import Args, Links, Page, PageContext
-from edison_ci.web.pages import experiment, run
+from edison_ci.web.pages import leaderboard, run
 from tests import showcase
 from tests.timing import PATIENCE_S
 
@@ -46,12 +47,12 @@ def test_work_is_done_once_and_shown_when_it_is_ready(context: PageContext) -> N
         go.wait(PATIENCE_S)
         return int(own.connection.execute("select count(*) from run").fetchone()[0])
 
-    key = object()
-    assert [cached_in_background(context, key, work, patience_s=0) for _ in range(3)] == [None] * 3
+    key, compute = object(), context.memory.in_background
+    assert [compute(context, key, work, patience_s=0) for _ in range(3)] == [None] * 3
     go.set()
-    runs = cached_in_background(context, key, work, patience_s=PATIENCE_S)
+    runs = compute(context, key, work, patience_s=PATIENCE_S)
     assert runs
-    assert cached_in_background(context, key, work, patience_s=0) == runs
+    assert compute(context, key, work, patience_s=0) == runs
     assert asked == [1]
 
 
@@ -62,39 +63,40 @@ def test_work_that_fails_is_told_to_whoever_asks(context: PageContext) -> None:
     key = object()
     for _ in range(2):
         with pytest.raises(Exception, match="no such table"):
-            cached_in_background(context, key, work, patience_s=PATIENCE_S)
+            context.memory.in_background(context, key, work, patience_s=PATIENCE_S)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("module", "page", "named"),
+    ("page", "named"),
     [
-        (run, run.judges, "findings"),
-        (experiment, experiment.leaderboard, "board"),
-        (datasets, datasets.dataset, "health"),
+        (run.judges, "findings"),
+        (leaderboard.leaderboard, "board"),
+        (datasets.dataset, "health"),
     ],
 )
 def test_pages_of_many_answers_do_not_wait(
     context: PageContext,
     stored: Stored,
     monkeypatch: pytest.MonkeyPatch,
-    module: Any,
     page: Callable[[PageContext], Page],
     named: str,
 ) -> None:
     hold, begun = threading.Event(), []
-    compute = module.cached_in_background
+    compute = PageMemory.in_background
 
-    def slow(own: PageContext, key: Any, work: Callable[[PageContext], Any]) -> Any:
+    def slow(
+        memory: PageMemory, own: PageContext, key: Any, work: Callable[[PageContext], Any]
+    ) -> Any:
         def held(later: PageContext) -> Any:
             hold.wait(PATIENCE_S)
             return work(later)
 
         begun.append(key)
-        return compute(own, key, held, patience_s=PATIENCE_S if hold.is_set() else 0)
+        return compute(memory, own, key, held, patience_s=PATIENCE_S if hold.is_set() else 0)
 
-    monkeypatch.setattr(module, "INLINE_CELLS", 0)
-    monkeypatch.setattr(module, "cached_in_background", slow)
+    monkeypatch.setattr(page_context, "INLINE_CELLS", 0)
+    monkeypatch.setattr(PageMemory, "in_background", slow)
     connection = sqlite3.connect(stored.project / ".edison" / "results.db")
     context = replace(context, connection=connection)
     first = page(context)

@@ -16,7 +16,8 @@ from edison_ci.results import case_grid
 from edison_ci.web.databases import ResultsDatabase
 from edison_ci.web.page_context import Args, Links, PageContext
 from edison_ci.web.pages import experiment, run
-from edison_ci.web.responses import ProgressFollower, all_pages
+from edison_ci.web.responses import all_pages
+from edison_ci.web.streams import ProgressFollower
 from tests import showcase
 
 if TYPE_CHECKING:

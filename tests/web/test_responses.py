@@ -17,7 +17,7 @@ from edison_ci.store.database import open_database
 from edison_ci.store.runs import NewRun, add_event, move_run, start_run
 from edison_ci.web.databases import ResultsDatabase
 from edison_ci.web.page_context import Links
-from edison_ci.web.responses import ProgressFollower, stream_progress
+from edison_ci.web.streams import ProgressFollower, stream_progress
 from tests.timing import PATIENCE_S
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from edison_ci.numeric import snap
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.estimates import Range, interval
 from edison_ci.report.charts.heatmap import Field, HeatMap, heatmap
+from edison_ci.report.components import fluid_figure
 from edison_ci.results.coverage import coverage_of
 from edison_ci.results.flakiness import Flakiness, flakiness_of
 from edison_ci.results.run_lists import cases_of, cells_of, experiments, last_whole, tags_of
@@ -23,10 +24,8 @@ from edison_ci.results.run_result import RunResult
 from edison_ci.results.search import FoundCase, find_cases
 from edison_ci.store.judgments import count_judged_questions, question_scores, questions_judged_at
 from edison_ci.store.runs import find_run
-from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
-from edison_ci.web.figures import fluid_figure
+from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
-    INLINE_CELLS,
     MOST_CELLS,
     PER_PAGE,
     Args,
@@ -265,23 +264,12 @@ def _diagnosis(context: PageContext, name: str, run_id: str) -> Diagnosis | None
     files = [(project.root / e.path).stat() for e in project.experiments[name].file.data]
     stamps = tuple(file.st_mtime_ns for file in files)
     cells = cells_of(context.connection, name)
-    key = (
-        "dataset",
-        context.links.database,
-        str(context.root),
-        name,
-        run_id,
-        newest,
-        stamps,
+    quick = sum(file.st_size for file in files) <= _AT_ONCE_BYTES
+    return context.computed(
+        lambda own: _work(own, project, name, small=cells <= MOST_CELLS),
+        *("dataset", name, run_id, newest, stamps),
+        cells=cells if quick else MOST_CELLS,
     )
-
-    def work(own: PageContext) -> Diagnosis:
-        return _work(own, project, name, small=cells <= MOST_CELLS)
-
-    quick = cells <= INLINE_CELLS and sum(file.st_size for file in files) <= _AT_ONCE_BYTES
-    if context.synchronous or quick:
-        return cached(key, lambda: work(context))
-    return cached_in_background(context, key, work)
 
 
 def _any(case: str, content: str) -> bool:

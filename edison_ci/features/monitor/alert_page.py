@@ -17,7 +17,6 @@ from edison_ci.features.monitor.alert_overview import (
 from edison_ci.features.monitor.alerts import acknowledge, mute, mute_target, unmute
 from edison_ci.numeric import duration
 from edison_ci.report.charts.trend import Happening, MarkKind
-from edison_ci.web.cache import store_messages, stored_messages
 from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def alerts(context: PageContext) -> Page:
             "may_ack": context.may(Role.REVIEWER),
             "may_mute": context.may(Role.EDITOR),
             "mutes": MUTES,
-            "messages": stored_messages(context.args.text("messages")),
+            "messages": context.messages,
         },
         area="alerts",
     )
@@ -119,4 +118,4 @@ def mute_alert(sent: FormRequest) -> str:
 
 
 def _back(sent: FormRequest, text: str) -> str:
-    return sent.links.to("alerts", messages=store_messages((text,)))
+    return sent.links.to("alerts", messages=sent.keep(text))

@@ -30,7 +30,7 @@ from edison_ci.store.duties import read_duties
 from edison_ci.store.ledger import booked as booked_in
 from edison_ci.store.runs import find_run
 from edison_ci.store.suggestions import open_suggestions
-from edison_ci.web.traffic import BOUNDS_S
+from edison_ci.web.databases import BOUNDS_S
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edison_ci.config.load import Project
-    from edison_ci.web.traffic import Traffic
+    from edison_ci.web.databases import Traffic
 
 MOST_VALUES = 100
 """Models and experiments that have labels of their own."""

@@ -16,7 +16,6 @@ from edison_ci.features.monitor.schedules import (
     schedule_overview,
     scheduler_status,
 )
-from edison_ci.web.cache import store_messages, stored_messages
 from edison_ci.web.page_context import Page, PageContext, paged
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def schedules(context: PageContext) -> Page:
     """Return the schedules with their last and next times, and whether a scheduler runs."""
     values: dict[str, object] = {
         "known": False,
-        "messages": stored_messages(context.args.text("messages")),
+        "messages": context.messages,
         "may_edit": context.may(Role.EDITOR),
         "words": in_words,
         "fire_words": fire_words,
@@ -68,4 +67,4 @@ def _switch(sent: FormRequest, *, to: bool) -> str:
     enable_schedule(sent.site, schedule, to=to, actor=sent.actor)
     word = "enabled" if to else "disabled"
     message = f"{schedule.full_name} is {word} in {schedule.path}. Commit the file to keep it so."
-    return sent.links.to("schedules", messages=store_messages((message,)))
+    return sent.links.to("schedules", messages=sent.keep(message))

@@ -16,7 +16,6 @@ from edison_ci.report.components import diff_view
 from edison_ci.results.run_lists import last_complete
 from edison_ci.results.run_result import RunResult
 from edison_ci.store.runs import find_run
-from edison_ci.web.cache import stored_draft
 from edison_ci.web.page_context import MOST_CELLS, Crumb, Page, PageContext
 from edison_ci.web.workspace import project_of, searchable
 
@@ -64,7 +63,7 @@ def edit(context: PageContext) -> Page:
     assert actor is not None, "checked by _project"
     experiment = _experiment(project, name, args.text("experiment"))
     prompt = next(each for each in experiment.prompts if each.id == name)
-    text = stored_draft(args.text("draft"), actor.name)
+    text = context.memory.draft(args.text("draft"), actor.name)
     base = args.text("base") if text is not None else prompt.version
     if text is None:
         draft = EditedPrompt(name, experiment.id, "").draft(project)
@@ -207,7 +206,7 @@ def save(context: PageContext) -> Page:
     project, actor, args = _project(context), context.actor, context.args
     assert actor is not None, "checked by _project"
     name = context.path["prompt"]
-    text = stored_draft(args.text("draft"), actor.name)
+    text = context.memory.draft(args.text("draft"), actor.name)
     if text is None:
         raise UsageError(
             "the edited text is no longer here", hint="go back to the editor, and save it again"

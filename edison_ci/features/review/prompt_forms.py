@@ -17,7 +17,6 @@ from edison_ci.features.review.prompt_drafts import cost_words
 from edison_ci.features.review.prompt_editor import EditorState, editor_page, save_page
 from edison_ci.features.review.review_forms import actions_of
 from edison_ci.store.database import open_reader
-from edison_ci.web.cache import store_draft, store_messages
 from edison_ci.web.page_context import PageInstead
 from edison_ci.web.workspace import project_in
 
@@ -52,7 +51,7 @@ def draft(sent: FormRequest) -> str:
         _ = found.prompt  # raises if it is not valid
     except EdisonError as error:
         raise _editor(sent, edited, error) from None
-    key = store_draft(edited.text, sent.actor.name)
+    key = sent.memory.keep_draft(edited.text, sent.actor.name)
     kept = {"draft": key, "experiment": edited.experiment, "base": edited.base}
     return sent.links.to("prompt", edited.prompt, "save", **kept)
 
@@ -65,7 +64,7 @@ def try_(sent: FormRequest) -> str:
     except EdisonError as error:
         raise _editor(sent, edited, error) from None
     kept = {
-        "draft": store_draft(edited.text, sent.actor.name),
+        "draft": sent.memory.keep_draft(edited.text, sent.actor.name),
         "experiment": edited.experiment,
         "base": edited.base,
         "case": list(chosen.cases),
@@ -78,7 +77,7 @@ def resume(sent: FormRequest) -> str:
     """Lead back to the editor with the text."""
     edited = _edited(sent)
     kept = {"experiment": edited.experiment, "base": edited.base}
-    key = store_draft(edited.text, sent.actor.name)
+    key = sent.memory.keep_draft(edited.text, sent.actor.name)
     return sent.links.to("prompt", edited.prompt, "edit", draft=key, **kept)
 
 
@@ -90,7 +89,7 @@ def propose(sent: FormRequest) -> str:
     except EdisonError as error:
         page = save_page(sent.links, _project(sent), edited, note=note, problem=error)
         raise PageInstead(page) from None
-    return sent.links.to("prompt", edited.prompt, messages=store_messages(done.notes))
+    return sent.links.to("prompt", edited.prompt, messages=sent.keep(*done.notes))
 
 
 _INPUT = "input."
@@ -118,7 +117,7 @@ def add_case(sent: FormRequest) -> str:
             )
         raise PageInstead(page) from None
     place = ("suggestion", suggestion) if suggestion else ("cell", cell)
-    return sent.links.to(*place, messages=store_messages(done.notes))
+    return sent.links.to(*place, messages=sent.keep(*done.notes))
 
 
 def _lines(text: str) -> str:

@@ -13,7 +13,6 @@ from edison_ci.features.review.suggestion_pages import edit_page
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import open_reader
 from edison_ci.store.suggestions import SuggestionStatus, find_suggestion
-from edison_ci.web.cache import store_messages
 from edison_ci.web.page_context import Args, PageInstead
 from edison_ci.web.pages.run import case_query, list_args
 
@@ -163,5 +162,5 @@ def _approval_text(one: Suggestion) -> str:
 
 
 def _suggestion_address(sent: FormRequest, done: ActionResult, text: str) -> str:
-    key = store_messages((text, *done.notes))
+    key = sent.keep(text, *done.notes)
     return sent.links.to("suggestion", done.suggestion.id, messages=key)

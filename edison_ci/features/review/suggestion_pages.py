@@ -25,7 +25,6 @@ from edison_ci.store.suggestions import (
     find_suggestion,
     list_suggestions,
 )
-from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import (
     Crumb,
     Links,
@@ -105,7 +104,7 @@ def suggestion(context: PageContext) -> Page:
         {
             "suggestion": found,
             "permissions": _permissions(context, found),
-            "messages": stored_messages(context.args.text("messages")),
+            "messages": context.messages,
             "open": found.status in OPEN,
             "loops": feature.ask("loops_waiting", context.connection, found.id, default=[]),
             "diff": diff,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import Role
+from edison_ci.api.try_grid import find_try
 from edison_ci.documents.secrets import redacted
 from edison_ci.documents.text_diff import matcher
 from edison_ci.errors import UsageError
@@ -25,8 +26,6 @@ from edison_ci.results.case_grid import (
 )
 from edison_ci.results.explanation import CellExplanation, explain
 from edison_ci.results.run_result import labels_of
-from edison_ci.store.cells import find_cell
-from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import (
     SHOWN_ID,
     Crumb,
@@ -35,7 +34,6 @@ from edison_ci.web.page_context import (
     requested_cell,
     requested_run,
 )
-from edison_ci.web.pages.rerun import requested_rerun
 from edison_ci.web.pages.run import case_query, count_cache, crumbs_of, list_args
 from edison_ci.web.workspace import project_of, searchable
 
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
+    from edison_ci.api.try_grid import TryGrid
     from edison_ci.config.rubric import Criterion
     from edison_ci.store.cells import CellRow, Component
     from edison_ci.store.judgments import JudgeScoreRow
@@ -92,7 +91,7 @@ def cell(context: PageContext) -> Page:
             "raw_differs": _raw_differs(known),
             "own": feature.ask("own_grade", context, run, found, known.people),
             "rerun": requested_rerun(context, found),
-            "messages": stored_messages(context.args.text("messages")),
+            "messages": context.messages,
             "missing_case": _why_no_case(context, known, searchable(project, run.experiment)),
         },
         crumbs=_crumbs(context, run, near),
@@ -331,14 +330,31 @@ def _compared_answers(
     for position, each in enumerate(selected):
         # The case is the same for all answers, so it is read once.
         source = usable if position == 0 else None
-        known = explain(
-            context.connection,
-            source,
-            run,
-            find_cell(context.connection, run.id, each.id),
-        )
+        _, cell = requested_cell(context, each.id)
+        known = explain(context.connection, source, run, cell)
         text = redacted(known.text or "")
         changes = word_diff(found[0].text, text) if differ and found else None
         own = feature.ask("own_grade", context, run, known.cell, known.people)
         found.append(ComparedAnswerView(each, known, text, changes, own))
     return found
+
+
+class Rerun(NamedTuple):
+    """Whether the visitor may request another answer, and the one that was requested."""
+
+    allowed: bool
+    grid: TryGrid | None = None
+    forgotten: bool = False
+    """Whether the page names an answer whose grade is no longer in memory."""
+
+
+def requested_rerun(context: PageContext, cell: CellRow) -> Rerun:
+    """Return what a page shows about another answer for its cell."""
+    actor = context.actor
+    if actor is None or not context.may(Role.EDITOR):
+        return Rerun(False)
+    key = context.args.text("again")
+    grid = find_try(key, actor.name) if key else None
+    if grid is not None and grid.about != f"cell {cell.id[:12]}":
+        grid = None
+    return Rerun(cell.side == Side.HEAD, grid, bool(key) and grid is None)

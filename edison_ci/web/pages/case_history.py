@@ -15,10 +15,9 @@ from edison_ci.results.case_history import (
     results_by_text,
 )
 from edison_ci.results.run_result import labels_of
-from edison_ci.store.runs import find_run
-from edison_ci.web.cache import REFRESH_S, cached_in_background
+from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.formats import as_text
-from edison_ci.web.page_context import Crumb, Page, PageContext
+from edison_ci.web.page_context import Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.answers import word_diff
 from edison_ci.web.pages.experiment import requested_experiment
 from edison_ci.web.workspace import git_state, project_of
@@ -94,8 +93,8 @@ def _texts(context: PageContext, name: str, case_id: str) -> tuple[CaseTexts | N
 
     if context.file is None:
         return _searched(project, name, case_id), False
-    found = cached_in_background(context, key, work, patience_s=0.5)
-    return (None, True) if found is None else (found[0], False)
+    searched = context.memory.in_background(context, key, work, patience_s=0.5)
+    return (None, True) if searched is None else (searched[0], False)
 
 
 def _searched(project: Project, name: str, case_id: str) -> CaseTexts | None:
@@ -137,7 +136,7 @@ def _versions(
 def _marks(context: PageContext, result: TextResults | None) -> tuple[str, ...]:
     if result is None:
         return ()
-    return tuple(labels_of(find_run(context.connection, result.last_run)))
+    return tuple(labels_of(requested_run(context, result.last_run)))
 
 
 def _fields(text: CaseText, older: CaseText | None) -> tuple[TextField, ...]:

@@ -22,10 +22,8 @@ from edison_ci.results.side_by_side import (
     outcome_word,
     side_by_side,
 )
-from edison_ci.store.runs import find_run
-from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
+from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
-    INLINE_CELLS,
     MOST_CELLS,
     Crumb,
     Page,
@@ -40,7 +38,6 @@ from edison_ci.web.workspace import project_of
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from edison_ci.results.comparison import ComparisonSettings
     from edison_ci.store.runs import Run
 
 _PER_PAGE = 5
@@ -125,9 +122,7 @@ def _choices(context: PageContext) -> tuple[CellChoice, CellChoice]:
             )
         return CellChoice(base[0], run, base[1]), CellChoice(b, run)
     if project is None:  # names other than those of runs need the files
-        return CellChoice(a, find_run(context.connection, a)), CellChoice(
-            b, find_run(context.connection, b)
-        )
+        return CellChoice(a, requested_run(context, a)), CellChoice(b, requested_run(context, b))
     operands = Operands(context.connection, project, context.args.text("experiment") or None)
     if not context.args.flag("prompts"):
         return operands.pair(a, b)
@@ -179,17 +174,12 @@ def _cached_comparison(context: PageContext, a: CellChoice, b: CellChoice) -> Si
         for each in (a, b)
     )
     state = (repr(setting.gates), setting.quarantined)
-    key = ("compare", context.links.database, str(context.root), sides, state)
-    small = a.run.cells_planned + b.run.cells_planned <= INLINE_CELLS
-    if context.synchronous or small or a.run.moving or b.run.moving:
-        return cached(key, lambda: side_by_side(context.connection, a, b, setting))
-    return cached_in_background(context, key, lambda own: _work(own, a, b, setting))
-
-
-def _work(
-    context: PageContext, a: CellChoice, b: CellChoice, setting: ComparisonSettings
-) -> SideBySide:
-    return side_by_side(context.connection, a, b, setting)
+    cells = a.run.cells_planned + b.run.cells_planned
+    return context.computed(
+        lambda own: side_by_side(own.connection, a, b, setting),
+        *("compare", sides, state),
+        cells=0 if a.run.moving or b.run.moving else cells,
+    )
 
 
 def _pairs(

@@ -14,10 +14,11 @@ from edison_ci.records import RunStatus, Side
 from edison_ci.report.charts.bars import Histogram, histogram, tenths
 from edison_ci.report.charts.estimates import forest, gate_forests
 from edison_ci.report.charts.heatmap import heatmap
+from edison_ci.report.components import fluid_figure
 from edison_ci.report.run_charts import SLICE_METRICS, slice_order, slices_chart
 from edison_ci.results.case_grid import METRICS, SORTS, Box, CaseQuery, case_grid
 from edison_ci.results.decisions import count_rounds, decisions_of
-from edison_ci.results.history_words import event_sentence
+from edison_ci.results.history_words import count_events, event_lines, origin_sentence
 from edison_ci.results.judges import JudgeFindings, approval_of, cells_apart, judge_findings
 from edison_ci.results.live_progress import phase_changes, progress_of
 from edison_ci.results.run_lists import cases_of
@@ -32,13 +33,9 @@ from edison_ci.results.scores import (
 )
 from edison_ci.results.triage import changed_lists
 from edison_ci.results.troubles import troubles_of
-from edison_ci.store.origins import origin_of
-from edison_ci.store.runs import count_events, newest_events
 from edison_ci.web import formats
-from edison_ci.web.cache import REFRESH_S, cached, cached_in_background
-from edison_ci.web.figures import fluid_figure
+from edison_ci.web.cache import REFRESH_S
 from edison_ci.web.page_context import (
-    INLINE_CELLS,
     MOST_CELLS,
     PER_PAGE,
     SHOWN_ID,
@@ -81,43 +78,27 @@ TABS = (
 _FINAL = (RunStatus.COMPLETED, RunStatus.CANCELLED)
 
 
-def head_of(context: PageContext, found: Run, tab: str) -> dict[str, Any]:
+def head_of(context: PageContext, run: Run, tab: str) -> dict[str, Any]:
     """Return the values of the header of every page about a run."""
-    result = RunResult(context.connection, found)
-    unfinished = result.totals is None or found.moving
-    progress = progress_of(context.connection, found) if unfinished else None
+    result = RunResult(context.connection, run)
+    unfinished = result.totals is None or run.moving
+    progress = progress_of(context.connection, run) if unfinished else None
     live = None
-    if progress is not None and found.moving:
-        changes = phase_changes(context.connection, found.id)
-        live = live_view(context.connection, found, progress, changes, context.links)
+    if progress is not None and run.moving:
+        changes = phase_changes(context.connection, run.id)
+        live = live_view(context.connection, run, progress, changes, context.links)
+    keys = trusted_keys(context.root) if context.root is not None else ()
     return {
-        "run": found,
+        "run": run,
         "result": result,
         "cell_counts": "" if result.totals is None else _counts(result),
         "progress": progress,
         "live": live,
-        "may_steer": context.may(Role.EDITOR) and found.status not in _FINAL,
-        "origin": _origin(context, found),
+        "may_steer": context.may(Role.EDITOR) and run.status not in _FINAL,
+        "origin": origin_sentence(context.connection, run.id, keys),
         "tabs": TABS,
         "tab": tab,
     }
-
-
-_BROUGHT = {"import": "imported", "push": "pushed", "pull": "pulled", "restore": "restored"}
-
-
-def _origin(context: PageContext, found: Run) -> str:
-    """Return who ran a run elsewhere, who brought it here, and what it is worth; empty if here."""
-    origin = origin_of(context.connection, found.id)
-    if origin is None:
-        return ""
-    ran = f"Ran by {origin.ran_by or 'somebody'} on {origin.ran_on or 'another machine'}"
-    brought = f"{_BROUGHT[origin.way]} by {origin.brought_by}"
-    keys = trusted_keys(context.root) if context.root is not None else ()
-    worth = "signed with a trusted key"
-    if not origin.is_trusted(keys):
-        worth = "not signed with a trusted key, so it never serves as base"
-    return f"{ran}, {brought}, {worth}."
 
 
 def crumbs_of(context: PageContext, found: Run, *more: Crumb) -> tuple[Crumb, ...]:
@@ -293,11 +274,10 @@ def _findings(context: PageContext, run: Run) -> RunFindings | None:
     if run.moving or run.cells_planned > MOST_CELLS:
         return None
     most = _MOST_CHANGED if context.args.text("changed") == "all" else _CHANGED
-    key = ("findings", context.links.database, str(context.root), run.id, run.finished_at, most)
-    if context.synchronous or run.cells_planned <= INLINE_CELLS:
-        return cached(key, lambda: _find(RunResult(context.connection, run), most))
-    return cached_in_background(
-        context, key, lambda own: _find(RunResult(own.connection, run), most)
+    return context.computed(
+        lambda own: _find(RunResult(own.connection, run), most),
+        *("findings", run.id, run.finished_at, most),
+        cells=run.cells_planned,
     )
 
 
@@ -311,7 +291,7 @@ def _find(result: RunResult, most: int) -> RunFindings:
 def _cached_count(context: PageContext, found: Run, key: Hashable, work: Callable[[], int]) -> int:
     """Return a cached count of a run that has ended, or compute it."""
     state = (context.links.database, str(context.root), found.finished_at)
-    return cached((state, key), work)
+    return context.memory.cached((state, key), work)
 
 
 def _counts(result: RunResult) -> str:
@@ -516,11 +496,11 @@ def judges(context: PageContext) -> Page:
 
 def judge_findings_of(context: PageContext, run: Run) -> JudgeFindings | None:
     """Return what the judges of a run say beside its scores; None while it is computed."""
-    # A regrade changes finished_at.
-    key = ("judges", context.links.database, str(context.root), run.id, run.finished_at)
-    if context.synchronous or run.cells_planned <= INLINE_CELLS:
-        return cached(key, lambda: judge_findings(context.connection, run.id))
-    return cached_in_background(context, key, lambda own: judge_findings(own.connection, run.id))
+    return context.computed(
+        lambda own: judge_findings(own.connection, run.id),
+        *("judges", run.id, run.finished_at),  # which a regrade changes
+        cells=run.cells_planned,
+    )
 
 
 def _cells(
@@ -536,23 +516,11 @@ def _cells(
 # --- log ------------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
-    """An event of a run, as text."""
-
-    seq: int
-    time: str
-    type: str
-    text: str
-
-
 def log(context: PageContext) -> Page:
     """Return the events of a run, newest first."""
     run = requested_run(context, context.path["run"])
     paging = Paging.of(context.args, count_events(context.connection, run.id))
-    found = newest_events(context.connection, run.id, limit=paging.per_page, offset=paging.offset)
-    lines = [
-        Line(each.seq, each.time, each.type, event_sentence(each.type, each.data)) for each in found
-    ]
+    lines = event_lines(context.connection, run.id, limit=paging.per_page, offset=paging.offset)
 
     def again(**changes: Any) -> str:
         return context.links.to("run", run.id, "log", **changes)

@@ -1,20 +1,22 @@
-"""The pages that show the plan of a run before it is started, and that steer one."""
+"""The pages that show the plan of a run before it is started, and that steer one; their forms."""
 
 from __future__ import annotations
 
+import math
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from edison_ci.access.site import Role, require_role
-from edison_ci.api.run_start import StartPlan
+from edison_ci.api.run_control import ACTIONS, RunControl, steering_change
+from edison_ci.api.run_start import DispatchUnknown, Start, StartPlan, resume_run, start_run
 from edison_ci.errors import EdisonError, UsageError
 from edison_ci.numeric import dollar_range, duration_range
 from edison_ci.records import RunStatus
+from edison_ci.results.spending import run_cost
 from edison_ci.results.steering import steering_state
-from edison_ci.store.ledger import SpendingCap, booked
+from edison_ci.results.stored_runs import live_runs
 from edison_ci.store.starts import newest_dispatches
-from edison_ci.web.cache import stored_messages
 from edison_ci.web.page_context import Crumb, Page, PageContext, requested_run
 from edison_ci.web.pages.run import crumbs_of
 from edison_ci.web.workspace import project_of
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.plan.estimate import Load
     from edison_ci.plan.plan import Plan
+    from edison_ci.store.runs import Run
+    from edison_ci.store.steering import Change
+    from edison_ci.web.forms import FormRequest
+    from edison_ci.web.page_context import Args
 
+MOST_USD = 100_000
 _REFRESH_S = 1
-
-
 _DISPATCHES = 5
 """Requests to GitHub that are listed."""
 
@@ -67,7 +72,7 @@ def plan(context: PageContext) -> Page:
             "workflow_url": found and found.workflow_url,
             "hint": found.hint if found and found.plan.unset else "",
             "dispatches": newest_dispatches(context.connection, name, _DISPATCHES),
-            "messages": stored_messages(context.args.text("messages")),
+            "messages": context.messages,
             "limit_microusd": found and found.limit_microusd,
             "cost": _cost(found.plan) if found else "",
             "time": _time(found.plan) if found else "",
@@ -96,7 +101,6 @@ def steer(context: PageContext) -> Page:
     _project(context, "steer")
     run = requested_run(context, context.path["run"])
     state = steering_state(context.connection, run)
-    spent = booked(context.connection, SpendingCap(f"run:{run.id}", None), "")[0]
     return Page(
         "steer",
         f"Steer {run.experiment}, run {run.id}",
@@ -104,9 +108,9 @@ def steer(context: PageContext) -> Page:
             "run": run,
             "state": state,
             "errors": state.progress.cells.get("error", 0),
-            "spent": spent,
+            "spent": run_cost(context.connection, run.id),
             "resumable": run.status in (RunStatus.PAUSED, RunStatus.FAILED),
-            "messages": stored_messages(context.args.text("messages")),
+            "messages": context.messages,
         },
         crumbs=crumbs_of(context, run, Crumb(f"run {run.id}", context.links.to("run", run.id))),
         area="home",
@@ -120,3 +124,93 @@ def may_steer(context: PageContext) -> bool:
     with suppress(EdisonError):
         return context.may(Role.EDITOR) and project_of(context) is not None
     return False
+
+
+def start_form(sent: FormRequest) -> str:
+    """Start the run whose plan was shown, here or on GitHub."""
+    request = Start(
+        experiment=sent.path["experiment"],
+        plan_hash=sent.form.text("plan_hash"),
+        key=sent.form.text("key"),
+        trigger="page",
+        budget_microusd=_budget(sent.form),
+    )
+    page = ("experiment", request.experiment, "plan")
+    try:
+        begun = start_run(sent.site, sent.actor, request, offline=sent.can.offline)
+    except DispatchUnknown:
+        return sent.links.to(*page)  # which lists it, as not confirmed
+    if begun.workflow_url is None:
+        return sent.links.to("run", begun.run_id)
+    message = f"GitHub starts a run of {begun.experiment}, with {begun.run_id} in its title"
+    return sent.links.to(*page, messages=sent.keep(message, begun.workflow_url))
+
+
+def steer_form(sent: FormRequest) -> str:
+    """Request one change of a run, and wait for its answer."""
+    change = _change(sent.form)
+    run = _asked_run(sent)
+    (answer,) = RunControl(sent.site, sent.actor).steer(run, [change])
+    return _steering_page(sent, run, f"{'Done' if answer.done else 'Refused'}: {answer.said}.")
+
+
+def pause_form(sent: FormRequest) -> str:
+    """Pause a run; calls in flight are finished first."""
+    return _stop(sent, "pause", "The run pauses; calls in flight are finished first.")
+
+
+def cancel_form(sent: FormRequest) -> str:
+    """Cancel a run for good."""
+    return _stop(sent, "cancel", "The run is cancelled; calls in flight are finished first.")
+
+
+def resume_form(sent: FormRequest) -> str:
+    """Resume a run that stopped."""
+    run = _asked_run(sent)
+    resume_run(sent.site, sent.actor, run, _budget(sent.form))
+    return sent.links.to("run", run.id)
+
+
+def _stop(sent: FormRequest, how: str, message: str) -> str:
+    run = _asked_run(sent)
+    RunControl(sent.site, sent.actor).stop(run, how)
+    return _steering_page(sent, run, message)
+
+
+def _asked_run(sent: FormRequest) -> Run:
+    with live_runs(sent.site) as runs:
+        return runs.find(sent.path["run"])
+
+
+def _steering_page(sent: FormRequest, run: Run, message: str) -> str:
+    return sent.links.to("run", run.id, "steer", messages=sent.keep(message))
+
+
+def _change(form: Args) -> Change:
+    action = form.choice("action", ACTIONS)
+    if action == "requeue":
+        return steering_change(action)
+    if action == "budget":
+        budget = _budget(form)
+        if budget is None:
+            raise UsageError("a budget is missing", hint="go back and enter one")
+        return steering_change(action, microusd=budget)
+    calls = form.text("calls")
+    number = int(calls) if calls.isascii() and calls.isdigit() and len(calls) < 9 else 0
+    return steering_change(action, form.text("model"), number if action == "concurrency" else None)
+
+
+def _budget(form: Args) -> int | None:
+    """Return the budget of a form in micro-dollars; None if it is left empty."""
+    text = form.text("budget")
+    if not text:
+        return None
+    try:
+        dollars = float(text)
+    except ValueError:
+        dollars = math.nan
+    if not 0 < dollars <= MOST_USD:
+        raise UsageError(
+            f"a budget is more than $0 and at most ${MOST_USD:,}", hint="go back and change it"
+        )
+    return round(dollars * 1_000_000)
