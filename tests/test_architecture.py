@@ -232,7 +232,7 @@ BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
     "cli/bars.py": "execute.progress_meter",
-    "cli/costs.py": "execute.budgets store.database store.ledger",
+    "cli/costs.py": "store.database",
     "cli/doctor.py": "providers.shared_cache",
     "cli/lookup.py": "store.runs",
     "cli/models.py": "execute.standalone providers.adapters",
@@ -246,7 +246,7 @@ FACE_IMPORTS = {
     "cli/suggestion.py": "store.suggestions",
     "web/databases.py": "store.database",
     "web/pages/experiment.py": "store.suggestions",
-    "web/pages/home.py": "execute.budgets store.audit store.ledger store.suggestions",
+    "web/pages/home.py": "store.audit store.suggestions",
     "web/pages/steering.py": "store.starts",
     "web/serving.py": "store.database",
 }

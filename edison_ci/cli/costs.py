@@ -5,22 +5,21 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from edison_ci import feature, utc
+from edison_ci.api.budgets import BudgetUse, budgets_in_use, shared_budgets, site_budgets
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, ODD, StyledText, Terminal, simulated_mark, sparkline
 from edison_ci.errors import UsageError
-from edison_ci.execute import budgets
 from edison_ci.numeric import counted, dollars, fixed, percent
 from edison_ci.results import current_prices, spending
-from edison_ci.store import database, ledger
+from edison_ci.store import database
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
     from edison_ci.config.load import Project
@@ -28,22 +27,6 @@ if TYPE_CHECKING:
 _ByProject = Literal["project", "team"]
 _NEARLY = 0.8
 _NO_TEAM = "(no team)"
-
-
-class Limit(NamedTuple):
-    """A budget and how much of it is used."""
-
-    name: str
-    of: str
-    """Its scope: the project in 30 days, an experiment today, a run."""
-    spent: int
-    limit: int
-    unit: str
-
-    @property
-    def used(self) -> float:
-        """The share that is used."""
-        return self.spent / self.limit if self.limit else 1.0
 
 
 @click.command(cls=EdisonCommand)
@@ -104,7 +87,7 @@ def costs(
                 if by == "day"
                 else spending.spending_by(connection, "day", prices, since=first)
             )
-            limits = _limits(connection, project, f"{today:%Y-%m-%d}")
+            limits = budgets_in_use(connection, project, f"{today:%Y-%m-%d}")
     limits = [*_shared_limits(state, terminal, project), *limits]
     total = spending.sum_rows("total", days)
     if terminal.json:
@@ -222,41 +205,18 @@ def _daily_line(
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def _limits(connection: sqlite3.Connection, project: Project, today: str) -> list[Limit]:
-    """Return every budget that is set, that of the project first."""
-    found: dict[tuple[str, str], Limit] = {}
-    for experiment in project.experiments.values():
-        last = spending.last_run_of(connection, experiment.id)
-        for cap in budgets.caps_of(project, experiment, last or "", None):
-            if cap.scope.startswith("run:") and last is None:
-                continue
-            microusd, tokens = ledger.booked(connection, cap, today)
-            of = {30: "the project in 30 days", 1: f"{experiment.id} today"}.get(
-                cap.days or 0, f"the last run of {experiment.id}"
-            )
-            if cap.microusd is not None:
-                limit = Limit(cap.name, of, microusd, cap.microusd, "microusd")
-            else:
-                limit = Limit(cap.name, of, tokens, cap.tokens or 0, "tokens")
-            found[cap.name, of] = limit
-    return sorted(found.values(), key=lambda limit: not limit.of.startswith("the project"))
-
-
-def _shared_limits(state: CliState, terminal: Terminal, project: Project) -> list[Limit]:
+def _shared_limits(state: CliState, terminal: Terminal, project: Project) -> list[BudgetUse]:
     """Return the limits of the budget that the project shares, or has as a site."""
-    found = feature.ask("site_limits", project, utc.now(), default=[])
+    limits = site_budgets(project, utc.now())
     if project.file.shared_budget is not None and not state.offline:
         try:
-            found += feature.required("shared_limits", "site")(project)
+            limits += shared_budgets(feature.required("shared_limits", "site")(project))
         except UsageError as error:
             terminal.note(f"the use of the shared budget is not known: {error}")
-    return [
-        Limit(each.name, each.of, each.used_microusd, each.limit_microusd, "microusd")
-        for each in found
-    ]
+    return limits
 
 
-def _show_limits(terminal: Terminal, limits: Sequence[Limit]) -> None:
+def _show_limits(terminal: Terminal, limits: Sequence[BudgetUse]) -> None:
     for limit in terminal.listed(limits):
         formatted = dollars if limit.unit == "microusd" else _tokens
         color = BAD if limit.used >= 1 else ODD if limit.used >= _NEARLY else None

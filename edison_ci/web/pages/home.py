@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
-from edison_ci.execute.budgets import caps_of
+from edison_ci.api.budgets import BudgetUse, budgets_in_use, site_budgets
 from edison_ci.report.charts.bars import Bar, Bars, bars
 from edison_ci.report.charts.drawing import Unit
 from edison_ci.report.charts.trend import Sparkline, sparkline
@@ -26,12 +26,10 @@ from edison_ci.results.snapshot import objective_of
 from edison_ci.results.spending import (
     booked,
     booked_by_day,
-    last_run_of,
     run_spending_by,
     saved_since,
 )
 from edison_ci.store.audit import count_audit, read_audit
-from edison_ci.store.ledger import booked as booked_of
 from edison_ci.store.suggestions import open_suggestions
 from edison_ci.web.formats import status_word
 from edison_ci.web.page_context import PER_PAGE, Page, PageContext, Paging, paged, run_results
@@ -169,21 +167,6 @@ BY: tuple[By, ...] = ("model", "phase", "experiment", "day", "month")
 COSTS_DAYS = (30, 7, 90, 365)
 
 
-class Limit(NamedTuple):
-    """A budget and how much of it is booked."""
-
-    name: str
-    of: str
-    spent: float
-    limit: float
-    money: bool
-
-    @property
-    def used(self) -> float:
-        """The used share."""
-        return self.spent / self.limit if self.limit else 1.0
-
-
 def costs(context: PageContext) -> Page:
     """Return the spending of the last days, by model, phase, experiment or day."""
     by = context.args.choice("by", BY)
@@ -258,28 +241,15 @@ def _tokens(context: PageContext, since: str) -> Markup | None:
     return fluid_figure(bars, Bars("Tokens by model", tuple(models), Unit.COUNT, parts))
 
 
-def _limits(context: PageContext) -> list[Limit]:
-    """Return the budgets of the project; none if its files are not accessible."""
+def _limits(context: PageContext) -> list[BudgetUse]:
+    """Return the budgets, the most used first; none if the project's files are not accessible."""
     project = project_of(context)
     if project is None:
         return []
-    today, found = f"{context.now:%Y-%m-%d}", {}
-    for use in feature.ask("site_limits", project, context.now, default=()):
-        amounts = (use.used_microusd, use.limit_microusd)
-        found[use.name, use.of] = Limit(use.name, use.of, *amounts, True)
-    for experiment in project.experiments.values():
-        last = last_run_of(context.connection, experiment.id)
-        for cap in caps_of(project, experiment, last or "", None):
-            if cap.scope.startswith("run:") and last is None:
-                continue
-            microusd, tokens = booked_of(context.connection, cap, today)
-            of = {30: "project, 30 days", 1: f"{experiment.id}, today"}.get(
-                cap.days or 0, f"{experiment.id}, last run"
-            )
-            money = cap.microusd is not None
-            limit = cap.microusd if cap.microusd is not None else cap.tokens or 0
-            found[cap.name, of] = Limit(cap.name, of, microusd if money else tokens, limit, money)
-    return sorted(found.values(), key=lambda limit: (-limit.used, limit.of))
+    day = f"{context.now:%Y-%m-%d}"
+    limits = site_budgets(project, context.now)
+    limits += budgets_in_use(context.connection, project, day)
+    return sorted(limits, key=lambda limit: (-limit.used, limit.of))
 
 
 # --- audit and shortcuts --------------------------------------------------------------------------
