@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from edison_ci import utc
 from edison_ci.documents.secrets import hidden
-from edison_ci.errors import EdisonError, UsageError
 from edison_ci.report.charts.drawing import fluid
 from edison_ci.report.charts.trend import trend
 from edison_ci.report.files import Sources
@@ -26,17 +23,10 @@ from edison_ci.report.spreadsheet import as_csv, rows_of
 from edison_ci.results.cells import Cells
 from edison_ci.results.explanation import known_cases, unchanged_cases
 from edison_ci.results.report import Report, json_lines, report_of
-from edison_ci.results.run_lists import experiments
 from edison_ci.results.run_result import RunResult
-from edison_ci.results.stored_runs import find_current_run, is_current, one_state, open_results
+from edison_ci.results.stored_runs import find_current_run, open_results
 from edison_ci.results.trends import model_trends, points_of
-from edison_ci.spelling import did_you_mean
-from edison_ci.web.databases import settings_of
-from edison_ci.web.identity import current_actor, current_site
-from edison_ci.web.rendering import problem_page, render_page, status_of
-from edison_ci.web.requests import args_of, requested_database
-from edison_ci.web.streams import send_stream
-from edison_ci.web.workspace import project_in, searchable
+from edison_ci.web.workspace import searchable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,8 +36,6 @@ if TYPE_CHECKING:
     from edison_ci.config.load import Project
     from edison_ci.records import Case
     from edison_ci.results.cells import FailingCells
-    from edison_ci.web.databases import ResultsDatabase
-    from edison_ci.web.page_context import Args
 
     Texts = Callable[[sqlite3.Connection], Iterator[str]]
 
@@ -149,52 +137,3 @@ def _pieces(path: Path, texts: Texts) -> Generator[bytes]:
                 waiting, size = [], 0
         if waiting:
             yield b"".join(waiting)
-
-
-async def export(datasette: Any, request: Any, send: Any, receive: Any) -> None:
-    """Send a run, or the runs of an experiment, as a file."""
-    args = args_of(request)
-    place, links = await requested_database(datasette, request)
-    try:
-        file = await datasette.get_database(place.name).execute_fn(
-            lambda connection: _exported(connection, place, request.url_vars, args)
-        )
-    except EdisonError as error:
-        status = status_of(error, 404)
-        page = problem_page(status, error.message, error.hint)
-        await (await render_page(datasette, request, links, page, status)).asgi_send(send)
-        return
-    assert place.path is not None, "a results file is on disk"
-    settings, actor = settings_of(datasette), await current_actor(datasette, request)
-    if settings is not None and actor is not None:
-        site = await asyncio.to_thread(current_site, settings.root)
-        await asyncio.to_thread(site.note_export, file.name, "a browser", actor)
-    kind = {
-        "content-type": file.content_type,
-        "content-disposition": f'attachment; filename="{file.name}"',
-    }
-    # A download that is broken off leaves its connection at once.
-    async with aclosing(pieces_of(place.path, file.texts)) as pieces:
-        await send_stream(send, receive, pieces, kind)
-
-
-def _exported(
-    connection: sqlite3.Connection, place: ResultsDatabase, path: dict[str, str], args: Args
-) -> Export:
-    """Return the file that an address names; raises UsageError if there is none."""
-    kind = args.text("format")
-    if kind not in FORMATS:
-        hint = did_you_mean(kind, FORMATS, label="formats")
-        raise UsageError(f"there is no format {kind!r}", hint=hint)
-    if not is_current(connection):
-        raise UsageError("these are results of another version")
-    with one_state(connection):
-        if "run" in path:
-            run = find_current_run(connection, path["run"])
-            project = None if place.root is None else project_in(place.root, utc.now().date())
-            return run_export(run.id, run.experiment, kind, project)
-        names = experiments(connection)
-    if path["experiment"] not in names:
-        hint = did_you_mean(path["experiment"], names, label="experiments")
-        raise UsageError(f"the experiment {path['experiment']!r} has no stored run", hint=hint)
-    return experiment_export(path["experiment"], kind)

@@ -17,12 +17,11 @@ from datasette import NotFound, Response
 from edison_ci import feature, utc
 from edison_ci.access.site import Role
 from edison_ci.errors import EdisonError, UsageError
-from edison_ci.feature import FormEntry
+from edison_ci.feature import FormEntry, PageEntry
 from edison_ci.results.stored_runs import is_current, one_state
 from edison_ci.sanitize import json_text
 from edison_ci.web.api import api_routes
 from edison_ci.web.databases import memory_of, results_databases, settings_of
-from edison_ci.web.exports import export
 from edison_ci.web.forms import LONGEST, FormRoute, form_view
 from edison_ci.web.identity import KNOWN, NEEDED, current_actor, current_site
 from edison_ci.web.page_context import (
@@ -36,24 +35,11 @@ from edison_ci.web.page_context import (
     Page,
     PageContext,
 )
-from edison_ci.web.pages import (
-    answers,
-    case_history,
-    compare,
-    experiment,
-    home,
-    leaderboard,
-    models,
-    prompts,
-    run,
-    search,
-    steering,
-)
 from edison_ci.web.rendering import asset, problem_page, render_error, render_page, status_of
 from edison_ci.web.requests import args_of, links_to, requested_database
 from edison_ci.web.security import KEEP, MOST_SENT, PAGE_HEADERS
 from edison_ci.web.sign_in import end_github, sign_in, sign_out, start_github, you
-from edison_ci.web.streams import run_events, try_events
+from edison_ci.web.streams import export, run_events, try_events
 
 if TYPE_CHECKING:
     import sqlite3
@@ -93,41 +79,37 @@ def _pattern(path: str) -> str:
     return f"^{PREFIX}{re.sub(r'{([a-z]+)}', group, path)}$"
 
 
-def _page(path: str, page: PageFunction) -> Route:
-    return Route(_pattern(path), page)
-
-
+_PAGES = "edison_ci.web.pages"
 PAGES = (
-    _page("/?", home.home),
-    _page("/experiment/{experiment}", experiment.experiment),
-    _page("/run/{run}", run.run),
-    _page("/run/{run}/case", answers.case),
-    _page("/run/{run}/decisions", run.decisions),
-    _page("/run/{run}/criteria", run.criteria),
-    _page("/run/{run}/slices", run.slices),
-    _page("/run/{run}/judges", run.judges),
-    _page("/run/{run}/log", run.log),
-    _page("/run/{run}/steer", steering.steer),
-    _page("/experiment/{experiment}/plan", steering.plan),
-    Route(f"^{PREFIX}/cell/(?P<cell>[^/]+)$", answers.cell),
-    _page("/compare", compare.compare),
-    _page("/leaderboard", leaderboard.leaderboard),
-    _page("/costs", home.costs),
-    _page("/prompts", prompts.prompts),
-    _page("/prompt/{prompt}", prompts.prompt),
-    _page("/dataset/{experiment}/history", case_history.history),
-    _page("/search", search.search),
-    _page("/models", models.models),
-    _page("/audit", home.audit),
-    _page("/help", home.keys),
+    PageEntry("/?", f"{_PAGES}.home:home"),
+    PageEntry("/experiment/{experiment}", f"{_PAGES}.experiment:experiment"),
+    PageEntry("/run/{run}", f"{_PAGES}.run:run"),
+    PageEntry("/run/{run}/case", f"{_PAGES}.answers:case"),
+    PageEntry("/run/{run}/decisions", f"{_PAGES}.run_tabs:decisions"),
+    PageEntry("/run/{run}/criteria", f"{_PAGES}.run_tabs:criteria"),
+    PageEntry("/run/{run}/slices", f"{_PAGES}.run_tabs:slices"),
+    PageEntry("/run/{run}/judges", f"{_PAGES}.run_tabs:judges"),
+    PageEntry("/run/{run}/log", f"{_PAGES}.run_tabs:log"),
+    PageEntry("/run/{run}/steer", f"{_PAGES}.steering:steer"),
+    PageEntry("/experiment/{experiment}/plan", f"{_PAGES}.steering:plan"),
+    PageEntry("/cell/(?P<cell>[^/]+)", f"{_PAGES}.answers:cell"),
+    PageEntry("/compare", f"{_PAGES}.compare:compare"),
+    PageEntry("/leaderboard", f"{_PAGES}.leaderboard:leaderboard"),
+    PageEntry("/costs", f"{_PAGES}.home:costs"),
+    PageEntry("/prompts", f"{_PAGES}.prompts:prompts"),
+    PageEntry("/prompt/{prompt}", f"{_PAGES}.prompts:prompt"),
+    PageEntry("/dataset/{experiment}/history", f"{_PAGES}.case_history:history"),
+    PageEntry("/search", f"{_PAGES}.search:search"),
+    PageEntry("/models", f"{_PAGES}.models:models"),
+    PageEntry("/audit", f"{_PAGES}.home:audit"),
+    PageEntry("/help", f"{_PAGES}.home:keys"),
 )
 """Pages of the core."""
 
 
 def all_pages() -> Iterator[Route]:
     """Yield every page; the first route that matches is used."""
-    yield from PAGES
-    for entry in feature.pages():
+    for entry in (*PAGES, *feature.pages()):
         page = feature.load(entry.place)
         yield Route(_pattern(entry.path), page, any_version=entry.any_version, open=entry.open)
 

@@ -1,4 +1,4 @@
-"""Responses in pieces: live progress as server-sent events, and other streams.
+"""Responses in pieces: live progress as server-sent events, and downloads.
 
 The stream of a run ends with it, or after a while; the browser then reconnects with the number of
 the last event.
@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from datasette import NotFound
 
+from edison_ci import utc
 from edison_ci.api.try_grid import find_try
-from edison_ci.errors import EdisonError
+from edison_ci.errors import EdisonError, UsageError
 from edison_ci.report import components
 from edison_ci.results.live_progress import PhaseChange, phase_changes, progress_of
-from edison_ci.results.stored_runs import find_current_run, is_current
+from edison_ci.results.run_lists import experiments
+from edison_ci.results.stored_runs import find_current_run, is_current, one_state
+from edison_ci.spelling import did_you_mean
 from edison_ci.web import formats
-from edison_ci.web.identity import current_actor
+from edison_ci.web.databases import settings_of
+from edison_ci.web.exports import FORMATS, Export, experiment_export, pieces_of, run_export
+from edison_ci.web.identity import current_actor, current_site
 from edison_ci.web.pages.live import live_view
-from edison_ci.web.requests import requested_database
+from edison_ci.web.rendering import problem_page, render_page, status_of
+from edison_ci.web.requests import args_of, requested_database
 from edison_ci.web.security import PAGE_HEADERS
+from edison_ci.web.workspace import project_in
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
 
     from edison_ci.api.try_grid import TryGrid
     from edison_ci.web.databases import ResultsDatabase
-    from edison_ci.web.page_context import Links
+    from edison_ci.web.page_context import Args, Links
 
 EVERY_S = 0.25
 _QUIET_S = 5.0
@@ -131,6 +139,55 @@ async def stream_try(
         if ended:
             return
         await asyncio.sleep(EVERY_S)
+
+
+async def export(datasette: Any, request: Any, send: Any, receive: Any) -> None:
+    """Send a run, or the runs of an experiment, as a file."""
+    args = args_of(request)
+    place, links = await requested_database(datasette, request)
+    try:
+        file = await datasette.get_database(place.name).execute_fn(
+            lambda connection: _exported(connection, place, request.url_vars, args)
+        )
+    except EdisonError as error:
+        status = status_of(error, 404)
+        page = problem_page(status, error.message, error.hint)
+        await (await render_page(datasette, request, links, page, status)).asgi_send(send)
+        return
+    assert place.path is not None, "a results file is on disk"
+    settings, actor = settings_of(datasette), await current_actor(datasette, request)
+    if settings is not None and actor is not None:
+        site = await asyncio.to_thread(current_site, settings.root)
+        await asyncio.to_thread(site.note_export, file.name, "a browser", actor)
+    kind = {
+        "content-type": file.content_type,
+        "content-disposition": f'attachment; filename="{file.name}"',
+    }
+    # A download that is broken off leaves its connection at once.
+    async with aclosing(pieces_of(place.path, file.texts)) as pieces:
+        await send_stream(send, receive, pieces, kind)
+
+
+def _exported(
+    connection: sqlite3.Connection, place: ResultsDatabase, path: dict[str, str], args: Args
+) -> Export:
+    """Return the file that an address names; raises UsageError if there is none."""
+    kind = args.text("format")
+    if kind not in FORMATS:
+        hint = did_you_mean(kind, FORMATS, label="formats")
+        raise UsageError(f"there is no format {kind!r}", hint=hint)
+    if not is_current(connection):
+        raise UsageError("these are results of another version")
+    with one_state(connection):
+        if "run" in path:
+            run = find_current_run(connection, path["run"])
+            project = None if place.root is None else project_in(place.root, utc.now().date())
+            return run_export(run.id, run.experiment, kind, project)
+        names = experiments(connection)
+    if path["experiment"] not in names:
+        hint = did_you_mean(path["experiment"], names, label="experiments")
+        raise UsageError(f"the experiment {path['experiment']!r} has no stored run", hint=hint)
+    return experiment_export(path["experiment"], kind)
 
 
 _EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no"}

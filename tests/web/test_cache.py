@@ -14,7 +14,7 @@ from edison_ci.features.datasets import pages as datasets
 from edison_ci.web import page_context
 from edison_ci.web.cache import REFRESH_S, PageMemory
 from edison_ci.web.page_context import Args, Links, Page, PageContext
-from edison_ci.web.pages import leaderboard, run
+from edison_ci.web.pages import leaderboard, run_tabs
 from tests import showcase
 from tests.timing import PATIENCE_S
 
@@ -70,7 +70,7 @@ def test_work_that_fails_is_told_to_whoever_asks(context: PageContext) -> None:
 @pytest.mark.parametrize(
     ("page", "named"),
     [
-        (run.judges, "findings"),
+        (run_tabs.judges, "findings"),
         (leaderboard.leaderboard, "board"),
         (datasets.dataset, "health"),
     ],

@@ -31,7 +31,7 @@ from edison_ci.web.page_context import (
     requested_run,
     run_results,
 )
-from edison_ci.web.pages.run import judge_findings_of
+from edison_ci.web.pages.run_tabs import judge_findings_of
 from edison_ci.web.pages.steering import may_steer
 from edison_ci.web.workspace import project_of, searchable
 
