@@ -125,18 +125,16 @@ def charts() -> dict[str, Drawing]:
             )
         ),
         "histogram": histogram(
-            Histogram("Empathy", tenths(counts), mean=0.563, threshold=0.6, counted="answers")
+            Histogram("Empathy", tenths(counts), mean=0.563)
         ),
         "histogram-none": histogram(Histogram("Accuracy", tenths([0] * 10))),
         "heatmap": heatmap(HeatMap("Score by tag and model", ("small", "large", LONG), grid)),
         "heatmap-none": heatmap(HeatMap("Score by tag and model", (), ())),
         "bars": bars(
-            Bars("Cost by model", costs, parts=("generate", "judge", "compare"),
-                 limit=("budget", 1_200_000.0))
+            Bars("Cost by model", costs, parts=("generate", "judge", "compare"))
         ),
         "bars-days": bars(
-            Bars("Cost by day", days, parts=("generate", "judge"), vertical=True,
-                 limit=("daily limit", 90_000.0))
+            Bars("Cost by day", days, parts=("generate", "judge"), vertical=True)
         ),
         "bars-change": bars(Bars("Cases that moved", moved, Unit.CHANGE)),
         "bars-none": bars(Bars("Cost by model", ())),

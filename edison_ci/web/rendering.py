@@ -11,6 +11,7 @@ from datasette import Response
 
 from edison_ci.errors import BusyError, EdisonError, ExitCode, RoleError
 from edison_ci.report import components
+from edison_ci.store.suggestions import DecidedAlready
 from edison_ci.web import formats
 from edison_ci.web.databases import settings_of
 from edison_ci.web.identity import current_actor
@@ -41,7 +42,7 @@ def asset_address(links: Links, name: str) -> str:
 
 
 _TITLES = {400: "Invalid request", 403: "Not allowed", 404: "Not found", 409: "Not possible now"}
-_NOT_NOW = ("cannot_start", "plan_changed", "decided_already")
+_NOT_NOW = ("cannot_start", "plan_changed")
 """Codes of errors with the status 409, as over HTTP."""
 
 
@@ -92,6 +93,6 @@ def status_of(error: EdisonError, otherwise: int) -> int:
     """Return the HTTP status of an error."""
     if isinstance(error, RoleError):
         return 403
-    if isinstance(error, BusyError) or error.code in _NOT_NOW:
+    if isinstance(error, BusyError | DecidedAlready) or error.code in _NOT_NOW:
         return 409
     return 503 if error.exit_code == ExitCode.NOT_MEASURED else otherwise

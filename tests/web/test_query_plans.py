@@ -15,7 +15,7 @@ from edison_ci.features.datasets import pages as datasets
 from edison_ci.results import case_grid
 from edison_ci.web.databases import ResultsDatabase
 from edison_ci.web.page_context import Args, Links, PageContext
-from edison_ci.web.pages import experiment, run
+from edison_ci.web.pages import experiment, leaderboard, run, run_tabs
 from edison_ci.web.responses import all_pages
 from edison_ci.web.streams import ProgressFollower
 from tests import showcase
@@ -95,7 +95,7 @@ def scans(connection: sqlite3.Connection, sql: str, values: Any) -> list[str]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the results count as too large for what is only worked out for small ones."""
-    for page in (datasets, run, experiment):
+    for page in (datasets, run, run_tabs, experiment, leaderboard):
         monkeypatch.setattr(page, "MOST_CELLS", 0)
     monkeypatch.setattr(case_grid, "MOST_ANSWERS", 10)
 

@@ -14,7 +14,6 @@ from edison_ci.report.charts.drawing import (
     bottom_axis,
     empty,
     finite,
-    format_interval,
     format_value,
     frame,
     hatch,
@@ -27,7 +26,6 @@ from edison_ci.report.charts.drawing import (
     shorten,
     text,
     tick_text,
-    whisker,
     width_of,
 )
 from edison_ci.report.document import Column, Table
@@ -56,9 +54,6 @@ class Histogram:
     bins: tuple[Bin, ...]
     unit: Unit = Unit.POINTS
     mean: float | None = None
-    threshold: float | None = None
-    """A required minimum, if there is one."""
-    counted: str = "answers"
     width: int = 420
     height: int = 220
 
@@ -80,7 +75,7 @@ def histogram(chart: Histogram) -> Drawing:
     up = most.on(box.bottom, box.top)
     low, high = chart.bins[0].low, chart.bins[-1].high
     along = Scale(low, high, box.left, box.right, chart.unit, nice_step(high - low, 5))
-    drawn = left_axis(up, box, chart.counted)
+    drawn = left_axis(up, box, _COUNTED)
     for each in chart.bins:
         left, right = along.at(each.low) + 1, along.at(each.high) - 1
         top = up.at(each.count)
@@ -91,7 +86,7 @@ def histogram(chart: Histogram) -> Drawing:
         )  # fmt: skip
         drawn.append(bar)
     drawn += _below(along, box, chart.unit.noun)
-    drawn += _pointers(chart, along, box)
+    drawn += _mean_line(chart, along, box)
     return Drawing(
         chart.title, frame(size, chart.title, _histogram_summary(chart, total), *drawn), table
     )
@@ -104,25 +99,17 @@ def _below(along: Scale, box: Box, label: str) -> Iterator[Markup]:
     yield line((box.left, box.bottom), (box.right, box.bottom), "c-axis")
 
 
-def _pointers(chart: Histogram, along: Scale, box: Box) -> Iterator[Markup]:
-    """Yield the mean and the threshold as lines with a label above."""
-    pointed = (
-        ("mean", chart.mean, "c-mean", "", "down"),
-        ("threshold", chart.threshold, "c-rule", "5 4", "diamond"),
-    )
-    known = sorted(
-        (along.at(value), f"{word} {format_value(chart.unit, value)}", class_, dash, shape)
-        for word, given, class_, dash, shape in pointed
-        if (value := finite(given)) is not None
-    )
-    for position, (x, words, class_, dash, shape) in enumerate(known):
-        wide = width_of(words)
-        # Of two labels, the first ends at its line and the second starts there.
-        left = x - wide / 2 if len(known) == 1 else x - (wide - 4) * (position == 0) - 4 * position
-        left = min(max(left, 0.0), chart.width - wide)
-        yield line((x, box.top - 22), (x, box.bottom), class_, dash or None)
-        yield mark(shape, (x, box.top - 22), class_=class_, r=3)
-        yield text((left, box.top - 30), words)
+def _mean_line(chart: Histogram, along: Scale, box: Box) -> Iterator[Markup]:
+    """Yield the mean as a line with a label above."""
+    mean = finite(chart.mean)
+    if mean is None:
+        return
+    x, words = along.at(mean), f"mean {format_value(chart.unit, mean)}"
+    wide = width_of(words)
+    left = min(max(x - wide / 2, 0.0), chart.width - wide)
+    yield line((x, box.top - 22), (x, box.bottom), "c-mean", None)
+    yield mark("down", (x, box.top - 22), class_="c-mean", r=3)
+    yield text((left, box.top - 30), words)
 
 
 def _range(chart: Histogram, each: Bin) -> str:
@@ -133,11 +120,9 @@ def _range(chart: Histogram, each: Bin) -> str:
 
 def _histogram_summary(chart: Histogram, total: int) -> str:
     fullest = max(chart.bins, key=lambda each: each.count)
-    summary = f"{total:,} {chart.counted}; most, {fullest.count:,}, at {_range(chart, fullest)}."
+    summary = f"{total:,} {_COUNTED}; most, {fullest.count:,}, at {_range(chart, fullest)}."
     if finite(chart.mean) is not None:
         summary += f" The mean is {format_value(chart.unit, chart.mean)}."
-    if finite(chart.threshold) is not None:
-        summary += f" The threshold is {format_value(chart.unit, chart.threshold)}."
     return summary
 
 
@@ -145,7 +130,7 @@ def _histogram_table(chart: Histogram) -> Table:
     total = sum(each.count for each in chart.bins)
     columns = (
         Column(chart.unit.noun),
-        Column(chart.counted, numeric=True),
+        Column(_COUNTED, numeric=True),
         Column("share", numeric=True),
     )
     rows = tuple(
@@ -159,6 +144,8 @@ def _histogram_table(chart: Histogram) -> Table:
     return Table(columns, rows)
 
 
+_COUNTED = "answers"
+"""What a histogram counts."""
 _HIGH = 26
 _WIDEST_LABEL = 180.0
 _MOST_BARS = 40
@@ -170,8 +157,6 @@ class Bar:
 
     label: str
     parts: tuple[float | None, ...]
-    low: float | None = None
-    high: float | None = None
 
     @property
     def total(self) -> float | None:
@@ -189,8 +174,6 @@ class Bars:
     unit: Unit = Unit.DOLLARS
     parts: tuple[str, ...] = ("amount",)
     """Names of the parts of a bar."""
-    limit: tuple[str, float] | None = None
-    """Name and value of a limit, drawn as a line."""
     vertical: bool = False
     """Whether bars are vertical, for example by day; else horizontal."""
     width: int = 640
@@ -212,22 +195,12 @@ def bars(chart: Bars) -> Drawing:
     return Drawing(chart.title, svg, table, note)
 
 
-def _ends(chart: Bars, shown: Sequence[Bar]) -> list[float | None]:
-    ends = [value for bar in shown for value in (bar.total, bar.low, bar.high)]
-    return ends if chart.limit is None else [*ends, chart.limit[1]]
-
-
 def _horizontal(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
     room = max(width_of(bar.label) for bar in shown) + 10
     amount = max(width_of(format_value(chart.unit, bar.total)) for bar in shown) + 10
-    box = Box(
-        min(room, _WIDEST_LABEL),
-        top + 6 + (18 if chart.limit else 0),
-        chart.width - amount,
-        0,
-    )
+    box = Box(min(room, _WIDEST_LABEL), top + 6, chart.width - amount, 0)
     box = box._replace(bottom=box.top + _HIGH * len(shown) + 4)
-    scale = scale_of(_ends(chart, shown), chart.unit, zero=True).on(box.left, box.right)
+    scale = scale_of([bar.total for bar in shown], chart.unit, zero=True).on(box.left, box.right)
     drawn = bottom_axis(scale, box, chart.unit.noun)
     for row, bar in enumerate(shown):
         upper = box.top + 5 + _HIGH * row
@@ -236,29 +209,19 @@ def _horizontal(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, li
         for i, (start, end) in _stacked_parts(bar, scale):
             left, right = min(start, end), max(start, end)
             pieces += _fill(Box(left, upper, right, lower), i)
-        low, high = finite(bar.low), finite(bar.high)
-        if low is not None and high is not None:
-            pieces.append(whisker((scale.at(low), middle), (scale.at(high), middle), "c-over"))
         drawn.append(element("g", *pieces))
         drawn.append(text((box.left - 8, middle + 4), bar.label, "end", room=box.left - 8))
-        end = max(scale.at(value) for value in (bar.total or 0.0, high or 0.0, 0.0))
+        end = max(scale.at(bar.total or 0.0), scale.at(0.0))
         words = format_value(chart.unit, bar.total)
         drawn.append(text((end + 6, middle + 4), words, class_="c-text c-number"))
     zero = scale.at(0.0)
     drawn.append(line((zero, box.top), (zero, box.bottom), "c-axis"))
-    if chart.limit and finite(chart.limit[1]) is not None:
-        x = scale.at(chart.limit[1])
-        drawn.append(line((x, box.top - 6), (x, box.bottom), "c-rule", "5 4"))
-        words = f"{chart.limit[0]} {format_value(chart.unit, chart.limit[1])}"
-        half = width_of(words) / 2
-        middle = min(max(x, half), chart.width - half)
-        drawn.append(text((middle, box.top - 10), words, "middle", class_="c-text c-rule-text"))
     return Size(chart.width, box.bottom + 40), drawn
 
 
 def _vertical(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list[Markup]]:
     box = Box(62, top + 26, chart.width - 12, top + 190)
-    scale = scale_of(_ends(chart, shown), chart.unit, zero=True).on(box.bottom, box.top)
+    scale = scale_of([bar.total for bar in shown], chart.unit, zero=True).on(box.bottom, box.top)
     drawn = left_axis(scale, box, chart.unit.noun)
     wide = box.width / len(shown)
     free = -1.0
@@ -269,9 +232,6 @@ def _vertical(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list
         for i, (start, end) in _stacked_parts(bar, scale):
             upper, lower = min(start, end), max(start, end)
             pieces += _fill(Box(middle - half, upper, middle + half, lower), i)
-        low, high = finite(bar.low), finite(bar.high)
-        if low is not None and high is not None:
-            pieces.append(whisker((middle, scale.at(low)), (middle, scale.at(high)), "c-over"))
         drawn.append(element("g", *pieces))
         needed = min(width_of(bar.label), 90) / 2
         if middle - needed > free:
@@ -279,11 +239,6 @@ def _vertical(chart: Bars, shown: Sequence[Bar], top: float) -> tuple[Size, list
             free = middle + needed + 8
     zero = scale.at(0.0)
     drawn.append(line((box.left, zero), (box.right, zero), "c-axis"))
-    if chart.limit and finite(chart.limit[1]) is not None:
-        y = scale.at(chart.limit[1])
-        drawn.append(line((box.left, y), (box.right, y), "c-rule", "5 4"))
-        words = f"{chart.limit[0]} {format_value(chart.unit, chart.limit[1])}"
-        drawn.append(text((box.right, y - 5), words, "end", class_="c-text c-rule-text"))
     return Size(chart.width, box.bottom + 28), drawn
 
 
@@ -333,35 +288,27 @@ def _bar_label(chart: Bars, bar: Bar) -> str:
         summary += (
             f" ({', '.join(f'{name} {format_value(chart.unit, part)}' for name, part in named)})"
         )
-    if finite(bar.low) is not None:
-        summary += f" ({format_interval(chart.unit, bar.low, bar.high)})"
     return summary
 
 
 def _summary(chart: Bars) -> str:
     known = [bar for bar in chart.bars if bar.total is not None]
     most = max(known, key=lambda bar: bar.total or 0.0)
-    summary = f"{len(chart.bars)} bars; the greatest is {_bar_label(chart, most)}."
-    if chart.limit is not None:
-        summary += f" {chart.limit[0]}: {format_value(chart.unit, chart.limit[1])}."
-    return summary
+    return f"{len(chart.bars)} bars; the greatest is {_bar_label(chart, most)}."
 
 
 def _table(chart: Bars) -> Table:
     several = len(chart.parts) > 1
-    ranged = any(finite(bar.low) is not None for bar in chart.bars)
     columns = (
         Column("name"),
         *(Column(name, numeric=True) for name in chart.parts if several),
         Column("total" if several else chart.unit.noun, numeric=True),
-        *((Column("95% CI", numeric=True),) if ranged else ()),
     )
     rows = tuple(
         (
             bar.label,
             *(format_value(chart.unit, part) for part in bar.parts if several),
             format_value(chart.unit, bar.total),
-            *((format_interval(chart.unit, bar.low, bar.high),) if ranged else ()),
         )
         for bar in chart.bars
     )
