@@ -15,7 +15,7 @@ from edison_ci.config.project import Member
 from edison_ci.config.project_files import PROJECT, ProjectFiles, only_errors
 from edison_ci.documents.files import OverlayTree, WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import with_entry, with_word, without_entry
+from edison_ci.documents.yaml_edit import with_entry, with_values, without_entry
 from edison_ci.errors import ConfigError, Location, UsageError
 from edison_ci.store.audit import write_audit
 
@@ -84,7 +84,7 @@ def set_role(site: Site, name: str, role: str) -> Member:
     members[place] = known.model_copy(update={"role": role})
     if members[place] == known:
         return known
-    text = _edited(site, lambda text: with_word(text, "members", place, "role", role), members)
+    text = _edited(site, lambda text: with_values(text, "members", place, {"role": role}), members)
     entity, before = shown_name(known), known.role
     _write(site, text, site.entry(actor, "roles set", entity, before=before, after=role))
     return known
@@ -117,8 +117,8 @@ def transfer(site: Site, name: str) -> tuple[Member, Member]:
     members[places[1]] = old.model_copy(update={"role": "admin"})
 
     def edit(text: str) -> str:
-        text = with_word(text, "members", places[0], "role", "owner")
-        return with_word(text, "members", places[1], "role", "admin")
+        text = with_values(text, "members", places[0], {"role": "owner"})
+        return with_values(text, "members", places[1], {"role": "admin"})
 
     after = {"owner": shown_name(new), "admin": shown_name(old)}
     text = _edited(site, edit, members)

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.documents.dataset_text import DatasetText, Edit, Row
+    from edison_ci.documents.dataset_text import DatasetText, Row
     from edison_ci.documents.files import Tree
     from edison_ci.documents.marks import Json
-    from edison_ci.documents.yaml_edit import Given
+    from edison_ci.documents.yaml_edit import Edit, Given
     from edison_ci.records import Case
 
 MOST_BYTES = 100_000_000

@@ -11,7 +11,7 @@ import click
 from edison_ci._dataclass import dataclass
 from edison_ci.api import case_edits
 from edison_ci.cli.terminal import BAD, GOOD, StyledText, Terminal
-from edison_ci.documents import dataset_text, text_diff
+from edison_ci.documents import text_diff, yaml_edit
 from edison_ci.numeric import counted
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def case_yaml(case: Case) -> str:
         "metadata": dict(case.metadata),
     }
     row |= {name: value for name, value in others.items() if value not in (None, [], {})}
-    return f"{dataset_text.block_yaml(row)}\n"
+    return f"{yaml_edit.block_yaml(row)}\n"
 
 
 def is_terminal() -> bool:

@@ -10,39 +10,26 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from dataclasses import field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.documents.csv_text import CsvTable
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import scalar
-from edison_ci.documents.yaml_text import as_yaml, list_spans, stream_yaml_list
+from edison_ci.documents.yaml_edit import Edit, YamlList, applied, block_yaml, newline_of
+from edison_ci.documents.yaml_text import ListSpans, as_yaml, stream_yaml_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from edison_ci.documents.marks import Json
-    from edison_ci.documents.yaml_text import ItemSpan, ListSpans
 
 Row: TypeAlias = "dict[str, Json]"
 
 _BOM = "\ufeff"
 _RETURN = "\r"
-_DASH = re.compile(r"^ *-(?=\s)", re.M)
-_QUOTE = '"'
-_LITERAL = re.compile(r"(?![ \n])[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]+")
-
-
-class Edit(NamedTuple):
-    """A piece of the text and what replaces it."""
-
-    start: int
-    end: int
-    text: str
 
 
 @dataclass(slots=True)
@@ -60,11 +47,11 @@ class DatasetText:
     @property
     def newline(self) -> str:
         """How lines end."""
-        return "\r\n" if "\r\n" in self.text else "\n"
+        return newline_of(self.text)
 
     def edited(self, edits: Sequence[Edit]) -> bytes:
         """Return the content of the file after some edits, which are in order."""
-        return (self.bom + self._applied(0, len(self.text), edits)).encode("utf-8")
+        return (self.bom + applied(self.text, edits)).encode("utf-8")
 
     def diff(self, path: str, edits: Sequence[Edit]) -> str:
         """Return the edits as a unified diff without context."""
@@ -94,7 +81,7 @@ class DatasetText:
         for edit in edits:
             first = text.rfind("\n", 0, edit.start) + 1
             if waiting and first >= end:
-                yield start, end, self._applied(start, end, waiting)
+                yield start, end, applied(self.text, waiting, start, end)
                 waiting = []
             if not waiting:
                 start = first
@@ -103,14 +90,7 @@ class DatasetText:
             stop = edit.end if whole else text.find("\n", edit.end) + 1
             end = max(end, stop or len(text))
         if waiting:
-            yield start, end, self._applied(start, end, waiting)
-
-    def _applied(self, start: int, end: int, edits: Sequence[Edit]) -> str:
-        pieces, done = list[str](), start
-        for edit in edits:
-            pieces += [self.text[done : edit.start], edit.text]
-            done = edit.end
-        return "".join([*pieces, self.text[done:end]])
+            yield start, end, applied(self.text, waiting, start, end)
 
     def removal(self, index: int) -> Edit:
         """Return the edit that removes a row."""
@@ -165,9 +145,6 @@ def _line_end(line: str) -> str:
     return "\r\n" if line.endswith("\r\n") else "\n" if line.endswith("\n") else ""
 
 
-# --- JSONL ----------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _Lines(DatasetText):
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -205,9 +182,6 @@ def _in_style(row: Row, before: Row, written: str) -> str:
             if json.dumps(before, ensure_ascii=ascii_only, separators=separators) == written:
                 return json.dumps(row, ensure_ascii=ascii_only, separators=separators)
     return json.dumps(row, ensure_ascii=False)
-
-
-# --- CSV ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -275,138 +249,58 @@ def _record(cells: Iterable[Json], *, quote_all: bool = False) -> str:
     return text.getvalue().removesuffix("\r\n")
 
 
-# --- YAML -----------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _Yaml(DatasetText):
-    spans: ListSpans = field(default_factory=lambda: list_spans(""))
+    listed: YamlList = YamlList("", ListSpans(False, [], 0, 0))
 
     @classmethod
     def read(cls, text: str, bom: str) -> _Yaml:
-        found = cls(text, bom)
+        dataset = cls(text, bom)
         for item in stream_yaml_list(io.BytesIO(text.encode())):
             for fault in item.faults:
                 raise fault
             if not isinstance(item.value, dict):
                 raise Fault("type", "the row is not a map", at=(item.mark.line, item.mark.column))
-            found.rows.append(item.value)
-        found.spans = list_spans(text)
-        return found
+            dataset.rows.append(item.value)
+        dataset.listed = YamlList.find(text) or dataset.listed
+        return dataset
 
     def removal(self, index: int) -> Edit:
-        items = self.spans.items
-        if not self.spans.flow:
-            start, end = self._whole(index)
-            line_feed = self.text.find("\n", end)
-            return Edit(start, len(self.text) if line_feed < 0 else line_feed + 1, "")
-        if index + 1 < len(items):
-            return Edit(items[index].start, items[index + 1].start, "")
-        comma = self.text.rfind(",", 0, items[index].start) if index else items[index].start
-        return Edit(comma, items[index].end, "")
+        return self.listed.removal(index)
 
     def change(self, index: int, row: Row) -> Edit:
-        item, before = self.spans.items[index], self.rows[index]
+        before = self.rows[index]
         changed = {name: value for name, value in row.items() if before.get(name, row) != value}
         # A key is not removed, because its line may have a comment: an empty value is the same.
-        changed |= dict.fromkeys(before.keys() - row.keys())
-        if item.flow:
-            return Edit(item.start, item.end, self._flow(item, changed))
-        end = self._line_end(item.end)  # new keys come after a comment on the last line
-        return Edit(item.start, end, self._block(item, changed, end))
+        return self.listed.change(index, changed | dict.fromkeys(before.keys() - row.keys()))
 
     def rewritten(self, rows: Mapping[int, Row]) -> list[Edit]:
         return [self._rewritten(index, rows[index]) for index in sorted(rows)]
 
     def _rewritten(self, index: int, row: Row) -> Edit:
-        item = self.spans.items[index]
-        if self.spans.flow:
+        item = self.listed.spans.items[index]
+        if self.listed.spans.flow:
             return Edit(item.start, item.end, as_yaml(row))
-        start, end = self._whole(index)
+        start, end = self.listed.lines_of(index)
         indent = len(self.text[start:]) - len(self.text[start:].lstrip(" "))
         return Edit(start, end, self._item(row, indent, flow=item.flow))
 
     def addition(self, rows: Sequence[Row]) -> Edit:
-        items = self.spans.items
-        if not self.spans.flow:
-            indent = 0
-            if items:
-                start, _ = self._whole(0)
-                indent = self.text.find("-", start) - start
-            flow = bool(items) and items[-1].flow
+        spans = self.listed.spans
+        if not spans.flow:
+            indent = self.listed.indent() if spans.items else 0
+            flow = bool(spans.items) and spans.items[-1].flow
             return self._at_end([self._item(row, indent, flow=flow) for row in rows])
         texts = [as_yaml(row) for row in rows]
-        if not items:
-            return Edit(self.spans.end, self.spans.end, ", ".join(texts))
-        last, end = items[-1], items[-1].end
+        if not spans.items:
+            return Edit(spans.end, spans.end, ", ".join(texts))
+        last, end = spans.items[-1], spans.items[-1].end
         line = self.text.rfind("\n", 0, last.start) + 1
         alone = not self.text[line : last.start].strip()  # each row on a line of its own
         between = f",{self.newline}{self.text[line : last.start]}" if alone else ", "
         return Edit(end, end, "".join(f"{between}{text}" for text in texts))
 
-    def _whole(self, index: int) -> tuple[int, int]:
-        """Return the start of the line with the dash of an entry, and the end of its last line."""
-        items = self.spans.items
-        start = items[index - 1].end if index else 0
-        dashes = [*_DASH.finditer(self.text, start, items[index].start)]
-        start = dashes[-1].start() if dashes else items[index].start
-        return start, self._line_end(items[index].end)
-
-    def _line_end(self, offset: int) -> int:
-        end = self.text.find("\n", offset)
-        return len(self.text) if end < 0 else end - (self.text[end - 1] == "\r")
-
-    def _flow(self, item: ItemSpan, changed: Mapping[str, Json]) -> str:
-        edits = [Edit(item.keys[name].value, item.keys[name].end, as_yaml(value))
-                 for name, value in changed.items() if name in item.keys]  # fmt: skip
-        new = [f"{as_yaml(name)}: {as_yaml(value)}" for name, value in changed.items()
-               if name not in item.keys]  # fmt: skip
-        if new:
-            end = max((span.end for span in item.keys.values()), default=item.end - 1)
-            comma = ", " if item.keys else ""
-            edits.append(Edit(end, end, comma + ", ".join(new)))
-        return self._applied(item.start, item.end, sorted(edits))
-
-    def _block(self, item: ItemSpan, changed: Mapping[str, Json], stop: int) -> str:
-        indent = item.start - (self.text.rfind("\n", 0, item.start) + 1)
-        edits, new = [], []
-        for name, value in changed.items():
-            written = self._pair(name, value, indent)
-            if (span := item.keys.get(name)) is not None:
-                edits.append(Edit(span.start, span.end, written))
-            else:
-                new.append(f"{self.newline}{' ' * indent}{written}")
-        if new:
-            edits.append(Edit(stop, stop, "".join(new)))
-        return self._applied(item.start, stop, sorted(edits))
-
     def _item(self, row: Row, indent: int, *, flow: bool) -> str:
         dash = f"{' ' * indent}- "
-        if flow:
-            return dash + as_yaml(row)
-        text = block_yaml(row, len(dash))
-        return dash + (text if self.newline == "\n" else text.replace("\n", self.newline))
-
-    def _pair(self, name: str, value: Json, indent: int) -> str:
-        text = block_yaml({name: value}, indent)
-        return text if self.newline == "\n" else text.replace("\n", self.newline)
-
-
-def block_yaml(row: Mapping[str, Json], indent: int = 0) -> str:
-    """Return a map as lines of YAML without the first indent; texts of several lines stay so."""
-    return f"\n{' ' * indent}".join(_pair(name, value, indent) for name, value in row.items())
-
-
-def _pair(name: str, value: Json, indent: int) -> str:
-    key = scalar(name)
-    if isinstance(value, dict) and value:
-        return f"{key}:\n{' ' * (indent + 2)}{block_yaml(value, indent + 2)}"
-    if not isinstance(value, str):
-        return f"{key}: {as_yaml(value)}"
-    body = value.removesuffix("\n")
-    if "\n" not in body or not _LITERAL.fullmatch(value) or body.endswith("\n"):
-        plain = scalar(value)
-        return f"{key}: {as_yaml(value) if plain.startswith(_QUOTE) else plain}"
-    lines = (f"{' ' * (indent + 2)}{line}" if line else "" for line in body.split("\n"))
-    sign = "|" if value != body else "|-"
-    return "\n".join([f"{key}: {sign}", *lines])
+        text = as_yaml(row) if flow else block_yaml(row, len(dash))
+        return dash + text.replace("\n", self.newline)

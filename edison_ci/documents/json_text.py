@@ -112,9 +112,6 @@ def _depth(value: Json) -> int:
     return deepest
 
 
-# --- faults and their positions ------------------------------------------------------------------
-
-
 def _refuse_surrogates(text: str, value: Json) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")

@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from itertools import accumulate
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from edison_ci.documents.yaml_text import read_yaml
+from edison_ci.documents.yaml_text import as_yaml, list_spans, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from edison_ci.documents.marks import Json, Mark
+    from edison_ci.documents.marks import Json
+    from edison_ci.documents.yaml_text import ItemSpan, ListSpans
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./@+-]*(?: [A-Za-z0-9_./@+()-]+)*|\d{4}-\d{2}-\d{2}")
 _WIDTH = 96
+_DASH = re.compile(r"^ *-(?=\s)", re.M)
+_RETURN = "\r"
+_LITERAL = re.compile(r"(?![ \n])[^\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]+")
+Write: TypeAlias = "Callable[[Json], str]"
 Given: TypeAlias = "str | float | bool | list[str] | dict[str, int]"
 _WORDS = frozenset({"null", "true", "false"})
 _COMMENT = re.compile(r"[ \t](#.*)\Z")
@@ -44,22 +48,126 @@ def value(given: Given) -> str:
     return f"[{', '.join(json.dumps(text, ensure_ascii=False) for text in given)}]"
 
 
+class Edit(NamedTuple):
+    """A piece of a text and what replaces it."""
+
+    start: int
+    end: int
+    text: str
+
+
+def applied(text: str, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
+    """Return a text, or a part of it, after some edits in it, which are in order."""
+    pieces, done = list[str](), start
+    for edit in edits:
+        pieces += [text[done : edit.start], edit.text]
+        done = edit.end
+    return "".join([*pieces, text[done:end]])
+
+
+class YamlList(NamedTuple):
+    """A list in a YAML text, and edits of its entries."""
+
+    text: str
+    spans: ListSpans
+
+    @classmethod
+    def find(cls, text: str, key: str | None = None) -> YamlList | None:
+        """Return the list that a valid text is, or that under a key; None if there is none."""
+        spans = list_spans(text, key)
+        return None if spans is None else cls(text, spans)
+
+    @property
+    def newline(self) -> str:
+        """How lines end."""
+        return newline_of(self.text)
+
+    def indent(self) -> int:
+        """Return the column of the dashes."""
+        start, _ = self.lines_of(0)
+        return self.text.find("-", start) - start
+
+    def lines_of(self, index: int) -> tuple[int, int]:
+        """Return the start of the line with the dash of an entry, and the end of its last line."""
+        items = self.spans.items
+        start = items[index - 1].end if index else self.spans.key_end
+        dashes = [*_DASH.finditer(self.text, start, items[index].start)]
+        start = dashes[-1].start() if dashes else items[index].start
+        return start, self.line_end(items[index].end)
+
+    def line_end(self, offset: int) -> int:
+        """Return the end of a line, without its line end."""
+        end = self.text.find("\n", offset)
+        return len(self.text) if end < 0 else end - (self.text[end - 1] == "\r")
+
+    def removal(self, index: int) -> Edit:
+        """Return the edit that removes an entry."""
+        items = self.spans.items
+        if not self.spans.flow:
+            start, end = self.lines_of(index)
+            line_feed = self.text.find("\n", end)
+            return Edit(start, len(self.text) if line_feed < 0 else line_feed + 1, "")
+        start, end = items[index].start, items[index].end
+        if index + 1 < len(items):
+            return Edit(start, items[index + 1].start, "")
+        if index:
+            return Edit(self.text.rfind(",", 0, start), end, "")
+        return Edit(start, max(end, self.text.find(",", end, self.spans.end) + 1), "")
+
+    def change(self, index: int, changed: Mapping[str, Json], write: Write = as_yaml) -> Edit:
+        """Return the edit that sets some keys of an entry; `write` is for those in brackets."""
+        item = self.spans.items[index]
+        if item.flow:
+            return Edit(item.start, item.end, self._in_brackets(item, changed, write))
+        end = self.line_end(item.end)  # new keys come after a comment on the last line
+        indent = item.start - (self.text.rfind("\n", 0, item.start) + 1)
+        edits, new = list[Edit](), list[str]()
+        for name, value in changed.items():
+            written = block_yaml({name: value}, indent).replace("\n", self.newline)
+            if (span := item.keys.get(name)) is not None:
+                edits.append(Edit(span.start, span.end, written))
+            else:
+                new.append(f"{self.newline}{' ' * indent}{written}")
+        if new:
+            edits.append(Edit(end, end, "".join(new)))
+        return Edit(item.start, end, applied(self.text, sorted(edits), item.start, end))
+
+    def _in_brackets(self, item: ItemSpan, changed: Mapping[str, Json], write: Write) -> str:
+        edits = [Edit(item.keys[name].value, item.keys[name].end, write(value))
+                 for name, value in changed.items() if name in item.keys]  # fmt: skip
+        new = [f"{write(name)}: {write(value)}" for name, value in changed.items()
+               if name not in item.keys]  # fmt: skip
+        if new:
+            end = max((span.end for span in item.keys.values()), default=item.end - 1)
+            comma = ", " if item.keys else ""
+            edits.append(Edit(end, end, comma + ", ".join(new)))
+        return applied(self.text, sorted(edits), item.start, item.end)
+
+
+def newline_of(text: str) -> str:
+    """Return how the lines of a text end."""
+    return "\r\n" if "\r\n" in text else "\n"
+
+
 def with_entry(text: str, key: str, entry: Mapping[str, Given]) -> str:
     """Return the text with an entry appended to the list under a key."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    mark = _list(text, key)
-    if mark is None:
+    listed, newline = YamlList.find(text, key), newline_of(text)
+    if listed is None:
         body = text if not text or text.endswith("\n") else text + newline
-        return f"{body}{key}:{newline}" + _block(entry, 2, newline)
-    lines, items = text.splitlines(keepends=True), _items(mark)
-    if _is_flow(lines, mark):
-        return _with_flow(text, lines, mark, entry, newline=newline)
-    last = len(items) - 1
-    indent = _dash(lines, items[last])
-    end = _end(lines, items, last)
-    if end and not lines[end - 1].endswith("\n"):
-        lines[end - 1] += newline
-    return "".join([*lines[:end], _block(entry, indent, newline), *lines[end:]])
+        return f"{body}{key}:{newline}{_block(entry, 2, newline)}"
+    spans = listed.spans
+    if not spans.flow:
+        _, end = listed.lines_of(len(spans.items) - 1)
+        before, line, after = text[:end], newline, text[end:].removeprefix(newline)
+        return f"{before}{line}{_block(entry, listed.indent(), newline)}{after}"
+    if spans.items:
+        shown = ", ".join(f"{name}: {value(given)}" for name, given in entry.items())
+        before = text[: spans.end].rstrip()
+        comma = "" if before.endswith(",") else ","
+        return f"{before}{comma} {{{shown}}}{text[spans.end :]}"
+    tail, _, after = text[spans.end + 1 :].partition("\n")
+    before = f"{text[: spans.start].rstrip(' ')}{tail.rstrip(_RETURN)}"
+    return f"{before}{newline}{_block(entry, 2, newline)}{after}"
 
 
 def with_listed(text: str, single: str, key: str, entry: Mapping[str, Given]) -> str:
@@ -67,13 +175,13 @@ def with_listed(text: str, single: str, key: str, entry: Mapping[str, Given]) ->
 
     A single value under another key becomes the first entry of the list, with its comment.
     """
-    mark = _list(text, single)
+    children = read_yaml(text, "").root.children
+    mark = children.get(single) if isinstance(children, dict) else None
     if mark is None:
         return with_entry(text, key, entry)
     lines = text.splitlines(keepends=True)
-    newline = "\r\n" if "\r\n" in text else "\n"
     lines[mark.key_line : mark.line + 1] = [
-        f"{key}:{newline}",
+        f"{key}:{newline_of(text)}",
         f"  - {lines[mark.line][mark.column :]}",
     ]
     return with_entry("".join(lines), key, entry)
@@ -81,53 +189,21 @@ def with_listed(text: str, single: str, key: str, entry: Mapping[str, Given]) ->
 
 def without_entry(text: str, key: str, index: int) -> str:
     """Return the text without one entry of the list under a key."""
-    mark = _list(text, key)
-    assert mark is not None, "there is an entry to remove"
-    lines, items = text.splitlines(keepends=True), _items(mark)
-    if _is_flow(lines, mark):
-        return _without_flow(text, lines, mark, index)
-    start, end = items[index].line, _end(lines, items, index)
-    if len(items) > 1:
-        return "".join([*lines[:start], *lines[end:]])
-    # An empty list stays.
-    line = lines[mark.key_line]
-    at = line.index(":", mark.key_column) + 1
-    lines[mark.key_line] = f"{line[:at]} []{line[at:]}"
-    return "".join([*lines[:start], *lines[end:]])
+    listed = YamlList.find(text, key)
+    assert listed is not None, "there is an entry to remove"
+    edits = [listed.removal(index)]
+    if not listed.spans.flow and len(listed.spans.items) == 1:  # an empty list stays
+        colon = text.index(":", listed.spans.key_end) + 1
+        edits.insert(0, Edit(colon, colon, " []"))
+    return applied(text, edits)
 
 
-def with_flag(text: str, key: str, index: int, name: str, *, to: bool) -> str:
-    """Return the text with a yes/no value in one entry of the list under a key."""
-    mark = _list(text, key)
-    assert mark is not None, "there is an entry to change"
-    lines, items = text.splitlines(keepends=True), _items(mark)
-    known = items[index].children
-    assert isinstance(known, dict), "the entry is a map"
-    if (place := known.get(name)) is not None:
-        start = _offset(lines, place.line, place.column)
-        return text[:start] + re.sub(r"\A(?:true|false)", json.dumps(to), text[start:])
-    row = f"{name}: {json.dumps(to)}"
-    item = items[index]
-    if lines[item.line][item.column :].startswith("{"):
-        last = max((child.line, child.column) for child in known.values())
-        closing = text.index("}", _offset(lines, *last))
-        return f"{text[:closing].rstrip()}, {row}{text[closing:]}"
-    newline = "\r\n" if "\r\n" in text else "\n"
-    end = _end(lines, items, index)
-    if not lines[end - 1].endswith("\n"):
-        lines[end - 1] += newline
-    column = next(iter(known.values())).key_column
-    return "".join([*lines[:end], f"{' ' * column}{row}{newline}", *lines[end:]])
-
-
-def with_word(text: str, key: str, index: int, name: str, to: str) -> str:
-    """Return the text with another plain word as a value in one entry of the list under a key."""
-    mark = _list(text, key)
-    assert mark is not None, "there is an entry to change"
-    lines, known = text.splitlines(keepends=True), _items(mark)[index].children
-    assert isinstance(known, dict), "the entry is a map"
-    start = _offset(lines, known[name].line, known[name].column)
-    return text[:start] + re.sub(r"""\A(["']?)[a-z]+\1""", to, text[start:])
+def with_values(text: str, key: str, index: int, changed: Mapping[str, Json]) -> str:
+    """Return the text with other values in one entry of the list under a key."""
+    whole = text if text.endswith("\n") else text + newline_of(text)
+    listed = YamlList.find(whole, key)
+    assert listed is not None, "there is an entry to change"
+    return applied(whole, [listed.change(index, changed, flow)])
 
 
 def with_text(text: str, key: str, given: str, *, after: str) -> str:
@@ -156,7 +232,7 @@ def with_members(text: str, key: str, given: Mapping[str, Json], *, after: str) 
         return with_value(text, key, dict(given), after=after)
     if mark.line == mark.key_line or not former:
         return with_value(text, key, {**former, **given}, after=after)
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = newline_of(text)
     column = next(iter(mark.children.values())).key_column
     last = _extent(lines, max(child.key_line for child in mark.children.values()), column)
     edits = []
@@ -185,7 +261,7 @@ def flow(given: Json) -> str:
 
 def _with_block(text: str, key: str, block: list[str], after: str) -> str:
     """Return the text with lines in the place of a key and its value, or after another key."""
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = newline_of(text)
     marks = read_yaml(text, "").root.children
     assert isinstance(marks, dict), "the file is a mapping"
     lines = text.splitlines()
@@ -218,15 +294,6 @@ def _with_comment(row: str, former: str) -> str:
     return f"{row.ljust(found.start(1) - 2)}  {found[1]}"
 
 
-def _list(text: str, key: str) -> Mark | None:
-    children = read_yaml(text, "").root.children
-    return children.get(key) if isinstance(children, dict) else None
-
-
-def _items(mark: Mark) -> list[Mark]:
-    return mark.children if isinstance(mark.children, list) else []
-
-
 def _block(entry: Mapping[str, Given], indent: int, newline: str) -> str:
     rows = [f"{name}: {value(given)}" for name, given in entry.items()]
     blank = " " * indent
@@ -235,73 +302,21 @@ def _block(entry: Mapping[str, Given], indent: int, newline: str) -> str:
     )
 
 
-def _dash(lines: list[str], item: Mark) -> int:
-    """Return the column of the dash before an entry."""
-    return lines[item.line].index("-")
+def block_yaml(row: Mapping[str, Json], indent: int = 0) -> str:
+    """Return a map as lines of YAML without the first indent; texts of several lines stay so."""
+    return f"\n{' ' * indent}".join(_pair(name, value, indent) for name, value in row.items())
 
 
-def _end(lines: list[str], items: list[Mark], index: int) -> int:
-    """Return the line after an entry; later comments and blanks belong to what follows."""
-    first, dash = items[index].line, _dash(lines, items[index])
-    end = first + 1
-    for place in range(first + 1, len(lines)):
-        line = lines[place].strip()
-        if not line or line.startswith("#"):
-            continue
-        if len(lines[place]) - len(lines[place].lstrip(" ")) <= dash:
-            break
-        end = place + 1
-    return end
-
-
-# --- lists in brackets ----------------------------------------------------------------------------
-
-
-def _is_flow(lines: list[str], mark: Mark) -> bool:
-    return lines[mark.line][mark.column :].startswith("[")
-
-
-def _offset(lines: list[str], line: int, column: int) -> int:
-    return [0, *accumulate(map(len, lines))][line] + column
-
-
-def _closing(text: str, lines: list[str], mark: Mark) -> int:
-    """Return the position of the closing bracket: the first one that keeps the rest valid.
-
-    Brackets inside texts make this a guess; the caller compares the result.
-    """
-    items = _items(mark)
-    start = (items[-1] if items else mark).line, (items[-1] if items else mark).column
-    return text.index("]", _offset(lines, *start))
-
-
-def _with_flow(
-    text: str,
-    lines: list[str],
-    mark: Mark,
-    entry: Mapping[str, Given],
-    *,
-    newline: str,
-) -> str:
-    closing = _closing(text, lines, mark)
-    if not _items(mark):
-        start = _offset(lines, mark.line, mark.column)
-        rest = text[closing + 1 :]
-        tail, _, after = rest.partition("\n")
-        tail = tail.rstrip("\r")
-        return f"{text[:start].rstrip(' ')}{tail}{newline}{_block(entry, 2, newline)}{after}"
-    shown = ", ".join(f"{name}: {value(given)}" for name, given in entry.items())
-    before = text[:closing].rstrip()
-    comma = "" if before.endswith(",") else ","
-    return f"{before}{comma} {{{shown}}}{text[closing:]}"
-
-
-def _without_flow(text: str, lines: list[str], mark: Mark, index: int) -> str:
-    items = _items(mark)
-    starts = [_offset(lines, item.line, item.column) for item in items]
-    closing = _closing(text, lines, mark)
-    if index + 1 < len(items):
-        return text[: starts[index]] + text[starts[index + 1] :]
-    if index:
-        return text[: text.rindex(",", 0, starts[index])] + text[closing:]
-    return text[: starts[0]] + text[closing:]
+def _pair(name: str, value: Json, indent: int) -> str:
+    key = scalar(name)
+    if isinstance(value, dict) and value:
+        return f"{key}:\n{' ' * (indent + 2)}{block_yaml(value, indent + 2)}"
+    if not isinstance(value, str):
+        return f"{key}: {as_yaml(value)}"
+    body = value.removesuffix("\n")
+    if "\n" not in body or not _LITERAL.fullmatch(value) or body.endswith("\n"):
+        plain = scalar(value)
+        return f"{key}: {plain if plain == value else as_yaml(value)}"
+    lines = (f"{' ' * (indent + 2)}{line}" if line else "" for line in body.split("\n"))
+    sign = "|" if value != body else "|-"
+    return "\n".join([f"{key}: {sign}", *lines])

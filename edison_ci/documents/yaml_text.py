@@ -204,22 +204,37 @@ class ItemSpan(NamedTuple):
 
 
 class ListSpans(NamedTuple):
-    """Where the entries of a top-level list are."""
+    """Where the entries of a list are: that of the whole text, or one under a key."""
 
     flow: bool
     items: list[ItemSpan]
+    start: int
+    """Offset of the opening bracket, or of the first dash."""
     end: int
     """Offset of the closing bracket of a list in brackets."""
+    key_end: int = 0
+    """Offset after the key."""
 
 
-def list_spans(text: str) -> ListSpans:
-    """Return where the entries of a valid top-level list are in its text."""
+def list_spans(text: str, key: str | None = None) -> ListSpans | None:
+    """Return where the entries of a list are in a valid text; None if there is no such list.
+
+    It is the list that the text is, or the one under a top-level key.
+    """
     parser: Any = _Parser(text)  # PyYAML's event API has no stubs.
-    following = parser.get_event
-    while not isinstance(event := following(), SequenceStartEvent):
+    following, key_end = parser.get_event, 0
+    while not isinstance(event := following(), SequenceStartEvent | MappingStartEvent):
         if isinstance(event, StreamEndEvent):
-            return ListSpans(False, [], len(text))
-    flow, items = bool(event.flow_style), list[ItemSpan]()
+            return None
+    if key is not None and isinstance(event, MappingStartEvent):
+        while not isinstance(event := following(), MappingEndEvent):
+            name, key_end, event = event.value, _span(event)[1], following()
+            if name == key:
+                break
+            _value_end(text, event, following)
+    if not isinstance(event, SequenceStartEvent):
+        return None
+    flow, items, list_start = bool(event.flow_style), list[ItemSpan](), _span(event)[0]
     while not isinstance(event := following(), SequenceEndEvent):
         (start, end), keys = _span(event), dict[str, KeySpan]()
         if not isinstance(event, MappingStartEvent):
@@ -232,7 +247,7 @@ def list_spans(text: str) -> ListSpans:
             keys[key.value] = KeySpan(_span(key)[0], _span(value)[0], end)
         end = _span(key)[1] if in_brackets else end
         items.append(ItemSpan(start, end, in_brackets, keys))
-    return ListSpans(flow, items, _span(event)[0])
+    return ListSpans(flow, items, list_start, _span(event)[0], key_end)
 
 
 def _span(event: Any) -> tuple[int, int]:

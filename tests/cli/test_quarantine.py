@@ -158,8 +158,7 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
 
 
 def test_a_file_that_cannot_be_edited_safely_is_left_alone(edison: Edison, project: Folder) -> None:
-    odd = entry("c1").replace("reason: r", 'reason: "a ] b"')
-    odd = odd.replace("cases:\n  - {", "cases: [{").replace("}  # ours\n", "}]\n")
+    odd = "{version: 1, cases: []}\n"
     project.write("quarantine.yaml", odd)
     done = edison(project, "quarantine", "add", "hello", "bad", "--reason", "r")
     assert done.code == 2 and "cannot be edited safely" in done.err

@@ -7,10 +7,10 @@ import pytest
 from edison_ci.documents.yaml_edit import (
     scalar,
     with_entry,
-    with_flag,
     with_listed,
     with_members,
     with_value,
+    with_values,
     without_entry,
 )
 from edison_ci.documents.yaml_text import read_yaml
@@ -70,6 +70,7 @@ def test_what_was_added_and_taken_out_again_leaves_no_trace() -> None:
         "cases: []  # none yet\nversion: 1\n",
         "version: 1\ncases: [{case: one, reason: r}]\n",
         "version: 1\ncases: [{case: one, reason: r},]\n",
+        'cases: [{case: one, reason: "a ] b"}, {case: two, reason: "], }"}]  # ]\n',
         "version: 1\ncases: [\n  {case: one, reason: r},\n  {case: two, reason: r}\n]\n",
         "cases:\n- case: one\n  reason: r\nversion: 1\n",
         "cases:\n- case: one\n  reason: r",
@@ -184,4 +185,4 @@ def test_a_single_value_becomes_a_list(before: str, after: str) -> None:
     ],
 )
 def test_a_flag_of_an_entry_is_set_where_it_is_or_added(before: str, after: str) -> None:
-    assert with_flag(before, "a", 0, "on", to=False) == after
+    assert with_values(before, "a", 0, {"on": False}) == after

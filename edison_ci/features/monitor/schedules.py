@@ -14,7 +14,7 @@ from edison_ci.config.cron import next_fire
 from edison_ci.config.project_files import ProjectFiles, only_errors
 from edison_ci.documents.files import WorkingTree, read, replace_file
 from edison_ci.documents.marks import Fault
-from edison_ci.documents.yaml_edit import with_entry, with_flag, without_entry
+from edison_ci.documents.yaml_edit import with_entry, with_values, without_entry
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.errors import Location, UsageError
 from edison_ci.features.monitor.schedule_rows import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from edison_ci.access.site import Actor, Site
     from edison_ci.config.experiment import ExperimentFile
-    from edison_ci.config.upkeep import Schedule
+    from edison_ci.config.sections import Schedule
     from edison_ci.documents.marks import Json
     from edison_ci.errors import Problem
     from edison_ci.features.monitor.schedule_rows import Fire, SchedulerRow
@@ -335,7 +335,7 @@ def enable_schedule(
     action = "schedule enable" if to else "schedule disable"
 
     def edit(text: str) -> str:
-        return with_flag(text, _KEY, schedule.index, "enabled", to=to)
+        return with_values(text, _KEY, schedule.index, {"enabled": to})
 
     def expected(before: list[Json]) -> list[Json]:
         changed = list(before)
