@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from jsonschema import Draft7Validator
@@ -15,7 +15,9 @@ from edison_ci.config.model_entry import LOCAL_MODEL, PROVIDERS
 from edison_ci.config.project_files import ProjectFiles
 from edison_ci.config.prompt import Input
 from edison_ci.config.provider_options import OPTIONS
+from edison_ci.config.rows import RESERVED
 from edison_ci.config.schema import file_name, schema_of, text_of, write_schemas
+from edison_ci.config.sections import Occasion
 from edison_ci.documents.files import WorkingTree
 from edison_ci.documents.yaml_text import read_yaml
 from edison_ci.resources import KINDS, MESSAGES
@@ -43,6 +45,17 @@ def validator(kind: str) -> Draft7Validator:
 def test_the_published_schema_is_the_generated_one(kind: str) -> None:
     published = (PUBLISHED / file_name(kind)).read_text(encoding="utf-8")
     assert published == text_of(kind), "run: python -m edison_ci.config.schema schemas"
+
+
+def test_the_schemas_that_are_written_by_hand_name_what_the_code_knows() -> None:
+    assert set(schema_of("dataset")["definitions"]["Case"]["properties"]) == set(RESERVED)
+    occasions = list(get_args(Occasion))
+    notification = schema_of("notification")
+    assert notification["properties"]["occasion"]["enum"] == [*occasions, "digest", "test"]
+    notice = notification["definitions"]["Notice"]
+    assert notice["properties"]["occasion"]["enum"] == occasions
+    assert notification["required"] == list(notification["properties"])
+    assert notice["required"] == list(notice["properties"])
 
 
 def test_there_is_a_schema_for_each_kind_and_no_other(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
@@ -33,11 +33,10 @@ from edison_ci.config.project import ProjectFile
 from edison_ci.config.prompt import PromptHeader
 from edison_ci.config.provider_options import OPTIONS
 from edison_ci.config.quarantine import QuarantineFile
-from edison_ci.config.recipients import Occasion
 from edison_ci.config.rubric import RubricFile
 from edison_ci.config.sealed import SecretsFile
 from edison_ci.config.trust import TrustFile
-from edison_ci.resources import KINDS, MESSAGES
+from edison_ci.resources import KINDS, MESSAGES, resource_folder
 from edison_ci.shape import NAME_PATTERN, Section, Shape
 
 if TYPE_CHECKING:
@@ -122,11 +121,11 @@ _SHAPES: dict[str, type[Shape]] = {
     "secrets": SecretsFile,
 }
 
+_WRITTEN = ("dataset", "notification")
+"""Kinds without a model: their schemas are written by hand."""
 _DESCRIPTIONS = {
     "models": "models.yaml: the model registry, by name.",
-    "dataset": "datasets/NAME.yaml: a list of cases. A line of a .jsonl file is one case.",
     "prompt": "Front matter of prompts/NAME.md.",
-    "notification": "A notification as it is posted to a webhook with format json.",
 }
 
 
@@ -137,14 +136,10 @@ def file_name(kind: str) -> str:
 
 def schema_of(kind: str) -> dict[str, Any]:
     """Return the draft-07 schema of one kind of file."""
-    if kind == "models":
-        schema = _models()
-    elif kind == "dataset":
-        schema = _dataset()
-    elif kind == "notification":
-        schema = _notification()
-    else:
-        schema = _shape(_SHAPES[kind])
+    if kind in _WRITTEN:
+        path = resource_folder("schemas") / file_name(kind)
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    schema = _models() if kind == "models" else _shape(_SHAPES[kind])
     head = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": file_name(kind),
@@ -316,97 +311,6 @@ def _tidy(value: Any) -> Any:
         if tidy.get("default", ...) is None:
             tidy.pop("default")
     return tidy
-
-
-def _dataset() -> dict[str, Any]:
-    text = {"type": ["string", "null"], "minLength": 1}
-    properties: dict[str, Any] = {
-        "id": {
-            **text,
-            "maxLength": 200,
-            "pattern": r"^\S(?:.*\S)?$",
-            "description": "Id of the case; default: a hash of its content.",
-        },
-        "input": {"description": "Variables; without it, every other key is a variable."},
-        "expected": {"description": "Expected output."},
-        "tags": {
-            "type": ["array", "null"],
-            "items": {"type": "string", "minLength": 1},
-            "description": "Tags.",
-        },
-        "difficulty": {
-            "type": ["integer", "null"],
-            "minimum": 1,
-            "maximum": 5,
-            "description": "1 easy, 5 hard.",
-        },
-        "cluster": {**text, "description": "Cases of one cluster are not independent."},
-        "metadata": {"type": ["object", "null"], "description": "Other data."},
-    }
-    return {
-        "type": "array",
-        "items": {"$ref": "#/definitions/Case"},
-        "definitions": {
-            "Case": {
-                "description": "One case.",
-                "type": "object",
-                "properties": properties,
-                "if": {"required": ["input"], "properties": {"input": {"type": "object"}}},
-                "then": {"propertyNames": {"enum": [*properties]}},
-            }
-        },
-    }
-
-
-def _notification() -> dict[str, Any]:
-    """Return the schema of a message; keys may be added to messages, not renamed or removed."""
-    text = {"type": "string"}
-    maybe = {"type": ["string", "null"]}
-    occasions = list(get_args(Occasion))
-    about: dict[str, Any] = {
-        "occasion": {"enum": occasions, "description": "Why it was sent."},
-        "title": {**text, "description": "What happened, in one line."},
-        "experiment": {**maybe, "description": "The experiment; null for the project."},
-        "run_id": {**maybe, "description": "The run; null for none."},
-        "condition": {**maybe, "description": "The condition of an alert; null for others."},
-        "level": {"enum": ["info", "warn", "alert"], "description": "How serious it is."},
-        "open": {
-            "type": "boolean",
-            "description": "False when the condition has ended, else true.",
-        },
-        "at": {**text, "description": "When it happened, ISO-8601 in UTC."},
-    }
-    whole: dict[str, Any] = {
-        "schema_version": {"const": 1, "description": "Version of this form."},
-        "id": {**text, "description": "The same each time it is sent: drop a second one by it."},
-        "project": {**text, "description": "Name of the project."},
-        **about,
-        "sentences": {"type": "array", "items": text, "description": "More about it."},
-        "texts": {
-            "type": "array",
-            "items": text,
-            "description": "Texts of prompts, cases or answers; empty without `texts: true`.",
-        },
-        "notices": {
-            "type": "array",
-            "items": {"$ref": "#/definitions/Notice"},
-            "description": "What a digest is about; empty for others.",
-        },
-    }
-    whole["occasion"] = {**whole["occasion"], "enum": [*occasions, "digest", "test"]}
-    return {
-        "type": "object",
-        "properties": whole,
-        "required": list(whole),
-        "definitions": {
-            "Notice": {
-                "description": "A notification that was held back.",
-                "type": "object",
-                "properties": about,
-                "required": list(about),
-            }
-        },
-    }
 
 
 def write_schemas(folder: Path) -> None:
