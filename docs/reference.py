@@ -24,8 +24,8 @@ from edison_ci.checks.options import REGISTRY
 from edison_ci.cli import groups
 from edison_ci.cli.app import all_commands, edison
 from edison_ci.config.provider_options import OPTIONS
-from edison_ci.config.request_headers import USUAL
 from edison_ci.config.schema import schema_of
+from edison_ci.config.trust import USUAL
 from edison_ci.errors import ExitCode
 from edison_ci.extras import EXTRAS, LIBRARIES
 from edison_ci.feature import HOOKS

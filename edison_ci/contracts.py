@@ -173,9 +173,6 @@ class Executor(Protocol[ModelOfRun]):
         ...
 
 
-# --- plugins --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
     """Settings of a model in models.yaml, for the plugin that serves it."""

@@ -65,9 +65,6 @@ def snap(value: float) -> float:
     return 0.0 if size < _VANISHING else float(f"{value:.3g}")
 
 
-# --- digits ---------------------------------------------------------------------------------------
-
-
 def fixed(value: float, digits: int = 0, *, signed: bool = False, grouped: bool = False) -> str:
     """Return the number with `digits` decimals, halves away from zero and never as -0."""
     form = f"{'+' if signed else ''}{',' if grouped else ''}.{digits}f"
@@ -97,9 +94,6 @@ def whole(value: float) -> int:
 def _off_the_edge(value: float) -> float:
     """Move a number away from zero by more than its noise, so that halves always round alike."""
     return value + math.copysign(NOISE * max(1.0, abs(value)), value)
-
-
-# --- scores and shares ----------------------------------------------------------------------------
 
 
 class Estimate(Protocol):
@@ -177,9 +171,6 @@ def rate(found: Estimate | None) -> str:
     if found.low is None or found.high is None:
         return share
     return f"{share} ({percent_span(found.low, found.high)})"
-
-
-# --- money, time and counts -----------------------------------------------------------------------
 
 
 def dollars(microusd: float | None) -> str:

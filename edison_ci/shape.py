@@ -31,7 +31,7 @@ from edison_ci.documents.secrets import brief
 from edison_ci.spelling import did_you_mean, odd_character
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationInfo
 
@@ -87,7 +87,9 @@ class Shape(BaseModel):
         unknown = [key for key in value if key not in known]
         empty = [key for key in no_null if value.get(key, key) is None]
         if not unknown and not empty:
-            return handler(value)
+            made = handler(value)
+            report(made.broken_rules())
+            return made
         found = [
             InitErrorDetails(type=cls._wrong_key(str(key), known), loc=(key,), input=value[key])
             for key in (*unknown, *empty)
@@ -97,6 +99,10 @@ class Shape(BaseModel):
         except ValidationError as error:
             found += details(error)
         raise ValidationError.from_exception_data(cls.__name__, found)
+
+    def broken_rules(self) -> Iterable[Exception]:
+        """Return the errors of rules between keys, made by `wrong`; there are none by default."""
+        return ()
 
     @classmethod
     def key_names(cls) -> list[str]:
@@ -117,9 +123,6 @@ def _keys(shape: type[Shape]) -> tuple[dict[str, None], tuple[str, ...]]:
     """Return the allowed keys in their order, and those of them that may be left out, not null."""
     named = {field.alias or name: field for name, field in shape.model_fields.items()}
     return dict.fromkeys(named), tuple(k for k, field in named.items() if field.default is None)
-
-
-# --- forms of values, for the model and for the schema -------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +193,9 @@ class Section:
     """A mapping that few files have: its model is loaded when a file has it.
 
     if TYPE_CHECKING:
-        from edison_ci.config.upkeep import Schedule
+        from edison_ci.config.sections import Schedule
     else:
-        Schedule = section("edison_ci.config.upkeep", "Schedule")
+        Schedule = section("edison_ci.config.sections", "Schedule")
     """
 
     module: str
@@ -292,8 +295,6 @@ def items(minimum: int = 0, maximum: int = 10_000) -> Any:
 short = brief
 """Returns a value for a message."""
 
-
-# --- shared scalar types --------------------------------------------------------------------------
 
 _NAME_HINT = "use letters, digits, '-', '_' and '.', starting with a letter or digit"
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
@@ -426,9 +427,6 @@ Share = Annotated[float, Field(ge=0, le=1), Percent()]
 """A share from 0 to 1, written 0.8 or 80%."""
 
 
-# --- combinations of keys -------------------------------------------------------------------------
-
-
 def one_of_keys(*names: str) -> dict[str, Any]:
     """Return the schema of a mapping that has exactly one of these keys."""
     return {"oneOf": [{"required": [name]} for name in names]}
@@ -449,3 +447,11 @@ def need_one_of(shape: Shape, *names: str, of: str, add: str) -> None:
     listed = f"{', '.join(names[:-1])} or {names[-1]}"
     at = (given[1],) if given else ()
     raise wrong("exactly-one", f"{of} needs exactly one of {listed}; {said}", hint, at=at)
+
+
+def repeats(keys: Iterable[Hashable]) -> Iterator[tuple[int, int]]:
+    """Yield the index of each repeated key, and that of its first use; None is not a key."""
+    firsts: dict[Hashable, int] = {}
+    for index, key in enumerate(keys):
+        if key is not None and (first := firsts.setdefault(key, index)) != index:
+            yield index, first

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.rules import service_of
 from edison_ci.config.vendors import VENDORS
 from edison_ci.errors import UsageError
 
@@ -64,7 +63,7 @@ def _is_replaced(project: Project, key: KeyState) -> bool:
     """Whether jobs of GitHub call all models that name a missing key with an identity."""
     models = [project.models[name] for name in key.models if name in project.models]
     return bool(key.source == "missing" and models) and all(
-        project.trust.identity(model.provider, service_of(model) or "") for model in models
+        project.trust.identity(model.provider, model.service or "") for model in models
     )
 
 

@@ -15,7 +15,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.access import site as sites
 from edison_ci.api import trust_edits, workflows
 from edison_ci.config import models as config_models
-from edison_ci.config import project_files, rules, vendors
+from edison_ci.config import project_files, vendors
 from edison_ci.config import trust as config_trust
 from edison_ci.documents import files as document_files
 from edison_ci.documents import marks, yaml_edit, yaml_text
@@ -225,7 +225,7 @@ _Pairs = tuple[tuple[str, str], ...]
 
 def _trust(project: Project, model: Model, *, named: bool) -> tuple[dict[str, str], _Pairs, _Pairs]:
     """Return the new trust.yaml, the pairs that it adds, and those that need no entry."""
-    address = rules.service_of(model) or ""
+    address = model.service or ""
     if not model.keys or not address:
         return {}, (), ()
     host = config_trust.origin(address)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.access.site import Site
-    from edison_ci.config.recipients import Occasion
+    from edison_ci.config.sections import Occasion
 
 Level = Literal["info", "warn", "alert"]
 

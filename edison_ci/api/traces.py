@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.config.cases import MAX_ROW_BYTES
+from edison_ci.config.rows import MAX_ROW_BYTES
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault, Json

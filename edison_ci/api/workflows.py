@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from edison_ci.config.models import Model
-    from edison_ci.config.recipients import Notification
     from edison_ci.config.sealed import SecretsFile
+    from edison_ci.config.sections import Notification
 
 FOLDER = ".github/edison"
 WORKFLOWS = ".github/workflows"

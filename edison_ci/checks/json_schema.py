@@ -77,8 +77,6 @@ def resolver(schema: Any) -> Callable[[str], Any]:
     return target
 
 
-# --- formats --------------------------------------------------------------------------------------
-
 _ENCODED = r"%[0-9A-Fa-f]{2}"
 _PLAIN = r"A-Za-z0-9\-._~!$&'()*+,;="
 _CHARACTER = rf"(?:[{_PLAIN}:@]|{_ENCODED})"

@@ -103,8 +103,6 @@ def _initials(word: str) -> bool:
     return word != "i" and all(len(part) == 1 and part.isalpha() for part in letters)
 
 
-# --- readability ----------------------------------------------------------------------------------
-
 _LETTERS = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*+")
 _VOWELS = re.compile(r"[aeiouyàáâäæèéêëìíîïòóôöøœùúûüý]+")
 

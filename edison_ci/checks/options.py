@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -12,7 +12,6 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
-    model_validator,
 )
 
 from edison_ci.checks.evaluation import Grade, single_line
@@ -192,16 +191,15 @@ class Range(Check):
     model_config = ConfigDict(json_schema_extra=some_of_keys("min", "max"))
     main: ClassVar[str | None] = None
 
-    @model_validator(mode="after")
-    def _check_range(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield the error of a range without ends, or with its ends swapped."""
         low: Any = getattr(self, "min", None)
         high: Any = getattr(self, "max", None)
         if low is None and high is None:
-            raise wrong("range", f"{self.check} needs min or max", f"write {self.example}")
+            yield wrong("range", f"{self.check} needs min or max", f"write {self.example}")
         if low is not None and high is not None and low > high:
             message = f"min {low:g} is above max {high:g}"
-            raise wrong("range", message, "swap them, or leave one out", at=("min",))
-        return self
+            yield wrong("range", message, "swap them, or leave one out", at=("min",))
 
     def _within(self, number: float, what: str) -> Grade:
         """Return 1 if a number is in the range; `what` describes the number."""
@@ -253,9 +251,6 @@ def _templates(value: Any) -> Iterator[Template]:
     elif isinstance(value, Shape) and not isinstance(value, Check):
         for option in type(value).model_fields:
             yield from _templates(getattr(value, option))
-
-
-# --- arguments ------------------------------------------------------------------------------------
 
 
 def _compile(value: Any) -> Any:
@@ -409,9 +404,6 @@ def expected_output(description: str) -> Any:
         description=description,
         json_schema_extra={"default": "{{ expected }}"},
     )
-
-
-# --- entries --------------------------------------------------------------------------------------
 
 
 def check_class(name: str) -> type[Check] | None:

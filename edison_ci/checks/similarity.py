@@ -243,9 +243,6 @@ def overlap(answer: str, reference: str) -> float:
     return 0.3 * common / len(one | other) + 0.7 * common / len(other)
 
 
-# --- measures of libraries ------------------------------------------------------------------------
-
-
 @cache
 def _sacrebleu(name: str) -> Any:
     with library_errors(SACREBLEU):

@@ -78,9 +78,6 @@ def equals_text(found: Json, text: str) -> bool:
         return False
 
 
-# --- paths ----------------------------------------------------------------------------------------
-
-
 class PathError(LookupError):
     """A value has nothing at a path; the message says what is missing."""
 
@@ -110,9 +107,6 @@ def value_at(value: Json, steps: tuple[str | int, ...]) -> Json:
             raise PathError(f"{at} has {len(value)} items, so it has no [{step}]")
         value, at = value[step], f"{at}[{step}]"
     return value
-
-
-# --- schemas --------------------------------------------------------------------------------------
 
 
 class _PreparedSchema(NamedTuple):
@@ -237,9 +231,6 @@ class NotMarkupError(ValueError):
     """A text is not valid markup; the message says why."""
 
 
-# --- XML ------------------------------------------------------------------------------------------
-
-
 def check_xml(text: str) -> None:
     """Raise NotMarkupError unless a text is one well-formed XML document without entities."""
     parser = expat.ParserCreate("utf-8")
@@ -257,9 +248,6 @@ def check_xml(text: str) -> None:
 def _refuse_entity(name: str, *_: object) -> NoReturn:
     """Raise: an entity may expand to gigabytes, or to a file of this machine."""
     raise NotMarkupError(f"the XML declares an entity ({name[:40]}), which is not read")
-
-
-# --- HTML -----------------------------------------------------------------------------------------
 
 
 def check_html(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edison_ci.config import slices
+from edison_ci.config import case_facts
 from edison_ci.records import plain_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _row(case: Case) -> tuple[str, ...]:
         case.id,
         case.kind,
         cut(", ".join(case.tags) or "-", NARROW),
-        "-" if level is None else f"{level} {slices.level_of(level)}",
+        "-" if level is None else f"{level} {case_facts.level_of(level)}",
         cut(shown, WIDE),
         "-" if case.expected is None else cut(plain_text(case.expected), NARROW),
     )

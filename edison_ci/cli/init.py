@@ -29,7 +29,7 @@ from edison_ci.git import repository as git
 from edison_ci.resources import resource_folder
 
 if TYPE_CHECKING:
-    from edison_ci.config.recipients import Notification
+    from edison_ci.config.sections import Notification
 
 TEMPLATES = ("customer-support", "creative-writing", "data-extraction", "code-generation")
 _SCHEMAS = ".edison/schemas/"

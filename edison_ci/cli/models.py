@@ -28,9 +28,8 @@ from edison_ci.spelling import did_you_mean
 if TYPE_CHECKING:
     from edison_ci.access.key_environment import KeyEnvironment
     from edison_ci.api.model_edits import ModelEdit
-    from edison_ci.config.capabilities import Capabilities
     from edison_ci.config.load import Project
-    from edison_ci.config.models import Model
+    from edison_ci.config.models import Capabilities, Model
     from edison_ci.config.trust import TrustFile
     from edison_ci.plan.estimate import CostRange
     from edison_ci.providers.model_lists import ListedModel

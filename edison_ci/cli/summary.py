@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci.access import site as sites
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, aligned
-from edison_ci.config.slices import SIZES
+from edison_ci.config.case_facts import SIZES
 from edison_ci.contracts import WHAT_TO_CHECK
 from edison_ci.documents import secrets
 from edison_ci.git import repository as git

@@ -21,7 +21,6 @@ from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import APPLICATIONS, LITELLM_VENDORS, OFFLINE
 from edison_ci.config.model_price import BatchPrice, Price, RatesAbove
 from edison_ci.config.prices import PriceTable, bundled, price_of_row
-from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def _in_table(key: str) -> _Where:
 
 
 def _where(model: Model) -> _Where:
-    address = service_of(model)
+    address = model.service
     if model.base_url_env is not None:
         address = os.environ.get(model.base_url_env, "")
     if not address and (model.installed or model.provider == "command"):

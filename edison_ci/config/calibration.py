@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import problems as config_problems
@@ -29,7 +29,7 @@ from edison_ci.shape import (
     Shape,
     TextPattern,
     items,
-    report,
+    repeats,
     short,
     some_of_keys,
     wrong,
@@ -87,12 +87,8 @@ class ApprovalEntry(Shape):
     simulated: bool = Field(False, description="Whether a judge is simulated.")
     date: Date = Field(description="Date of the measurement.")
 
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
-        report(self._impossible())
-        return self
-
-    def _impossible(self) -> Iterator[Exception]:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield counts that are impossible."""
         for name, most in (("true_passes", self.passes), ("true_fails", self.fails)):
             if getattr(self, name) > most:
                 said = f"{name} is {getattr(self, name)}, of {most}"
@@ -117,21 +113,13 @@ class JudgeApprovalsFile(Shape):
         (), description="One entry for each rubric, its judges and an objective."
     )
 
-    @model_validator(mode="after")
-    def _each_once(self) -> Self:
-        report(self._repeated())
-        return self
-
-    def _repeated(self) -> Iterator[Exception]:
-        seen: dict[object, int] = {}
-        for index, entry in enumerate(self.approvals):
-            first = seen.setdefault(entry.key, index)
-            if first != index:
-                said = (
-                    f"these judges of {entry.rubric} already have an approval in entry {first + 1}"
-                )
-                hint = "keep the newer one"
-                yield wrong("duplicate", said, hint, at=("approvals", index, "rubric"))
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield approvals of the same judges."""
+        for index, first in repeats(entry.key for entry in self.approvals):
+            judges = f"these judges of {self.approvals[index].rubric}"
+            said = f"{judges} already have an approval in entry {first + 1}"
+            at = ("approvals", index, "rubric")
+            yield wrong("duplicate", said, "keep the newer one", at=at)
 
     def with_approval(
         self, approval: ApprovalEntry, objectives: Collection[str]
@@ -257,18 +245,17 @@ class Label(Shape):
     run: str | None = Field(None, min_length=1, max_length=100, description="Run of the answer.")
     cell: str | None = Field(None, min_length=1, max_length=24, description="Cell of the answer.")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield a grade that is not on its scale, and an answer that cannot be identified."""
         if not fits(self.scale, self.grade):
             said = f"grade {self.grade:g} is not on the scale {self.scale}"
-            raise wrong("scale", said, f"write {ALLOWED[self.scale]}", at=("grade",))
+            yield wrong("scale", said, f"write {ALLOWED[self.scale]}", at=("grade",))
         if self.answer is None and self.output is None:
             hint = "add output, the answer's text, or answer, its sha256"
-            raise wrong("missing", "the label does not identify its answer", hint)
+            yield wrong("missing", "the label does not identify its answer", hint)
         if self.output is not None and self.answer not in (None, answer_hash(self.output)):
             hint = "remove answer, or restore the text"
-            raise wrong("hash", "answer is not the sha256 of output", hint, at=("answer",))
-        return self
+            yield wrong("hash", "answer is not the sha256 of output", hint, at=("answer",))
 
     @property
     def score(self) -> float:

@@ -72,9 +72,6 @@ def _parsed(cron: str) -> Any:
     return CronSim(cron, _START)
 
 
-# --- times of a day -------------------------------------------------------------------------------
-
-
 def _time(minutes: Sequence[int], hours: Sequence[int]) -> str:
     every_hour = len(hours) == 24
     within = "" if every_hour else f" {_span(hours)}"
@@ -136,9 +133,6 @@ def _numbered(noun: str, values: Sequence[int]) -> str:
 def listed(words: Sequence[str]) -> str:
     """Return words as a list in a sentence."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-# --- days -----------------------------------------------------------------------------------------
 
 
 def _days(parsed: Any) -> str:

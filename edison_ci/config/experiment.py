@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -10,7 +10,6 @@ from pydantic import (
     ConfigDict,
     Field,
     WithJsonSchema,
-    model_validator,
 )
 
 from edison_ci.checks.options import SCALAR, Check, CheckEntry
@@ -28,7 +27,7 @@ from edison_ci.shape import (
     Shorthand,
     VariableName,
     items,
-    report,
+    repeats,
     section,
     short,
     wrong,
@@ -38,21 +37,18 @@ from edison_ci.spelling import did_you_mean
 if TYPE_CHECKING:
     from edison_ci.config.gates import Gate
     from edison_ci.config.params import GridParams
-    from edison_ci.config.upkeep import CoverageTargets, Production, Schedule
+    from edison_ci.config.sections import CoverageTargets, Production, Schedule
 else:
     Gate = section("edison_ci.config.gates", "Gate")
     GridParams = section("edison_ci.config.params", "GridParams")
-    CoverageTargets = section("edison_ci.config.upkeep", "CoverageTargets")
-    Production = section("edison_ci.config.upkeep", "Production")
-    Schedule = section("edison_ci.config.upkeep", "Schedule")
+    CoverageTargets = section("edison_ci.config.sections", "CoverageTargets")
+    Production = section("edison_ci.config.sections", "Production")
+    Schedule = section("edison_ci.config.sections", "Schedule")
 
 
 SCORE_METRICS = ("composite", "pass_rate", "flips", "win_rate", "errors")
 AMOUNT_METRICS = ("cost_usd.mean", "latency_ms.p95", "tokens.mean")
 NAMED_METRICS = ("criterion", "check", "grader", "safety")
-
-
-# --- judges ---------------------------------------------------------------------------------------
 
 
 class Pairwise(Shape):
@@ -99,9 +95,6 @@ class Judges(Shape):
     graders: Annotated[tuple[GraderEntry, ...], items(0, 10)] = Field(
         (), description="Grader prompts."
     )
-
-
-# --- stop rules, refinement, alerts ---------------------------------------------------------------
 
 
 class Stop(Shape):
@@ -317,22 +310,14 @@ class DatasetEntry(Shape):
         default_factory=DataLimits.model_construct, description="Limits of the file."
     )
 
-    @model_validator(mode="after")
-    def _one_column_each(self) -> Self:
-        report(self._shared_names())
-        return self
-
-    def _shared_names(self) -> Iterator[Exception]:
-        columns: dict[str, str] = {}
-        for column, name in self.map.items():
-            first = columns.setdefault(name, column)
-            if first != column:
-                yield wrong(
-                    "map",
-                    f"{short(first)} and {short(column)} are both renamed to {name!r}",
-                    "give each column a distinct name",
-                    at=("map", column),
-                )
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield columns that are renamed to the same variable."""
+        columns = [*self.map]
+        for index, first in repeats(self.map.values()):
+            column = columns[index]
+            said = f"{short(columns[first])} and {short(column)} are both renamed to"
+            hint = "give each column a distinct name"
+            yield wrong("map", f"{said} {self.map[column]!r}", hint, at=("map", column))
 
 
 class Split(Shape):
@@ -431,35 +416,26 @@ class ExperimentFile(Shape):
     )
     tags: Annotated[tuple[Name, ...], items(0, 50), UNIQUE] = Field((), description="Tags.")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        report([*self._data_twice(), *self._repeated(), *self._weightless()])
-        return self
-
-    def _data_twice(self) -> Iterator[Exception]:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield data that is given twice, repeated entries, and a grade without weights."""
         if self.dataset is not None and self.datasets is not None:
-            yield wrong(
-                "exactly-one",
-                "dataset and datasets are both given",
-                "list every file under datasets",
-                at=("dataset",),
-            )
+            said, hint = "dataset and datasets are both given", "list every file under datasets"
+            yield wrong("exactly-one", said, hint, at=("dataset",))
+        yield from self._repeated()
+        yield from self._weightless()
 
     def _repeated(self) -> Iterator[Exception]:
-        hint = "give each a distinct name"
-        for index, name in _repeats_of([entry.name for entry in self.schedule]):
-            said = f"two schedules are named {name!r}"
-            yield wrong("duplicate", said, hint, at=("schedule", index, "name"))
-        for index, name in _repeats_of([check.name for check in self.checks]):
-            said = f"two checks are named {name!r}"
-            yield wrong(
-                "duplicate", said, hint, at=("checks", index, self.checks[index].check, "name")
-            )
-        for index, name in _repeats_of([grader.report_name for grader in self.judges.graders]):
-            said = f"two graders are named {name!r}"
-            yield wrong("duplicate", said, hint, at=("judges", "graders", index))
-        for index, gate in _repeats_of(list(self.gates)):
-            said = f"this gate on {short(gate.metric)} is listed twice"
+        schedules, checks, graders = self.schedule, self.checks, self.judges.graders
+        for index, _ in repeats(schedule.name for schedule in schedules):
+            yield _same_name("schedules", schedules[index].name, ("schedule", index, "name"))
+        for index, _ in repeats(check.name for check in checks):
+            check = checks[index]
+            yield _same_name("checks", check.name, ("checks", index, check.check, "name"))
+        for index, _ in repeats(grader.report_name for grader in graders):
+            name = graders[index].report_name
+            yield _same_name("graders", name, ("judges", "graders", index))
+        for index, _ in repeats(self.gates):
+            said = f"this gate on {short(self.gates[index].metric)} is listed twice"
             yield wrong("duplicate", said, "remove one", at=("gates", index))
 
     def _weightless(self) -> Iterator[Exception]:
@@ -508,8 +484,6 @@ class ExperimentFile(Shape):
         return named
 
 
-def _repeats_of(values: list[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield each repeated value with its index; None is not a value."""
-    for index, value in enumerate(values):
-        if value is not None and value in values[:index]:
-            yield index, value
+def _same_name(what: str, name: str, at: tuple[str | int, ...]) -> Exception:
+    hint = "give each a distinct name"
+    return wrong("duplicate", f"two {what} are named {name!r}", hint, at=at)

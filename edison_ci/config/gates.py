@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +14,6 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
-    model_validator,
 )
 
 from edison_ci.config.experiment import AMOUNT_METRICS, NAMED_METRICS, SCORE_METRICS
@@ -26,7 +25,6 @@ from edison_ci.shape import (
     Shape,
     need_one_of,
     one_of_keys,
-    report,
     short,
     wrong,
 )
@@ -230,8 +228,8 @@ class Gate(Shape):
             raise wrong("type", f"{metric} is an amount, not a share", hint)
         return value
 
-    @model_validator(mode="after")
-    def _one_rule(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield what does not fit together; only that, if it has not exactly one rule."""
         need_one_of(
             self,
             "at_least",
@@ -240,15 +238,10 @@ class Gate(Shape):
             of="a gate",
             add="at_least: 80%, at_most: 5% or no_worse_than: base",
         )
-        report(
-            [
-                *self._wrong_levels(),
-                *self._wrong_comparison(),
-                *self._wrong_flips(),
-                *self._wrong_use(),
-            ]
-        )
-        return self
+        yield from self._wrong_levels()
+        yield from self._wrong_comparison()
+        yield from self._wrong_flips()
+        yield from self._wrong_use()
 
     def _wrong_flips(self) -> Iterator[Exception]:
         if self.metric != "flips":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import cases as config_cases
+from edison_ci.config import experiment_rules as config_experiment_rules
 from edison_ci.config import models as config_models
 from edison_ci.config import prices as config_prices
 from edison_ci.config import program_files as config_program_files
@@ -174,7 +175,7 @@ class Project:
         self, model: config_models.Model, environ: Mapping[str, str] = os.environ
     ) -> bool:
         """Whether a job of GitHub calls a model with an identity of `trust.yaml`, without a key."""
-        found = self.trust.identity(model.provider, config_rules.service_of(model) or "")
+        found = self.trust.identity(model.provider, model.service or "")
         return found is not None and bool(environ.get("ACTIONS_ID_TOKEN_REQUEST_URL"))
 
     def judging_models_of(self, experiment: Experiment) -> set[str]:
@@ -311,7 +312,6 @@ def _prices(tree: Tree, files: ProjectFiles) -> config_prices.PriceTable:
 
 def _experiments(references: config_rules.References) -> dict[str, Experiment]:
     files, header = references.files, references.header
-    rules = config_rules.ExperimentRules(references)
     found: dict[str, Experiment] = {}
     paths = files.in_folder(header.paths.experiments, (".yaml", ".yml"))
     if not paths:
@@ -328,7 +328,7 @@ def _experiments(references: config_rules.References) -> dict[str, Experiment]:
         if read is None:
             continue
         file, document = read
-        parts = rules.check(file, document)
+        parts = config_experiment_rules.ExperimentRules(references, file, document).check()
         if parts is None:
             continue
         experiment = Experiment(path, file, document, *parts)

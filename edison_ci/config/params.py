@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from edison_ci.config.capabilities import Reasoning
 from edison_ci.shape import ONE_OR_MANY, UNIQUE, Shape, items, section
 
 if TYPE_CHECKING:
@@ -18,6 +17,8 @@ Temperature = Annotated[float, Field(ge=0, le=2)]
 MaxTokens = Annotated[int, Field(ge=1, le=100_000)]
 TopP = Annotated[float, Field(ge=0, le=1)]
 Penalty = Annotated[float, Field(ge=-2, le=2)]
+Reasoning = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks before it answers; each model takes some of these levels."""
 Seed = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 StopTexts = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=500)], ...], items(1, 4), UNIQUE

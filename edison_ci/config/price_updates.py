@@ -77,8 +77,6 @@ def update_table(
     return PriceTable(date, source, {**fresh, **retired}, PROJECT_FILE), changes
 
 
-# --- litellm's file -------------------------------------------------------------------------------
-
 _PROVIDERS = {
     "openai": "openai",
     "text-completion-openai": "openai",

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.config import model_price, provider_options, vendors
-from edison_ci.config.capabilities import UNKNOWN, Capabilities
-from edison_ci.config.models import OFFLINE, Model
+from edison_ci.config.models import OFFLINE, UNKNOWN, Capabilities, Model
 from edison_ci.documents.decoding import decode, place
 from edison_ci.documents.files import Tree, read
 from edison_ci.documents.json_text import parse_json

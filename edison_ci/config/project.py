@@ -2,9 +2,10 @@
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from edison_ci.shape import (
     Email,
@@ -13,6 +14,7 @@ from edison_ci.shape import (
     Shape,
     TextPattern,
     items,
+    repeats,
     section,
     short,
     some_of_keys,
@@ -21,13 +23,12 @@ from edison_ci.shape import (
 from edison_ci.spelling import odd_character
 
 if TYPE_CHECKING:
-    from edison_ci.config.recipients import Notification
-    from edison_ci.config.sharing import SharedBudget, SharedCacheEntry, SiteLimits
+    from edison_ci.config.sections import Notification, SharedBudget, SharedCacheEntry, SiteLimits
 else:
-    Notification = section("edison_ci.config.recipients", "Notification")
-    SharedBudget = section("edison_ci.config.sharing", "SharedBudget")
-    SharedCacheEntry = section("edison_ci.config.sharing", "SharedCacheEntry")
-    SiteLimits = section("edison_ci.config.sharing", "SiteLimits")
+    Notification = section("edison_ci.config.sections", "Notification")
+    SharedBudget = section("edison_ci.config.sections", "SharedBudget")
+    SharedCacheEntry = section("edison_ci.config.sections", "SharedCacheEntry")
+    SiteLimits = section("edison_ci.config.sections", "SiteLimits")
 
 
 def _version(value: object) -> object:
@@ -139,13 +140,11 @@ class Member(Shape):
     email: Email | None = Field(None, description="E-mail address of the Git identity.")
     role: Role = Field(description="viewer < reviewer < editor < admin < owner.")
 
-    @model_validator(mode="after")
-    def _known_somehow(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield the error of a member without an account and an address."""
         if self.github is None and self.email is None:
-            raise wrong(
-                "member", "a member has neither github nor email", "add github: LOGIN or email: ..."
-            )
-        return self
+            hint = "add github: LOGIN or email: ..."
+            yield wrong("member", "a member has neither github nor email", hint)
 
 
 NO_REPLY = re.compile(r"(?:\d+\+)?([^@+]+)@users\.noreply\.github\.com\Z", re.IGNORECASE)
@@ -211,56 +210,45 @@ class ProjectFile(Shape):
         None, description="Server on which checkouts share their answers."
     )
 
-    @model_validator(mode="after")
-    def _keeps_private_answers_here(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield what does not fit together: private texts that are sent, repeated people."""
         if self.cache is not None and self.settings.private:
             said = "settings.private keeps texts on this machine, and cache shares answers"
-            raise wrong("cache", said, "remove one of the two", at=("cache",))
-        return self
-
-    @model_validator(mode="after")
-    def _each_recipient_once(self) -> Self:
-        seen: dict[str, int] = {}
+            yield wrong("cache", said, "remove one of the two", at=("cache",))
+        for index, first in repeats(entry.name.casefold() for entry in self.notifications):
+            said = f"{short(self.notifications[index].name)} is the name of two recipients"
+            hint = f"entry {first + 1} has it already; choose another"
+            yield wrong("duplicate", said, hint, at=("notifications", index, "name"))
         for index, recipient in enumerate(self.notifications):
-            first = seen.setdefault(recipient.name.casefold(), index)
-            if first != index:
-                said = f"{short(recipient.name)} is the name of two recipients"
-                hint = f"entry {first + 1} has it already; choose another"
-                raise wrong("duplicate", said, hint, at=("notifications", index, "name"))
             if recipient.texts and self.settings.private:
                 said = "settings.private keeps texts on this machine"
                 at = ("notifications", index, "texts")
-                raise wrong("notification", said, "remove texts: true", at=at)
-        return self
+                yield wrong("notification", said, "remove texts: true", at=at)
+        yield from self._too_few_reviewers()
+        yield from self._repeated_members()
 
-    @model_validator(mode="after")
-    def _enough_reviewers(self) -> Self:
+    def _too_few_reviewers(self) -> Iterator[Exception]:
         needed, at = self.settings.approvals, ("settings", "approvals")
-        if needed == 1:
-            return self
-        if not self.settings.require_review_approval:
-            said = f"{needed} people approve a refinement, and require_review_approval is false"
-            raise wrong("approvals", said, "remove one of the two", at=at)
         able = sum(member.role != "viewer" for member in self.members)
-        if able < needed:
+        if needed > 1 and not self.settings.require_review_approval:
+            said = f"{needed} people approve a refinement, and require_review_approval is false"
+            yield wrong("approvals", said, "remove one of the two", at=at)
+        elif able < needed > 1:
             said = f"{needed} people have to approve, but {able} of the members may"
             hint = "add members with the role reviewer or above, or lower it"
-            raise wrong("approvals", said, hint, at=at)
-        return self
+            yield wrong("approvals", said, hint, at=at)
 
-    @model_validator(mode="after")
-    def _each_member_once(self) -> Self:
+    def _repeated_members(self) -> Iterator[Exception]:
         seen: dict[str, int] = {}
         for index, member in enumerate(self.members):
             for key, name in (("github", member.github), ("email", member.email)):
                 if name is None:
                     continue
-                found = [seen.setdefault(each, index) for each in identity_keys(key, name)]
-                first = min(found)
+                first = min(seen.setdefault(same, index) for same in identity_keys(key, name))
                 if first != index:
                     said, hint = _same_person(self.members[first], first, key, name)
-                    raise wrong("duplicate", said, hint, at=("members", index, key))
-        return self
+                    yield wrong("duplicate", said, hint, at=("members", index, key))
+                    return
 
     @property
     def slug(self) -> str:

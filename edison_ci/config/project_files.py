@@ -230,8 +230,6 @@ class ProjectFiles:
         )
         return [f"{folder}/{name}" for name in names]
 
-    # --- reading ----------------------------------------------------------------------------------
-
     def _document(self, path: str) -> Document | None:
         try:
             text = decode(read(self.tree, path))

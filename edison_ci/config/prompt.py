@@ -5,10 +5,10 @@ A prompt is front matter between `---` lines and a body of role sections.
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import (
     BeforeValidator,
@@ -16,7 +16,6 @@ from pydantic import (
     Field,
     ValidationError,
     WithJsonSchema,
-    model_validator,
 )
 
 from edison_ci._dataclass import dataclass
@@ -252,16 +251,11 @@ class Input(Shape):
         """Whether it has a default value."""
         return "default" in self.model_fields_set
 
-    @model_validator(mode="after")
-    def _default_fits(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield the error of a default of another type."""
         if self.has_default and not fits(self.default, self.type):
-            raise wrong(
-                "type",
-                f"default is not a {self.type}",
-                "change the default or the type",
-                at=("default",),
-            )
-        return self
+            said, hint = f"default is not a {self.type}", "change the default or the type"
+            yield wrong("type", said, hint, at=("default",))
 
 
 def fits(value: Any, kind: str) -> bool:
@@ -343,16 +337,11 @@ class PromptHeader(Shape):
     description: str = Field("", max_length=2_000, description="Description.")
     production: str = Field("", max_length=100, description="Hash of the version in production.")
 
-    @model_validator(mode="after")
-    def _scale_is_for_graders(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield the error of a scale without a grader."""
         if self.scale is not None and self.type != "grader":
-            raise wrong(
-                "scale",
-                "only a grader has a scale",
-                "add type: grader, or remove it",
-                at=("scale",),
-            )
-        return self
+            said, hint = "only a grader has a scale", "add type: grader, or remove it"
+            yield wrong("scale", said, hint, at=("scale",))
 
     @property
     def written_params(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from edison_ci.config.request_headers import HeaderName, HeaderValue, distinct
+from edison_ci.config.trust import HeaderName, HeaderValue, distinct
 from edison_ci.shape import (
     UNIQUE,
     EnvName,

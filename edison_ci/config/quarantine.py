@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from edison_ci.config.project import Version
-from edison_ci.shape import Date, Name, Shape, items, report, short, wrong
+from edison_ci.shape import Date, Name, Shape, items, repeats, short, wrong
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,16 +23,11 @@ class QuarantinedCase(Shape):
     until: Date = Field(description="Last day; after it, validation fails.")
     owner: str = Field(min_length=1, max_length=100, description="Person responsible.")
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield the error of dates in the wrong order."""
         if self.until < self.since:
-            raise wrong(
-                "date",
-                f"until {self.until} is before since {self.since}",
-                "until is the last day",
-                at=("until",),
-            )
-        return self
+            said = f"until {self.until} is before since {self.since}"
+            yield wrong("date", said, "until is the last day", at=("until",))
 
 
 class QuarantineFile(Shape):
@@ -43,20 +38,10 @@ class QuarantineFile(Shape):
         (), description="Cases in quarantine."
     )
 
-    @model_validator(mode="after")
-    def _each_case_once(self) -> Self:
-        report(self._repeated())
-        return self
-
-    def _repeated(self) -> Iterator[Exception]:
-        seen: dict[tuple[str, str], int] = {}
-        for index, entry in enumerate(self.cases):
-            first = seen.setdefault((entry.experiment, entry.case), index)
-            if first != index:
-                yield wrong(
-                    "duplicate",
-                    f"{short(entry.case)} of {entry.experiment} is listed twice, "
-                    f"first in entry {first + 1}",
-                    "remove one of them",
-                    at=("cases", index, "case"),
-                )
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield cases that are listed twice."""
+        for index, first in repeats((entry.experiment, entry.case) for entry in self.cases):
+            entry = self.cases[index]
+            said = f"{short(entry.case)} of {entry.experiment} is listed twice"
+            said, at = f"{said}, first in entry {first + 1}", ("cases", index, "case")
+            yield wrong("duplicate", said, "remove one of them", at=at)

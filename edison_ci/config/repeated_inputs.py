@@ -11,7 +11,7 @@ from array import array
 from collections import defaultdict
 from typing import TYPE_CHECKING, TypeAlias
 
-from edison_ci.config.hash_index import HashIndex
+from edison_ci.config.cases import HashIndex
 from edison_ci.numeric import counted
 from edison_ci.records import canonical_json
 from edison_ci.templating.templates import MissingValueError, RenderError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from edison_ci import extras
-from edison_ci.config.rules import placed_checks
+from edison_ci.config.experiment_rules import placed_checks
 from edison_ci.errors import ConfigError, Problem, UsageError
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 import math
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from edison_ci.config.project import Version
 from edison_ci.numeric import exceeds, significant
-from edison_ci.shape import PATH_PATTERN, FilePath, Name, Or, Shape, items, report, short, wrong
+from edison_ci.shape import PATH_PATTERN, FilePath, Name, Or, Shape, items, repeats, short, wrong
 
 SCALES = ("0-1", "0-3", "0-5", "0-10", "0-100")
 WEIGHT_TOLERANCE = 0.01
@@ -36,24 +36,21 @@ class Scale(Shape):
         json_schema_extra={"propertyNames": {"pattern": f"^{_SCORE}$"}},
     )
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield the error of ends in the wrong order, and labels that are not on the scale."""
         if not self.min < self.max:
-            raise wrong(
+            yield wrong(
                 "scale",
                 f"min {self.min:g} is not below max {self.max:g}",
                 "min is the worst score; for the reverse, set lower_is_better",
                 at=("min",),
             )
+            return
         for label in self.labels:
             if not re.fullmatch(_SCORE, label) or not self.min <= float(label) <= self.max:
-                raise wrong(
-                    "scale",
-                    f"label {short(label)} is not a score of the scale",
-                    f"write a number from {self.min:g} to {self.max:g}",
-                    at=("labels", label),
-                )
-        return self
+                said = f"label {short(label)} is not a score of the scale"
+                hint = f"write a number from {self.min:g} to {self.max:g}"
+                yield wrong("scale", said, hint, at=("labels", label))
 
 
 def _scale(value: Any) -> Any:
@@ -140,23 +137,12 @@ class RubricFile(Shape):
         None, description="Requirements for the approval of judges."
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        report([*self._repeated_names(), *self._wrong_weights()])
-        return self
-
-    def _repeated_names(self) -> Iterator[Exception]:
-        names = [criterion.slug for criterion in self.criteria]
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                yield wrong(
-                    "duplicate",
-                    f"criterion {self.criteria[index].name!r} is named twice",
-                    "give each criterion a distinct name; case and blanks are ignored",
-                    at=("criteria", index, "name"),
-                )
-
-    def _wrong_weights(self) -> Iterator[Exception]:
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield criteria of the same name, and weights that do not sum to 1."""
+        hint = "give each criterion a distinct name; case and blanks are ignored"
+        for index, _ in repeats(criterion.slug for criterion in self.criteria):
+            said = f"criterion {self.criteria[index].name!r} is named twice"
+            yield wrong("duplicate", said, hint, at=("criteria", index, "name"))
         total = math.fsum(criterion.weight for criterion in self.criteria)
         if not self.normalize and exceeds(abs(total - 1), WEIGHT_TOLERANCE):
             shares = ", ".join(

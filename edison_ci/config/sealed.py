@@ -1,13 +1,13 @@
 """The models of .edison/secrets.yaml: keys of models, sealed so that they can be committed."""
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from edison_ci.config.project import Version
 from edison_ci.documents.decoding import KEY_PATTERN, at_least_pattern
-from edison_ci.shape import Date, EnvName, Shape, TextPattern, items, report, wrong
+from edison_ci.shape import Date, EnvName, Shape, TextPattern, items, repeats, wrong
 
 PRIVATE_KEY = "EDISON_PRIVATE_KEY"
 """Environment variable of the private key, for CI; during a rotation it may hold two."""
@@ -53,18 +53,11 @@ class SecretsFile(Shape):
     public_key: PublicKey | None = Field(None, description="Key that new boxes are sealed for.")
     keys: Annotated[tuple[SealedKey, ...], items(0, 200)] = Field((), description="Sealed keys.")
 
-    @model_validator(mode="after")
-    def _each_key_once(self) -> Self:
-        report(self._wrong())
-        return self
-
-    def _wrong(self) -> Iterator[Exception]:
-        seen: dict[str, int] = {}
-        for index, key in enumerate(self.keys):
-            first = seen.setdefault(key.name, index)
-            if first != index:
-                said = f"{key.name} is listed twice, first in entry {first + 1}"
-                yield wrong("duplicate", said, "remove one of them", at=("keys", index, "name"))
+    def broken_rules(self) -> Iterator[Exception]:
+        """Yield keys that are listed twice, and boxes without the public key of theirs."""
+        for index, first in repeats(key.name for key in self.keys):
+            said = f"{self.keys[index].name} is listed twice, first in entry {first + 1}"
+            yield wrong("duplicate", said, "remove one of them", at=("keys", index, "name"))
         if self.keys and self.public_key is None:
             said = "there are sealed keys, and no public_key"
             yield wrong("missing", said, "restore the line from Git", at=("keys",))

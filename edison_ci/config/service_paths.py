@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config import trust_entries
 from edison_ci.config.project_files import ProjectFiles
-from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin, path_of, target_of
 from edison_ci.errors import Problem
 from edison_ci.git import commit_tree
@@ -50,7 +49,7 @@ def address_of(model: Model, environ: Mapping[str, str]) -> str:
     """Return the address of a model, also one in a variable; empty if that is not set."""
     if model.base_url_env is not None:
         return environ.get(model.base_url_env, "")
-    return service_of(model) or ""
+    return model.service or ""
 
 
 def path_refusal(model: Model, address: str, trust: TrustFile) -> tuple[str, str] | None:

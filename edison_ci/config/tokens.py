@@ -124,8 +124,6 @@ def _cache_in(folder: Path) -> Iterator[None]:
             os.environ["TIKTOKEN_CACHE_DIR"] = before
 
 
-# --- the context of a model -----------------------------------------------------------------------
-
 _LISTED = 5
 _WIDEST = 4
 """Bytes of a character at most."""

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from edison_ci.config import request_headers
 from edison_ci.config.project import Version
+from edison_ci.config.vendors import VENDORS
 from edison_ci.documents.decoding import KEY_PATTERN
 from edison_ci.shape import (
     UNIQUE,
@@ -21,8 +21,9 @@ from edison_ci.shape import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from edison_ci.config.models import Model
     from edison_ci.config.trust_entries import (
         AwsIdentity,
         AzureIdentity,
@@ -54,37 +55,14 @@ _BEDROCK = Pair(
     r"bedrock-runtime\.[a-z]{2}(?:-[a-z]+){1,3}-[0-9]\.amazonaws\.com", frozenset({"bedrock"})
 )
 BUILT_IN: dict[str, Pair] = {
+    **{
+        vendor.key_env: Pair((urlsplit(vendor.base_url).hostname or "").replace(".", r"\."))
+        for vendor in VENDORS.values()
+        if vendor.base_url is not None
+    },
     "OPENAI_API_KEY": Pair(r"api\.openai\.com"),
     "ANTHROPIC_API_KEY": Pair(r"api\.anthropic\.com", _BEARER | {"anthropic"}),
-    "GEMINI_API_KEY": Pair(r"generativelanguage\.googleapis\.com"),
-    "MISTRAL_API_KEY": Pair(r"api\.mistral\.ai"),
-    "GROQ_API_KEY": Pair(r"api\.groq\.com"),
-    "DEEPSEEK_API_KEY": Pair(r"api\.deepseek\.com"),
     "TOGETHER_API_KEY": Pair(r"api\.together\.(?:ai|xyz)"),
-    "FIREWORKS_API_KEY": Pair(r"api\.fireworks\.ai"),
-    "XAI_API_KEY": Pair(r"api\.x\.ai"),
-    "COHERE_API_KEY": Pair(r"api\.cohere\.com"),
-    "OPENROUTER_API_KEY": Pair(r"openrouter\.ai"),
-    "ABLIT_KEY": Pair(r"api\.abliteration\.ai"),
-    "AI21_API_KEY": Pair(r"api\.ai21\.com"),
-    "AIML_API_KEY": Pair(r"api\.aimlapi\.com"),
-    "DASHSCOPE_API_KEY": Pair(r"dashscope-intl\.aliyuncs\.com"),
-    "ATLASCLOUD_API_KEY": Pair(r"api\.atlascloud\.ai"),
-    "CEREBRAS_API_KEY": Pair(r"api\.cerebras\.ai"),
-    "COMETAPI_KEY": Pair(r"api\.cometapi\.com"),
-    "HF_TOKEN": Pair(r"router\.huggingface\.co"),
-    "HYPERBOLIC_API_KEY": Pair(r"api\.hyperbolic\.xyz"),
-    "LLAMA_API_KEY": Pair(r"api\.llama\.com"),
-    "MINIMAX_API_KEY": Pair(r"api\.minimax\.io"),
-    "MOONSHOT_API_KEY": Pair(r"api\.moonshot\.ai"),
-    "NOVITA_API_KEY": Pair(r"api\.novita\.ai"),
-    "NSCALE_SERVICE_TOKEN": Pair(r"inference\.api\.nscale\.com"),
-    "NVIDIA_API_KEY": Pair(r"integrate\.api\.nvidia\.com"),
-    "ORCAROUTER_API_KEY": Pair(r"api\.orcarouter\.ai"),
-    "PERPLEXITY_API_KEY": Pair(r"api\.perplexity\.ai"),
-    "PORTKEY_API_KEY": Pair(r"api\.portkey\.ai"),
-    "TRUEFOUNDRY_API_KEY": Pair(r"llm-gateway\.truefoundry\.com"),
-    "VERCEL_AI_GATEWAY_API_KEY": Pair(r"ai-gateway\.vercel\.sh"),
     "AWS_ACCESS_KEY_ID": _BEDROCK,
     "AWS_SECRET_ACCESS_KEY": _BEDROCK,
     "AWS_SESSION_TOKEN": _BEDROCK,
@@ -156,6 +134,67 @@ Host = Annotated[
 ]
 
 
+# A request carries a key, and some headers decide where it ends or who it seems to come from. So a
+# file may set the headers of a closed list, and those that `services` adds for a host, but never
+# those that belong to the connection or to proxies.
+USUAL = frozenset(
+    {
+        "accept", "accept-language", "anthropic-version", "api-key", "apikey", "authorization",
+        "http-referer", "ocp-apim-subscription-key", "openai-organization", "openai-project",
+        "private-token", "user-agent", "x-access-token", "x-api-key", "x-auth-token",
+        "x-correlation-id", "x-goog-api-key", "x-key", "x-request-id", "x-title",
+    }
+)  # fmt: skip
+"""Headers that every entry may set, in lower case: keys, and what services ask of their callers."""
+_OF_THE_CONNECTION = re.compile(
+    r"host|content-length|transfer-encoding|connection|keep-alive|upgrade|te|trailer|via|expect|"
+    r"forwarded|x-forwarded(?:-.*)?|proxy(?:-.*)?|cookie2?",
+    re.IGNORECASE,
+)
+
+
+def belongs_to_connection(name: str) -> bool:
+    """Whether no file may set a header, whatever `.edison/trust.yaml` says."""
+    return _OF_THE_CONNECTION.fullmatch(name) is not None
+
+
+def _header_name(value: str) -> str:
+    if belongs_to_connection(value):
+        said = f"the header {value} belongs to the connection or to proxies: no file may set it"
+        raise wrong("request-header", said, "remove it")
+    return value
+
+
+HeaderName = Annotated[
+    str,
+    Field(max_length=100),
+    TextPattern(
+        # A server may read an underscore as a hyphen.
+        "[A-Za-z0-9-]+",
+        "the name of a header",
+        "use letters, digits and '-'",
+        "request-header",
+    ),
+    AfterValidator(_header_name),
+]
+HeaderValue = Annotated[
+    str,
+    TextPattern(
+        r"[\x20-\x7e]*", "the value of a header", "use printable ASCII only", "request-header"
+    ),
+]
+
+
+def distinct(headers: dict[str, str]) -> dict[str, str]:
+    """Return headers; raises if one is set twice, in other letters."""
+    names: dict[str, str] = {}
+    for name in headers:
+        if (first := names.setdefault(name.lower(), name)) != name:
+            said = f"{short(first)} and {short(name)} are the same header"
+            raise wrong("duplicate", said, "remove one", at=(name,))
+    return headers
+
+
 class TrustedCode(Shape):
     """Code of the repository that pull requests may run."""
 
@@ -182,6 +221,14 @@ class TrustedResults(Shape):
     public_keys: Annotated[tuple[PublicKey, ...], items(0, 20), UNIQUE] = Field(
         (), description="Public keys of signed results; create a pair with edison admin db keygen."
     )
+
+
+class HeaderRefusal(NamedTuple):
+    """A header that the entry of a model sets and may not send to its address."""
+
+    name: str
+    message: str
+    hint: str
 
 
 class TrustFile(Shape):
@@ -250,11 +297,21 @@ class TrustFile(Shape):
             return False
         return re.fullmatch(rf"https://{pair.host}:443", target) is not None
 
+    def header_refusals(self, model: "Model", address: str) -> "Iterator[HeaderRefusal]":
+        """Yield the headers of an http model that its address may not get."""
+        if model.provider != "http":
+            return
+        for name in self.refused_headers(model.options.get("headers", ()), address):
+            host = target_of(address)
+            message = f"model {model.name!r} may not send the header {name} to {host}"
+            entry = f'services: [{{host: "{host}", headers: [{name}]}}]'
+            yield HeaderRefusal(name, message, f"allow it in .edison/trust.yaml: {entry}")
+
     def refused_headers(self, names: "Iterable[str]", address: str) -> list[str]:
         """Return the headers that an entry at this address may not set, in any letter case."""
         services = self._services(address)
         added = {name.lower() for service in services for name in service.headers}
-        return [name for name in names if name.lower() not in request_headers.USUAL | added]
+        return [name for name in names if name.lower() not in USUAL | added]
 
     def reaches(self, address: str) -> bool:
         """Whether an http model may send its key to the path of this address."""

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from edison_ci.config.request_headers import HeaderName
-from edison_ci.config.trust import Host, ServicePath
+from edison_ci.config.trust import HeaderName, Host, ServicePath
 from edison_ci.shape import UNIQUE, EnvName, Name, Shape, TextPattern, items
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from dataclasses import field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import leaks, service_paths
+from edison_ci.config import service_paths
 from edison_ci.config.cases import STATIC, CaseFeed, is_holdout
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.load import inspect_project
@@ -18,14 +20,15 @@ from edison_ci.config.requirements import missing_in
 from edison_ci.config.tokens import ContextCheck
 from edison_ci.documents.files import WorkingTree, read
 from edison_ci.documents.marks import Fault
+from edison_ci.documents.secrets import leaked_in
 from edison_ci.documents.yaml_text import read_yaml
-from edison_ci.errors import Location, Problem, Severity, sorted_problems
+from edison_ci.errors import Location, Problem, Severity, UsageError, sorted_problems
+from edison_ci.git.repository import Repository
 from edison_ci.spelling import did_you_mean
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from edison_ci.checks.options import Check
     from edison_ci.config.load import Experiment, Project
@@ -61,7 +64,7 @@ def inspect(root: Path) -> Inspection:
         if any(model.posts_key for model in project.models.values()):
             problems += service_paths.path_problems(project)
     known = {problem.where for problem in problems if problem.code == "secret"}
-    problems += [problem for problem in leaks.leaked_keys(root) if problem.where not in known]
+    problems += [problem for problem in leaked_keys(root) if problem.where not in known]
     return Inspection(root, project, cases, list(sorted_problems(problems)))
 
 
@@ -219,8 +222,6 @@ class DataCheck:
         if len(listed) < _LISTED:
             listed.append(case.id)
 
-    # --- after the last case ----------------------------------------------------------------------
-
     def _conclude(self, generators: list[_RenderStats], graders: list[_RenderStats]) -> None:
         experiment = self.experiment
         if self.cases == 0:
@@ -341,3 +342,81 @@ class DataCheck:
             path = ("dataset",)
         make = document.warning if warning else document.problem
         self.problems.append(make(path, code, message, hint))
+
+
+# Keys that look leaked: in the lines that a change adds, or without Git in every file. With Git the
+# working tree is compared with the base: the commit at which HEAD left the default branch, or what
+# a pull request is merged into. Lines that were there before are not reported again.
+_MOST_FILES = 2_000
+_MAX_BYTES = 1_000_000
+_LEFT_OUT = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".tools"})
+_OWN = ("cache", "locks", "backups", "schemas", "loops", "drafts")
+"""Folders of .edison that only edison writes."""
+
+
+def leaked_keys(root: Path) -> list[Problem]:
+    """Return a problem for each key that looks leaked in a project or its repository."""
+    repository = Repository.find(root)
+    base = None if repository is None else _base(repository)
+    top = root if repository is None or base is None else repository.root
+    paths = _files_below(root) if repository is None or base is None else _changed(repository, base)
+    tree, problems = WorkingTree(top), []
+    for path in sorted(paths)[:_MOST_FILES]:
+        text = _text_of(tree, path)
+        found = [] if text is None else [*leaked_in(text)]
+        if text is None or not found:
+            continue
+        before = set[str]()
+        if repository is not None and base is not None:
+            before = _lines(repository, base, path)
+        lines = text.split("\n")
+        name = os.path.relpath(Path(tree.root, path), root.resolve()).replace(os.sep, "/")
+        for fault in found:
+            if lines[fault.at[0]] not in before:
+                where = Location(name, fault.at[0] + 1, fault.at[1] + 1)
+                problems.append(Problem(where, "leaked-key", fault.message, fault.hint))
+    return problems
+
+
+def _base(repository: Repository) -> str | None:
+    """Return the commit to compare with; None if there is none in this clone."""
+    try:
+        branch = repository.default_branch()
+        return None if branch is None else repository.base_for(branch, fetch=False)
+    except UsageError:
+        return None
+
+
+def _changed(repository: Repository, base: str) -> Iterator[str]:
+    for path in repository.changed_paths(base):
+        if not _LEFT_OUT.intersection(path.split("/")):
+            yield path
+
+
+def _files_below(root: Path) -> Iterator[str]:
+    """Yield the files of a project, without those of tools and of edison itself."""
+    for folder, folders, names in os.walk(root):
+        inside = Path(folder).relative_to(root)
+        folders[:] = [
+            name
+            for name in folders
+            if name not in _LEFT_OUT and not (inside.name == ".edison" and name in _OWN)
+        ]
+        yield from ((inside / name).as_posix() for name in names)
+
+
+def _text_of(tree: WorkingTree, path: str) -> str | None:
+    """Return the text of a file; None if it is gone, large, binary or a link that leaves."""
+    try:
+        data = read(tree, path, max_bytes=_MAX_BYTES)
+    except Fault:
+        return None
+    return None if b"\0" in data[:8_000] else data.decode("utf-8", "replace")
+
+
+def _lines(repository: Repository, base: str, path: str) -> set[str]:
+    try:
+        data = repository.read(base, path, max_bytes=_MAX_BYTES)
+    except UsageError:
+        return set()
+    return set((data or b"").decode("utf-8", "replace").split("\n"))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.calibration import answer_hash, criterion_shares
+from edison_ci.config.case_facts import content_hash
 from edison_ci.config.cases import STATIC
-from edison_ci.config.slices import content_hash
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.execute.standalone import NotAnswered, standalone_client
 from edison_ci.judges.judge import run_concurrently

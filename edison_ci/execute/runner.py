@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
+from edison_ci.config.case_facts import content_hash, facts_of
 from edison_ci.config.cases import STATIC
-from edison_ci.config.slices import content_hash, facts_of
 from edison_ci.contracts import REFUSED, CallError, NotAsked
 from edison_ci.execute import progress_meter
 from edison_ci.providers import budget, resilience

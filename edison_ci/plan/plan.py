@@ -13,9 +13,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import rules as config_rules
 from edison_ci.config import service_paths
-from edison_ci.config.case_origin import is_unverified
+from edison_ci.config.case_facts import is_unverified
 from edison_ci.config.cases import is_holdout
 from edison_ci.config.experiment import Split
 from edison_ci.config.project_files import only_errors, only_warnings
@@ -750,7 +749,7 @@ def _unready(project: Project, loads: list[Load]) -> list[str]:
         for env in model.keys.values() if model.base_url_env else ():
             if not project.trust.allows(env, address, model.provider):
                 found.append(f"{env} may not go to the host in {model.base_url_env}")
-        headers = config_rules.header_refusals(model, address, trust)
+        headers = trust.header_refusals(model, address)
         found += [f"{refusal.message}: {refusal.hint}" for refusal in headers]
         if (refusal := service_paths.path_refusal(model, address, trust)) is not None:
             found.append(f"{refusal[0]}: {refusal[1]}")

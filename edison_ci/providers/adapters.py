@@ -22,7 +22,6 @@ from edison_ci.config.model_entry import (
     PROVIDERS,
     plugin_of,
 )
-from edison_ci.config.rules import header_refusals, service_of
 from edison_ci.config.service_paths import path_refusal
 from edison_ci.config.trust import TrustFile, origin
 from edison_ci.contracts import CallError, ErrorKind, ModelSettings
@@ -148,7 +147,7 @@ def _open_access(
             "by --offline",
             hint="use a simulated model, or a recording: --replay FILE",
         )
-    for refusal in header_refusals(model, address, trust or TrustFile()):
+    for refusal in (trust or TrustFile()).header_refusals(model, address):
         raise TrustError(refusal.message, hint=refusal.hint)
     identity = reading.identity(address)
     keys = {} if identity is not None else reading.keys(address)
@@ -211,7 +210,7 @@ class _EnvironmentReader:
         """Return the address of the model."""
         name = self.model.base_url_env
         if name is None:
-            return service_of(self.model) or ""
+            return self.model.service or ""
         address = self._value(name, "its address")
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from edison_ci.config.capabilities import FEWEST_TO_THINK, UNKNOWN, Capabilities
+from edison_ci.config.models import FEWEST_TO_THINK, UNKNOWN, Capabilities
 from edison_ci.providers.openai_compatible import (
     Usage,
     bad_reply,

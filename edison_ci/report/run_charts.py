@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from edison_ci.config.slices import SIZES
+from edison_ci.config.case_facts import SIZES
 from edison_ci.numeric import TOLERANCE
 from edison_ci.report.charts.bars import Bar, Bars
 from edison_ci.report.charts.drawing import Unit

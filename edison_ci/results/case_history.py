@@ -13,8 +13,8 @@ import re
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.case_facts import content_hash
 from edison_ci.config.cases import CaseFeed
-from edison_ci.config.slices import content_hash
 from edison_ci.documents.dataset_text import read_dataset_text
 from edison_ci.documents.files import read
 from edison_ci.documents.marks import Fault

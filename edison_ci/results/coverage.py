@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.language import language_of
-from edison_ci.config.slices import length_of, words_in
+from edison_ci.config.case_facts import length_of, words_in
 from edison_ci.records import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from edison_ci.config.upkeep import CoverageTargets
+    from edison_ci.config.sections import CoverageTargets
     from edison_ci.records import Case
 
 DIMENSIONS = ("tags", "entities", "lengths", "ambiguity", "languages", "difficulty")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.embeddings import is_vector
 from edison_ci.checks.output import parse_output
+from edison_ci.config.case_facts import content_hash
 from edison_ci.config.cases import STATIC, look_up_cases, supports_lookup
-from edison_ci.config.slices import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import ConfigError
 from edison_ci.numeric import fixed, reaches, significant

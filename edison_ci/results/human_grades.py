@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
+from edison_ci.config.case_facts import content_hash
 from edison_ci.config.cases import STATIC
-from edison_ci.config.slices import content_hash
 from edison_ci.numeric import TOLERANCE, fixed, mean_or_none
 from edison_ci.records import CellStatus, Side
 from edison_ci.results.explanation import expected_form

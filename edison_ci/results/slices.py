@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import slices as config_slices
+from edison_ci.config import case_facts
 from edison_ci.numeric import mean
 from edison_ci.records import Side
 from edison_ci.results.scores import component_spreads, group_of, read_cases, spread_of
@@ -194,12 +194,12 @@ def slices_of(connection: sqlite3.Connection, run_id: str) -> list[Slice]:
 def _values(case: CaseScore, known: set[str]) -> Iterator[tuple[str, str]]:
     tags, difficulty, kind, words = case[6:]
     mine = json.loads(str(tags))
-    for tag in mine or [config_slices.NONE]:
+    for tag in mine or [case_facts.NONE]:
         if tag in known or not mine:
             yield "tag", tag
-    yield "difficulty", config_slices.level_of(None if difficulty is None else int(difficulty))
+    yield "difficulty", case_facts.level_of(None if difficulty is None else int(difficulty))
     yield "kind", str(kind)
-    yield "length", config_slices.length_of(int(words or 0))
+    yield "length", case_facts.length_of(int(words or 0))
 
 
 def cases_by_tag(connection: sqlite3.Connection, run_id: str) -> dict[str, frozenset[str]]:
@@ -207,8 +207,8 @@ def cases_by_tag(connection: sqlite3.Connection, run_id: str) -> dict[str, froze
     known, found = _tags(connection, run_id), defaultdict[str, set[str]](set)
     rows = connection.execute("select case_id, tags from run_case where run_id = ?", (run_id,))
     for case, tags in rows:
-        for tag in json.loads(tags) or [config_slices.NONE]:
-            if tag in known or tag == config_slices.NONE:
+        for tag in json.loads(tags) or [case_facts.NONE]:
+            if tag in known or tag == case_facts.NONE:
                 found[tag].add(case)
     return {tag: frozenset(found[tag]) for tag in sorted(found)}
 

@@ -30,7 +30,7 @@ from edison_ci.api.workflows import (
     with_variables,
     workflows,
 )
-from edison_ci.config.recipients import Notification
+from edison_ci.config.sections import Notification
 from tests.conftest import EXAMPLES, ROOT
 from tests.timing import PATIENCE_S
 from tests.workflow_checks import lint_workflows

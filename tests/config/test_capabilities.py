@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from edison_ci.config.capabilities import UNKNOWN, not_taken, problems_with
-from edison_ci.config.models import sent_params
+from edison_ci.config.models import UNKNOWN, not_taken, problems_with, sent_params
 from edison_ci.config.prices import load_prices
 from edison_ci.judges.judge import JUDGE_PARAMS, Judge
 from tests.providers.kitchen import model

@@ -7,7 +7,7 @@ import pytest
 from edison_ci.config.experiment import Grader, Judges
 from edison_ci.config.gates import Gate, Margin
 from edison_ci.config.screens import Safety
-from edison_ci.config.upkeep import Schedule
+from edison_ci.config.sections import Schedule
 from tests.config.said import said
 
 METRICS = [

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from edison_ci.config.hash_index import HashIndex
+from edison_ci.config.cases import HashIndex
 
 
 @pytest.mark.nightly

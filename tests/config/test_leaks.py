@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.config.leaks import leaked_keys
+from edison_ci.config.validation import leaked_keys
 from edison_ci.documents.secrets import leaked_in
 from edison_ci.resources import resource_folder
 

@@ -11,9 +11,9 @@ from typing import Any, get_args
 
 import pytest
 
-from edison_ci.config.capabilities import UNKNOWN, Reasoning
 from edison_ci.config.load import inspect_project
-from edison_ci.config.models import Model, RegistryReader
+from edison_ci.config.models import UNKNOWN, Model, RegistryReader
+from edison_ci.config.params import Reasoning
 from edison_ci.config.price_updates import dump_table, from_litellm, update_table
 from edison_ci.config.prices import (
     PROJECT_FILE,

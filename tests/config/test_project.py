@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edison_ci.config.project import Member, ProjectFile, slug
-from edison_ci.config.recipients import Notification
+from edison_ci.config.sections import Notification
 from tests.config.said import said
 
 HEAD = "version: 1\nproject: mini\n"

@@ -27,11 +27,10 @@ from edison_ci.config.models import DEFAULT_PARAMS, MAX_CONFIGURATIONS
 from edison_ci.config.params import GridParams, Params
 from edison_ci.config.project import Defaults, ProjectFile, Settings, slug
 from edison_ci.config.prompt import PromptHeader
-from edison_ci.config.recipients import Notification, Smtp
 from edison_ci.config.rubric import SCALES, WEIGHT_TOLERANCE, Calibration, Criterion, RubricFile
 from edison_ci.config.screens import Moderation, PersonalData, Safety
+from edison_ci.config.sections import Notification, Schedule, Smtp
 from edison_ci.config.trust import TrustedCode, TrustFile
-from edison_ci.config.upkeep import Schedule
 from edison_ci.config.validation import MIN_HOLDOUT
 from tests.config.shapes import (
     Bound,

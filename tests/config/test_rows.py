@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edison_ci.config.cases import MAX_ROW_BYTES, Columns, RowReader
 from edison_ci.config.experiment import DatasetEntry
+from edison_ci.config.rows import MAX_ROW_BYTES, Columns, RowReader
 from edison_ci.documents.files import WorkingTree
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.api import model_edits
-from edison_ci.config import model_entry, prices, requirements, rules, vendors
+from edison_ci.config import model_entry, prices, requirements, vendors
 from edison_ci.errors import UsageError
 from edison_ci.numeric import significant
 
@@ -172,7 +172,7 @@ def _unlisted(project: Project, what: str, environ: Mapping[str, str]) -> Iterat
         if not vendor.key_env or vendor.options or not project.has_key(vendor.key_env, environ):
             continue
         service = model_edits.vendor_model(name)
-        address = rules.service_of(service) or ""
+        address = service.service or ""
         if project.trust.allows(vendor.key_env, address, service.provider):
             yield from _of_vendor(project, name, service)
     local = replace(

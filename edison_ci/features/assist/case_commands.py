@@ -15,7 +15,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
-from edison_ci.config.slices import SIZES
+from edison_ci.config.case_facts import SIZES
 from edison_ci.errors import ConfigError, UsageError
 from edison_ci.execute import runner, standalone
 from edison_ci.features.assist import case_replies, generated_cases, generation

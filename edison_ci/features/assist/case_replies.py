@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks import language
+from edison_ci.config import case_facts
 from edison_ci.config import prompt as config_prompt
-from edison_ci.config import slices
 from edison_ci.documents import json_text, marks, secrets
 from edison_ci.features.assist import drafting
 from edison_ci.judges import replies
@@ -159,7 +159,7 @@ class CaseForm:
         if (
             slot.length
             and slot.bound
-            and (size := slices.length_of(slices.words_in(case))) not in self.lengths
+            and (size := case_facts.length_of(case_facts.words_in(case))) not in self.lengths
         ):
             raise Unusable(f"of length {size}, which was not ordered")
         if slot.language and slot.bound:

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.slices import LENGTHS, SIZES
+from edison_ci.config.case_facts import LENGTHS, SIZES
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from edison_ci.api.case_edits import (
 from edison_ci.cli import case_table, lookup, sessions
 from edison_ci.cli import progress as cli_progress
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config import case_origin, slices
+from edison_ci.config import case_facts
 from edison_ci.config.cases import CaseFeed
 from edison_ci.config.experiment import DatasetEntry
 from edison_ci.documents import json_text, marks
@@ -360,7 +360,7 @@ class CaseDialog:
             terminal.note(f"by {', '.join(names)}; {cost}", *simulated_label(simulated))
 
     def _counts(self, cases: Sequence[Case], result: Generated) -> list[str]:
-        lengths = Counter(slices.length_of(slices.words_in(case)) for case in cases)
+        lengths = Counter(case_facts.length_of(case_facts.words_in(case)) for case in cases)
         shown = ", ".join(f"{n} {size}" for size, n in sorted(lengths.items()))
         edges = f"; {counted(result.edges, 'edge case')}" if result.edges else ""
         return [f"; lengths: {shown}{edges}"] if cases else []
@@ -449,7 +449,7 @@ class CaseDialog:
         for row in found:  # a person who changes what is expected has looked at it
             old, metadata = before.get(row["id"], row), row.get("metadata")
             if isinstance(metadata, dict) and old.get("expected") != row.get("expected"):
-                metadata["verified_by"] = case_origin.PERSON
+                metadata["verified_by"] = case_facts.PERSON
         self._terminal.note(f"{counted(len(found), 'case')} after the edit")
         return found
 

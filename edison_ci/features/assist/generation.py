@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.config import case_origin, tokens
+from edison_ci.config import case_facts, tokens
 from edison_ci.errors import CallFailed, EdisonError
 from edison_ci.features.assist import case_replies, case_slots, draft_kinds, drafting
 from edison_ci.features.assist.drafting import Drafter, DraftJob
@@ -57,7 +57,7 @@ class GeneratedCase(NamedTuple):
 
     slot: CaseSlot
     written: WrittenCase
-    origin: case_origin.CaseOrigin
+    origin: case_facts.CaseOrigin
 
     @property
     def id(self) -> str:
@@ -237,7 +237,7 @@ class Writers:
     ) -> list[str]:
         """Keep the rows of a reply that can be used; return the texts of repeated ones."""
         slots = {slot.number: slot for slot in group}
-        origin = case_origin.CaseOrigin(
+        origin = case_facts.CaseOrigin(
             reply.model,
             reply.instructions[:12],
             self.seed,
@@ -294,7 +294,7 @@ class Agreement:
         """Count the opinion of a model on a case."""
         if not opinion.agrees:
             self.doubts.append({"case": str(case.id), "by": model, "reason": opinion.reason})
-        elif model != case_origin.writer_of(case.metadata):
+        elif model != case_facts.writer_of(case.metadata):
             self.agreed[place] = model
 
 
@@ -388,7 +388,7 @@ _OTHERS: dict[str, dict[str, Json]] = {
 
 def boundary_cases(form: CaseForm, case: Case, seed: int, at: str) -> list[GeneratedCase]:
     """Return a known case with each input at its limits, as far as the prompts can use it."""
-    origin = case_origin.CaseOrigin(case_origin.EDISON, "", seed, at)
+    origin = case_facts.CaseOrigin(case_facts.EDISON, "", seed, at)
     cases = []
     for name, kind in form.types.items():
         values: Mapping[str, Json] = (

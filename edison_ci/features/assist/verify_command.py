@@ -14,7 +14,7 @@ from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import case_change, lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
-from edison_ci.config import case_origin
+from edison_ci.config import case_facts
 from edison_ci.errors import UsageError
 from edison_ci.features.assist import generated_cases, generation
 from edison_ci.numeric import counted
@@ -87,9 +87,9 @@ def verify_cases(state: CliState, request: VerifyRequest) -> None:
         (verifier,) = generation.writers_of(project, [request.by], context)
         agreed, doubts = _by_model(terminal, experiment, verifier, cases, yes=request.yes)
     elif request.yes and request.ids:
-        agreed = [(case, case_origin.PERSON) for case in cases]
+        agreed = [(case, case_facts.PERSON) for case in cases]
     elif sys.stdin.isatty() and sys.stdout.isatty() and not terminal.json:
-        agreed = [(case, case_origin.PERSON) for case in _by_person(terminal, cases)]
+        agreed = [(case, case_facts.PERSON) for case in _by_person(terminal, cases)]
     else:
         raise UsageError(
             f"{counted(len(cases), 'expected answer')} not verified",
@@ -129,7 +129,7 @@ def _open_cases(project: Project, experiment: Experiment, ids: Sequence[str]) ->
     return [
         open_case
         for name, open_case in by_id.items()
-        if case_origin.is_unverified(open_case.case) and (not ids or name in ids)
+        if case_facts.is_unverified(open_case.case) and (not ids or name in ids)
     ]
 
 
@@ -139,7 +139,7 @@ def _by_person(terminal: Terminal, cases: Sequence[_OpenCase]) -> list[_OpenCase
     for number, open_case in enumerate(cases, start=1):
         case = open_case.case
         terminal.result("")
-        head = f"{case.id}  {number} of {len(cases)}, by {case_origin.writer_of(case.metadata)}"
+        head = f"{case.id}  {number} of {len(cases)}, by {case_facts.writer_of(case.metadata)}"
         terminal.result(StyledText(head, bold=True))
         for name, value in case.inputs.items():
             terminal.result(StyledText(f"  {name}: ", ODD), plain_text(value))
@@ -169,7 +169,7 @@ def _by_model(
     """Return the cases that a model agrees with, and its doubts about others."""
     name = verifier.first.name
     asked = [
-        open_case for open_case in cases if case_origin.writer_of(open_case.case.metadata) != name
+        open_case for open_case in cases if case_facts.writer_of(open_case.case.metadata) != name
     ]
     if not asked:
         raise UsageError(f"{name} wrote all of them", hint="another model has to agree: --by NAME")

@@ -18,7 +18,6 @@ from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import EvaluationError
 from edison_ci.config.model_entry import plugin_of
 from edison_ci.config.program_files import check_digest
-from edison_ci.config.rules import service_of
 from edison_ci.config.trust import origin
 from edison_ci.contracts import CheckOutcome
 from edison_ci.documents.files import WorkingTree
@@ -102,7 +101,7 @@ class Preparation:
                 f"model {model.name!r} is not as models.yaml here has it",
                 hint="update the checkout of the worker, and start it again",
             )
-        address = service_of(model) or ""
+        address = model.service or ""
         if not model.keys and not self.project.trust.names(address):
             raise TrustError(
                 f"model {model.name!r} is not in models.yaml here, and .edison/trust.yaml here "

@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.evaluation import single_line
-from edison_ci.config.capabilities import Capabilities
 from edison_ci.config.model_entry import APPLICATIONS, PROVIDERS, Limits, ModelEntry
-from edison_ci.config.models import Model
+from edison_ci.config.models import Capabilities, Model
 from edison_ci.config.program_files import LONGEST_PROGRAM
 from edison_ci.contracts import CallError, CheckOutcome, ErrorKind
 from edison_ci.documents.json_text import parse_json

@@ -13,7 +13,7 @@ from edison_ci.cli import case_table, lookup, quarantine
 from edison_ci.cli.groups import LazyGroup
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config import slices
+from edison_ci.config import case_facts
 from edison_ci.documents import record_json
 from edison_ci.features.datasets import case_discrimination
 from edison_ci.features.datasets import health as dataset_health
@@ -113,7 +113,7 @@ class _Findings:
 
 def _health(project: Project, experiment: Experiment) -> _Findings:
     examined = dataset_health.examine(
-        lambda: lookup.cases_of(project, experiment), slices.content_hash
+        lambda: lookup.cases_of(project, experiment), case_facts.content_hash
     )
     if not (project.root / project.file.results).exists():
         return _Findings(examined.health)
@@ -395,7 +395,7 @@ def _judgments(
     """Return the judgments of these cases in their current form."""
     if not (project.root / project.file.results).exists():
         return {}
-    current = {str(case.id): slices.content_hash(case) for case in cases}
+    current = {str(case.id): case_facts.content_hash(case) for case in cases}
     with lookup.results_of(project) as connection:
         scores = judgments.question_scores(connection, experiment.id, list(current))
         quality = dataset_health.quality_of(
@@ -506,8 +506,8 @@ def _show_counts(terminal: Terminal, counts: Counts) -> None:
     rows = []
     for about, counter, order in (
         ("kind", counts.kind, None),
-        ("difficulty", counts.difficulty, ["easy", "medium", "hard", slices.NONE]),
-        ("length", counts.length, slices.SIZES),
+        ("difficulty", counts.difficulty, ["easy", "medium", "hard", case_facts.NONE]),
+        ("length", counts.length, case_facts.SIZES),
         ("tag", counts.tags, None),
     ):
         rows += _bars(about, counter, order, counts.cases)

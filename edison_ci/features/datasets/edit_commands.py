@@ -14,7 +14,7 @@ from edison_ci.cli import lookup
 from edison_ci.cli.case_change import CaseChange, case_yaml, is_terminal
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, StyledText, Terminal
-from edison_ci.config import case_origin, slices
+from edison_ci.config import case_facts
 from edison_ci.config import cases as config_cases
 from edison_ci.documents import json_text, marks, yaml_text
 from edison_ci.errors import ConfigError, EdisonError, UsageError
@@ -126,8 +126,11 @@ class CaseFilter:
         return (
             (not self.tags or any(tag in self.tags for tag in case.tags))
             and (self.kind is None or case.kind == self.kind)
-            and (self.difficulty is None or slices.level_of(case.difficulty) == self.difficulty)
-            and (self.length is None or slices.length_of(slices.words_in(case)) == self.length)
+            and (self.difficulty is None or case_facts.level_of(case.difficulty) == self.difficulty)
+            and (
+                self.length is None
+                or case_facts.length_of(case_facts.words_in(case)) == self.length
+            )
             and (not self.ids or case.id in self.ids)
         )
 
@@ -145,12 +148,12 @@ def filter_options(verb: str, tag: str = "--tag") -> Callable[[Any], Any]:
         ),
         click.option(
             "--difficulty",
-            type=click.Choice(list(dict.fromkeys(slices.LEVELS.values()))),
+            type=click.Choice(list(dict.fromkeys(case_facts.LEVELS.values()))),
             help=f"{verb} only this difficulty: 1-2 easy, 3 medium, 4-5 hard.",
         ),
         click.option(
             "--length",
-            type=click.Choice(list(slices.SIZES)),
+            type=click.Choice(list(case_facts.SIZES)),
             help=f"{verb} only inputs of this length.",
         ),
         click.option(
@@ -333,8 +336,8 @@ def _json_value(name: str, text: str) -> Json:
 
 def _changed(file: EditableFile, index: int, new: Case, *, verified: bool) -> EditedFile:
     """Return the file with a changed case, marked as verified if a model had written it."""
-    if verified and new.expected is not None and case_origin.writer_of(new.metadata):
-        new = dataclasses.replace(new, metadata={**new.metadata, "verified_by": case_origin.PERSON})
+    if verified and new.expected is not None and case_facts.writer_of(new.metadata):
+        new = dataclasses.replace(new, metadata={**new.metadata, "verified_by": case_facts.PERSON})
     if new == file.cases[index]:
         return case_edits.change_cases(file, {})
     return case_edits.change_cases(file, {index: new})

@@ -17,9 +17,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.case_origin import is_unverified
+from edison_ci.config.case_facts import NONE, is_unverified, length_of, level_of, words_in
 from edison_ci.config.cases import is_holdout
-from edison_ci.config.slices import NONE, length_of, level_of, words_in
 from edison_ci.judges.pointwise import OVERALL, QUESTION_CRITERIA, is_statement
 from edison_ci.numeric import exceeds, reaches, snap
 from edison_ci.records import canonical_json

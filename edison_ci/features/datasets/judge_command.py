@@ -21,7 +21,7 @@ from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup, sessions
 from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulated_label
-from edison_ci.config import requirements, slices
+from edison_ci.config import case_facts, requirements
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents import record_json
 from edison_ci.errors import CallFailed, ConfigError, ExitCode, UsageError
@@ -249,7 +249,7 @@ def _finish(
 ) -> None:
     experiment, names = order.experiment, order.names
     cases = _selected_cases(project, experiment, order.selection)
-    current = {str(case.id): slices.content_hash(case) for case in cases}
+    current = {str(case.id): case_facts.content_hash(case) for case in cases}
     with lookup.results_of(project) as connection:
         scores = [
             score
@@ -573,7 +573,7 @@ class QuestionGrading:
         judge_score: JudgeScores,
         answer: tuple[str, int | None],
     ) -> Iterator[QuestionScore]:
-        now, content = utc.timestamp(self.context.now()), slices.content_hash(case)
+        now, content = utc.timestamp(self.context.now()), case_facts.content_hash(case)
         for criterion in judge.criteria:
             verdict = judge_score.verdict
             scored = None if verdict is None else verdict.scores.get(criterion.name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edison_ci._dataclass import dataclass
+from edison_ci.config.case_facts import content_hash
 from edison_ci.config.dataset_about import DatasetAbout
-from edison_ci.config.slices import content_hash
 from edison_ci.documents.marks import Fault
 from edison_ci.errors import EdisonError
 from edison_ci.features.datasets.case_discrimination import discrimination_of

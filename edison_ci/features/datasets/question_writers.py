@@ -13,8 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config.case_origin import writer_of
-from edison_ci.config.slices import content_hash
+from edison_ci.config.case_facts import content_hash, writer_of
 from edison_ci.features.datasets.case_discrimination import CaseVerdict
 from edison_ci.numeric import snap
 from edison_ci.records import canonical_json

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edison_ci._dataclass import dataclass
 from edison_ci.api import traces
-from edison_ci.config import cases as config_cases
+from edison_ci.config import rows as config_rows
 from edison_ci.documents import json_text
 from edison_ci.documents.marks import Fault, Json
 from edison_ci.errors import Location
@@ -72,7 +72,7 @@ def _export(name: str, cases: Iterable[_Case], kept: Iterable[str] = ()) -> Expo
     made = Export(name, kept=frozenset(kept))
     for case in found:
         columns: Fields = {
-            f"input.{key}" if key in config_cases.RESERVED and key != TEXT else key: value
+            f"input.{key}" if key in config_rows.RESERVED and key != TEXT else key: value
             for key, value in case.inputs.items()
         }
         metadata = dict(case.metadata)

@@ -13,9 +13,10 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from edison_ci import utc
-from edison_ci.config.cases import STATIC, RowReader
+from edison_ci.config.cases import STATIC
 from edison_ci.config.experiment import DataLimits, DatasetEntry
 from edison_ci.config.models import MAX_CONFIGURATIONS
+from edison_ci.config.rows import RowReader
 from edison_ci.documents.files import file_digest
 from edison_ci.errors import ConfigError, Location, Problem
 from edison_ci.execute.outputs import OutputFile

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from edison_ci.config.request_headers import belongs_to_connection
+from edison_ci.config.trust import belongs_to_connection
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
 from edison_ci.features.importing.source import CODE_NOTE

@@ -16,7 +16,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from edison_ci._dataclass import dataclass
-from edison_ci.config import cases, experiment, slices
+from edison_ci.config import case_facts, cases, experiment, rows
 from edison_ci.documents import decoding, files, json_text, secrets
 from edison_ci.documents.marks import Document, Fault, Json, Mark
 from edison_ci.documents.yaml_text import YamlLimits, read_yaml
@@ -102,7 +102,7 @@ def _streamed_table(tree: Tree, path: str, form: str, delimiter: str | None) -> 
         with tree.open(path) as stream:
             table.delimiter = delimiter or _sniffed(stream)
     between = DELIMITERS.get(table.delimiter, ",")
-    reader = cases.RowReader(tree, entry, {}, [], form, between)
+    reader = rows.RowReader(tree, entry, {}, [], form, between)
     for row in reader:
         fields = _flat(row) if form == ".csv" else row
         table.rows.append(exports.SourceRow(Location(path, reader.line), fields))
@@ -121,7 +121,7 @@ def _about_import(problem: Problem) -> Problem:
 def _sniffed(stream: BinaryIO) -> str:
     """Return the separator that divides the first lines into the most columns, equally."""
     lines = []
-    for line in decoding.text_lines(stream, longest=cases.MAX_ROW_BYTES):
+    for line in decoding.text_lines(stream, longest=rows.MAX_ROW_BYTES):
         if isinstance(line, Fault):
             raise line
         if line.strip():
@@ -160,8 +160,8 @@ def _json_table(tree: Tree, path: str) -> Table:
         if not isinstance(row, dict):
             raise Fault("type", f"row {number} is not an object", 'write {"name": "value"}')
         size = len(json.dumps(row, ensure_ascii=False).encode("utf-8"))
-        if size > cases.MAX_ROW_BYTES:
-            message = f"row {number} is longer than {cases.MAX_ROW_BYTES:,} bytes"
+        if size > rows.MAX_ROW_BYTES:
+            message = f"row {number} is longer than {rows.MAX_ROW_BYTES:,} bytes"
             raise Fault("size", message, "shorten it")
         table.rows.append(exports.SourceRow(Location(path), row))
     return table
@@ -192,7 +192,7 @@ def _document_table(tree: Tree, path: str, form: str, wanted: str | None) -> Tab
 def _is_list(tree: Tree, path: str) -> bool:
     """Whether a YAML file is a list, by its first line that says something."""
     with tree.open(path) as stream:
-        for line in decoding.text_lines(stream, longest=cases.MAX_ROW_BYTES):
+        for line in decoding.text_lines(stream, longest=rows.MAX_ROW_BYTES):
             if isinstance(line, Fault):
                 return True  # the reader of lists reports it
             if (text := line.strip()) and not text.startswith(("#", "---", "%")):
@@ -220,8 +220,8 @@ def _read_format(table: Table, path: str, form: str, wanted: str | None) -> None
         table.rows = [exports.SourceRow(row.where, _flat(row.fields)) for row in table.rows]
     for number, row in enumerate(table.rows if name else (), 1):
         size = len(json.dumps(row.fields, ensure_ascii=False).encode("utf-8"))
-        if size > cases.MAX_ROW_BYTES:
-            message = f"case {number} is longer than {cases.MAX_ROW_BYTES:,} bytes"
+        if size > rows.MAX_ROW_BYTES:
+            message = f"case {number} is longer than {rows.MAX_ROW_BYTES:,} bytes"
             raise Fault("size", message, "shorten it")
 
 
@@ -252,7 +252,7 @@ class CaseShape:
     @property
     def names(self) -> list[str]:
         """All names that a column can get."""
-        return [*self.inputs, *cases.CSV_RESERVED]
+        return [*self.inputs, *rows.CSV_RESERVED]
 
 
 def guessed_names(table: Table, shape: CaseShape, given: Mapping[str, str]) -> dict[str, str]:
@@ -363,14 +363,14 @@ def imported_cases(
     found, problems = ImportedCases(), list[Problem]()
     contents, ids = dict[str, str](), set[str]()
     for case in known:
-        contents.setdefault(slices.content_hash(case), str(case.id))
+        contents.setdefault(case_facts.content_hash(case), str(case.id))
         ids.add(str(case.id))
     numbers = _numbers(rules.prefix, ids)
     for number, row in enumerate(table.rows, 1):
         try:
             made = _case_row(row.fields, rules, shape)
             case = cases.case_of(made, "golden", shape.inputs)
-            content = slices.content_hash(case)
+            content = case_facts.content_hash(case)
             if made.get("id") in ids or content in contents:
                 same_id = made.get("id") in ids
                 name = str(made["id"]) if same_id else contents[content]
@@ -413,7 +413,7 @@ def _case_row(columns: Mapping[str, Json], rules: ImportRules, shape: CaseShape)
             continue
         if name.startswith(_METADATA):
             metadata[name.removeprefix(_METADATA)] = value
-        elif name in cases.CSV_RESERVED:
+        elif name in rows.CSV_RESERVED:
             if value != "":
                 row[name] = _KEYS[name](value) if name in _KEYS else value
         elif (typed := _input(name, value, shape.inputs[name])) is not None:

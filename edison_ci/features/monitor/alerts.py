@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.access.site import Actor, Site
-    from edison_ci.config.recipients import Occasion
+    from edison_ci.config.sections import Occasion
     from edison_ci.features.monitor.alert_rows import Alert, Finding
 
 

@@ -31,7 +31,7 @@ from edison_ci.sanitize import line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.config.recipients import Smtp
+    from edison_ci.config.sections import Smtp
 
 _TLS_PORT, _DEFAULT_PORT = 465, 587
 _SHOWN = 200

@@ -21,7 +21,7 @@ from edison_ci.store import database
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edison_ci.config.recipients import Notification
+    from edison_ci.config.sections import Notification
 
 _RUN_SECONDS = 5.0
 

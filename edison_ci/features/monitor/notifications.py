@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edison_ci.access.site import Site
-    from edison_ci.config.recipients import Notification, Occasion
+    from edison_ci.config.sections import Notification, Occasion
 
 logger = logging.getLogger(__name__)
 

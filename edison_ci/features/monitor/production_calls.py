@@ -26,7 +26,7 @@ from edison_ci.api.traces import (
     is_traces,
     read_calls,
 )
-from edison_ci.config.slices import length_of
+from edison_ci.config.case_facts import length_of
 from edison_ci.documents import files
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.json_text import parse_json
@@ -38,7 +38,7 @@ from edison_ci.store.answers import Settlement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from edison_ci.config.upkeep import Production
+    from edison_ci.config.sections import Production
     from edison_ci.documents.files import Tree
     from edison_ci.records import Json
 

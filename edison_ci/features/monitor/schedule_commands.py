@@ -19,7 +19,7 @@ from edison_ci.cli import summary
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, optional_first, takes
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal
 from edison_ci.config import cron as config_cron
-from edison_ci.config import load, upkeep
+from edison_ci.config import load, sections
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.features.monitor import schedule_rows as store_schedules
 from edison_ci.features.monitor import schedule_workflow
@@ -191,7 +191,7 @@ class NewSchedule:
         cron = pattern.replace("MINUTE", str(minute)).replace("HOUR", str(hour))
         return self.name or name, cron
 
-    def entry(self) -> upkeep.Schedule:
+    def entry(self) -> sections.Schedule:
         """Return the entry for the file; raises UsageError."""
         name, cron = self.name_and_cron()
         fields: dict[str, Any] = {"name": name, "cron": cron, "enabled": not self.disabled}
@@ -199,7 +199,7 @@ class NewSchedule:
             whole = self.budget == int(self.budget)
             fields["budget_usd"] = int(self.budget) if whole else self.budget
         try:
-            return upkeep.Schedule.model_validate(fields)
+            return sections.Schedule.model_validate(fields)
         except ValueError:
             raise UsageError(
                 f"{name!r} is not a name",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Mapping
 
-    from edison_ci.config.recipients import Notification
+    from edison_ci.config.sections import Notification
 
 TIMEOUT_S = 10.0
 MAX_REPLY_BYTES = 4_000

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Project
     from edison_ci.config.project import ProjectFile
-    from edison_ci.config.sharing import SharedBudget, SiteLimits
+    from edison_ci.config.sections import SharedBudget, SiteLimits
     from edison_ci.store.liveness import ProcessLock
 
 logger = logging.getLogger(__name__)

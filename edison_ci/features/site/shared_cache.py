@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from edison_ci import __version__
-from edison_ci.config.request_headers import belongs_to_connection
-from edison_ci.config.trust import origin
+from edison_ci.config.trust import belongs_to_connection, origin
 from edison_ci.documents import signatures
 from edison_ci.documents.secrets import remember
 from edison_ci.errors import TrustError, UsageError
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edison_ci.config.load import Project
-    from edison_ci.config.sharing import SharedCacheEntry
+    from edison_ci.config.sections import SharedCacheEntry
     from edison_ci.config.trust import TrustFile
 
 _HEADER = re.compile(r"([A-Za-z0-9-]{1,100}): ([\x21-\x7e][\x20-\x7e]*)")

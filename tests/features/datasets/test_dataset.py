@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.slices import content_hash
+from edison_ci.config.case_facts import content_hash
 from edison_ci.features.datasets.health import examine
 from edison_ci.records import Case, CaseId
 from tests.planted import Planted, plant

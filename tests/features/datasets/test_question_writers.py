@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.cli.lookup import cases_of
+from edison_ci.config.case_facts import content_hash
 from edison_ci.config.load import load_project
-from edison_ci.config.slices import content_hash
 from edison_ci.features.datasets.case_discrimination import (
     DatasetDiscrimination,
     discrimination_of,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.recipients import Smtp
+from edison_ci.config.sections import Smtp
 from edison_ci.documents.secrets import redacted
 from edison_ci.errors import DeliveryError
 from edison_ci.features.monitor import mail

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.config.upkeep import Production
+from edison_ci.config.sections import Production
 from edison_ci.documents.files import WorkingTree
 from edison_ci.errors import UsageError
 from edison_ci.features.monitor.production_calls import sample_of
