@@ -231,14 +231,14 @@ FACES = {"cli", "web"}
 BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
-    "cli/bars.py": "execute.progress_meter",
+    "cli/bars.py": "execute.progress",
     "cli/costs.py": "store.database",
     "cli/doctor.py": "providers.shared_cache",
     "cli/lookup.py": "store.runs",
-    "cli/models.py": "execute.standalone providers.adapters",
+    "cli/models.py": "execute.probe providers.adapters",
     "cli/names.py": "store.cells store.database store.runs",
     "cli/plan.py": "execute.reuse_forecast",
-    "cli/progress.py": "execute.progress_meter",
+    "cli/progress.py": "execute.progress",
     "cli/regrade.py": "execute.run_options execute.second_opinion store.runs",
     "cli/report.py": "store.merge",
     "cli/serve.py": "store.database",

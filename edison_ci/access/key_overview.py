@@ -11,7 +11,7 @@ from edison_ci.config.vendors import VENDORS
 from edison_ci.errors import UsageError
 
 if TYPE_CHECKING:
-    from edison_ci.access.key_environment import KeyEnvironment
+    from edison_ci.access.job import KeyEnvironment
     from edison_ci.config.load import Project
 
 Source = Literal["environment", "sealed", "identity", "missing"]

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
     from edison_ci.access.events import Event, Mode
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.run_options import RunOutcome, RunTarget
+    from edison_ci.execute.run_options import RunOutcome
+    from edison_ci.execute.targets import RunTarget
 
 FailOn = Literal["fail", "inconclusive", "never"]
 RECORDINGS = "recordings"

@@ -16,14 +16,8 @@ from edison_ci.config import requirements
 from edison_ci.errors import ExitCode, UsageError
 from edison_ci.execute import outputs as execute_outputs
 from edison_ci.execute import regrade as execute_regrade
-from edison_ci.execute.run_options import (
-    RunOptions,
-    RunTarget,
-    options_of,
-    refuse_missing,
-    resumed_target,
-    run_targets,
-)
+from edison_ci.execute.run_options import RunOptions, options_of
+from edison_ci.execute.targets import RunTarget, refuse_missing, resumed_target, run_targets
 from edison_ci.plan import baseline
 from edison_ci.plan.plan import EmptyShard
 from edison_ci.plan.selection import EVERYTHING, Selection

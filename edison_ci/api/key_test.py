@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from edison_ci._dataclass import dataclass
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.api.model_edits import vendor_model
 from edison_ci.api.sessions import run_context
 from edison_ci.config.vendors import VENDORS
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
-from edison_ci.execute.standalone import probe
+from edison_ci.execute.probe import probe
 from edison_ci.providers.adapters import HAVE_LISTS, lister_for
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import own_results, programs
-from edison_ci.access.job import on_base_terms
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment, on_base_terms
 from edison_ci.access.site import Role, Site
 from edison_ci.config import service_paths
 from edison_ci.errors import TrustError, UsageError
@@ -40,7 +39,8 @@ if TYPE_CHECKING:
     from edison_ci.contracts import Provider
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.outputs import ImportedAnswers
-    from edison_ci.execute.run_options import ConnectWorkers, RunTarget
+    from edison_ci.execute.run_options import ConnectWorkers
+    from edison_ci.execute.targets import RunTarget
     from edison_ci.providers.budget import Lease
     from edison_ci.providers.replay import ReplayProvider
     from edison_ci.providers.shared_cache import CacheAccess

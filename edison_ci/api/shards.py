@@ -13,7 +13,8 @@ from edison_ci.decide.verdict import RunDecision
 from edison_ci.errors import ExitCode, StoreError, UsageError
 from edison_ci.execute import shard_merge
 from edison_ci.execute.progress import Progress
-from edison_ci.execute.run_options import RunOutcome, options_of, resumed_target
+from edison_ci.execute.run_options import RunOutcome, options_of
+from edison_ci.execute.targets import resumed_target
 from edison_ci.records import RunStatus
 from edison_ci.results.decisions import decisions_of
 from edison_ci.results.snapshot import snapshot_of

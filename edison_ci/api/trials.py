@@ -15,7 +15,7 @@ from edison_ci.config import requirements, tokens
 from edison_ci.contracts import CallError
 from edison_ci.documents.record_json import Document, as_document, fields_of
 from edison_ci.errors import CallFailed, Location, Problem, Severity, UsageError
-from edison_ci.execute import runner, standalone
+from edison_ci.execute import standalone, tasks
 from edison_ci.plan import selection, versions
 from edison_ci.results import stored_runs
 from edison_ci.store import answers, cells, runs
@@ -52,7 +52,7 @@ class Trial(NamedTuple):
     """A request with its answer and grade."""
 
     project: Project
-    task: runner.Task
+    task: tasks.Task
     tried: standalone.TrialAnswer
 
     @property
@@ -105,7 +105,7 @@ class SavedCase(NamedTuple):
 
 def chosen_task(
     project: Project, home: Experiment | None, prompt: Prompt, choice: CaseChoice
-) -> tuple[Experiment, runner.Task]:
+) -> tuple[Experiment, tasks.Task]:
     """Return the request for a changed case, and its experiment; raises UsageError."""
     if home is None or prompt.header.type == "grader":
         raise UsageError(
@@ -119,7 +119,7 @@ def chosen_task(
     inputs = {**case.inputs, **choice.values}
     expected = case.expected if choice.expected is None else choice.expected
     changed = dataclasses.replace(case, inputs=inputs, expected=expected)
-    return home, runner.Task(prompt, configuration, changed, 0)
+    return home, tasks.Task(prompt, configuration, changed, 0)
 
 
 def save_case(project: Project, experiment: Experiment, changed: Case) -> SavedCase:
@@ -134,7 +134,7 @@ def save_case(project: Project, experiment: Experiment, changed: Case) -> SavedC
 
 
 def try_case(
-    project: Project, experiment: Experiment, task: runner.Task, *, fresh: bool, offline: bool
+    project: Project, experiment: Experiment, task: tasks.Task, *, fresh: bool, offline: bool
 ) -> Trial:
     """Send a request and grade its answer; a stored answer of the last hour is used if not `fresh`.
 

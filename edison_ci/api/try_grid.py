@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.runner import Task
+    from edison_ci.execute.tasks import Task
     from edison_ci.store.cells import Component
 
 MOST_CASES, MOST_MODELS = 20, 8

@@ -19,14 +19,14 @@ from rich.segment import ControlType, Segment, Segments
 from rich.style import Style
 
 from edison_ci.cli import progress as cli_progress
-from edison_ci.execute import progress_meter
+from edison_ci.execute import progress as run_progress
 from edison_ci.numeric import counted, duration, fixed
 from edison_ci.sanitize import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from edison_ci.execute.progress_meter import ProgressMeter, ProgressRow
+    from edison_ci.execute.progress import ProgressMeter, ProgressRow
 
 _A_SECOND = 5
 """Redraws per second."""
@@ -158,7 +158,7 @@ class Bars:
     def _facts(self, now: float) -> dict[str, str]:
         progress = self._meter.progress
         found = {
-            "percent": f"{100 * progress.done // progress_meter.most(progress)}%",
+            "percent": f"{100 * progress.done // run_progress.most(progress)}%",
             **cli_progress.facts(progress),
         }
         if progress.budget_tokens is not None:

@@ -18,7 +18,7 @@ import click
 from edison_ci import __version__, feature
 from edison_ci._dataclass import dataclass
 from edison_ci.access import proposal_terms
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.checks import child
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal

@@ -10,7 +10,7 @@ import click
 
 from edison_ci.access import proposal_terms
 from edison_ci.access import site as sites
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.api import model_edits
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
@@ -19,14 +19,14 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal, simulat
 from edison_ci.config import load, vendors
 from edison_ci.contracts import WHAT_TO_CHECK, CallError, ErrorKind
 from edison_ci.errors import EdisonError, ExitCode, UsageError
-from edison_ci.execute import standalone
+from edison_ci.execute import probe
 from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.plan import plan as planning
 from edison_ci.providers import adapters
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
-    from edison_ci.access.key_environment import KeyEnvironment
+    from edison_ci.access.job import KeyEnvironment
     from edison_ci.api.model_edits import ModelEdit
     from edison_ci.config.load import Project
     from edison_ci.config.models import Capabilities, Model
@@ -99,9 +99,7 @@ def test_models(state: CliState, names: tuple[str, ...]) -> None:
         *project.models.values()
     ]
     run_sessions.require_editor(project, "models test")
-    trials = standalone.probe(
-        project, chosen, run_sessions.run_context(project, offline=state.offline)
-    )
+    trials = probe.probe(project, chosen, run_sessions.run_context(project, offline=state.offline))
     if terminal.json:
         terminal.document({"models": [_trial(trial) for trial in trials]})
     else:
@@ -166,13 +164,11 @@ def _option(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _test_added(project: Project, model: Model, *, offline: bool) -> standalone.ProbeResult | None:
+def _test_added(project: Project, model: Model, *, offline: bool) -> probe.ProbeResult | None:
     """Return the result of one short call; None if a key is not set, or without a network."""
     if offline or not all(map(project.has_key, model.variables)):
         return None
-    (found,) = standalone.probe(
-        project, [model], run_sessions.run_context(project, offline=offline)
-    )
+    (found,) = probe.probe(project, [model], run_sessions.run_context(project, offline=offline))
     return found
 
 
@@ -189,7 +185,7 @@ def _costs(project: Project, model: Model) -> dict[str, CostRange | None]:
 
 
 def _show_added(
-    terminal: Terminal, project: Project, edit: ModelEdit, tested: standalone.ProbeResult | None
+    terminal: Terminal, project: Project, edit: ModelEdit, tested: probe.ProbeResult | None
 ) -> None:
     for path in sorted(edit.files):
         terminal.result("  ", StyledText("wrote", GOOD), f" {path}")
@@ -235,7 +231,7 @@ def _show_costs(terminal: Terminal, costs: dict[str, CostRange | None]) -> None:
 def _added_json(
     project: Project,
     edit: ModelEdit,
-    tested: standalone.ProbeResult | None,
+    tested: probe.ProbeResult | None,
     costs: dict[str, CostRange | None],
 ) -> dict[str, Any]:
     return {
@@ -404,7 +400,7 @@ def _find_model(project: Project, name: str) -> Model:
     return found
 
 
-def _trial(trial: standalone.ProbeResult) -> dict[str, Any]:
+def _trial(trial: probe.ProbeResult) -> dict[str, Any]:
     return {
         "name": trial.model.name,
         "simulated": trial.model.simulated,
@@ -416,7 +412,7 @@ def _trial(trial: standalone.ProbeResult) -> dict[str, Any]:
     }
 
 
-def _show_trial(terminal: Terminal, trial: standalone.ProbeResult) -> None:
+def _show_trial(terminal: Terminal, trial: probe.ProbeResult) -> None:
     mark = simulated_label(trial.model.simulated)
     if trial.error:
         terminal.result(

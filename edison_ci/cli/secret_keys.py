@@ -9,7 +9,7 @@ import click
 
 from edison_ci.access import key_overview, sealed_keys
 from edison_ci.access import site as sites
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.api import key_edits, key_test
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from edison_ci.cli.options import CliState
     from edison_ci.config.load import Project
     from edison_ci.config.models import Model
-    from edison_ci.execute.run_options import BaseReference, RunTarget
+    from edison_ci.execute.run_options import BaseReference
+    from edison_ci.execute.targets import RunTarget
     from edison_ci.plan.estimate import CostRange
     from edison_ci.plan.plan import Plan
     from edison_ci.records import Request

@@ -16,8 +16,8 @@ from edison_ci.checks.output import parse_output
 from edison_ci.contracts import CallError
 from edison_ci.documents.text_diff import unified_diff
 from edison_ci.errors import UsageError
-from edison_ci.execute.runner import Task, request_for
 from edison_ci.execute.standalone import standalone_client
+from edison_ci.execute.tasks import Task, request_for
 from edison_ci.git.command import decode, run_git
 from edison_ci.plan.baseline import base_of
 from edison_ci.providers.resilience import ClientClosed

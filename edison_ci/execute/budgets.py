@@ -6,10 +6,11 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from edison_ci._dataclass import dataclass
 from edison_ci.config.model_price import HOUR
-from edison_ci.errors import OutOfBudget
+from edison_ci.errors import OutOfBudget, UsageError
 from edison_ci.numeric import dollars
-from edison_ci.store.ledger import SpendingCap, booked
+from edison_ci.store.ledger import SpendingCap, booked, phase_costs
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.experiment import Stop
     from edison_ci.config.load import Experiment, Project
+    from edison_ci.execute.progress import Progress
+    from edison_ci.execute.session import OpenRun
     from edison_ci.plan.estimate import Load
     from edison_ci.store.ledger import PhaseCosts
 
@@ -141,7 +144,7 @@ _MAX_TOKENS = 4096
 
 def sufficient_cost(
     loads: Iterable[Load],
-    known: Mapping[tuple[str, str], PhaseCosts],
+    past: Mapping[tuple[str, str], PhaseCosts],
     *,
     done: bool,
     refused_microusd: int = 0,
@@ -149,7 +152,7 @@ def sufficient_cost(
     """Return micro-dollars for which the calls of a plan, or those that are left, can be made.
 
     A call counts with twice what the dearest of its phase and model has cost, at most what it
-    reserves; one call more must find room at what it reserves. With `done` the known calls are
+    reserves; one call more must find room at what it reserves. With `done` the past calls are
     calls of this plan, and not counted again. `refused_microusd` is what a call would have
     reserved for which there was no room.
     """
@@ -159,13 +162,13 @@ def sufficient_cost(
         planned.setdefault((phase, load.model.name), []).append(load)
     total, dearest = 0, 0
     for key, same in planned.items():
-        calls, costs = sum(load.calls for load in same), known.get(key)
-        each = reserves = max(refused_microusd, *(_reservation(load) for load in same))
+        calls, costs = sum(load.calls for load in same), past.get(key)
+        per_call = reserves = max(refused_microusd, *(_reservation(load) for load in same))
         if costs is not None:
             reserves = max(reserves, costs.reserves_microusd)
-            each = min(_SAFETY * costs.most_microusd, reserves) if costs.calls else reserves
+            per_call = min(_SAFETY * costs.most_microusd, reserves) if costs.calls else reserves
             calls -= costs.calls if done else 0
-        total += max(calls, 0) * each
+        total += max(calls, 0) * per_call
         dearest = max(dearest, reserves)
     return total + dearest
 
@@ -177,6 +180,71 @@ def _reservation(load: Load) -> int:
     tokens = math.ceil(_BYTES_PER_TOKEN * load.once_in.high / max(load.once_calls, 1))
     most = load.model.params.get("max_tokens", _MAX_TOKENS)
     return math.ceil(load.price.most(tokens, int(most), writes=HOUR))
+
+
+@dataclass(slots=True)
+class RunCaps:
+    """The limits on what a run may book, of which its own budget can be changed."""
+
+    run: OpenRun
+    microusd: int | None
+    """The value of --budget, or the one that replaced it."""
+    parts: int
+    """Shards that share the limits."""
+
+    @classmethod
+    def of(cls, run: OpenRun) -> RunCaps:
+        """Return the limits of a run before its first call."""
+        shard = run.options.selection.shard
+        return cls(run, run.options.budget_microusd, 1 if shard is None else shard.count)
+
+    def current(self) -> tuple[SpendingCap, ...]:
+        """Return the limits of this shard at this moment."""
+        run = self.run
+        return shard_caps(run.reader, self._of_all(self.microusd), self.parts, run.id, run.now())
+
+    def _of_all(self, own: int | None) -> tuple[SpendingCap, ...]:
+        """Return every limit of all shards together, given the run's own budget."""
+        run = self.run
+        return (*caps_of(run.project, run.experiment, run.id, own), *run.context.caps)
+
+    def refuse(self, microusd: int) -> None:
+        """Raise UsageError, naming each limit that is in the way, if a budget cannot be given."""
+        reader, today = self.run.reader, self.run.now()[:10]
+        scope = f"run:{self.run.id}"
+        spent = booked(reader, SpendingCap(scope, None), today)[0]
+        if microusd < spent:
+            raise UsageError(
+                f"the run has booked {dollars(spent)} already", hint="stop it: edison runs pause"
+            )
+        wrong = []
+        for cap in self._of_all(None):
+            if cap.microusd is None:
+                continue
+            others = booked(reader, cap, today)[0] - spent
+            allowed = cap.microusd if cap.scope == scope else max(cap.microusd - others, spent)
+            if microusd > allowed:
+                wrong.append(f"{cap.name} allows this run at most {dollars(allowed)}")
+        if wrong:
+            raise UsageError("; ".join(wrong))
+
+    def find_sufficient(self, progress: Progress) -> None:
+        """Find the value of the budget that stopped the run with which it would go through."""
+        run, caps = self.run, self._of_all(self.microusd)
+        name = str(progress.stopped_by).removeprefix("budget: ")
+        cap = next((cap for cap in caps if cap.name == name and cap.microusd is not None), None)
+        if cap is None or progress.stopped_by != f"budget: {name}":
+            return
+        costs = phase_costs(run.reader, run_id=run.id)
+        left = sufficient_cost(
+            run.plan.loads, costs, done=True, refused_microusd=progress.refused_microusd
+        )
+        enough = booked(run.reader, cap, run.now()[:10])[0] + self.parts * left
+        progress.sufficient_microusd = enough
+        for other in caps:
+            own = other.days is None and other.microusd is not None and other is not cap
+            if own and (other.microusd or 0) < enough and cap.days is None:
+                progress.narrower = other.name
 
 
 def _microusd(dollars: float) -> int:

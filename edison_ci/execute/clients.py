@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config.model_entry import OFFLINE
 from edison_ci.config.tokens import counter_for
+from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute import batches as execute_batches
 from edison_ci.plan.plan import ALLOW_CODE
-from edison_ci.providers import command
-from edison_ci.providers.budget import Budgeted, ReplayedAnswers
+from edison_ci.providers import command, shared_cache
+from edison_ci.providers.budget import Budgeted, ReplayedAnswers, RunBudget
 from edison_ci.providers.client import BudgetUsage, ClientLimits, ModelClient, build_client
+from edison_ci.providers.resilience import ClientClosed
+from edison_ci.safety.redaction import redactor
 from edison_ci.store.answers import any_answer, newest_time
+from edison_ci.store.judgments import Judgment
 from edison_ci.store.ledger import read_total
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
 
-    from edison_ci.config.load import Project
+    from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
-    from edison_ci.contracts import CallError, Executor, Provider
+    from edison_ci.contracts import Executor, Provider
     from edison_ci.execute.batches import BatchClient, RunBatches
-    from edison_ci.providers.budget import RunBudget
+    from edison_ci.execute.run_options import RunContext
+    from edison_ci.judges.judge import Ask
     from edison_ci.providers.replay import ReplayProvider
-    from edison_ci.providers.resilience import Clock
     from edison_ci.providers.shared_cache import SharedCache
-    from edison_ci.records import Request
+    from edison_ci.records import Completion, Request
+    from edison_ci.store.ledger import SpendingCap
+    from edison_ci.store.liveness import ProcessLock
+    from edison_ci.store.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class OpenResults:
+    """The results file, open in this process, with the lock by which others see it is alive."""
+
+    writer: Writer
+    reader: sqlite3.Connection
+    owner: ProcessLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +55,28 @@ class ClientSettings:
     """Settings that all clients of a run share."""
 
     project: Project
-    provider_for: Callable[[Model], Provider]
-    clock: Clock
+    context: RunContext
     newer_than: str
     """Time from which stored answers count."""
     parts: int = 1
     """Machines that share what the provider allows in a minute."""
-    advice: str = ""
-    """Advice to show while a client waits for its model."""
     batch: bool | None = None
     """Whether answers are bought in batches where that costs less."""
-    key_used: Callable[[Model, str], None] = lambda _model, _run: None
-    """Called with a model whose key is taken for calls, and the run that they are for."""
     deadline_s: float | None = None
     """Deadline of an answer with all its attempts; default: a multiple of the model's timeout."""
     executor: Executor[Model] | None = None
     """Makes the calls at workers; None if they are made here."""
-    cache: Callable[[RunBudget], SharedCache] | None = None
-    """Opens the shared cache; None if there is none."""
+    reads_cache: bool | None = None
+    """Whether answers are taken from the shared cache; None if it is not used at all."""
+
+    def open_cache(self, budget: RunBudget) -> SharedCache | None:
+        """Return the shared cache; None if there is none."""
+        access, reads = self.context.cache, self.reads_cache
+        if access is None or reads is None:
+            return None
+        if not self.context.gated:  # no verdict would say what a trial rests on
+            access = replace(access, replays=False)
+        return shared_cache.SharedCache(access, budget, tell=self.context.on_cache, reads=reads)
 
 
 @dataclass(slots=True)
@@ -101,7 +122,7 @@ class ClientPool:
     ) -> None:
         self._settings, self.budget, self._reader = settings, budget, reader
         self._batches: RunBatches | None = None
-        self._cache = None if settings.cache is None else settings.cache(budget)
+        self._cache = settings.open_cache(budget)
         if self._cache is not None:
             budget.on_bought = self._cache.offer
         self.usage = BudgetUsage()
@@ -128,8 +149,7 @@ class ClientPool:
     def batches(self) -> RunBatches:
         """The batches of the run; most runs have none."""
         if self._batches is None:
-            wanted = self._settings.batch
-            self._batches = execute_batches.RunBatches(self._reader, wanted=wanted)
+            self._batches = execute_batches.RunBatches(self._reader, wanted=self._settings.batch)
         return self._batches
 
     @property
@@ -146,8 +166,8 @@ class ClientPool:
     def at_workers(self, model: str) -> bool:
         """Whether workers call a model."""
         return any(
-            each.name == model and self._executor_of(each) is not None
-            for each in self._models.values()
+            called.name == model and self._executor_of(called) is not None
+            for called in self._models.values()
         )
 
     def _executor_of(self, model: Model) -> Executor[Model] | None:
@@ -198,10 +218,10 @@ class ClientPool:
         )
         # An empty store has no answers to reuse; answers stored meanwhile are found when a call is
         # booked.
-        known = self._cache is not None or any_answer(self._reader)
-        reader = self._reader if known else None
-        client = build_client(budgeted, limits, settings.clock, reader, settings.newer_than)
-        client.breaker.advice, client.breaker.address = settings.advice, model.address
+        may_have_answers = self._cache is not None or any_answer(self._reader)
+        reader = self._reader if may_have_answers else None
+        client = build_client(budgeted, limits, settings.context.clock, reader, settings.newer_than)
+        client.breaker.advice, client.breaker.address = settings.context.advice, model.address
         if self._cache is not None and model.provider not in OFFLINE:
             client.cached.find_shared = partial(self._cache.find, model.name)
         if getattr(provider, "recorded", False):
@@ -228,10 +248,10 @@ class ClientPool:
                 executor = None
             provider = None if executor is None else executor.provider_for(model)
             if provider is None:
-                provider = self._settings.provider_for(model)
+                provider = self._settings.context.provider_for(model)
             self._providers[model.key] = provider
             if model.keys and not getattr(provider, "recorded", False):
-                self._settings.key_used(model, self.budget.run_id)
+                self._settings.context.key_used(model, self.budget.run_id)
         return self._providers[model.key]
 
     def _may_be_skipped(self, model: Model) -> bool:
@@ -274,10 +294,10 @@ class ClientPool:
     def pause(self, model: str) -> int:
         """Send no more calls to a model; return how many are on their way."""
         self.paused.add(model)
-        found = self._of(model)
-        for _, client in found:
+        clients = self._of(model)
+        for _, client in clients:
             client.throttle.pause()
-        return sum(client.throttle.places.taken for _, client in found)
+        return sum(client.throttle.places.taken for _, client in clients)
 
     def resume(self, model: str) -> None:
         """Send calls to a paused model again."""
@@ -309,8 +329,11 @@ class ClientPool:
 
     def _of(self, model: str) -> list[tuple[str, ModelClient]]:
         """Return the clients of a model, with their phases."""
-        found = self._clients.items()
-        return [(key[1], client) for key, client in found if client.breaker.model == model]
+        return [
+            (phase, client)
+            for (_, phase), client in self._clients.items()
+            if client.breaker.model == model
+        ]
 
     def closed_judges(self) -> dict[str, str]:
         """Return the models whose clients for other phases than `generate` are closed, and why."""
@@ -322,8 +345,8 @@ class ClientPool:
 
     def waiting_models(self) -> dict[str, str]:
         """Return the models that are in back-off, and their last error."""
-        found = (client.breaker for client in self._clients.values())
-        return {breaker.model: why for breaker in found if (why := breaker.waiting_reason)}
+        breakers = (client.breaker for client in self._clients.values())
+        return {breaker.model: why for breaker in breakers if (why := breaker.waiting_reason)}
 
     def drain(self) -> None:
         """Send no more calls; those that wait in a queue are dropped."""
@@ -333,10 +356,76 @@ class ClientPool:
                 client.throttle.resume()  # what waits is dropped, instead of waiting to be aborted
 
     async def close(self) -> None:
-        """Close the connections of every provider that has some, and the shared cache."""
-        if self._cache is not None:
-            await self._cache.close()
-        for provider in self._providers.values():
-            close = getattr(provider, "aclose", None)
-            if close is not None:
-                await close()
+        """Close the shared cache and the providers, and return leased money that is not spent."""
+        try:
+            if self._cache is not None:
+                await self._cache.close()
+            for provider in self._providers.values():
+                close = getattr(provider, "aclose", None)
+                if close is not None:
+                    await close()
+        finally:
+            if self.budget.lease is not None:
+                await self.budget.lease.close()
+
+
+def open_clients(
+    settings: ClientSettings,
+    results: OpenResults,
+    run_id: str,
+    experiment: Experiment | None,
+    caps: tuple[SpendingCap, ...],
+) -> ClientPool:
+    """Return the clients of a run, or of calls outside of one, that book within caps."""
+    context, project, owner = settings.context, settings.project, results.owner
+    budget = RunBudget(
+        writer=results.writer,
+        run_id=run_id,
+        owner=owner.id,
+        scopes=context.scopes(run_id, experiment),
+        caps=caps,
+        now=lambda: utc.timestamp(context.now()),
+        is_alive=owner.is_alive,
+        redact=redactor(
+            project.file.settings, None if experiment is None else experiment.file.safety
+        ),
+        lease=context.lease(results.reader, owner),
+    )
+    return ClientPool(settings, budget, results.reader)
+
+
+_judgments: ContextVar[list[Judgment]] = ContextVar("_judgments")
+"""Replies of judges on the current cell; every worker has its own list."""
+
+
+def record_judgments() -> list[Judgment]:
+    """Return the list to which every reply of a judge is added from now on, in this task."""
+    judgments: list[Judgment] = []
+    _judgments.set(judgments)
+    return judgments
+
+
+def judge_caller(project: Project, clients: ClientPool, *, phase: str = "judge") -> Ask:
+    """Return the function that calls judges, through the same clients as all other calls.
+
+    What it returns is stored with the cell that is graded.
+    """
+
+    async def ask(name: str, request: Request) -> Completion:
+        calls = clients.calls_of(phase, name)
+        try:
+            answer = await clients.of(project.models[name], phase).answer(request)
+        except ClientClosed as closed:
+            # The answer is stored and may be judged later; only its judgment is missing.
+            error = CallError(ErrorKind.PROVIDER_ERROR, closed.reason, charged=False)
+            calls.fail(error)
+            calls.final = True
+            raise error from None
+        except CallError as error:
+            calls.fail(error)
+            raise
+        calls.answered += 1
+        _judgments.get().append(Judgment(name, request.request_hash, answer.answer_no))
+        return answer.completion
+
+    return ask

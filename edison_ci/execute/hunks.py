@@ -18,8 +18,8 @@ from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.config.prompt import read_prompt
 from edison_ci.documents.text_diff import matcher
-from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import NotAnswered, TrialAnswer, try_all
+from edison_ci.execute.tasks import Task
 from edison_ci.plan.selection import find_case, find_configuration
 from edison_ci.records import Move
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from edison_ci._dataclass import dataclass
-from edison_ci.execute.runner import WorkStage
+from edison_ci.execute.run_end import has_enough_cells
+from edison_ci.execute.tasks import WorkStage
 from edison_ci.plan.interim_analysis import (
     REPEATS_ANALYSES,
     InterimAnalysis,
@@ -26,38 +26,28 @@ from edison_ci.store.runs import add_event, move_run
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from edison_ci.config.models import Model
     from edison_ci.decide.conclusion import Conclusion
-    from edison_ci.execute.runner import Answer, Runner, RunWork
+    from edison_ci.execute.run_end import Ask
+    from edison_ci.execute.runner import Runner
+    from edison_ci.execute.session import OpenRun
+    from edison_ci.execute.tasks import Answer, RunWork
     from edison_ci.plan.interim_analysis import Kind
     from edison_ci.records import Case
 
-    Operation = Callable[[sqlite3.Connection], None]
 
-
-@dataclass(frozen=True, slots=True)
-class InterimRules:
-    """Rules of the interim analyses, fixed before the first of them."""
-
-    kind: Kind
-    cases: int
-    seed: str
-    """Of the order of cases."""
-
-
-@dataclass(frozen=True, slots=True)
-class InterimHooks:
-    """Callbacks of a run with interim analyses."""
-
-    run_id: str
-    conclude: Callable[[InterimAnalysis], Conclusion | None]
-    can_analyse: Callable[[], bool]
-    """Whether the cells so far are there, and few enough in error."""
-    write: Callable[[Operation], Awaitable[None]]
-    now: Callable[[], str]
-    on_interim: Callable[[InterimAnalysis, bool], None]
+def rounds_of(
+    run: OpenRun, work: RunWork, runner: Runner, ask: Ask
+) -> InterimRounds | BatchedCases:
+    """Return the rounds of a run whose cases are chosen, or that has interim analyses."""
+    rounds = run.context.rounds
+    if rounds is not None:
+        return BatchedCases(run, rounds(run.reader, run.id, work), work, runner)
+    kind = run.gates.interim_kind(work)
+    assert kind is not None, "the gates of other runs are decided once, at the end"
+    return InterimRounds(run, kind, work, runner, ask)
 
 
 class BatchedCases:
@@ -70,14 +60,9 @@ class BatchedCases:
     conclusion = None
 
     def __init__(
-        self,
-        batches: Iterator[Sequence[Case]],
-        work: RunWork,
-        runner: Runner,
-        can_go_on: Callable[[], bool],
+        self, run: OpenRun, batches: Iterator[Sequence[Case]], work: RunWork, runner: Runner
     ) -> None:
-        self._batches, self._work, self._runner = batches, work, runner
-        self._can_go_on = can_go_on
+        self._run, self._batches, self._work, self._runner = run, batches, work, runner
         progress = runner.progress
         progress.most = progress.total
         progress.total = 0
@@ -88,7 +73,8 @@ class BatchedCases:
         for batch in self._batches:
             stage = WorkStage(range(self._work.repeats), cases=tuple(batch))
             await fill_stage(self._runner, self._work, stage, len(batch), answer)
-            if self._runner.progress.stopped_by is not None or not self._can_go_on():
+            progress = self._runner.progress
+            if progress.stopped_by is not None or not has_enough_cells(self._run, progress):
                 return
 
 
@@ -112,15 +98,16 @@ async def fill_stage(
 class InterimRounds:
     """Fills a run round by round."""
 
-    def __init__(
-        self, rules: InterimRules, work: RunWork, runner: Runner, hooks: InterimHooks
-    ) -> None:
-        self._rules, self._work, self._runner, self._hooks = rules, work, runner, hooks
+    def __init__(self, run: OpenRun, kind: Kind, work: RunWork, runner: Runner, ask: Ask) -> None:
+        self._run, self._kind, self._work, self._runner = run, kind, work, runner
+        self._ask, self._cases = ask, run.plan.cases
+        # A resumed run takes the cases in the same order.
+        self._seed = run.resumed.plan_hash if run.resumed is not None else run.plan.hash
         self._variants: frozenset[tuple[str, str]] | None = None
         self.conclusion: Conclusion | None = None
         """Conclusion of the last interim analysis; None while a round is not done."""
         progress = runner.progress
-        if rules.kind == "cases":
+        if kind == "cases":
             progress.most = progress.total
         progress.total = 0
         progress.planned_by_client.clear()
@@ -129,23 +116,22 @@ class InterimRounds:
         """Fill rounds until every gate is decided or nothing is left to measure."""
         progress = self._runner.progress
         for interim, stage in self._rounds():
-            await fill_stage(self._runner, self._work, stage, self._rules.cases, answer)
-            if progress.stopped_by is not None or not self._hooks.can_analyse():
+            await fill_stage(self._runner, self._work, stage, self._cases, answer)
+            if progress.stopped_by is not None or not has_enough_cells(self._run, progress):
                 self.conclusion = None
                 return
-            found = self._hooks.conclude(interim)
-            if found is None:
+            conclusion = self._ask(interim)
+            if conclusion is None:
                 return
-            if not found.stored:
-                await self._store(interim, found)
-            self.conclusion = replace(found, write=_write_nothing)
-            if not found.more:
+            if not conclusion.stored:
+                await self._store(interim, conclusion)
+            self.conclusion = replace(conclusion, write=_write_nothing)
+            if not conclusion.more:
                 return
-            self._variants = found.variants
+            self._variants = conclusion.variants
 
     def _rounds(self) -> Iterator[tuple[InterimAnalysis, WorkStage]]:
-        rules = self._rules
-        if rules.kind == "repeats":
+        if self._kind == "repeats":
             repeats = self._work.repeats
             for number in range(1, REPEATS_ANALYSES + 1):
                 repeat_range = range((number - 1) * repeats, number * repeats)
@@ -154,36 +140,40 @@ class InterimRounds:
                     WorkStage(repeat_range, variants=self._variants),
                 )
             return
-        size, done = batch_size(rules.cases), 0
-        most = count_analyses(rules.cases)
-        batches = random_batches(self._work.cases, self._work.clusters, seed=rules.seed, size=size)
+        cases, seed, done = self._cases, self._seed, 0
+        size, most = batch_size(cases), count_analyses(cases)
+        batches = random_batches(self._work.cases, self._work.clusters, seed=seed, size=size)
         for number, batch in enumerate(batches, 1):
             done += len(batch)
-            interim = InterimAnalysis("cases", number, most, done, rules.cases, rules.seed)
+            interim = InterimAnalysis("cases", number, most, done, cases, seed)
             yield interim, WorkStage(range(self._work.repeats), cases=tuple(batch))
 
-    async def _store(self, interim: InterimAnalysis, found: Conclusion) -> None:
+    async def _store(self, interim: InterimAnalysis, conclusion: Conclusion) -> None:
         """Write the decisions of the gates, and the next status, in one transaction."""
-        run_id, now = self._hooks.run_id, self._hooks.now()
+        run_id, now = self._run.id, self._run.now()
         planned = self._runner.progress.total
-        if self._rules.kind == "repeats":
-            following = WorkStage(range(self._work.repeats), variants=found.variants)
-            planned += self._work.cells_by_client(self._rules.cases, following).total()
+        if self._kind == "repeats":
+            following = WorkStage(range(self._work.repeats), variants=conclusion.variants)
+            planned += self._work.cells_by_client(self._cases, following).total()
 
         def operation(connection: sqlite3.Connection) -> None:
             for status in (RunStatus.JUDGING, RunStatus.AGGREGATING):
                 move_run(run_id, status, now)(connection)
-            found.write(connection)
-            data = {"interim": interim.as_json(), "verdict": found.verdict, "more": found.more}
+            conclusion.write(connection)
+            data = {
+                "interim": interim.as_json(),
+                "verdict": conclusion.verdict,
+                "more": conclusion.more,
+            }
             add_event(connection, run_id, "aggregate:completed", data, now)
-            if found.more:
-                more = {"cells_planned": planned} if self._rules.kind == "repeats" else {}
+            if conclusion.more:
+                more = {"cells_planned": planned} if self._kind == "repeats" else {}
                 move_run(run_id, RunStatus.EXECUTING, now, **more)(connection)
 
-        await self._hooks.write(operation)
-        if not found.more:
+        await self._run.write(operation)
+        if not conclusion.more:
             self._runner.progress.stopped_by = None  # it came too late to stop anything
-        self._hooks.on_interim(interim, found.more)
+        self._run.context.on_interim(interim, conclusion.more)
 
 
 def _write_nothing(_connection: sqlite3.Connection) -> None:

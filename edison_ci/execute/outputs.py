@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.clients import ClientPool
-    from edison_ci.execute.runner import Task
+    from edison_ci.execute.tasks import Task
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.budget import StoredAnswer
     from edison_ci.records import Json, Request

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
-from edison_ci.execute.grading import judge_caller, record_judgments
-from edison_ci.execute.runner import Task, id_of_cell
+from edison_ci.execute.clients import judge_caller, record_judgments
+from edison_ci.execute.tasks import Task, id_of_cell
 from edison_ci.judges import pairwise as judge_pairwise
 from edison_ci.judges import replies
 from edison_ci.judges.panel import pairwise_judge
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from edison_ci.config.models import Configuration, Model
     from edison_ci.execute.clients import ClientPool
-    from edison_ci.execute.runner import CellBuffer, RunWork
+    from edison_ci.execute.runner import CellBuffer
+    from edison_ci.execute.tasks import RunWork
     from edison_ci.judges.judge import Ask
     from edison_ci.judges.pairwise import Pairwise, Winner
 

@@ -1,4 +1,4 @@
-"""Progress of a run: counted while it goes on, and written as events for other processes.
+"""Progress of a run: counted, with rates and remaining time, and written as events.
 
 The process that runs it is called back for every cell; processes that watch read the `event` table,
 which gets a row of progress at most twice a second.
@@ -6,14 +6,13 @@ which gets a row of progress at most twice a second.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import asdict, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from edison_ci._dataclass import dataclass
 from edison_ci.execute.budgets import run_limit, share_used, token_cap
-from edison_ci.execute.progress_meter import ProgressMeter
 from edison_ci.providers.client import BudgetUsage
 from edison_ci.records import RunStatus
 from edison_ci.store.cells import done_cells
@@ -22,17 +21,18 @@ from edison_ci.store.runs import add_event, events, note_event
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
 
-    from edison_ci.contracts import WorkerState
-    from edison_ci.execute.clients import ClientPool, ClientState, PhaseCalls
-    from edison_ci.execute.regrade import StoredAnswers
-    from edison_ci.execute.run_options import RunContext
-    from edison_ci.execute.runner import RunWork
-    from edison_ci.plan.plan import Plan
-    from edison_ci.providers.budget import RunBudget
+    from edison_ci.execute.clients import ClientPool, PhaseCalls
+    from edison_ci.execute.session import OpenRun
+    from edison_ci.execute.tasks import RunWork
 
 EVERY_S = 0.5
+"""Interval at which progress is written as an event."""
+_WINDOW_S = 60
+_SAMPLE_S = 1.0
+_FEW = 3
+_ALL = ""
+"""Key of the speed of all models together."""
 THE_RUN = "the run"
 """What `Progress.closed` names when too many cells are in error, though no client was closed."""
 
@@ -90,24 +90,160 @@ class Progress:
         return self.cells.total()
 
 
+@dataclass(frozen=True, slots=True)
+class ProgressRow:
+    """Progress of one model in one phase."""
+
+    name: str
+    unit: str
+    """What is counted: cells of an answering model, calls of a judge."""
+    done: int
+    planned: int
+    errors: int
+    rate: float | None
+    """Units per second over the last minute; None at the start."""
+    stopped: bool = False
+    """Whether calls to the model were stopped after errors."""
+    paused: bool = False
+    """Whether a person paused the model."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as it is written to the `event` table."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "done": self.done,
+            "planned": self.planned,
+            "errors": self.errors,
+            "stopped": self.stopped,
+            "paused": self.paused,
+        }
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until done at this rate; None if unknown."""
+        if self.stopped or self.done >= self.planned:
+            return 0.0
+        return (self.planned - self.done) / self.rate if self.rate else None
+
+
+class Speed:
+    """Rate of progress over the last minute."""
+
+    def __init__(self, now: float, done: int) -> None:
+        self._first = done
+        self._samples = deque([(now, done)], maxlen=_WINDOW_S)
+
+    def at(self, now: float, done: int) -> float | None:
+        """Return the units per second; None in the first second and before a few are done."""
+        if now - self._samples[-1][0] >= _SAMPLE_S:
+            self._samples.append((now, done))
+        since, before = self._samples[0]
+        if done - self._first < _FEW or now - since < _SAMPLE_S:
+            return None
+        return (done - before) / (now - since)
+
+
+class ProgressMeter:
+    """Computes rates and remaining time on demand; a finished cell costs it nothing."""
+
+    def __init__(self, progress: Progress, now: float) -> None:
+        self.progress, self._begun = progress, now
+        self._earlier = progress.done
+        self._speeds: dict[str, Speed] = {}
+        self.rows(now)
+        self.left_s(now)
+
+    def elapsed_s(self, now: float) -> float:
+        """Return the seconds since the session began."""
+        return now - self._begun
+
+    def rows(self, now: float) -> list[ProgressRow]:
+        """Return the progress of each model: answering models first, then judges."""
+        return [*self._model_rows(now), *self._judge_rows(now)]
+
+    def left_s(self, now: float) -> float | None:
+        """Return the seconds until the slowest model is done; None if unknown.
+
+        While the rate of one model is unknown, the rate of all models together is used.
+        """
+        if any(row.paused and row.done < row.planned for row in self.rows(now)):
+            return None  # it takes as long as the person likes
+        done, total = self.progress.done, most(self.progress)
+        speed = self._speed(_ALL, now, done)
+        by_model = [row.left_s for row in self._model_rows(now)]
+        left = [seconds for seconds in by_model if seconds is not None]
+        if len(left) == len(by_model):
+            return max(left, default=0.0) or None
+        return (total - done) / speed if speed else None
+
+    def _model_rows(self, now: float) -> list[ProgressRow]:
+        progress = self.progress
+        # A run that may stop early plans one batch at a time, out of at most `most` cells.
+        more = most(progress) / max(progress.total, 1)
+        # Copied in one step, because the run changes these in another thread.
+        done, errors = dict(progress.done_by_client), dict(progress.errors_by_client)
+        return [
+            ProgressRow(
+                name,
+                "cells",
+                done.get(name, 0),
+                max(round(planned * more), done.get(name, 0)),
+                errors.get(name, 0),
+                self._speed(name, now, done.get(name, 0)),
+                name in progress.closed,
+                model_of_client(name) in progress.paused,
+            )
+            for name, planned in dict(progress.planned_by_client).items()
+            if planned
+        ]
+
+    def _judge_rows(self, now: float) -> list[ProgressRow]:
+        cells = most(self.progress) - self._earlier
+        rows = []
+        for (phase, model), calls in dict(self.progress.calls).items():
+            name, done = f"{model} ({phase})", calls.answered + calls.failed
+            planned = max(round(calls.per_cell * cells), done)
+            if planned:
+                speed = self._speed(name, now, done)
+                paused = model in self.progress.paused
+                row = ProgressRow(name, "calls", done, planned, calls.failed, speed, paused=paused)
+                rows.append(row)
+        return rows
+
+    def _speed(self, name: str, now: float, done: int) -> float | None:
+        if name not in self._speeds:
+            self._speeds[name] = Speed(now, done)
+        return self._speeds[name].at(now, done)
+
+
+AT_THE_BASE = " at the base"
+"""Ends the name of a client whose model has changed since the base."""
+
+
+def model_of_client(name: str) -> str:
+    """Return the model that a client calls."""
+    return name.removesuffix(AT_THE_BASE)
+
+
+def most(progress: Progress) -> int:
+    """Return the maximum number of cells, at least 1: a share never exceeds 100%."""
+    return max(progress.total, progress.most, 1)
+
+
 class ProgressReporter:
     """Reports the progress of a session: to callbacks, and as events in the results file."""
 
-    def __init__(
-        self, context: RunContext, budget: RunBudget, reader: sqlite3.Connection, *, alert_at: float
-    ) -> None:
-        self._context, self._budget, self._reader = context, budget, reader
-        self.client_states: Callable[[], list[ClientState]] = list
-        """Returns the state of the clients at this moment."""
-        self.workers: Callable[[], Sequence[WorkerState]] = tuple
-        """Returns the workers that make the calls; none if this process makes them."""
+    def __init__(self, run: OpenRun, clients: ClientPool) -> None:
+        self._context, self._clients, self._reader = run.context, clients, run.reader
+        self._budget = clients.budget
         self._written: dict[str, Any] = {}
-        self._alert_at = alert_at
+        self._alert_at = run.experiment.file.stop.alert_at
         self._next = 0.0
         self._closed: set[str] = set()
-        self._begun = context.clock.monotonic()
+        self._begun = run.context.clock.monotonic()
         self._meter: ProgressMeter | None = None
-        past = events(reader, budget.run_id)
+        past = events(run.reader, run.id)
         self._alerted = {e.data.get("budget") for e in past if e.type == "cost:alert"}
 
     def update(self, progress: Progress) -> None:
@@ -145,7 +281,7 @@ class ProgressReporter:
 
     def _figures(self, progress: Progress) -> dict[str, Any]:
         """Return the figures that a terminal shows, for watchers in other processes."""
-        now = self._context.clock.monotonic()
+        now, executor = self._context.clock.monotonic(), self._clients.executor
         if self._meter is None:
             self._meter = ProgressMeter(progress, now)
         return {
@@ -153,8 +289,8 @@ class ProgressReporter:
             "total": progress.total,
             "cells": dict(progress.cells),
             "models": [row.as_json() for row in self._meter.rows(now)],
-            "clients": [state._asdict() for state in self.client_states()],
-            "workers": [worker._asdict() for worker in self.workers()],
+            "clients": [state._asdict() for state in self._clients.states()],
+            "workers": [w._asdict() for w in (executor.states() if executor is not None else ())],
             "left_s": self._meter.left_s(now),
             "in_batch": progress.in_batch,
             "budget_microusd": progress.budget_microusd,
@@ -202,11 +338,10 @@ class ProgressReporter:
         self._budget.writer.submit(note_event(self._budget.run_id, kind, data, self._budget.now()))
 
 
-def initial_progress(
-    plan: Plan, work: RunWork, clients: ClientPool, stored: StoredAnswers | None
-) -> Progress:
-    """Return the progress of a run before its first cell is filled."""
-    caps, total = clients.budget.caps, plan.cells + plan.skipped
+def progress_at_start(run: OpenRun, work: RunWork, clients: ClientPool) -> Progress:
+    """Return the progress of a run before this session fills a cell."""
+    plan, caps, stored = run.plan, clients.budget.caps, run.stored_answers
+    total = plan.cells + plan.skipped
     progress = Progress(
         total=total, usage=clients.usage, calls=clients.calls, paused=clients.paused
     )
@@ -225,18 +360,19 @@ def initial_progress(
             phase = load.phase if load.phase in ("pairwise", "embed") else "judge"
             calls = clients.calls_of(phase, load.model.name)
             calls.per_cell += load.once_calls / max(total, 1)
+    if run.resumed is not None:
+        _add_earlier_sessions(progress, work, run)
     return progress
 
 
-def add_earlier_sessions(
-    progress: Progress, work: RunWork, reader: sqlite3.Connection, run_id: str
-) -> None:
+def _add_earlier_sessions(progress: Progress, work: RunWork, run: OpenRun) -> None:
     """Count the cells of earlier sessions of a run, and all that they booked.
 
     The calls of a process that was killed may have been charged: they count as they are booked.
     """
-    progress.usage.cost_microusd = booked(reader, SpendingCap(f"run:{run_id}", None), "")[0]
+    scope = SpendingCap(f"run:{run.id}", None)
+    progress.usage.cost_microusd = booked(run.reader, scope, "")[0]
     names = work.client_names()
-    for status, side, model, cells in done_cells(reader, run_id):
+    for status, side, model, cells in done_cells(run.reader, run.id):
         progress.cells[status] += cells
         progress.done_by_client[names[side, model]] += cells

@@ -16,7 +16,7 @@ from edison_ci._dataclass import dataclass
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.run_options import options_of
-from edison_ci.execute.runner import id_of_cell, request_for
+from edison_ci.execute.tasks import id_of_cell, request_for
 from edison_ci.plan.plan import without_generating
 from edison_ci.providers.budget import StoredAnswer
 from edison_ci.providers.replay import MissingRecording
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from edison_ci.config.load import Experiment, Project
     from edison_ci.execute.run_options import RunOptions
-    from edison_ci.execute.runner import Task
+    from edison_ci.execute.tasks import Task
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.client import BudgetUsage
     from edison_ci.records import Request

@@ -17,7 +17,7 @@ from edison_ci import utc
 from edison_ci.checks.output import parse_output
 from edison_ci.config.cases import STATIC
 from edison_ci.execute import pairwise as execute_pairwise
-from edison_ci.execute.runner import Task, request_for
+from edison_ci.execute.tasks import Task, request_for
 from edison_ci.judges.panel import ExperimentJudges, pairwise_judge
 from edison_ci.judges.pointwise import Pointwise
 from edison_ci.providers import openai_embeddings

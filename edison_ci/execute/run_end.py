@@ -1,22 +1,118 @@
-"""How a run ends: its last status, the exit code, and the verdict where no gate decides."""
+"""The end of a run: its last status and exit code, and the verdict, by gates or without."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from edison_ci._dataclass import dataclass
+from edison_ci.decide import conclusion
 from edison_ci.errors import ExitCode
 from edison_ci.execute.progress import THE_RUN
+from edison_ci.execute.run_options import RunOutcome
+from edison_ci.judges import approval as judge_approval
 from edison_ci.numeric import exceeds, fixed
-from edison_ci.records import CellStatus, RunStatus, Verdict
-from edison_ci.results import judges, scores
+from edison_ci.plan import interim_analysis
+from edison_ci.plan.plan import ranged
+from edison_ci.records import CellStatus, RunStatus, Side, Verdict
+from edison_ci.results import judges, rollups, scores, snapshot, spending
+from edison_ci.store.audit import add_audit
+from edison_ci.store.judgments import write_approval
+from edison_ci.store.runs import find_run, move_run
+from edison_ci.store.steering import withdraw_requests
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
 
-    from edison_ci.execute.progress import Progress
+    from edison_ci.config.gates import Gate
+    from edison_ci.config.load import Experiment
+    from edison_ci.decide.conclusion import Conclusion
+    from edison_ci.execute.progress import Progress, ProgressReporter
+    from edison_ci.execute.run_options import BaseReference, RunContext
+    from edison_ci.execute.session import OpenRun
+    from edison_ci.execute.tasks import RunWork
+    from edison_ci.plan.interim_analysis import InterimAnalysis, Kind
+    from edison_ci.plan.plan import Plan
+    from edison_ci.records import BaselineDoubt
+    from edison_ci.store.audit import AuditEntry
+
+    Ask = Callable[[InterimAnalysis | None], Conclusion | None]
 
 BATCH = "batch"
 """What stops a run whose answers are on their way in a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunGates:
+    """The gates of a run: those of its base, or of its own experiment."""
+
+    experiment: Experiment
+    against: BaseReference | None
+    context: RunContext
+
+    @property
+    def all(self) -> tuple[Gate, ...]:
+        """The gates that decide: those of the base where it has any."""
+        of_base = self.against.gates if self.against is not None else None
+        return self.experiment.file.gates if of_base is None else of_base
+
+    def doubts(self, run: OpenRun) -> tuple[BaselineDoubt, ...]:
+        """Return the reasons for which a run is inconclusive at best; none without gates.
+
+        They are read from the results file: an answer that is not trusted adds one.
+        """
+        return snapshot.doubts_of(find_run(run.reader, run.id)) if self.all else ()
+
+    def interim_kind(self, work: RunWork) -> Kind | None:
+        """Return the kind of interim analyses; None if the gates decide once, at the end.
+
+        A shard sees too few cells to stop early, a regrade can add no cells, and a batch has all
+        of them at once.
+        """
+        apart = work.only is not None or work.selection.shard is not None or work.batch
+        if apart or not (self.context.gated and self.all) or Side.BASE not in work.sides:
+            return None
+        return interim_analysis.interim_kind(self.all, self.experiment.file.stop)
+
+    def forecast(self, plan: Plan, work: RunWork) -> Plan:
+        """Return the plan with a range of calls, where interim analyses may end the run early."""
+        kind = self.interim_kind(work)
+        return replace(plan, interims=None) if kind is None else ranged(plan, kind)
+
+    def ask(self, run: OpenRun, work: RunWork) -> Ask:
+        """Return the function that decides the gates, at an interim analysis or at the end.
+
+        It returns None where gates do not decide: trials, shards, experiments without gates.
+        """
+        quarantined = frozenset(
+            entry.case
+            for entry in work.project.quarantine
+            if entry.experiment == self.experiment.id
+        )
+        approval = None
+        if self.experiment.rubric is not None:
+            approval = judge_approval.JudgeApproval.of(work.project, self.experiment)
+
+        def decide(interim: InterimAnalysis | None = None) -> Conclusion | None:
+            if not self.context.gated or not self.all or work.selection.shard is not None:
+                return None  # a verdict on a shard need not hold for the whole run
+            question = conclusion.GateQuestion(
+                run.id,
+                self.all,
+                work.clusters,
+                quarantined,
+                Side.BASE in work.sides,
+                run.now(),
+                interim,
+                {} if approval is None else approval.unapproved(self.all),
+                self.doubts(run),
+            )
+            return conclusion.conclude(work.project, run.reader, question)
+
+        return decide
 
 
 def final_status(
@@ -77,3 +173,116 @@ def moves_to(current: RunStatus, status: RunStatus) -> list[RunStatus]:
     if current is RunStatus.AGGREGATING and status is not RunStatus.FAILED:
         return [RunStatus.EXECUTING, status]
     return [status]
+
+
+def modules_at_the_end(run: OpenRun) -> list[ModuleType]:
+    """Return the modules that the end of a run needs."""
+    modules = [rollups, spending]
+    if run.experiment.file.is_judged:
+        modules.append(judges)
+    if run.context.gated and run.gates.all:
+        modules.append(conclusion)
+    return modules
+
+
+def ending(run: OpenRun, progress: Progress) -> tuple[RunStatus, ExitCode]:
+    """Return the status in which a run would end now, and the exit code before gates decide."""
+    file = run.experiment.file
+    return final_status(
+        run.reader, run.id, progress, max_errors=file.max_errors, judged=file.is_judged
+    )
+
+
+def has_enough_cells(run: OpenRun, progress: Progress) -> bool:
+    """Whether the cells so far are there, and few enough in error."""
+    return ending(run, progress)[0] is RunStatus.COMPLETED
+
+
+async def conclude(
+    run: OpenRun,
+    reporter: ProgressReporter,
+    progress: Progress,
+    decide: Callable[[], Conclusion | None],
+) -> RunOutcome:
+    """Store how a run ended, with its verdict, and return it."""
+    status, code = ending(run, progress)
+    reporter.write_last(progress)
+    for step in moves_to(find_run(run.reader, run.id).status, status):
+        change: dict[str, Any] = {}
+        refusals: list[AuditEntry] = []
+        ends = step == status
+        if ends:
+            change, code = await _last_change(run, progress, decide, status, code)
+            if status is RunStatus.COMPLETED and run.options.refines:
+                step, ends = RunStatus.REFINING, False  # the loop completes it
+            else:
+                refusals = _refusals(run, progress)
+        moved = move_run(run.id, step, run.now(), **change)
+        await run.write(partial(_move, run, moved, refusals, ends))
+    await reporter.end(status, progress)
+    ended = f"the run ended before it was taken: it is {status}"
+    await run.write(withdraw_requests(run.id, run.now(), ended))
+    return RunOutcome(run.id, status, code, progress, run.stored_answers)
+
+
+async def _last_change(
+    run: OpenRun,
+    progress: Progress,
+    decide: Callable[[], Conclusion | None],
+    status: RunStatus,
+    code: ExitCode,
+) -> tuple[dict[str, Any], ExitCode]:
+    """Store what a run showed; return the columns of its row that its last status changes."""
+    change: dict[str, Any] = {}
+    summed = status in (RunStatus.COMPLETED, RunStatus.FAILED)
+    if summed:
+        await run.write(rollups.rollups_of(run.reader, run.id))
+    verdict = verdict_without_gates(status, progress)
+    if status is RunStatus.COMPLETED:
+        await run.write(_approval_note(run))
+        change["cells_planned"] = progress.total
+        doubts = run.gates.doubts(run)
+        decided = decide() if verdict is None or doubts else None
+        if decided is not None:
+            verdict, code = decided.verdict, decided.exit_code
+            await run.write(decided.write)
+        if verdict in (None, Verdict.SKIPPED):
+            verdict = Verdict.INCONCLUSIVE if doubts else Verdict.SKIPPED
+    change |= {"stopped_by": progress.stopped_by, "complete": status is RunStatus.COMPLETED}
+    reused = spending.stored_reuse if summed else spending.reused_answers
+    return {**change, "verdict": verdict, "reused": reused(run.reader, run.id)}, code
+
+
+def _approval_note(run: OpenRun) -> Callable[[sqlite3.Connection], None]:
+    """Return the operation that stores the approval of the judges; none without a rubric."""
+    if run.experiment.rubric is None:
+        return write_approval(run.id, None)
+    return judge_approval.JudgeApproval.of(run.project, run.experiment).note(run.id)
+
+
+def _move(
+    run: OpenRun,
+    moved: Callable[[sqlite3.Connection], None],
+    refusals: Sequence[AuditEntry],
+    ends: bool,
+    connection: sqlite3.Connection,
+) -> None:
+    moved(connection)
+    for entry in refusals:
+        add_audit(connection, entry)
+    if ends:
+        run.context.record_end(connection, run.id)
+
+
+def _refusals(run: OpenRun, progress: Progress) -> list[AuditEntry]:
+    """Return rows of the audit: a budget that stopped the run, and answers kept back."""
+    audit, experiment = run.context.audit, run.experiment.id
+    if audit is None or run.context.answers is not None:
+        return []
+    entries, stopped_by = [], str(progress.stopped_by)
+    if stopped_by.startswith("budget: "):
+        reason = f"{stopped_by.removeprefix('budget: ')} is used up"
+        entries.append(audit("refused: further calls", experiment, reason))
+    if blocked := progress.cells[CellStatus.BLOCKED]:
+        entries.append(audit("block answers", experiment, {"cells": blocked}))
+    return [replace(entry, run_id=run.id) for entry in entries]

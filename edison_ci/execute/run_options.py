@@ -1,15 +1,12 @@
-"""Options, target, context and outcome of a run."""
+"""Options, base, context and outcome of a run."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
-from edison_ci.config import requirements
-from edison_ci.plan import baseline
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.providers.resilience import Clock
 from edison_ci.records import Side
@@ -19,20 +16,20 @@ from edison_ci.store.runs import TRIAL
 if TYPE_CHECKING:
     import datetime as dt
     import sqlite3
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     from edison_ci.config.gates import Gate
     from edison_ci.config.load import Experiment, Project
     from edison_ci.config.models import Model
-    from edison_ci.config.requirements import Phase
     from edison_ci.contracts import Executor, Provider
-    from edison_ci.errors import ExitCode, Location, Problem
+    from edison_ci.errors import ExitCode
     from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.outputs import ImportedAnswers
     from edison_ci.execute.progress import Progress
     from edison_ci.execute.regrade import StoredAnswers
-    from edison_ci.execute.runner import Grading, RunWork
+    from edison_ci.execute.runner import Grading
+    from edison_ci.execute.tasks import RunWork
     from edison_ci.plan.interim_analysis import InterimAnalysis
     from edison_ci.plan.plan import Plan
     from edison_ci.providers.budget import Lease
@@ -258,93 +255,3 @@ def allow_code(project: Project) -> Project:
     """Return the project with settings that allow checks to run code."""
     settings = project.file.settings.model_copy(update={"allow_code": True})
     return replace(project, file=project.file.model_copy(update={"settings": settings}))
-
-
-@dataclass(frozen=True, slots=True)
-class RunTarget:
-    """A project, one of its experiments, and the base that it is compared with."""
-
-    project: Project
-    experiment: Experiment
-    against: BaseReference | None = None
-
-    def widened(self, project: Project, selection: Selection) -> RunTarget:
-        """Return the target with the chosen models of models.yaml that it does not list.
-
-        Both sides get the model of the working tree, so that they differ in the prompts alone.
-        """
-        against = self.against
-        if against is not None and against.variant is not None:
-            variant = selection.widen(project, against.variant)
-            against = dataclasses.replace(against, variant=variant)
-        experiment = selection.widen(project, self.experiment)
-        return dataclasses.replace(self, experiment=experiment, against=against)
-
-
-# One run on the eval suite of head. If that differs from the base's, a second one on the base's
-# eval suite: a change must not look good only because it changed what it is measured with.
-def run_targets(project: Project, experiment: Experiment, ref: str | None) -> list[RunTarget]:
-    """Return the runs to make: two where the eval suite differs from the base's."""
-    if ref is None:
-        return [RunTarget(project, experiment)]
-    base = baseline.base_of(project, experiment, ref)
-    found = [target_for(project, experiment, base, Side.HEAD)]  # last, so that it becomes `latest`
-    if base.changed_eval_suite and baseline.readable(base):
-        found.insert(0, target_for(project, experiment, base, Side.BASE))
-    return found
-
-
-def refuse_missing(
-    found: Sequence[RunTarget], selection: Selection, calls: Collection[Phase] = requirements.RUN
-) -> None:
-    """Raise for runs that need what is not installed here, before the first of them starts."""
-    problems: dict[tuple[Location, str], Problem] = {}
-    for target in reversed(found):  # what both sides lack is reported for the working tree
-        for problem, ref in _missing(target, selection, calls):
-            message = f"{problem.message} (at {ref})" if ref else problem.message
-            key = (problem.where, problem.message)
-            problems.setdefault(key, dataclasses.replace(problem, message=message))
-    requirements.refuse(problems.values())
-
-
-def _missing(
-    target: RunTarget, selection: Selection, calls: Collection[Phase]
-) -> Iterator[tuple[Problem, str]]:
-    """Yield what one run lacks, with the ref whose files need it; '' for the working tree."""
-    against = target.against
-    ref = against.ref if against is not None and against.eval_suite == Side.BASE else ""
-    chosen = selection.narrow(target.experiment)
-    yield from ((each, ref) for each in requirements.missing(target.project, chosen, calls=calls))
-    if against is not None and against.variant is not None and "generate" in calls:
-        models = (model for _, model, _ in selection.narrow(against.variant).models)
-        yield from ((each, against.ref) for each in requirements.missing_for_models(models))
-
-
-def target_for(
-    project: Project, experiment: Experiment, base: baseline.Base, eval_suite: str
-) -> RunTarget:
-    """Return the run on the eval suite of head or base."""
-    gates = base.experiment.file.gates if base.experiment is not None else None
-    about = (base.changed_eval_suite, base.replaced, base.doubts)
-    if eval_suite == Side.BASE and base.project is not None:
-        sides = baseline.with_eval_suite_of(base, experiment)
-        if sides is not None:
-            # Results go to the file of today, even if the base names another one.
-            results = {"results": project.file.results}
-            file = base.project.file.model_copy(update=results)
-            old = dataclasses.replace(base.project, file=file, root=project.root)
-            against = BaseReference(base.ref, base.commit, sides[1], gates, Side.BASE, *about)
-            return RunTarget(old, sides[0], against)
-    variant = base.variant_on(experiment)
-    against = BaseReference(base.ref, base.commit, variant, gates, Side.HEAD, *about)
-    return RunTarget(project, experiment, against)
-
-
-def resumed_target(
-    project: Project, experiment: Experiment, kept: dict[str, Any] | None
-) -> RunTarget:
-    """Return the target of a run that is resumed; `kept` is its stored base, if it has one."""
-    if not kept:
-        return RunTarget(project, experiment)
-    base = baseline.base_of(project, experiment, kept["ref"], commit=kept["commit"])
-    return target_for(project, experiment, base, kept["eval_suite"])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import Counter
 from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -20,49 +19,35 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from edison_ci._dataclass import dataclass
 from edison_ci.checks.output import parse_output
 from edison_ci.config.case_facts import content_hash, facts_of
-from edison_ci.config.cases import STATIC
+from edison_ci.config.models import configure
 from edison_ci.contracts import REFUSED, CallError, NotAsked
-from edison_ci.execute import progress_meter
+from edison_ci.errors import EdisonError, UsageError
+from edison_ci.execute.tasks import id_of_cell, request_for
 from edison_ci.providers import budget, resilience
-from edison_ci.providers import client as provider_client
-from edison_ci.records import CellStatus, Request, Side
+from edison_ci.records import CellStatus
 from edison_ci.store.answers import newest_time
 from edison_ci.store.cells import CellRow, FallbackAnswer, finish_cells, is_done
-from edison_ci.store.cells import cell_id as make_cell_id
 from edison_ci.store.judgments import ComparisonRow, store_comparisons
 from edison_ci.telemetry.spans import CELL_ID, CellSpan, cell_span
 from edison_ci.templating.templates import MissingValueError, RenderError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import (
-        Awaitable,
-        Callable,
-        Collection,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
     from edison_ci.checks.output import Output
-    from edison_ci.config.load import Experiment, Project
-    from edison_ci.config.models import Configuration, Model
-    from edison_ci.config.prompt import Prompt
+    from edison_ci.config.models import Model
+    from edison_ci.execute.clients import ClientPool
     from edison_ci.execute.grading import CellGrade, InputScreen
     from edison_ci.execute.progress import Progress
-    from edison_ci.plan.selection import Selection
+    from edison_ci.execute.tasks import Answer, ClientWork, RunWork, Task
     from edison_ci.providers.budget import StoredAnswer
-    from edison_ci.records import Case
+    from edison_ci.providers.client import ModelClient
+    from edison_ci.records import Case, Request
     from edison_ci.store.writer import Operation, Writer
-
-    Answer = Callable[["Task", Request], Awaitable[StoredAnswer]]
-    Variants = list[tuple[Prompt, list[Configuration]]]
 
 logger = logging.getLogger(__name__)
 
-
-# --- the buffer -----------------------------------------------------------------------------------
 
 _BATCH = 64
 _LONGEST_WAIT_S = 0.02
@@ -158,8 +143,8 @@ class Pairing:
 
     async def fetch(self, *pair: tuple[Model, Request]) -> None:
         """Store what the shared cache has for the two sides, so that their times are known."""
-        if self.fetch_shared is not None and len({one.request_hash for _, one in pair}) > 1:
-            await asyncio.gather(*(self.fetch_shared(*each) for each in pair))
+        if self.fetch_shared is not None and len({sent.request_hash for _, sent in pair}) > 1:
+            await asyncio.gather(*(self.fetch_shared(*call) for call in pair))
 
     def align(self, request: Request, counterpart: Request) -> Request:
         """Return the request, asking for a new answer if its counterpart gets a new one."""
@@ -171,33 +156,6 @@ class Pairing:
         other = newest_time(self.reader, counterpart.request_hash)
         bought = other is None or other < self.newer_than or other >= self.begun
         return replace(request, not_before=self.begun) if bought else request
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A cell that is to be filled."""
-
-    prompt: Prompt
-    configuration: Configuration
-    case: Case
-    repeat: int
-    side: Side = Side.HEAD
-    counterpart: tuple[Prompt, Configuration] | None = None
-    """Prompt and configuration of the other side, where there is one."""
-    cluster: str | None = None
-    """Of the case: declared, or of the cases with the same input."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientWork:
-    """A client, its workers, and the cells it has to fill."""
-
-    name: str
-    answer: Answer
-    """Brings the answer to a cell: from a model, or from the store."""
-    workers: Callable[[], int]
-    """How many fill its cells at once, by its limits of the moment."""
-    tasks: Callable[[], Iterator[Task]]
 
 
 @dataclass(slots=True)
@@ -236,12 +194,78 @@ class FallbackReply(NamedTuple):
     stored: StoredAnswer
 
 
-class FallbackSource(Protocol):
-    """Something that asks other models when one cannot be reached."""
+class FallbackModels:
+    """Asks the fallback models of a cell's model in turn, with their own limits and prices.
+
+    Their answers are no evidence of the model that was asked first. So its cell stays in error,
+    which gates, comparisons, trends and alerts know how to treat, and the answer is stored beside
+    the cell.
+    """
+
+    def __init__(self, work: RunWork, clients: ClientPool) -> None:
+        self._project, self._clients = work.project, clients
+        self._params = {
+            (side, name): params
+            for side, experiment in work.sides.items()
+            for name, _, params in experiment.models
+        }
+        self._logged: set[tuple[str, str]] = set()
 
     async def answer(self, task: Task) -> FallbackReply | None:
-        """Return the answer of a fallback model; None if none was reached."""
-        ...
+        """Return the answer of the first one that is reached; None if there is none."""
+        first = task.configuration
+        for name in first.model.fallback:
+            model = self._project.models.get(name)
+            client = None if model is None else self._client(model)
+            if model is None or client is None:
+                continue
+            params = self._params[task.side, first.name]
+            configuration = configure(name, model, task.prompt, params)
+            request = request_for(replace(task, configuration=configuration))
+            try:
+                stored = await client.answer(request)
+            except (CallError, resilience.ClientClosed) as error:
+                self._log_once("the fallback model did not answer", name, error=str(error))
+                continue
+            self._log_once("a fallback model answers", name, instead_of=first.model.name)
+            return FallbackReply(model, request.request_hash, stored)
+        return None
+
+    def _client(self, model: Model) -> ModelClient | None:
+        """Return the client of a model; None if it may not be called, or has no price."""
+        try:
+            if self._project.prices.price_of(model) is None:
+                raise UsageError("its price is unknown", hint="add price to models.yaml")
+            return self._clients.of(model, "generate")
+        except EdisonError as error:  # such as a key that is not set, or may not go there
+            self._log_once("the fallback model cannot be asked", model.name, error=str(error))
+            return None
+
+    def _log_once(self, message: str, model: str, **data: str) -> None:
+        key = (message, model)
+        if key not in self._logged:
+            self._logged.add(key)
+            logger.warning(message, extra={"model": model, **data})
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSetup:
+    """What a runner works with beside its clients, fixed before the first cell."""
+
+    grader: Grading
+    input_screen: InputScreen | None = None
+    """Blocks cases before they are sent; None if no input is screened."""
+    pairing: Pairing | None = None
+    """Aligns the answers of the two sides; None without a base."""
+    head_to_head: CellComparer | None = None
+    fallbacks: FallbackModels | None = None
+    """Answers in place of models that cannot be reached; None unless a schedule started it."""
+    done_before: sqlite3.Connection | None = None
+    """Connection on which cells of earlier sessions are found."""
+    on_progress: Callable[[Progress], None] = lambda _: None
+    on_stop: Callable[[], None] = lambda: None
+    on_trial: Callable[[bool], None] = lambda _: None
+    """Called when the first cells begin, which show whether the judges answer, and after."""
 
 
 _FIRST_CELLS = 2
@@ -253,22 +277,10 @@ _FIRST_ROUNDS = 2
 class Runner:
     """Fills the cells of one run."""
 
-    def __init__(self, run_id: str, writer: Writer, grader: Grading, progress: Progress) -> None:
-        self._run_id, self._grader, self.progress = run_id, grader, progress
+    def __init__(self, run_id: str, writer: Writer, progress: Progress, setup: RunnerSetup) -> None:
+        self._run_id, self.progress, self._setup = run_id, progress, setup
         self._stopping = asyncio.Event()
         self._buffer = CellBuffer(writer)
-        self.on_progress: Callable[[Progress], None] = lambda _: None
-        self.on_stop: Callable[[], None] = lambda: None
-        self.on_trial: Callable[[bool], None] = lambda _: None
-        """Called when the first cells begin, which show whether the judges answer, and after."""
-        self.pairing: Pairing | None = None
-        self.head_to_head: CellComparer | None = None
-        self.fallbacks: FallbackSource | None = None
-        """Answers in place of models that cannot be reached; None unless a schedule started it."""
-        self.input_screen: InputScreen | None = None
-        """Blocks cases before they are sent; None if no input is screened."""
-        self.done_before: sqlite3.Connection | None = None
-        """Connection on which cells of earlier sessions are found."""
         self._crews: dict[str, _Crew] = {}
         self._group: asyncio.TaskGroup | None = None
         self._requeued: set[str] = set()
@@ -278,7 +290,7 @@ class Runner:
         if self.progress.stopped_by is None:
             self.progress.stopped_by = reason
         self._stopping.set()
-        self.on_stop()
+        self._setup.on_stop()
 
     async def run(self, clients: list[ClientWork]) -> None:
         """Work until every cell is filled or the run is stopped."""
@@ -332,14 +344,14 @@ class Runner:
         A judge that cannot answer stops the run before the other answers are paid for.
         """
         for _ in range(_FIRST_ROUNDS):
-            waiting = {key: one for key, one in self.progress.calls.items() if one.unproven}
+            waiting = {key: calls for key, calls in self.progress.calls.items() if calls.unproven}
             if not waiting or self._stopping.is_set():
                 return
-            self.on_trial(True)
+            self._setup.on_trial(True)
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(_FIRST_CELLS, crew.work.workers())):
                     group.create_task(self._worker(crew, itertools.islice(crew.tasks, 1)))
-            self.on_trial(False)
+            self._setup.on_trial(False)
             for (phase, name), calls in waiting.items():
                 if not calls.answered and (calls.final or calls.failed > _FIRST_CELLS):
                     self.progress.closed[f"{name} ({phase})"] = calls.error
@@ -371,7 +383,8 @@ class Runner:
     async def _finish(self, crew: _Crew, task: Task) -> None:
         """Fill a cell unless it is done, and have it compared with its counterparts."""
         cell_id = id_of_cell(self._run_id, task)
-        if self.done_before is None or not is_done(self.done_before, cell_id):
+        setup = self._setup
+        if setup.done_before is None or not is_done(setup.done_before, cell_id):
             about = CellSpan(
                 cell_id, task.case.id, task.prompt.id, crew.work.name, task.side, task.repeat
             )
@@ -383,9 +396,9 @@ class Runner:
                 logger.debug("cell", extra={"case": task.case.id, "status": cell.status})
             await self._buffer.put(cell)
             self._count(crew, cell)
-            self.on_progress(self.progress)
-        if self.head_to_head is not None:
-            await self.head_to_head.compare_cell(task, self._buffer)
+            setup.on_progress(self.progress)
+        if setup.head_to_head is not None:
+            await setup.head_to_head.compare_cell(task, self._buffer)
 
     def _count(self, crew: _Crew, cell: CellRow) -> None:
         """Count a finished cell; one that was in error before is not counted twice."""
@@ -417,44 +430,36 @@ class Runner:
             facts=facts_of(task.case),
         )
         try:
-            request = request_for(task)
-            if self.pairing is not None and task.counterpart is not None:
-                prompt, configuration = task.counterpart
-                counterpart = request_for(replace(task, prompt=prompt, configuration=configuration))
-                own, other = task.configuration.model, configuration.model
-                await self.pairing.fetch((own, request), (other, counterpart))
-                request = self.pairing.align(request, counterpart)
+            request = await self._request(task)
         except (MissingValueError, RenderError) as error:
             skipped = CellStatus.SKIPPED
             return row(request_hash="", answer_no=None, status=skipped, reason=str(error))
-        blocked = None if self.input_screen is None else self.input_screen.blocked(task.case)
+        row = partial(row, request_hash=request.request_hash, answer_no=None)
+        screen = self._setup.input_screen
+        blocked = None if screen is None else screen.blocked(task.case)
         if blocked is not None:
-            return row(
-                request_hash=request.request_hash,
-                answer_no=None,
-                status=blocked.status,
-                passed=blocked.passed,
-                reason=blocked.reason,
-                components=blocked.components,
-            )
+            return _graded(row, blocked)
         try:
             stored = await answer(task, request)
         except (CallError, resilience.ClientClosed) as error:
-            unanswered = partial(row, request_hash=request.request_hash, answer_no=None)
-            return await self._fill_unanswered(unanswered, task, error)
+            return await self._fill_unanswered(row, task, error)
+        grade = await self._grade(task, stored)
+        return _graded(partial(row, answer_no=stored.answer_no), grade)
+
+    async def _request(self, task: Task) -> Request:
+        """Return what the model is sent, aligned with the other side of a pair."""
+        request, pairing = request_for(task), self._setup.pairing
+        if pairing is None or task.counterpart is None:
+            return request
+        prompt, configuration = task.counterpart
+        counterpart = request_for(replace(task, prompt=prompt, configuration=configuration))
+        own, other = task.configuration.model, configuration.model
+        await pairing.fetch((own, request), (other, counterpart))
+        return pairing.align(request, counterpart)
+
+    async def _grade(self, task: Task, stored: StoredAnswer) -> CellGrade:
         output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
-        grade = await self._grader.grade(task.case, output, stored)
-        return row(
-            request_hash=request.request_hash,
-            answer_no=stored.answer_no,
-            status=grade.status,
-            composite=grade.composite,
-            passed=grade.passed,
-            reason=grade.reason or None,
-            components=grade.components,
-            judgments=grade.judgments,
-            judge_scores=grade.judge_scores,
-        )
+        return await self._setup.grader.grade(task.case, output, stored)
 
     async def _fill_unanswered(
         self,
@@ -475,17 +480,16 @@ class Runner:
 
     async def _replace(self, task: Task) -> FallbackAnswer | None:
         """Return the graded answer of a fallback model; None if there is none."""
-        found = None if self.fallbacks is None else await self.fallbacks.answer(task)
-        if found is None:
+        fallbacks = self._setup.fallbacks
+        reply = None if fallbacks is None else await fallbacks.answer(task)
+        if reply is None:
             return None
-        stored = found.stored
-        output = parse_output(stored.completion.text, task.prompt.expect, task.prompt.output)
-        grade = await self._grader.grade(task.case, output, stored)
+        grade = await self._grade(task, reply.stored)
         return FallbackAnswer(
-            found.model.name,
-            found.model.simulated,
-            found.request_hash,
-            stored.answer_no,
+            reply.model.name,
+            reply.model.simulated,
+            reply.request_hash,
+            reply.stored.answer_no,
             grade.status,
             grade.composite,
             grade.passed,
@@ -493,177 +497,13 @@ class Runner:
         )
 
 
-def id_of_cell(run_id: str, task: Task) -> str:
-    """Return the id that a cell has in a run."""
-    name = task.configuration.name
-    return make_cell_id(run_id, task.side, task.prompt.id, name, task.case.id, task.repeat)
-
-
-def request_for(task: Task) -> Request:
-    """Return what the model is sent; raises MissingValueError or RenderError."""
-    model = task.configuration.model
-    return Request(
-        provider=model.provider,
-        endpoint=model.endpoint,
-        model=model.model,
-        messages=task.prompt.render(task.case.inputs),
-        params=dict(task.configuration.params),
-        left_out=task.configuration.left_out,
-        tools=task.prompt.tools,
-        response_format=task.prompt.output,
-        repeat=task.repeat,
+def _graded(row: Callable[..., CellRow], grade: CellGrade) -> CellRow:
+    return row(
+        status=grade.status,
+        composite=grade.composite,
+        passed=grade.passed,
+        reason=grade.reason or None,
+        components=grade.components,
+        judgments=grade.judgments,
+        judge_scores=grade.judge_scores,
     )
-
-
-# --- the cells ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class WorkStage:
-    """Cells that are filled before the others."""
-
-    repeats: range
-    cases: tuple[Case, ...] | None = None
-    """None for all."""
-    variants: frozenset[tuple[str, str]] | None = None
-    """Prompts and models; None for all."""
-
-    def has(self, prompt: str, configuration: str) -> bool:
-        """Whether a prompt with a configuration of a model belongs to it."""
-        return self.variants is None or (prompt, configuration) in self.variants
-
-
-@dataclass(slots=True)
-class RunWork:
-    """The cells of a run."""
-
-    project: Project
-    sides: Mapping[Side, Experiment]
-    """Head, and perhaps base: both with the same eval suite."""
-    selection: Selection
-    clusters: Mapping[str, str] = field(default_factory=dict)
-    """Cluster of each case that has one, from the plan."""
-    only: Callable[[Task], bool] | None = None
-    """Which cells are filled; None for all."""
-    stage: WorkStage | None = None
-    """Which of them are filled now; None for all at once."""
-    batch: bool = False
-    """Whether answers are bought in batches, all of them at once."""
-    places: Callable[[Model], int] = lambda model: model.limits.concurrency
-    """Calls that a model may make at once at this moment."""
-    looks_up: bool = False
-    """Whether answers are looked for in a shared cache, while other cells wait for the model."""
-
-    @property
-    def repeats(self) -> int:
-        """Repeats of each case, before `more_repeats` adds some."""
-        return self.selection.narrow(self.sides[Side.HEAD]).file.repeats
-
-    def cases(self) -> Iterable[Case]:
-        """Return the cases of the run, read again."""
-        experiment = self.selection.narrow(self.sides[Side.HEAD])
-        cases = self.project.cases(experiment) if experiment.file.data else [STATIC]
-        return self.selection.pick(cases)
-
-    def cells_by_client(self, cases: int, stage: WorkStage | None = None) -> Counter[str]:
-        """Return how many cells each client has to fill, in a run of that number of cases."""
-        stage = stage or WorkStage(range(self.repeats))
-        each = len(stage.repeats) * (cases if stage.cases is None else len(stage.cases))
-        found: Counter[str] = Counter()
-        for (side, name), client in self.client_names().items():
-            prompts = self.selection.narrow(self.sides[side]).prompts
-            found[client] += each * sum(stage.has(prompt.id, name) for prompt in prompts)
-        return found
-
-    def client_names(self) -> dict[tuple[Side, str], str]:
-        """Return the client of each side and configuration."""
-        models = self._models()
-        return {
-            (side, name): _client_name(model.key, model, models)
-            for side, experiment in self.sides.items()
-            for name, model, _ in self.selection.narrow(experiment).models
-        }
-
-    def clients(self, answer: Callable[[Model], Answer]) -> list[ClientWork]:
-        """Return the work of each model; `answer` returns the source of a model's answers."""
-        return [
-            ClientWork(
-                _client_name(key, model, models),
-                answer(model),
-                partial(self._workers, model),
-                partial(self._open_tasks, key),
-            )
-            for models in [self._models()]
-            for key, model in models.items()
-        ]
-
-    def tasks(self) -> Iterator[Task]:
-        """Yield every cell, including those that `only` leaves out."""
-        for key in self._models():
-            yield from self._tasks(key)
-
-    def _open_tasks(self, key: str) -> Iterator[Task]:
-        tasks = self._tasks(key)
-        return tasks if self.only is None else filter(self.only, tasks)
-
-    def _models(self) -> dict[str, Model]:
-        """Return the generating models by key; one that changed since the base is there twice."""
-        found: dict[str, Model] = {}
-        for experiment in self.sides.values():
-            for _, model, _ in self.selection.narrow(experiment).models:
-                found.setdefault(model.key, model)
-        return found
-
-    def _workers(self, model: Model) -> int:
-        """Return how many workers fill the cells of a model.
-
-        While some cells wait for the model, a few are booked or stored, and as many are judged.
-        """
-        judged = self.sides[Side.HEAD].file.is_judged
-        places = self.places(model)
-        looking = places if self.looks_up else 0
-        return (places + 2 * (places // provider_client.AHEAD) + looking) * (2 if judged else 1)
-
-    def _tasks(self, key: str) -> Iterator[Task]:
-        """Yield the cells of one model, reading the cases again for each."""
-        stage = self.stage or WorkStage(range(self.repeats))
-        variants = {side: self._variants(side, key) for side in self.sides}
-        counterparts = self._counterparts()
-        for case in self.cases() if stage.cases is None else stage.cases:
-            cluster = self.clusters.get(case.id)
-            for repeat in stage.repeats:
-                for side, variant in variants.items():
-                    for prompt, configurations in variant:
-                        for configuration in configurations:
-                            if stage.has(prompt.id, configuration.name):
-                                counterpart = counterparts.get(
-                                    (side, prompt.id, configuration.name)
-                                )
-                                yield Task(
-                                    prompt, configuration, case, repeat, side, counterpart, cluster
-                                )
-
-    def _counterparts(self) -> dict[tuple[Side, str, str], tuple[Prompt, Configuration]]:
-        """Return what the other side has, by side, prompt id and configuration."""
-        if Side.BASE not in self.sides:
-            return {}
-        found: dict[tuple[Side, str, str], tuple[Prompt, Configuration]] = {}
-        for side, other in ((Side.HEAD, Side.BASE), (Side.BASE, Side.HEAD)):
-            experiment = self.selection.narrow(self.sides[other])
-            for prompt in experiment.prompts:
-                for configuration in experiment.configurations(prompt):
-                    found[side, prompt.id, configuration.name] = (prompt, configuration)
-        return found
-
-    def _variants(self, side: Side, key: str) -> Variants:
-        experiment = self.selection.narrow(self.sides[side])
-        return [
-            (prompt, [c for c in experiment.configurations(prompt) if c.model.key == key])
-            for prompt in experiment.prompts
-        ]
-
-
-def _client_name(key: str, model: Model, models: Mapping[str, Model]) -> str:
-    """Return the name of a client: the model's, marked if the base has another of that name."""
-    same = [other for other, one in models.items() if one.name == model.name]
-    return model.name if same.index(key) == 0 else f"{model.name}{progress_meter.AT_THE_BASE}"

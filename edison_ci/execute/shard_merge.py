@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING
 
 from edison_ci._dataclass import dataclass
 from edison_ci.errors import IncompleteRun, UsageError
+from edison_ci.execute.budgets import RunCaps
+from edison_ci.execute.clients import OpenResults
+from edison_ci.execute.execution import begin, clients_of
 from edison_ci.execute.planned_files import changed_places
 from edison_ci.execute.progress import Progress, ProgressReporter
-from edison_ci.execute.regrade import cell_name
+from edison_ci.execute.run_end import conclude
 from edison_ci.execute.run_options import RunOptions, RunOutcome, allow_code, options_of
-from edison_ci.execute.runner import RunWork, id_of_cell
-from edison_ci.execute.session import Session, _RunState
+from edison_ci.execute.session import OpenRun, Session
+from edison_ci.execute.tasks import RunWork, cell_name, id_of_cell
 from edison_ci.plan.selection import Shard, parse_shard, shard_of
 from edison_ci.records import RunStatus, Side
 from edison_ci.results.snapshot import snapshot_of
@@ -99,15 +102,15 @@ class ShardSet:
 
 def shard_sets(files: Iterable[ShardFile]) -> list[ShardSet]:
     """Return the runs whose shards are in files; raises if shards do not belong together."""
-    found: dict[tuple[str, str], dict[int, ShardFileRun]] = {}
+    groups: dict[tuple[str, str], dict[int, ShardFileRun]] = {}
     for file in files:
         for run in file.runs:
             piece = ShardFileRun(file, run, parse_shard(str(run.shard)))
             against = snapshot_of(run)["command line"].get("against") or {}
-            group = found.setdefault((run.experiment, against.get("eval_suite", Side.HEAD)), {})
+            group = groups.setdefault((run.experiment, against.get("eval_suite", Side.HEAD)), {})
             _add(group, piece)
     # A comparison on the base's eval suite comes first, as it was run.
-    return [ShardSet(found[key]) for key in sorted(found)]
+    return [ShardSet(groups[key]) for key in sorted(groups)]
 
 
 def _add(group: dict[int, ShardFileRun], piece: ShardFileRun) -> None:
@@ -148,20 +151,23 @@ def _refuse_foreign_cases(piece: ShardFileRun) -> None:
         )
 
 
-def _refuse_apart(one: ShardFileRun, other: ShardFileRun) -> None:
+def _refuse_apart(first: ShardFileRun, other: ShardFileRun) -> None:
     """Refuse two shards that are not of one run."""
-    if one.shard.count != other.shard.count:
-        raise UsageError(f"{one} and {other} are not of one run", hint="split it once, then merge")
-    places = changed_places(snapshot_of(one.run), snapshot_of(other.run))
-    differing = ", ".join(place for place in places if place != "command line")
-    if one.run.plan_hash != other.run.plan_hash:
+    if first.shard.count != other.shard.count:
         raise UsageError(
-            f"{other} is of another plan than {one}: {differing or 'cases'} changed",
+            f"{first} and {other} are not of one run", hint="split it once, then merge"
+        )
+    places = changed_places(snapshot_of(first.run), snapshot_of(other.run))
+    differing = ", ".join(place for place in places if place != "command line")
+    if first.run.plan_hash != other.run.plan_hash:
+        raise UsageError(
+            f"{other} is of another plan than {first}: {differing or 'cases'} changed",
             hint="run all shards of the same commit",
         )
-    if one.run.base_commit != other.run.base_commit:
+    if first.run.base_commit != other.run.base_commit:
         raise UsageError(
-            f"{one} is compared with {one.run.base_commit}, {other} with {other.run.base_commit}",
+            f"{first} is compared with {first.run.base_commit}, "
+            f"{other} with {other.run.base_commit}",
             hint="run all shards --against the same commit",
         )
 
@@ -206,17 +212,27 @@ class MergeSession(Session):
             owner = ProcessLock(self._folder / "locks")
             stack.callback(owner.close)
             run_id, options = pieces.run_id, pieces.options
-            new = self._whole(self._new(run_id, plan, options, owner.id), pieces)
+            new = self._whole(self._new(run_id, plan, options, owner.id, self._now()), pieces)
             with closing(open_database(self._path)) as target:
                 _fill(target, new, pieces.all)
             writer = stack.enter_context(Writer(self._path))
             reader = open_reader(self._path)
             stack.callback(reader.close)
-            state = _RunState(
-                run_id, writer, reader, owner, self._project, plan, options, "", None, None
+            work = RunWork(self._project, self._sides, options.selection, plan.clusters)
+            run = OpenRun(
+                run_id,
+                self._experiment,
+                self._context,
+                self._gates,
+                work,
+                plan,
+                options,
+                new.now,
+                "",
+                OpenResults(writer, reader, owner),
             )
-            work = self._complete(state)
-            return asyncio.run(self._end(state, work))
+            _refuse_incomplete(run)
+            return asyncio.run(_end(run))
 
     def _whole(self, new: NewRun, pieces: ShardSet) -> NewRun:
         """Return the new run with the start time of its first shard, and the ids of all shards."""
@@ -230,38 +246,36 @@ class MergeSession(Session):
             now=min(piece.run.created_at for piece in pieces.all),
         )
 
-    def _complete(self, state: _RunState) -> RunWork:
-        """Return the cells of the run; raises if a cell is missing, or one too many."""
-        work = RunWork(state.project, self._sides, state.options.selection, state.plan.clusters)
-        seen = 0
-        missing: list[str] = []
-        for task in work.tasks():
-            found = cell_state(state.reader, id_of_cell(state.run_id, task))
-            seen += 1
-            if found is None and len(missing) < _LISTED:
-                missing.append(cell_name(task))
-        if missing:
-            raise IncompleteRun(
-                f"cells of {self._experiment.id} are missing: {', '.join(missing)}",
-                hint="run the shards again",
-            )
-        there = sum(cell_statuses(state.reader, state.run_id).values())
-        if there > seen:
-            raise UsageError(
-                f"the shards of {self._experiment.id} have {there - seen:,} cells that are not in "
-                "the plan",
-                hint="run the shards again",
-            )
-        return work
 
-    async def _end(self, state: _RunState, work: RunWork) -> RunOutcome:
-        cells = Counter(cell_statuses(state.reader, state.run_id))
-        progress = Progress(total=cells.total(), cells=cells)
-        await self._begin(state)
-        budget, stop = self._clients(state, self._budgets(state)).budget, self._experiment.file.stop
-        reporter = ProgressReporter(self._context, budget, state.reader, alert_at=stop.alert_at)
-        ask = self._gates.ask(state, work, now=self._now)
-        return await self._conclude(state, reporter, progress, lambda: ask(None))
+def _refuse_incomplete(run: OpenRun) -> None:
+    """Raise an error if a cell of a run is missing, or one too many."""
+    planned = 0
+    missing: list[str] = []
+    for task in run.work.tasks():
+        planned += 1
+        if cell_state(run.reader, id_of_cell(run.id, task)) is None and len(missing) < _LISTED:
+            missing.append(cell_name(task))
+    if missing:
+        raise IncompleteRun(
+            f"cells of {run.experiment.id} are missing: {', '.join(missing)}",
+            hint="run the shards again",
+        )
+    stored = sum(cell_statuses(run.reader, run.id).values())
+    if stored > planned:
+        raise UsageError(
+            f"the shards of {run.experiment.id} have {stored - planned:,} cells that are not in "
+            "the plan",
+            hint="run the shards again",
+        )
+
+
+async def _end(run: OpenRun) -> RunOutcome:
+    cells = Counter(cell_statuses(run.reader, run.id))
+    progress = Progress(total=cells.total(), cells=cells)
+    await begin(run)
+    reporter = ProgressReporter(run, clients_of(run, RunCaps.of(run)))
+    ask = run.gates.ask(run, run.work)
+    return await conclude(run, reporter, progress, lambda: ask(None))
 
 
 def _fill(target: sqlite3.Connection, new: NewRun, pieces: Sequence[ShardFileRun]) -> None:

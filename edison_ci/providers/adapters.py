@@ -43,9 +43,9 @@ from edison_ci.providers import (
 from edison_ci.providers import local as provider_local
 from edison_ci.providers import openai_responses as provider_openai_responses
 from edison_ci.providers import replay as provider_replay
-from edison_ci.providers.adapting import Adapting
 from edison_ci.providers.openai_compatible import OpenAICompatible, find_dialect
-from edison_ci.providers.openai_embeddings import OpenAIEmbeddings, WithEmbeddings
+from edison_ci.providers.openai_endpoints import OpenAIEmbeddings, WithEmbeddings
+from edison_ci.providers.resilience import Adapting
 from edison_ci.providers.transport import (
     Reach,
     Service,

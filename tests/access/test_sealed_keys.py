@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from edison_ci.access.key_environment import KeyEnvironment
+from edison_ci.access.job import KeyEnvironment
 from edison_ci.access.sealed_keys import (
     LOCAL,
     find_private_key,

@@ -14,7 +14,8 @@ import pytest
 from docs.check_examples import EXAMPLES, FILES, REFERENCES, SCHEMAS, Answer
 from edison_ci.checks.options import REGISTRY
 from edison_ci.checks.output import parse_output
-from edison_ci.execute.grading import CheckGrader, composite_of, passes
+from edison_ci.execute.check_grading import CheckGrader
+from edison_ci.execute.grading import composite_of, passes
 from edison_ci.providers.budget import StoredAnswer
 from edison_ci.records import Case, CaseId, FinishReason
 from tests.checks.entries import check, experiment, from_yaml

@@ -19,8 +19,7 @@ import pytest
 
 from edison_ci.cli.bars import Bars
 from edison_ci.execute.clients import PhaseCalls
-from edison_ci.execute.progress import Progress
-from edison_ci.execute.progress_meter import ProgressMeter
+from edison_ci.execute.progress import Progress, ProgressMeter
 from edison_ci.providers.client import BudgetUsage
 from tests.cli.screen import OnTty, Tty
 from tests.faults.stage import verdict

@@ -10,7 +10,7 @@ import pytest
 
 from edison_ci.api.sessions import run_context
 from edison_ci.config.load import load_project
-from edison_ci.execute.standalone import PROBE_S, probe
+from edison_ci.execute.probe import PROBE_S, probe
 from tests.loopback.script import rule
 from tests.loopback.server import LoopbackServer
 from tests.providers.test_client import FakeTime

@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from edison_ci.execute.clients import PhaseCalls
-from edison_ci.execute.progress import Progress
-from edison_ci.execute.progress_meter import ProgressMeter
+from edison_ci.execute.progress import Progress, ProgressMeter
 
 pytestmark = pytest.mark.daily
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.access.sealed_keys import key_folder
 from edison_ci.config.load import load_project
 from edison_ci.config.sealed import PRIVATE_KEY

@@ -18,7 +18,8 @@ from edison_ci.checks.evaluation import Grade
 from edison_ci.checks.options import Check
 from edison_ci.checks.output import Output, parse_output
 from edison_ci.config.screens import TextScreens
-from edison_ci.execute.grading import CellGrader, CheckGrader, InputScreen, _component
+from edison_ci.execute.check_grading import CheckGrader, _component
+from edison_ci.execute.grading import CellGrader, InputScreen
 from edison_ci.providers.budget import StoredAnswer
 from edison_ci.records import Case, CaseId, Completion
 from tests.checks.answers import answered

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from edison_ci.config.load import load_project
 from edison_ci.execute.pairwise import Opponents, Pair, is_swapped
-from edison_ci.execute.runner import RunWork
+from edison_ci.execute.tasks import RunWork
 from edison_ci.plan.selection import EVERYTHING, Selection
 from edison_ci.records import CaseId, Side
 
 if TYPE_CHECKING:
-    from edison_ci.execute.runner import Task
+    from edison_ci.execute.tasks import Task
     from tests.conftest import Folder
 
 HELLO = "experiments/hello.yaml"

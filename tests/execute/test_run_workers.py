@@ -9,8 +9,9 @@ from edison_ci.api.sessions import SessionFactory, model_caller
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, ErrorKind, WorkerState
 from edison_ci.errors import ExitCode
-from edison_ci.execute.run_options import RunOptions, RunTarget
-from edison_ci.execute.run_workers import STRANDED_S
+from edison_ci.execute.run_options import RunOptions
+from edison_ci.execute.steering import STRANDED_S
+from edison_ci.execute.targets import RunTarget
 from tests.execute.child import start
 from tests.opened import opened
 

@@ -35,13 +35,14 @@ import edison_ci.api.sessions
 import edison_ci.checks.evaluation
 import edison_ci.cli.status
 import edison_ci.execute.session
+import edison_ci.execute.steering
 import edison_ci.features.upkeep.commands
 import edison_ci.providers.transport
 import edison_ci.store.writer
 from edison_ci import utc
 from edison_ci.api.sessions import run_context
 from edison_ci.cli.app import run as run_command
-from edison_ci.execute.session import StopHandler
+from edison_ci.execute.steering import RunControl
 from edison_ci.providers.resilience import Clock
 from edison_ci.store.database import open_database
 from edison_ci.store.ledger import OnTotals
@@ -267,7 +268,7 @@ def prepare(plan: Plan) -> None:
     if "signalled" in plan.says:
         _tell_signals(trap)
     if plan.grace_s is not None:
-        edison_ci.execute.session.GRACE_S = plan.grace_s
+        edison_ci.execute.steering.GRACE_S = plan.grace_s
     if plan.cap_bytes is not None:
         edison_ci.providers.transport.MAX_REPLY_BYTES = plan.cap_bytes
     _limit(plan)
@@ -295,13 +296,13 @@ def _trap_files(trap: Trap) -> None:
 
 
 def _tell_signals(trap: Trap) -> None:
-    signalled = StopHandler._signalled
+    signalled = RunControl._signalled
 
-    def telling(self: StopHandler, name: str) -> None:
+    def telling(self: RunControl, name: str) -> None:
         signalled(self, name)
         trap.reach("signalled")
 
-    patch(StopHandler, "_signalled", telling)
+    patch(RunControl, "_signalled", telling)
 
 
 def _limit(plan: Plan) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.contracts import CallError, ErrorKind
-from edison_ci.providers.adapting import Adapting
+from edison_ci.providers.resilience import Adapting
 from edison_ci.records import Completion
 from tests.providers.kitchen import ask
 

@@ -14,7 +14,7 @@ from edison_ci.config.trust import TrustFile
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import TrustError
 from edison_ci.providers.adapters import provider_for
-from edison_ci.providers.http_service import at
+from edison_ci.providers.application import at
 from tests.providers.kitchen import KEY, ask, model, refused
 
 if TYPE_CHECKING:

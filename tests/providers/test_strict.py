@@ -13,8 +13,8 @@ import pytest
 from edison_ci.config.load import Project, load_project
 from edison_ci.config.models import Model, sent_params
 from edison_ci.config.prices import load_prices
-from edison_ci.execute.runner import Task, request_for
-from edison_ci.execute.standalone import probe_request
+from edison_ci.execute.probe import probe_request
+from edison_ci.execute.tasks import Task, request_for
 from edison_ci.features.refine.refiner import RefinePrompt, RejectedSuggestion, refiner_of
 from edison_ci.features.refine.weaknesses import Example, WeakComponent, Weakness
 from edison_ci.judges.instructions import load_instructions

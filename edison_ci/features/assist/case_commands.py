@@ -17,7 +17,7 @@ from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config.case_facts import SIZES
 from edison_ci.errors import ConfigError, UsageError
-from edison_ci.execute import runner, standalone
+from edison_ci.execute import standalone, tasks
 from edison_ci.features.assist import case_replies, generated_cases, generation
 from edison_ci.features.assist.case_slots import (
     ATTACK_COUNTS,
@@ -343,8 +343,8 @@ def _keep_failing(session: WritingSession, writers: Writers, result: Generated) 
     """Answer and grade each case; leave out those that do not fail."""
     prompt = session.experiment.prompts[0]
     configurations = session.experiment.configurations(prompt)
-    tasks = [
-        runner.Task(prompt, configuration, case.case("adversarial"), 0)
+    candidates = [
+        tasks.Task(prompt, configuration, case.case("adversarial"), 0)
         for case in result.cases
         for configuration in configurations
     ]
@@ -353,7 +353,7 @@ def _keep_failing(session: WritingSession, writers: Writers, result: Generated) 
     problems: list[str] = []
 
     def keep(number: int, answer: standalone.TrialAnswer | Exception) -> None:
-        task = tasks[number]
+        task = candidates[number]
         name = str(task.case.id)
         if isinstance(answer, Exception):
             unknown.add(name)
@@ -367,10 +367,10 @@ def _keep_failing(session: WritingSession, writers: Writers, result: Generated) 
         session.terminal.note(
             f"to see which of {counted(len(result.cases), 'case')} fail, without judges:"
         )
-    calls = ((task.configuration.model, runner.request_for(task)) for task in tasks)
+    calls = ((task.configuration.model, tasks.request_for(task)) for task in candidates)
     sessions.confirm_calls(session.terminal, session.project, calls, yes=session.options.yes)
     result.cost_microusd += standalone.try_all(
-        session.project, tasks, session.experiment, session.context,
+        session.project, candidates, session.experiment, session.context,
         newer_than=utc.timestamp(session.context.now()), on_result=keep,
         budget_microusd=writers.left(result),
     )  # fmt: skip

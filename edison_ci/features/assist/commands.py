@@ -16,7 +16,7 @@ from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup, takes
 from edison_ci.contracts import CallError
 from edison_ci.documents import decoding, files, secrets, yaml_edit
 from edison_ci.errors import CallFailed, UsageError
-from edison_ci.execute import runner, standalone
+from edison_ci.execute import standalone, tasks
 from edison_ci.features.assist import candidates, draft_dialog, draft_kinds
 from edison_ci.numeric import score, weighted_mean
 from edison_ci.plan import selection
@@ -469,7 +469,7 @@ def _try_panel(
     assert experiment.rubric is not None, "judges score a rubric"
     reuse = dt.timedelta(days=project.file.settings.reuse_days)
     newer_than = utc.timestamp(context.now() - reuse)
-    task = runner.Task(prompt, configuration, case, 0)
+    task = tasks.Task(prompt, configuration, case, 0)
     tried = standalone.try_once(project, task, experiment, context, newer_than=newer_than)
     weights = {criterion.name: criterion.weight for criterion in experiment.rubric.criteria}
     rows = tried.grade.judge_scores

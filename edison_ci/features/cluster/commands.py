@@ -12,7 +12,7 @@ import click
 
 from edison_ci import __version__
 from edison_ci.access import proposal_terms
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
@@ -20,7 +20,7 @@ from edison_ci.cli.sessions import allow_code as allow_code_options
 from edison_ci.cli.sessions import require_dask, tls_folder_option
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, flush
 from edison_ci.errors import UsageError
-from edison_ci.execute import grading, run_options
+from edison_ci.execute import check_grading, run_options
 from edison_ci.features.cluster import preparation, wire
 from edison_ci.features.cluster import tls as cluster_tls
 
@@ -124,7 +124,7 @@ def _work(
 
 def _code_checks(terminal: Terminal, project: Project, *, allowed: bool) -> preparation.CodeChecks:
     """Return the code checks that runs may ask for; raises UsageError without a sandbox."""
-    root = grading.code_folder(run_options.allow_code(project)) if allowed else None
+    root = check_grading.code_folder(run_options.allow_code(project)) if allowed else None
     checks = preparation.CodeChecks(project, root)
     why_not = "the base allows no code" if allowed else "start it with --allow-code"
     for program in checks.programs:
@@ -133,7 +133,7 @@ def _code_checks(terminal: Terminal, project: Project, *, allowed: bool) -> prep
         else:
             terminal.note(StyledText("runs", GOOD), f" {program}")
     if root is not None and checks.programs:
-        grading.refuse_without_sandbox()
+        check_grading.refuse_without_sandbox()
     return checks
 
 

@@ -13,7 +13,7 @@ from edison_ci import __version__
 from edison_ci.access.proposal_terms import apply_base_terms
 from edison_ci.api.sessions import model_caller
 from edison_ci.config.load import load_project
-from edison_ci.execute.grading import code_folder
+from edison_ci.execute.check_grading import code_folder
 from edison_ci.execute.run_options import allow_code
 from edison_ci.execute.session import run_in_loop
 from edison_ci.features.cluster.local_workers import fork_workers

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from edison_ci.access import proposal_terms
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.api import workflows
 from edison_ci.config import sealed as config_sealed
 from edison_ci.errors import UsageError

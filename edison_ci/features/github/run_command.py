@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from edison_ci.api.change import ChangeResult, Comparison, FailOn
     from edison_ci.api.change_coverage import ChangeCoverage
     from edison_ci.config.load import Experiment, Project
-    from edison_ci.execute.run_options import RunTarget
+    from edison_ci.execute.targets import RunTarget
     from edison_ci.results.report import Report
 
 

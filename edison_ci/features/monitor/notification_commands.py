@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci.access import site as sites
-from edison_ci.access.key_environment import keys_at
+from edison_ci.access.job import keys_at
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
 from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, Terminal
 from edison_ci.config import load

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from edison_ci import feature, utc
 from edison_ci._dataclass import dataclass
-from edison_ci.access.key_environment import keys_at
+from edison_ci.access.job import keys_at
 from edison_ci.access.proposal_terms import base_file, is_proposed
 from edison_ci.access.site import BY_ITSELF
 from edison_ci.api.notices import Notice

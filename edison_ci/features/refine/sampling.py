@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from edison_ci.execute.runner import RunWork
+    from edison_ci.execute.tasks import RunWork
     from edison_ci.proposals.candidate import RefineTarget
     from edison_ci.records import Case
 

@@ -23,8 +23,8 @@ from edison_ci.config.load import load_project
 from edison_ci.documents.decoding import decode
 from edison_ci.documents.text_diff import diff_of
 from edison_ci.errors import EdisonError, RoleError, UsageError
-from edison_ci.execute.runner import Task
 from edison_ci.execute.standalone import task_of_cell
+from edison_ci.execute.tasks import Task
 from edison_ci.features.review.decision import approve, approve_on_branch, comment, reject
 from edison_ci.features.review.gradebook import GradeBook
 from edison_ci.features.review.grading_queue import GradingQueue, criterion_score, labels_of

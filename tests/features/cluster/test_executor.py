@@ -21,7 +21,7 @@ from edison_ci import __version__
 from edison_ci.config.load import load_project
 from edison_ci.contracts import CallError, CheckOutcome, ErrorKind
 from edison_ci.errors import UsageError
-from edison_ci.execute.grading import check_programs
+from edison_ci.execute.check_grading import check_programs
 from edison_ci.execute.run_options import allow_code
 from edison_ci.features.cluster.dask_executor import DaskExecutor
 from edison_ci.features.cluster.nodes import PlainScheduler, carry_plain_data

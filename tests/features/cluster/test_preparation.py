@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from edison_ci.access.key_environment import key_environment
+from edison_ci.access.job import key_environment
 from edison_ci.api.sessions import model_caller
 from edison_ci.checks.options import parse_check
 from edison_ci.config.load import load_project
