@@ -235,7 +235,7 @@ FACE_IMPORTS = {
     "cli/costs.py": "store.database",
     "cli/doctor.py": "providers.shared_cache",
     "cli/lookup.py": "store.runs",
-    "cli/models.py": "execute.probe providers.adapters",
+    "cli/models.py": "execute.probe providers.model_lists",
     "cli/names.py": "store.cells store.database store.runs",
     "cli/plan.py": "execute.reuse_forecast",
     "cli/progress.py": "execute.progress",

@@ -20,7 +20,7 @@ from edison_ci.config.vendors import VENDORS
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.errors import UsageError
 from edison_ci.execute.probe import probe
-from edison_ci.providers.adapters import HAVE_LISTS, lister_for
+from edison_ci.providers.model_lists import HAVE_LISTS, lister_for
 
 if TYPE_CHECKING:
     from edison_ci.config.load import Project

@@ -22,7 +22,7 @@ from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.execute import probe
 from edison_ci.numeric import counted, dollar_range, dollars
 from edison_ci.plan import plan as planning
-from edison_ci.providers import adapters
+from edison_ci.providers import model_lists
 from edison_ci.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def _with_keys(project: Project) -> dict[str, Model]:
 def _fetch(
     model: Model, environ: KeyEnvironment, trust: TrustFile, *, offline: bool
 ) -> list[ListedModel] | CallError:
-    lister = adapters.lister_for(model, environ=environ, offline=offline, trust=trust)
+    lister = model_lists.lister_for(model, environ=environ, offline=offline, trust=trust)
 
     async def ask() -> list[ListedModel]:
         async with asyncio.timeout(_FETCH_S):

@@ -19,7 +19,7 @@ from edison_ci.errors import UsageError
 from edison_ci.execute.clients import judge_caller
 from edison_ci.judges import judge
 from edison_ci.numeric import reaches
-from edison_ci.providers import openai_embeddings
+from edison_ci.providers import openai_endpoints
 from edison_ci.records import CellStatus
 from edison_ci.safety.redaction import Redact, keep_text, redactor
 from edison_ci.store.cells import Component
@@ -59,7 +59,7 @@ class Embedder:
 
     async def _embed(self, by: str, text: str) -> str | EvaluationError:
         try:
-            request = openai_embeddings.embedding_request(self.models[by], text)
+            request = openai_endpoints.embedding_request(self.models[by], text)
             return (await self.ask(by, request)).text
         except CallError as error:
             return EvaluationError(f"no embedding of {by}: {error}")

@@ -20,7 +20,7 @@ from edison_ci.execute import pairwise as execute_pairwise
 from edison_ci.execute.tasks import Task, request_for
 from edison_ci.judges.panel import ExperimentJudges, pairwise_judge
 from edison_ci.judges.pointwise import Pointwise
-from edison_ci.providers import openai_embeddings
+from edison_ci.providers import openai_endpoints
 from edison_ci.store.answers import newest_answer, newest_time
 from edison_ci.store.database import open_reader
 from edison_ci.templating.templates import MissingValueError, RenderError
@@ -149,7 +149,7 @@ class _Lookup:
         return output.text
 
     def _count_embedding(self, by: str, text: str, found: _Found) -> None:
-        request = openai_embeddings.embedding_request(self._project.models[by], text)
+        request = openai_endpoints.embedding_request(self._project.models[by], text)
         found["embed", by] += self._is_stored(request)
 
     def _count_pairs(

@@ -14,13 +14,20 @@ from edison_ci.config.prices import MAX_PRICE
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.json_text import parse_json
 from edison_ci.documents.marks import Fault
+from edison_ci.errors import UsageError
+from edison_ci.providers.anthropic import VERSION
+from edison_ci.providers.model_access import open_access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from edison_ci.config.models import Model
+    from edison_ci.config.trust import TrustFile
     from edison_ci.providers.transport import Transport
 
-PAGE = "?limit=1000"
+HAVE_LISTS = frozenset({"openai", "anthropic", "openai_compatible", "ollama"})
+"""Providers whose lists of models a key alone can read."""
+_PAGE = "?limit=1000"
 """The query of a first page, where a service has pages."""
 _MOST_PAGES = 20
 _LONGEST_NAME = 200
@@ -44,17 +51,17 @@ class ModelLister:
 
     async def models(self) -> list[ListedModel]:
         """Return all models by name; raises CallError."""
-        found: dict[str, ListedModel] = {}
+        models: dict[str, ListedModel] = {}
         query = self.query
         for _ in range(_MOST_PAGES):
             value = await self._read(query)
             for model in _listed(value):
-                found.setdefault(model.id, model)
+                models.setdefault(model.id, model)
             last = value.get("last_id") if isinstance(value, dict) else None
             if not (isinstance(value, dict) and value.get("has_more") is True and last):
                 break
             query = f"{self.query}&after_id={quote(str(last), safe='')}"
-        return sorted(found.values())
+        return sorted(models.values())
 
     async def _read(self, query: str) -> Any:
         transport = self.transport(query)
@@ -65,15 +72,32 @@ class ModelLister:
         try:
             return parse_json(reply.body.decode("utf-8"))
         except (UnicodeDecodeError, Fault):
-            message = "the reply is not a list of models: check the path in base_url"
-            raise CallError(ErrorKind.BAD_RESPONSE, message, charged=False) from None
+            raise _no_list() from None
+
+
+def lister_for(
+    model: Model, *, environ: Mapping[str, str], offline: bool, trust: TrustFile | None
+) -> ModelLister:
+    """Return what lists the models at the address of a model, with its key; raises UsageError."""
+    if model.provider not in HAVE_LISTS:
+        raise UsageError(
+            f"{model.provider} has no list of models that a key alone can read",
+            hint="see the vendor's console; edison admin prices show lists known models",
+        )
+    access = open_access(model, environ, trust, offline=offline)
+    root = access.address.rstrip("/")
+    if model.provider == "anthropic":
+        path = "/models" if root.endswith("/v1") else "/v1/models"
+        headers = {"anthropic-version": VERSION} | ({"x-api-key": access.key} if access.key else {})
+        return ModelLister(lambda query: access.transport(f"{path}{query}", headers), _PAGE)
+    bearer = {"Authorization": f"Bearer {access.key}"} if access.key else {}
+    return ModelLister(lambda query: access.transport(f"/models{query}", bearer), "")
 
 
 def _listed(value: Any) -> Iterator[ListedModel]:
     rows = value.get("data") if isinstance(value, dict) else value
     if not isinstance(rows, list):
-        message = "the reply is not a list of models: check the path in base_url"
-        raise CallError(ErrorKind.BAD_RESPONSE, message, charged=False)
+        raise _no_list()
     for row in rows:
         name = row.get("id") if isinstance(row, dict) else None
         if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable():
@@ -92,3 +116,8 @@ def _price(pricing: Any) -> tuple[float, float] | None:
         if all(0 <= rate <= MAX_PRICE for rate in rates):
             return rates[0], rates[1]
     return None
+
+
+def _no_list() -> CallError:
+    message = "the reply is not a list of models: check the path in base_url"
+    return CallError(ErrorKind.BAD_RESPONSE, message, charged=False)

@@ -271,7 +271,7 @@ _OTHER_NAMES = {
 class Adapting:
     """A provider that asks again without a parameter that the model refuses.
 
-    The table of models knows most of what a model accepts (`config/capabilities.py`). A service
+    The table of models knows most of what a model accepts (`config/models.py`). A service
     behind another address, or a model that is newer than the table, may refuse more. The refusal
     names the parameter and costs nothing; the call is sent again without it, and so is every later
     call of the run.

@@ -23,6 +23,7 @@ from edison_ci.config.trust_entries import AwsIdentity, AzureIdentity, GoogleIde
 from edison_ci.contracts import CallError, ErrorKind
 from edison_ci.documents.decoding import decode_base64url
 from edison_ci.documents.secrets import remember
+from edison_ci.providers.model_access import BEARER
 from edison_ci.providers.transport import Reach, Service, Transport, proxy_for
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 TOKEN_URL, TOKEN = "ACTIONS_ID_TOKEN_REQUEST_URL", "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 """Variables that a job with `id-token: write` has."""
-BEARER = "bearer"
-"""Name of a token among the keys of a model."""
 _EARLY_S = 300.0
 _LIFETIME_S = 3_600
 _TIMEOUT_S = 30.0
