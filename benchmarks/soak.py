@@ -65,6 +65,8 @@ from edison_ci.stats.drift import REFERENCE_RUNS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from edison_ci.api.run_process import RunLaunch
+
 RETENTION_DAYS = 5
 CASES = 20
 WRONG, FALLEN = 0.1, 0.4
@@ -137,12 +139,12 @@ def spells_of(hours: int) -> list[Spell]:
 class Forked:
     """A run in a fork of the scheduler, which has everything imported already."""
 
-    def __init__(self, root: Path, words: list[str]) -> None:
+    def __init__(self, root: Path, launch: RunLaunch) -> None:
         self._code: int | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `error`
         self.pid = os.fork()
         if self.pid == 0:
-            _become(root, words, self._output.fileno())
+            _become(root, launch.words, self._output.fileno())
 
     def poll(self) -> int | None:
         """Return its exit code; None while it runs."""

@@ -9,21 +9,18 @@ nothing is started, and the reason names the keys.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import uuid
 from contextlib import closing
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from edison_ci import feature
 from edison_ci._dataclass import dataclass
 from edison_ci.api.run_control import current_run
+from edison_ci.api.run_process import RunLaunch, RunProcess
 from edison_ci.config import requirements
 from edison_ci.config.load import load_project
 from edison_ci.errors import UsageError
@@ -267,12 +264,15 @@ def _refuse_other(known: StartRequest, start: Start) -> None:
 
 
 def _starts(site: Site, start: Start, request: StartRequest) -> bool:
-    words = ["run", start.experiment, "--yes", "--run-id", request.run_id]
-    words += ["--if-plan", start.plan_hash, "--started-by", start.trigger]
-    if start.budget_microusd is not None:
-        words += ["--budget", fixed(start.budget_microusd / 1e6, 6)]
+    launch = RunLaunch(
+        start.experiment,
+        budget_microusd=start.budget_microusd,
+        run_id=request.run_id,
+        plan_hash=start.plan_hash,
+        started_by=start.trigger,
+    )
     try:
-        return _launch(site, words, lambda reader: has_run(reader, request.run_id))
+        return _begins(site, launch, lambda reader: has_run(reader, request.run_id))
     except CannotStart:
         with Writer(site.results) as writer:
             writer.submit(forget_start(request.key)).result()
@@ -284,50 +284,40 @@ def resume_run(site: Site, actor: Actor, run: Run, budget_microusd: int | None =
     seen = current_run(site, run)
     if seen.moving or seen.status not in (RunStatus.PAUSED, RunStatus.FAILED):
         raise UsageError(f"run {run.id} is {seen.status}: it cannot be resumed")
-    words = ["resume", run.id]
-    if budget_microusd is not None:
-        words += ["--budget", fixed(budget_microusd / 1e6, 6)]
-    entry = site.entry(actor, "resume run", f"run {run.id}", after=words[2:] or None)
+    launch = RunLaunch(run.id, resumes=True, budget_microusd=budget_microusd)
+    after = None if launch.budget is None else ["--budget", launch.budget]
+    entry = site.entry(actor, "resume run", f"run {run.id}", after=after)
     site.note(replace(entry, run_id=run.id))
 
     def goes_on(reader: sqlite3.Connection) -> bool:
-        found = find_run(reader, run.id)
-        return found.owner != run.owner or (found.status, found.finished_at) != (
-            run.status,
-            run.finished_at,
-        )
+        now = find_run(reader, run.id)
+        before = (run.owner, run.status, run.finished_at)
+        return (now.owner, now.status, now.finished_at) != before
 
-    if not _launch(site, words, goes_on):
+    if not _begins(site, launch, goes_on):
         raise CannotStart("the run has not begun yet", hint="see: edison status")
 
 
-def _launch(site: Site, words: list[str], begun: Callable[[sqlite3.Connection], bool]) -> bool:
-    """Start a command as a process; return whether its run has begun in time."""
-    with tempfile.TemporaryFile() as output, closing(open_reader(site.results)) as reader:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edison_ci", "--json", *words],
-            cwd=site.root,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        threading.Thread(target=process.wait, daemon=True, name="started-run").start()
-        deadline = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < deadline:
-            ended = process.poll() is not None
-            if begun(reader):
-                return True
-            if ended:
-                raise _refusal(output)
-            time.sleep(_POLL_S)
+def _begins(site: Site, launch: RunLaunch, begun: Callable[[sqlite3.Connection], bool]) -> bool:
+    """Launch a run; return whether it has begun in time. Raises CannotStart if it failed."""
+    with closing(open_reader(site.results)) as reader:
+        process = RunProcess(site.root, launch, silent=True)
+        with closing(process):
+            threading.Thread(target=process.wait, daemon=True, name="started-run").start()
+            deadline = time.monotonic() + _PATIENCE_S
+            while time.monotonic() < deadline:
+                ended = process.poll() is not None
+                if begun(reader):
+                    return True
+                if ended:
+                    raise _refusal(process)
+                time.sleep(_POLL_S)
     return False
 
 
-def _refusal(output: IO[bytes]) -> CannotStart:
-    """Return why a command failed, by the document that it printed."""
-    output.seek(0)
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        error = json.loads(output.read(200_000))["error"]
-        return CannotStart(str(error["message"]), hint=str(error.get("hint") or ""))
-    return CannotStart("the run ended before it began", hint="start it with edison run, to see why")
+def _refusal(process: RunProcess) -> CannotStart:
+    failure = process.failure()
+    if failure is None:
+        hint = "start it with edison run, to see why"
+        return CannotStart("the run ended before it began", hint=hint)
+    return CannotStart(failure.message, hint=failure.hint)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from edison_ci.api.run_process import RunLaunch
     from tests.conftest import Edison, Folder
 
 MODEL = "{{provider: openai_compatible, model: {0}, base_url: '{1}', price: {2}{3}}}"
@@ -78,8 +79,8 @@ class Outage:
         """Let the scheduler start the run; return how its last process ended."""
         ended: list[Result] = []
 
-        def in_this_process(root: Path, words: list[str]) -> Ended:
-            ended.append(self(*words))
+        def in_this_process(root: Path, launch: RunLaunch) -> Ended:
+            ended.append(self(*launch.words))
             return Ended(ended[-1].code)
 
         scheduler = Scheduler(self.folder.path, launch=launch or in_this_process)
@@ -298,7 +299,8 @@ def test_a_killed_run_goes_on_with_its_fallback_and_buys_nothing_twice(outage: O
     outage.serve(DOWN, held, STANDING_IN)
     started: list[list[str]] = []
 
-    def killed_once(root: Path, words: list[str]) -> Ended:
+    def killed_once(root: Path, launch: RunLaunch) -> Ended:
+        words = launch.words
         started.append(words)
         if len(started) > 1:
             return Ended(outage(*words).code)
@@ -325,8 +327,8 @@ def test_a_fallback_at_work_can_be_steered(outage: Outage) -> None:
     outage.serve(DOWN, held, STANDING_IN)
     steered: list[Result] = []
 
-    def while_it_runs(root: Path, words: list[str]) -> Ended:
-        command = [sys.executable, "-P", "-m", "edison_ci", "--quiet", *words]
+    def while_it_runs(root: Path, launch: RunLaunch) -> Ended:
+        command = [sys.executable, "-P", "-m", "edison_ci", "--quiet", *launch.words]
         with forked.Popen(command, cwd=root, stderr=subprocess.DEVNULL) as process:
             try:
                 poll("the fallback is asked", lambda: held.applied > 0)

@@ -14,13 +14,9 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
-import json
 import logging
-import signal
-import subprocess
-import sys
-import tempfile
 import time
+from contextlib import closing
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from edison_ci import utc
 from edison_ci._dataclass import dataclass
 from edison_ci.access.site import open_site
+from edison_ci.api.run_process import RunLaunch, RunProcess
 from edison_ci.config.cron import fires, next_fire
 from edison_ci.errors import EdisonError, ExitCode, UsageError
 from edison_ci.features.monitor.alert_rows import Condition, Finding, Level
@@ -131,9 +128,6 @@ def times_between(cron: str, after: dt.datetime, until: dt.datetime) -> list[dt.
     return [*itertools.islice(passed, MOST_MISSED)]
 
 
-# --- processes ------------------------------------------------------------------------------------
-
-
 class Child(Protocol):
     """A process that carries out a run."""
 
@@ -147,41 +141,16 @@ class Child(Protocol):
         """Return what it gave as the reason why it failed, once it has ended."""
 
 
-class _Process:
-    """A run as a process of this program, in a process group of its own."""
+def start_process(root: Path, launch: RunLaunch) -> Child:
+    """Carry out a run of the project at `root` in a process of its own."""
+    return _ScheduledProcess(root, launch)
 
-    def __init__(self, words: list[str]) -> None:
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `error`
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "edison_ci", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            start_new_session=True,
-        )
 
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def stop(self, *, kill: bool = False) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-
+class _ScheduledProcess(RunProcess):
     def error(self) -> str:
-        """Return the message of the JSON document that a failed command prints."""
-        with self._output as output:
-            output.seek(0)
-            text = output.read(100_000).decode("utf-8", errors="replace")
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            return str(json.loads(text)["error"]["message"])
-        return ""
-
-
-def start_process(root: Path, words: list[str]) -> Child:
-    """Start `edison` in the project at `root` with these words."""
-    return _Process(["--directory", str(root), "--quiet", "--json", *words])
-
-
-# --- the scheduler --------------------------------------------------------------------------------
+        with closing(self):
+            failure = self.failure()
+        return "" if failure is None else failure.message
 
 
 @dataclass(slots=True)
@@ -190,7 +159,7 @@ class Scheduler:
 
     root: Path
     clock: Callable[[], dt.datetime] = utc.now
-    launch: Callable[[Path, list[str]], Child] = start_process
+    launch: Callable[[Path, RunLaunch], Child] = start_process
     tell: Callable[[str], None] = lambda _: None
     """Called with what happened, in a sentence."""
     rest: Callable[[float], object] = time.sleep
@@ -422,18 +391,17 @@ class Scheduler:
                 return
             if code is not None:
                 update_fire(connection, fire.key, exit_code=code)
-            words = self._next_step(connection, fire, code, error)
-            if not words or not self._note_start(connection, fire):
+            launch = self._next_step(connection, fire, code, error)
+            if launch is None or not self._note_start(connection, fire):
                 return
         # Only now, when the row says that it is started: a crash in between is seen by that.
-        offline = ["--offline"] if self.offline else []
-        self._children[fire.key] = self.launch(self.root, [*words, *offline])
-        self.tell(f"{fire.full_name}: {'resumed' if words[0] == 'resume' else 'started'}")
+        self._children[fire.key] = self.launch(self.root, replace(launch, offline=self.offline))
+        self.tell(f"{fire.full_name}: {'resumed' if launch.resumes else 'started'}")
 
     def _next_step(
         self, connection: sqlite3.Connection, fire: Fire, code: int | None, error: str
-    ) -> list[str]:
-        """Conclude a time, or return the words of the process to start for it; none to wait.
+    ) -> RunLaunch | None:
+        """Conclude a time, or return the run to launch for it; None to wait.
 
         `code` is the exit code of its process, if that has just ended.
         """
@@ -442,13 +410,16 @@ class Scheduler:
             if code == ExitCode.INVALID and run.status is RunStatus.PAUSED:
                 reason = f"its run {run.id} could not be resumed: {error}"
                 self._end(connection, fire, FireState.FAILED, reason)
-                return []
+                return None
             return self._by_run(connection, fire, run)
         if code is not None:
             self._without_run(connection, fire, code, error)
-            return []
-        free = self._may_start(connection, fire)
-        return ["run", fire.experiment, *self._options(fire)] if free else []
+            return None
+        if not self._may_start(connection, fire):
+            return None
+        budget = None if fire.budget_usd is None else round(fire.budget_usd * 1_000_000)
+        due = (fire.schedule, fire.due_at)
+        return RunLaunch(fire.experiment, budget_microusd=budget, wait=True, fire=due)
 
     def _seen(self, connection: sqlite3.Connection, run_id: str) -> Run:
         return current_run(self._site.locks, find_run(connection, run_id))
@@ -461,10 +432,6 @@ class Scheduler:
         resting = [*RESTING, RunStatus.REVIEWING]
         others = owned_runs(connection, fire.experiment, resting=resting)
         return not any(is_alive(self._site.locks, owner) for _, owner in others)
-
-    def _options(self, fire: Fire) -> list[str]:
-        budget = [] if fire.budget_usd is None else ["--budget", f"{fire.budget_usd:g}"]
-        return ["--fire", f"{fire.schedule}@{fire.due_at}", "--yes", "--wait", *budget]
 
     def _note_start(self, connection: sqlite3.Connection, fire: Fire) -> bool:
         """Write that a process is started for a time; False if it is given up instead."""
@@ -495,10 +462,10 @@ class Scheduler:
             reason = error or f"its process ended with exit code {code}"
             self._end(connection, fire, FireState.FAILED, reason)
 
-    def _by_run(self, connection: sqlite3.Connection, fire: Fire, run: Run) -> list[str]:
-        """Conclude a time by its run; return the words that resume the run, if it is to go on."""
+    def _by_run(self, connection: sqlite3.Connection, fire: Fire, run: Run) -> RunLaunch | None:
+        """Conclude a time by its run; return how the run is resumed, if it has to be."""
         if run.moving:
-            return []  # it was started by a scheduler that has died, and goes on
+            return None  # it was started by a scheduler that has died, and is at work
         stopped = run.stopped_by or ""
         if run.status is RunStatus.COMPLETED:
             self._end(connection, fire, FireState.DONE, "")
@@ -508,16 +475,17 @@ class Scheduler:
         elif "daily_budget" in stopped or "monthly_budget" in stopped:
             return self._wait_for_budget(connection, fire, run)
         elif stopped in ("killed", "SIGTERM", "SIGINT"):
-            free = self._may_start(connection, fire)
-            return ["resume", run.id, "--wait"] if free else []
+            return _resumed(run) if self._may_start(connection, fire) else None
         else:
             by = "a person" if stopped == "pause" else stopped
             outcome = f"its run was paused by {by}: edison resume {run.id}"
             self._end(connection, fire, FireState.FAILED, outcome)
-        return []
+        return None
 
-    def _wait_for_budget(self, connection: sqlite3.Connection, fire: Fire, run: Run) -> list[str]:
-        """Let a run wait for the next day; return the words that resume it when that has come."""
+    def _wait_for_budget(
+        self, connection: sqlite3.Connection, fire: Fire, run: Run
+    ) -> RunLaunch | None:
+        """Let a run wait for the next day; return how it is resumed when that has come."""
         now = self.clock()
         midnight = dt.datetime.combine(
             now.astimezone(dt.UTC).date() + dt.timedelta(days=1), dt.time(), dt.UTC
@@ -538,12 +506,12 @@ class Scheduler:
                 f"The run of {_when(fire)} by {fire.schedule} is paused: {reason}.",
             )
             self.tell(f"{fire.full_name}: paused, {reason}")
-            return []
+            return None
         at = dt.datetime.fromisoformat(fire.resume_at or fire.due_at)
         # A time more than a day away was written by a clock that was wrong.
         free = self._may_start(connection, fire)
         due = free and not now < at <= now + dt.timedelta(days=1)
-        return ["resume", run.id, "--wait"] if due else []
+        return _resumed(run) if due else None
 
     # --- endings ----------------------------------------------------------------------------------
 
@@ -646,6 +614,10 @@ class Scheduler:
                 fire = find_fire(connection, fire.key) or fire
         self.drain()
         return fire
+
+
+def _resumed(run: Run) -> RunLaunch:
+    return RunLaunch(run.id, resumes=True, wait=True)
 
 
 def _when(fire: Fire) -> str:

@@ -36,6 +36,7 @@ from tests.report.runner import Runner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from edison_ci.api.run_process import RunLaunch
     from tests.conftest import Edison, Folder
     from tests.features.monitor.receiver import Receiver
 
@@ -313,8 +314,8 @@ def test_many_schedules_start_no_more_than_one_run_of_an_experiment(bench: Bench
         def error(self) -> str:
             return ""
 
-    def launch(_: object, words: list[str]) -> Any:
-        bench.started.append(words)
+    def launch(_: object, launch: RunLaunch) -> Any:
+        bench.started.append(launch)
         return Running()
 
     scheduler = bench.scheduler(launch)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from edison_ci.access.site import open_site
+from edison_ci.api.run_process import RunLaunch
 from edison_ci.errors import StoreError
 from edison_ci.features.monitor import scheduler as scheduler_module
 from edison_ci.features.monitor.schedule_rows import FireState, open_fires
@@ -84,12 +85,12 @@ class Bench:
 
     def __init__(self, folder: Folder, edison: Edison) -> None:
         self.folder, self._edison, self.clock = folder, edison, Clock()
-        self.started: list[list[str]] = []
+        self.started: list[RunLaunch] = []
         self.said: list[str] = []
 
-    def launch(self, root: Path, words: list[str]) -> Ended:
-        self.started.append(words)
-        done = self._edison(self.folder, "--quiet", "--json", *words)
+    def launch(self, root: Path, launch: RunLaunch) -> Ended:
+        self.started.append(launch)
+        done = self._edison(self.folder, "--quiet", "--json", *launch.words)
         message = ""
         if done.code and '"error"' in done.out:
             message = json.loads(done.out).get("error", {}).get("message", "")
@@ -156,7 +157,7 @@ def test_a_schedule_that_is_due_has_one_run_with_new_answers(
     settle(watching)
     settle(watching)
     assert bench.fires() == [("09:00", "done", 1)]
-    assert [words[:2] for words in bench.started] == [["run", "hello"]]
+    assert [launch.words[:2] for launch in bench.started] == [["run", "hello"]]
     assert bench.rows("select trigger, status from run") == [("schedule", "COMPLETED")]
     bench.clock.at("10:00")
     settle(watching)
@@ -377,7 +378,7 @@ def test_a_time_waits_while_the_experiment_is_busy_until_the_next_is_due(bench: 
     )
     going: list[Going] = []
 
-    def launch(root: Path, words: list[str]) -> Going:
+    def launch(root: Path, launch: RunLaunch) -> Going:
         going.append(Going())
         return going[-1]
 
@@ -471,7 +472,7 @@ def test_a_run_paused_by_the_day_goes_on_after_midnight(bench: Bench, watching: 
         connection.execute("update booked set day = ?", (yesterday,))
     settle(watching)
     paused = bench.rows("select run_id from schedule_fire where due_at like '%T23:00%'")
-    assert bench.started[1][:2] == ["resume", paused[0][0]]
+    assert bench.started[1].words[:2] == ["resume", paused[0][0]]
     state = bench.rows("select state, reason from schedule_fire where due_at like '%T23:00%'")
     assert state == [("done", "")]
     assert bench.rows("select status from run")[0] == ("COMPLETED",)
@@ -498,7 +499,7 @@ def test_each_run_has_the_budget_of_its_schedule(bench: Bench, watching: Schedul
     watching.look()
     bench.clock.at("09:00")
     settle(watching)
-    assert "--budget" in bench.started[0]
+    assert "--budget" in bench.started[0].words
     (fire,) = bench.rows("select state, reason from schedule_fire")
     assert fire[0] == "failed"
     assert "its run was paused by budget: --budget: edison resume " in fire[1]
@@ -508,7 +509,7 @@ def test_each_run_has_the_budget_of_its_schedule(bench: Bench, watching: Schedul
 
 
 def test_a_time_that_was_taken_before_a_crash_is_started_once(bench: Bench) -> None:
-    def dies(root: Path, words: list[str]) -> Ended:
+    def dies(root: Path, launch: RunLaunch) -> Ended:
         raise KeyboardInterrupt  # as SIGKILL between the row and the process
 
     first = bench.scheduler(dies)
@@ -528,7 +529,7 @@ def test_a_time_that_was_taken_before_a_crash_is_started_once(bench: Bench) -> N
 
 
 def test_a_time_that_was_taken_before_a_long_outage_is_missed(bench: Bench) -> None:
-    first = bench.scheduler(lambda root, words: Going())
+    first = bench.scheduler(lambda root, launch: Going())
     first.look()
     bench.clock.at("09:00")
     first.look()
@@ -551,7 +552,7 @@ def test_no_second_run_of_a_time_can_be_started(bench: Bench, watching: Schedule
 
 
 def test_a_process_that_keeps_dying_is_given_up(bench: Bench) -> None:
-    scheduler = bench.scheduler(lambda root, words: Ended(-9))
+    scheduler = bench.scheduler(lambda root, launch: Ended(-9))
     scheduler.look()
     bench.clock.at("09:00")
     for _ in range(30):
@@ -577,8 +578,8 @@ class Child:
     def stop(self, *, kill=False): self.process.kill() if kill else self.process.terminate()
     def error(self): return ""
 
-def launch(root, words):
-    return Child(holding.start(Folder(root), *words, calls=1))
+def launch(root, launch):
+    return Child(holding.start(Folder(root), *launch.words, calls=1))
 
 scheduler = Scheduler(root, clock=lambda: ticks[0], launch=launch)
 scheduler.look()
@@ -650,8 +651,8 @@ def test_a_real_scheduler_pauses_its_run_on_sigterm_and_resumes_it_at_its_next_s
             self._process.communicate()
             return ""
 
-    def launch(root: Path, words: list[str]) -> Held:
-        children.append(holding.start(bench.folder, *words, calls=1))
+    def launch(root: Path, launch: RunLaunch) -> Held:
+        children.append(holding.start(bench.folder, *launch.words, calls=1))
         return Held(children[-1])
 
     scheduler = bench.scheduler(launch)
@@ -680,7 +681,7 @@ def test_the_process_of_a_run_is_the_program_itself(bench: Bench, watching: Sche
     scheduler = bench.scheduler(start_process)
     poll("the end", lambda: scheduler.look() and bench.fires() == [("09:00", "done", 1)])
     scheduler.close()
-    child = start_process(bench.folder.path, ["run", "nothing"])
+    child = start_process(bench.folder.path, RunLaunch("nothing"))
     assert poll("its end", lambda: child.poll()) == 2
     assert "there is no experiment 'nothing'" in child.error()
 
