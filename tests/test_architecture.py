@@ -238,7 +238,6 @@ FACE_IMPORTS = {
     "cli/names.py": "store.cells store.database store.runs",
     "cli/plan.py": "execute.reuse_forecast",
     "cli/progress.py": "execute.progress",
-    "cli/regrade.py": "execute.run_options execute.second_opinion store.runs",
     "cli/report.py": "store.merge",
     "cli/serve.py": "store.database",
     "cli/sessions.py": "store.runs",
