@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from edison_ci.api import planning
+from edison_ci.api.planning import PlanRequest
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand
+from edison_ci.cli.options import CliState, EdisonCommand, takes
 from edison_ci.cli.terminal import ODD, StyledText, Terminal
 from edison_ci.cli.terminal import as_json as problem_json
-from edison_ci.config import requirements
-from edison_ci.errors import UsageError
 from edison_ci.numeric import count_range, counted, dollar_range, duration_range, fixed, significant
-from edison_ci.plan import baseline, interim_analysis
-from edison_ci.plan import plan as plan_plan
-from edison_ci.plan import plan as planning
-from edison_ci.plan.selection import EVERYTHING, MAX_SHARDS, Selection
+from edison_ci.plan import interim_analysis
+from edison_ci.plan.selection import MAX_SHARDS
 from edison_ci.stats import power
 
 if TYPE_CHECKING:
-    from edison_ci.config.load import Experiment, Project
     from edison_ci.plan.estimate import Load
     from edison_ci.plan.interim_analysis import Kind
+    from edison_ci.plan.plan import Plan
 
 
 _NOTHING = "skipped: nothing affected"
@@ -54,7 +52,8 @@ _MOST_IN_FULL = 10
     help="Print a job matrix that splits the cases into N shards.",
 )
 @click.pass_obj
-def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None:
+@takes(PlanRequest)
+def plan(state: CliState, request: PlanRequest) -> None:
     """Show what a run would do and cost.
 
     Shows cells, calls, tokens, cost and time by phase and model, the smallest change that the cases
@@ -70,84 +69,25 @@ def plan(state: CliState, /, experiments: tuple[str, ...], **given: Any) -> None
     """
     terminal = Terminal(state)
     project = lookup.open_project(state)
-    chosen = _selected(project, experiments, Selection(models=given["models"]))
-    changed_since, shards, loop = given["changed_since"], given["shards"], given["loop"]
-    impact = None
-    if changed_since:
-        impact = baseline.impact_since(project, changed_since, offline=state.offline)
-        chosen = [e for e in chosen if e.id in impact.affected]
-    calls = requirements.REFINEMENT if loop else requirements.RUN
-    requirements.refuse(
-        problem for e in chosen for problem in requirements.missing(project, e, calls=calls)
-    )
-    if shards and len(chosen) > 1:
-        hint = f"name one: {', '.join(e.id for e in chosen)}"
-        raise UsageError("--shards needs one experiment", hint=hint)
-    if given["batch"] and loop:
-        raise UsageError(
-            "a loop is not run in batches", hint="plan without --batch, or without --loop"
-        )
-    plans = [_planned(project, experiment, given) for experiment in chosen]
+    planned = planning.plan_runs(project, request, offline=state.offline)
+    plans = planned.plans
     terminal.warnings([*project.warnings, *(w for p in plans for w in p.warnings)])
     if terminal.json:
-        terminal.document(_document(plans, impact, shards))
-    elif shards:
-        terminal.compact(planning.matrix(plans[0]) if plans else {"include": []})
+        document = planned.as_json()
+        for entry, plan in zip(document["experiments"], plans, strict=True):
+            entry["warnings"] = [problem_json(warning) for warning in plan.warnings]
+        terminal.document(document)
+    elif request.shards:
+        terminal.compact(planned.matrix)
         if not plans:
             terminal.note(_NOTHING)
     else:
-        _changes(terminal, impact, {e.id for e in _selected(project, experiments, EVERYTHING)})
+        _changes(terminal, planned)
         _show_plans(terminal, plans)
 
 
-def _planned(project: Project, experiment: Experiment, given: dict[str, Any]) -> planning.Plan:
-    made = plan_plan.plan_run(project, experiment, shards=given["shards"] or 0, loop=given["loop"])
-    found = _with_results(made, project, experiment)
-    return found.in_batches(project.prices) if given["batch"] else found
-
-
-def _with_results(plan: planning.Plan, project: Project, experiment: Experiment) -> planning.Plan:
-    """Return the plan with what stored results say: answers to reuse, and how scores vary."""
-    if not project.tree.exists(project.file.results):
-        return plan
-    # Imported here because they load what a run needs, and numpy.
-    from edison_ci.decide.past_spread import with_past_spread
-    from edison_ci.execute.reuse_forecast import with_reuse
-
-    return with_reuse(with_past_spread(plan, project, experiment), project, experiment)
-
-
-def _selected(project: Project, names: tuple[str, ...], selection: Selection) -> list[Experiment]:
-    """Return the named experiments, or all that are not archived, with the chosen models."""
-    found = [e for e in project.experiments.values() if not e.file.archived]
-    if names:
-        found = [project.experiment(name) for name in dict.fromkeys(names)]
-    for experiment in found:
-        selection.refuse_unknown(project, experiment)
-    return [selection.narrow(selection.widen(project, experiment)) for experiment in found]
-
-
-def _document(
-    plans: list[planning.Plan], impact: baseline.Impact | None, shards: int | None
-) -> dict[str, Any]:
-    listed = [
-        {**planning.as_json(p), "warnings": [problem_json(warning) for warning in p.warnings]}
-        for p in plans
-    ]
-    body: dict[str, Any] = {"experiments": listed}
-    if impact is not None:
-        body["changed_since"] = {
-            "ref": impact.ref,
-            "commit": impact.commit,
-            "affected": [{"experiment": k, "because": list(v)} for k, v in impact.affected.items()],
-            "unaffected": list(impact.unaffected),
-        }
-    if shards:
-        body["matrix"] = planning.matrix(plans[0]) if plans else {"include": []}
-    return body
-
-
-def _changes(terminal: Terminal, impact: baseline.Impact | None, chosen: set[str]) -> None:
+def _changes(terminal: Terminal, planned: planning.Plans) -> None:
+    impact, chosen = planned.impact, planned.named
     if impact is None:
         return
     terminal.result(f"Compared with {impact.ref} at {impact.commit[:8]}:")
@@ -163,23 +103,23 @@ def _changes(terminal: Terminal, impact: baseline.Impact | None, chosen: set[str
         terminal.result(_NOTHING)
 
 
-def _show_plans(terminal: Terminal, plans: list[planning.Plan]) -> None:
+def _show_plans(terminal: Terminal, plans: list[Plan]) -> None:
     """Print each plan, or a line for each if there are many."""
     if len(plans) <= _MOST_IN_FULL:
-        for index, one in enumerate(plans):
+        for index, plan in enumerate(plans):
             if index:
                 terminal.result()
-            _show(terminal, one)
+            _show(terminal, plan)
         return
     rows: list[tuple[str, ...]] = [
         ("experiment", "cases", "cells", "calls", "tokens", "cost", "time", "")
     ]
-    for one in plans:
-        counts = (f"{one.cases:,}", f"{one.cells:,}")
-        blocked = "cannot run yet" if one.blockers else ""
-        rows.append((one.experiment, *counts, *_amounts(one), blocked))
+    for plan in plans:
+        counts = (f"{plan.cases:,}", f"{plan.cells:,}")
+        blocked = "cannot run yet" if plan.blockers else ""
+        rows.append((plan.experiment, *counts, *_amounts(plan), blocked))
     terminal.table(rows, right=(1, 2, 3, 4, 5, 6), totals=0)
-    costs = [one.cost_microusd for one in plans if one.cost_microusd is not None]
+    costs = [plan.cost_microusd for plan in plans if plan.cost_microusd is not None]
     unknown = f", and {counted(len(plans) - len(costs), 'experiment')} without a price"
     low, high = sum(cost.low for cost in costs), sum(cost.high for cost in costs)
     terminal.result(
@@ -189,7 +129,7 @@ def _show_plans(terminal: Terminal, plans: list[planning.Plan]) -> None:
     terminal.note("a plan in full, with what its cases can show: edison plan EXPERIMENT")
 
 
-def _show(terminal: Terminal, plan: planning.Plan) -> None:
+def _show(terminal: Terminal, plan: Plan) -> None:
     terminal.result(StyledText(plan.experiment, bold=True), StyledText(_simulated(plan), ODD))
     held = f" ({plan.holdout:,} held out)" if plan.holdout else ""
     skipped = f" ({plan.skipped:,} skipped)" if plan.skipped else ""
@@ -215,7 +155,7 @@ def _show(terminal: Terminal, plan: planning.Plan) -> None:
     terminal.result(f"  plan {plan.hash[:8]}")
 
 
-def _interim_range(plan: planning.Plan, kind: Kind) -> str:
+def _interim_range(plan: Plan, kind: Kind) -> str:
     """Return the range of calls of a comparison that may stop early."""
     low, high = interim_analysis.both_sides(kind, plan.cases, plan.calls + plan.reused)
     said = (
@@ -225,7 +165,7 @@ def _interim_range(plan: planning.Plan, kind: Kind) -> str:
     return f"{said} ({'more_repeats' if kind == 'repeats' else 'adaptive_sampling'})"
 
 
-def _simulated(plan: planning.Plan) -> str:
+def _simulated(plan: Plan) -> str:
     """Return which models are simulated: their numbers are no evidence."""
     simulated = dict.fromkeys(load.model.name for load in plan.loads if load.model.simulated)
     if all(load.model.simulated for load in plan.loads):
@@ -233,7 +173,7 @@ def _simulated(plan: planning.Plan) -> str:
     return f"  (simulated: {', '.join(simulated)})" if simulated else ""
 
 
-def _rows(plan: planning.Plan) -> list[tuple[str, ...]]:
+def _rows(plan: Plan) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("phase", "model", "calls", "tokens", "cost", "time")]
     for load in plan.loads:
         rows.append((load.phase, load.name, *_amounts(load, exact=load.exact_tokens)))
@@ -242,7 +182,7 @@ def _rows(plan: planning.Plan) -> list[tuple[str, ...]]:
     return rows
 
 
-def _amounts(of: Load | planning.Plan, *, exact: bool = False) -> tuple[str, ...]:
+def _amounts(of: Load | Plan, *, exact: bool = False) -> tuple[str, ...]:
     """Return calls, tokens, cost and time; estimated tokens are marked with ~."""
     tokens, cost, time = of.tokens, of.cost_microusd, of.seconds
     mark = "" if exact or not tokens.high else "~"
@@ -258,7 +198,7 @@ def _typical(noun: str) -> str:
     return f"{100 * power.DEFAULT_SD:g} points from {noun} to {noun}, as is typical"
 
 
-def _evidence(terminal: Terminal, plan: planning.Plan) -> None:
+def _evidence(terminal: Terminal, plan: Plan) -> None:
     clustered, noun = plan.units < plan.gating, "case"
     if clustered:
         noun = "different input" if plan.units == plan.inputs else "cluster"
