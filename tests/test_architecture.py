@@ -231,7 +231,6 @@ BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
     "cli/bars.py": "execute.progress",
-    "cli/costs.py": "store.database",
     "cli/doctor.py": "providers.shared_cache",
     "cli/lookup.py": "store.runs",
     "cli/models.py": "execute.probe providers.model_lists",
