@@ -230,14 +230,10 @@ FACES = {"cli", "web"}
 BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
-    "cli/bars.py": "execute.progress",
     "cli/doctor.py": "providers.shared_cache",
     "cli/lookup.py": "store.runs",
     "cli/models.py": "execute.probe providers.model_lists",
     "cli/names.py": "store.cells store.database store.runs",
-    "cli/progress.py": "execute.progress",
-    "cli/report.py": "store.merge",
-    "cli/serve.py": "store.database",
     "cli/sessions.py": "store.runs",
     "cli/suggestion.py": "store.suggestions",
     "web/databases.py": "store.database",

@@ -20,7 +20,7 @@ from edison_ci.judges import approval as judge_approval
 from edison_ci.judges import instructions
 from edison_ci.judges import panel as judge_panel
 from edison_ci.numeric import TOLERANCE, rounded
-from edison_ci.results import human_grades
+from edison_ci.results import human_grades, stored_runs
 from edison_ci.stats import calibration as stat_calibration
 from edison_ci.store import audit, database, runs
 
@@ -148,8 +148,7 @@ def calibrate(
     if ask:
         models = [model for experiment in experiments for model in experiment.judges]
         requirements.refuse(requirements.missing_for_models(models))
-        if not site.results.exists():
-            database.open_database(site.results).close()
+        stored_runs.ensure_results(site)
     reports = []
     for experiment in experiments:
         report = _report(project, experiment, ask=ask, offline=offline)

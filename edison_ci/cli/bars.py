@@ -19,7 +19,6 @@ from rich.segment import ControlType, Segment, Segments
 from rich.style import Style
 
 from edison_ci.cli import progress as cli_progress
-from edison_ci.execute import progress as run_progress
 from edison_ci.numeric import counted, duration, fixed
 from edison_ci.sanitize import line
 
@@ -158,7 +157,7 @@ class Bars:
     def _facts(self, now: float) -> dict[str, str]:
         progress = self._meter.progress
         found = {
-            "percent": f"{100 * progress.done // run_progress.most(progress)}%",
+            "percent": f"{100 * progress.done // progress.most_cells}%",
             **cli_progress.facts(progress),
         }
         if progress.budget_tokens is not None:

@@ -11,13 +11,12 @@ import time
 from typing import TYPE_CHECKING
 
 from edison_ci.cli.terminal import ODD, StyledText
-from edison_ci.execute import progress as run_progress
 from edison_ci.numeric import counted, dollars, percent
 
 if TYPE_CHECKING:
     from edison_ci.cli.bars import Bars
     from edison_ci.cli.terminal import Terminal
-    from edison_ci.execute.progress import Progress
+    from edison_ci.execute.progress import Progress, ProgressMeter
     from edison_ci.plan.interim_analysis import InterimAnalysis
 
 
@@ -49,15 +48,13 @@ class Display:
     def start(self, progress: Progress) -> None:
         """Start the bars, on a live terminal."""
         if self._live and not self._quiet:
-            self._screen = _Screen(
-                run_progress.ProgressMeter(progress, time.monotonic()), color=self._terminal.color
-            )
+            self._screen = _Screen(progress.meter(time.monotonic()), color=self._terminal.color)
 
     def progress(self, progress: Progress) -> None:
         """Print the progress from time to time; bars read it themselves."""
         if self._quiet or self._live:
             return
-        tenth = 10 * progress.done // run_progress.most(progress)
+        tenth = 10 * progress.done // progress.most_cells
         now = time.monotonic()
         if tenth > self._tenth and (now >= self._next or tenth == 10):
             # A run that takes less than a second does not fill a log with ten lines.
@@ -118,7 +115,7 @@ class Display:
 class _Screen:
     """Shows bars after a second, hides them while the process is suspended, and removes them."""
 
-    def __init__(self, meter: run_progress.ProgressMeter, *, color: bool) -> None:
+    def __init__(self, meter: ProgressMeter, *, color: bool) -> None:
         self._meter, self._color = meter, color
         self._lock = threading.RLock()
         self._bars: Bars | None = None
@@ -144,9 +141,8 @@ class _Screen:
     def _show(self) -> None:
         with self._lock:
             # What follows the last cell is short, and no figure changes any more.
-            if not self._closed and self._meter.progress.done < run_progress.most(
-                self._meter.progress
-            ):
+            progress = self._meter.progress
+            if not self._closed and progress.done < progress.most_cells:
                 from edison_ci.cli.bars import Bars  # loads rich
 
                 self._bars = Bars(self._meter, color=self._color)

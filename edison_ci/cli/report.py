@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,6 @@ from edison_ci.report import files, reporters
 from edison_ci.results import report as result_report
 from edison_ci.results import stored_runs
 from edison_ci.sanitize import clean
-from edison_ci.store import merge
 
 if TYPE_CHECKING:
     import sqlite3
@@ -197,9 +195,7 @@ class _Writing:
 
         require_few_cells(sum(view.run.cells_planned for view in found.runs))
         project, run_ids = self.project, [view.run.id for view in found.runs]
-        with tempfile.TemporaryDirectory(prefix="edison-pages-") as name:
-            copy = Path(name) / "results.db"
-            merge.extract(project.root / project.file.results, run_ids, copy)
+        with stored_runs.runs_apart(project, run_ids) as copy:
             serving = Serving(copy, project.root, project.file.project, "127.0.0.1", 0)
             files.write_folder(out, lambda write: asyncio.run(write_static_pages(serving, write)))
 

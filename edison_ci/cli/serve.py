@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import webbrowser
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,7 +24,7 @@ from edison_ci.cli.terminal import ODD, StyledText, Terminal, flush
 from edison_ci.config import load
 from edison_ci.errors import UsageError
 from edison_ci.git import command
-from edison_ci.store import database
+from edison_ci.results import stored_runs
 from edison_ci.web import databases
 from edison_ci.web import serving as web_serving
 from edison_ci.web.databases import Actions
@@ -160,10 +159,8 @@ def serve(state: CliState, /, port: int, host: str, open_: bool, **options: Any)
         )
     if entry.sign_in:
         _require_sign_in(site, host, entry)
-    if not site.results.exists():
-        database.open_database(site.results).close()  # empty pages, until the first run fills them
-    with closing(database.open_reader(site.results)):
-        pass  # problems with the file are reported before the port is opened
+    # Pages are empty until the first run; problems of the file come before the port is opened.
+    stored_runs.ensure_results(site)
     projects = _projects(site, options, reachable=_is_reachable(host, options))
     person = site.actor().identity
     actions = Actions(offline=state.offline)

@@ -89,6 +89,15 @@ class Progress:
         """Cells that are finished."""
         return self.cells.total()
 
+    @property
+    def most_cells(self) -> int:
+        """The maximum number of cells, at least 1: a share never exceeds 100%."""
+        return max(self.total, self.most, 1)
+
+    def meter(self, now: float) -> ProgressMeter:
+        """Return what computes rates and the remaining time from now on."""
+        return ProgressMeter(self, now)
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
@@ -169,7 +178,7 @@ class ProgressMeter:
         """
         if any(row.paused and row.done < row.planned for row in self.rows(now)):
             return None  # it takes as long as the person likes
-        done, total = self.progress.done, most(self.progress)
+        done, total = self.progress.done, self.progress.most_cells
         speed = self._speed(_ALL, now, done)
         by_model = [row.left_s for row in self._model_rows(now)]
         left = [seconds for seconds in by_model if seconds is not None]
@@ -180,7 +189,7 @@ class ProgressMeter:
     def _model_rows(self, now: float) -> list[ProgressRow]:
         progress = self.progress
         # A run that may stop early plans one batch at a time, out of at most `most` cells.
-        more = most(progress) / max(progress.total, 1)
+        more = progress.most_cells / max(progress.total, 1)
         # Copied in one step, because the run changes these in another thread.
         done, errors = dict(progress.done_by_client), dict(progress.errors_by_client)
         return [
@@ -199,7 +208,7 @@ class ProgressMeter:
         ]
 
     def _judge_rows(self, now: float) -> list[ProgressRow]:
-        cells = most(self.progress) - self._earlier
+        cells = self.progress.most_cells - self._earlier
         rows = []
         for (phase, model), calls in dict(self.progress.calls).items():
             name, done = f"{model} ({phase})", calls.answered + calls.failed
@@ -224,11 +233,6 @@ AT_THE_BASE = " at the base"
 def model_of_client(name: str) -> str:
     """Return the model that a client calls."""
     return name.removesuffix(AT_THE_BASE)
-
-
-def most(progress: Progress) -> int:
-    """Return the maximum number of cells, at least 1: a share never exceeds 100%."""
-    return max(progress.total, progress.most, 1)
 
 
 class ProgressReporter:

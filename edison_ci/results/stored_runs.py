@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Protocol
 
 from edison_ci._dataclass import dataclass
 from edison_ci.results.run_result import RunResult
+from edison_ci.store import merge
 from edison_ci.store.cells import find_cell, run_of_cell
 from edison_ci.store.database import is_current as is_current
 from edison_ci.store.database import one_state as one_state
-from edison_ci.store.database import open_for_reading, open_reader
+from edison_ci.store.database import open_database, open_for_reading, open_reader
 from edison_ci.store.ledger import has_open_batches
 from edison_ci.store.liveness import is_alive
 from edison_ci.store.runs import find_run, recent_runs
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from edison_ci.config.project import ProjectFile
     from edison_ci.store.cells import CellRow
@@ -91,6 +93,23 @@ def open_results(file: Path) -> Iterator[sqlite3.Connection]:
     """Open a results file; everything that is read belongs to one state of it."""
     with closing(open_reader(file)) as connection, one_state(connection):
         yield connection
+
+
+def ensure_results(project: ProjectPlace) -> None:
+    """Make an empty results file if there is none; raises StoreError if it cannot be read."""
+    path = project.root / project.file.results
+    if not path.exists():
+        open_database(path).close()
+    open_reader(path).close()
+
+
+@contextmanager
+def runs_apart(project: ProjectPlace, run_ids: Sequence[str]) -> Iterator[Path]:
+    """Yield a temporary results file that has these runs alone."""
+    with TemporaryDirectory(prefix="edison-pages-") as folder:
+        copy = Path(folder) / "results.db"
+        merge.extract(project.root / project.file.results, run_ids, copy)
+        yield copy
 
 
 @contextmanager
