@@ -76,7 +76,12 @@ ONLY_IN = {
         "providers/certificates.py",
         "providers/litellm_bridge.py",
     },
-    "sqlite3": {"store", "cli/doctor.py", "checks/worker_jobs.py", "features/upkeep/forgetting.py"},
+    "sqlite3": {
+        "store",
+        "api/diagnosis.py",
+        "checks/worker_jobs.py",
+        "features/upkeep/forgetting.py",
+    },
     "sqlite_utils": {"store/merge.py"},
     "cryptography": {"features/cluster/tls.py", "documents/signatures.py"},
     "dask": {"features/cluster"},
@@ -87,7 +92,7 @@ ONLY_IN = {
     "phonenumbers": {"safety/pii.py"},
     "subprocess": {
         "git/command.py",
-        "cli/doctor.py",
+        "api/diagnosis.py",
         "checks/time_limit.py",
         "checks/child.py",
         "features/cluster/local_workers.py",
@@ -230,12 +235,8 @@ FACES = {"cli", "web"}
 BELOW_THE_LIBRARY = {"store", "execute", "providers"}
 FACE_IMPORTS = {
     "cli/app.py": "store.database",
-    "cli/doctor.py": "providers.shared_cache",
     "cli/lookup.py": "store.runs",
-    "cli/models.py": "execute.probe providers.model_lists",
-    "cli/names.py": "store.cells store.database store.runs",
     "cli/sessions.py": "store.runs",
-    "cli/suggestion.py": "store.suggestions",
     "web/databases.py": "store.database",
     "web/pages/experiment.py": "store.suggestions",
     "web/pages/home.py": "store.audit store.suggestions",
@@ -307,7 +308,7 @@ IMPORTED_IN_FUNCTIONS = {
         "edison_ci.results.stored_runs",
         "edison_ci.store.runs",
     },
-    "cli/options.py": {"edison_ci.cli.names", "edison_ci.access.own_results"},
+    "cli/options.py": {"edison_ci.api.names", "edison_ci.access.own_results"},
     "cli/progress.py": {"edison_ci.cli.bars"},
     "cli/report.py": {"edison_ci.web.serving", "edison_ci.web.static_pages"},
     "cli/run.py": {"edison_ci.api.reports"},
@@ -447,7 +448,7 @@ SQL_OF_FEATURES = {
 """The same for the tables and the numbers of a feature."""
 SQL_ELSEWHERE = {
     "checks/worker_jobs.py",  # a check of SQL asks a database in memory
-    "cli/doctor.py",  # tries out SQLite on a file of its own
+    "api/diagnosis.py",  # tries out SQLite on a file of its own
 }
 """Modules outside of them that run a statement."""
 STATEMENTS = {"execute", "executemany", "executescript"}

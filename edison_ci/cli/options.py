@@ -248,10 +248,10 @@ def kinds_of(param: click.Parameter) -> tuple[str, ...]:
 def complete_name(kinds: tuple[str, ...], folder: Path, incomplete: str) -> list[CompletionItem]:
     """Return the names of these kinds that begin so, in the project of a folder."""
     # Reads YAML and SQLite, which only a completion of names needs.
-    from edison_ci.cli.names import names_of
+    from edison_ci.api.names import names_of
 
-    found = (name for kind in kinds for name in names_of(kind, folder, incomplete))
-    return [CompletionItem(name) for name in dict.fromkeys(found)]
+    names = (name for kind in kinds for name in names_of(kind, folder, incomplete))
+    return [CompletionItem(name) for name in dict.fromkeys(names)]
 
 
 class NameType(click.types.StringParamType):

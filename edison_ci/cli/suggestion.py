@@ -8,7 +8,6 @@ from edison_ci.cli.terminal import BAD, GOOD, ODD, StyledText, simulated_label
 from edison_ci.numeric import counted, dollars, rounded, score
 from edison_ci.records import Move
 from edison_ci.stats import sentences
-from edison_ci.store.suggestions import SuggestionStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,43 +16,43 @@ if TYPE_CHECKING:
     from edison_ci.store.suggestions import Suggestion
 
 _COLORS = {
-    SuggestionStatus.REFUSED: BAD,
-    SuggestionStatus.TRIED: ODD,
-    SuggestionStatus.PROPOSED: GOOD,
-    SuggestionStatus.APPROVED: GOOD,
-    SuggestionStatus.APPLIED: GOOD,
-    SuggestionStatus.REJECTED: BAD,
+    "refused": BAD,
+    "tried": ODD,
+    "proposed": GOOD,
+    "approved": GOOD,
+    "applied": GOOD,
+    "rejected": BAD,
 }
 _LISTED = 10
 _LINES, _WIDTH = 60, 500
 """Maximum number and length of the lines of a diff; a refused one may be long."""
 
 
-def show_suggestion(terminal: Terminal, one: Suggestion) -> None:
+def show_suggestion(terminal: Terminal, suggestion: Suggestion) -> None:
     """Print a suggestion with its diff, evidence and guardrails."""
-    show_heading(terminal, one)
-    if one.note:
-        for line in one.note.split("\n"):
+    show_heading(terminal, suggestion)
+    if suggestion.note:
+        for line in suggestion.note.split("\n"):
             terminal.result(f"  {line}")
-    if one.status is SuggestionStatus.REFUSED:
-        for rail in one.guardrails:
+    if suggestion.refused:
+        for rail in suggestion.guardrails:
             if not rail.ok:
                 terminal.result("  ", StyledText(f"{rail.rule}: ", BAD), rail.detail)
-    show_diff(terminal, one.diff, most=_LINES)
-    show_evidence(terminal, one)
-    if one.status is not SuggestionStatus.REFUSED:
-        terminal.result(f"  guardrails: {_guardrail_status(one)}")
+    show_diff(terminal, suggestion.diff, most=_LINES)
+    show_evidence(terminal, suggestion)
+    if not suggestion.refused:
+        terminal.result(f"  guardrails: {_guardrail_status(suggestion)}")
 
 
-def show_heading(terminal: Terminal, one: Suggestion) -> None:
+def show_heading(terminal: Terminal, suggestion: Suggestion) -> None:
     """Print id, status and path of a suggestion, in one line."""
-    mark = simulated_label(one.simulation)
-    unproven = (StyledText("  unproven", BAD),) if one.forced else ()
+    mark = simulated_label(suggestion.simulation)
+    unproven = (StyledText("  unproven", BAD),) if suggestion.forced else ()
     terminal.result(
-        StyledText(one.id, bold=True),
+        StyledText(suggestion.id, bold=True),
         "  ",
-        StyledText(str(one.status).upper(), _COLORS.get(one.status, ODD)),
-        f"  {one.path}",
+        StyledText(str(suggestion.status).upper(), _COLORS.get(suggestion.status, ODD)),
+        f"  {suggestion.path}",
         *unproven,
         *mark,
     )
@@ -71,12 +70,12 @@ def show_diff(terminal: Terminal, diff: str, *, most: int) -> None:
         terminal.result(f"  and {counted(len(lines) - most, 'line')} more")
 
 
-def show_evidence(terminal: Terminal, one: Suggestion) -> None:
+def show_evidence(terminal: Terminal, suggestion: Suggestion) -> None:
     """Print the results of testing a suggestion."""
-    evidence = one.evidence
+    evidence = suggestion.evidence
     if not evidence:
         return
-    color = GOOD if one.proven else ODD
+    color = GOOD if suggestion.proven else ODD
     terminal.result("  ", StyledText(str(evidence.get("sentence", "")), color))
     _show_search(terminal, evidence.get("search"))
     rows: list[tuple[str, ...]] = [("", "", "before", "after", "change")]
@@ -97,7 +96,7 @@ def show_evidence(terminal: Terminal, one: Suggestion) -> None:
         if part and part.get("head_to_head"):
             terminal.result(f"  head to head, {word} cases: {part['head_to_head']}")
         _show_moved(terminal, word, part)
-    _show_cost(terminal, one)
+    _show_cost(terminal, suggestion)
 
 
 def _show_search(terminal: Terminal, search: Mapping[str, Any] | None) -> None:
@@ -114,14 +113,14 @@ def _show_search(terminal: Terminal, search: Mapping[str, Any] | None) -> None:
 
 
 def _scores(part: Mapping[str, Any]) -> tuple[str, ...]:
-    found = [part[side] and part[side]["estimate"] for side in ("before", "after")]
+    estimates = [part[side] and part[side]["estimate"] for side in ("before", "after")]
     difference = part["difference"]
     change = "-" if difference["estimate"] is None else sentences.signed(difference["estimate"])
     if difference["low"] is not None:
         change += (
             f" ({sentences.signed(difference['low'])} to {sentences.signed(difference['high'])})"
         )
-    return (*map(score, found), change)
+    return (*map(score, estimates), change)
 
 
 def _change(before: float | None, after: float | None) -> tuple[str, str, str]:
@@ -141,22 +140,27 @@ def _show_moved(terminal: Terminal, word: str, part: Mapping[str, Any] | None) -
             )  # fmt: skip
 
 
-def _show_cost(terminal: Terminal, one: Suggestion) -> None:
-    growth, cost = one.evidence.get("growth") or {}, one.evidence.get("cost_microusd") or {}
-    said = []
+def _show_cost(terminal: Terminal, suggestion: Suggestion) -> None:
+    growth, cost = (
+        suggestion.evidence.get("growth") or {},
+        suggestion.evidence.get("cost_microusd") or {},
+    )
+    facts = []
     if growth:
-        said.append(f"prompt {growth['chars']:+,} characters ({rounded(growth['percent'], 1):+g}%)")
+        facts.append(
+            f"prompt {growth['chars']:+,} characters ({rounded(growth['percent'], 1):+g}%)"
+        )
     before, after = cost.get("before"), cost.get("after")
     if before and after is not None:
-        said.append(f"an answer {dollars(before)} to {dollars(after)}")
-    said.append(f"finding and testing it cost {dollars(one.cost_microusd)}")
-    terminal.result(f"  {'; '.join(said)}")
+        facts.append(f"an answer {dollars(before)} to {dollars(after)}")
+    facts.append(f"finding and testing it cost {dollars(suggestion.cost_microusd)}")
+    terminal.result(f"  {'; '.join(facts)}")
 
 
-def _guardrail_status(one: Suggestion) -> str:
-    broken = [rail.rule for rail in one.guardrails if not rail.ok]
+def _guardrail_status(suggestion: Suggestion) -> str:
+    broken = [rail.rule for rail in suggestion.guardrails if not rail.ok]
     if broken:
         return f"broken: {', '.join(broken)}"
-    search = one.evidence.get("search")
+    search = suggestion.evidence.get("search")
     limits = f", within {search['wider']} times the limits of refine" if search else ""
-    return f"all {len(one.guardrails)} kept{limits}"
+    return f"all {len(suggestion.guardrails)} kept{limits}"

@@ -269,6 +269,11 @@ class Suggestion:
         return hashlib.sha256(canonical_json(what).encode("utf-8", "backslashreplace")).hexdigest()
 
     @property
+    def refused(self) -> bool:
+        """Whether it broke a guardrail."""
+        return self.status is SuggestionStatus.REFUSED
+
+    @property
     def id(self) -> str:
         """The first digits of its hash."""
         return self.hash[:12]

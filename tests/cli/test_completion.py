@@ -192,7 +192,7 @@ def test_a_name_is_offered_without_the_command_that_takes_it(ran: Folder, words:
     )
     assert done.stdout.startswith("plain,")
     loaded = set(done.stderr.rpartition("LOADED ")[2].split())
-    assert "edison_ci.cli.names" in loaded
+    assert "edison_ci.api.names" in loaded
     assert not loaded & {"pydantic", "numpy", "aiohttp", "jinja2", "asyncio"}
     assert not loaded & {f"edison_ci.cli.{name}" for name in ("run", "explain", "status")}
 

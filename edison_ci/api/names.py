@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edison_ci.documents import files, yaml_text
-from edison_ci.store import cells as store_cells
-from edison_ci.store import database
-from edison_ci.store import runs as store_runs
+from edison_ci.store import cells, database, runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,8 +32,8 @@ def names_of(kind: str, folder: Path, beginning: str) -> list[str]:
     """Return the names of a kind that begin so; none if the project cannot be read."""
     try:
         project = _Skimmed(folder)
-        found: Iterable[str] = getattr(project, kind)()
-        fitting = (name for name in found if name.startswith(beginning) and name.isprintable())
+        names: Iterable[str] = getattr(project, kind)()
+        fitting = (name for name in names if name.startswith(beginning) and name.isprintable())
         return list(itertools.islice(dict.fromkeys(fitting), _MOST))
     except Exception:  # a shell that completes a word cannot show an error
         return []
@@ -46,7 +44,7 @@ class _Skimmed:
 
     def __init__(self, folder: Path) -> None:
         start = folder.resolve()
-        root = next(each for each in (start, *start.parents) if (each / "edison.yaml").is_file())
+        root = next(place for place in (start, *start.parents) if (place / "edison.yaml").is_file())
         self._tree = files.WorkingTree(root)
         file = self._mapping("edison.yaml")
         self._paths = {**_PATHS, **(file.get("paths") or {})}
@@ -63,12 +61,12 @@ class _Skimmed:
 
     def runs(self) -> list[str]:
         with database.open_for_reading(self._results) as connection:
-            return store_runs.run_names(connection)
+            return runs.run_names(connection)
 
     def cells(self) -> list[str]:
         """Return the cases of the newest run."""
         with database.open_for_reading(self._results) as connection:
-            return store_cells.case_ids(connection, store_runs.find_run(connection, "latest").id)
+            return cells.case_ids(connection, runs.find_run(connection, "latest").id)
 
     def cases(self) -> Iterator[str]:
         """Yield the ids in the datasets of all experiments."""
