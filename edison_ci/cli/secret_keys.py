@@ -10,7 +10,7 @@ import click
 from edison_ci.access import key_overview, sealed_keys
 from edison_ci.access import site as sites
 from edison_ci.access.job import key_environment
-from edison_ci.api import key_edits, key_test
+from edison_ci.api import key_edits, model_calls
 from edison_ci.api import sessions as run_sessions
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand, EdisonGroup
@@ -22,7 +22,7 @@ from edison_ci.numeric import counted
 if TYPE_CHECKING:
     from edison_ci.access.key_overview import KeyState
     from edison_ci.api.key_edits import Kept
-    from edison_ci.api.key_test import KeyTest
+    from edison_ci.api.model_calls import KeyTest
 
 
 @click.group(cls=EdisonGroup)
@@ -224,9 +224,9 @@ def test_keys(state: CliState, names: tuple[str, ...], yes: bool) -> None:
         raise UsageError("no key is set or sealed", hint="edison secrets seal NAME")
     tested = []
     for name in chosen:
-        found = key_test.check_by_list(project, name, offline=state.offline)
+        found = model_calls.check_by_list(project, name, offline=state.offline)
         if found.model is not None and _may_call(terminal, found, yes=yes):
-            found = key_test.check_by_call(project, name, found.model, offline=state.offline)
+            found = model_calls.check_by_call(project, name, found.model, offline=state.offline)
         tested.append(found)
     if terminal.json:
         told = [{"name": each.name, "verdict": each.verdict, "said": each.said} for each in tested]
