@@ -304,7 +304,6 @@ IMPORTED_IN_FUNCTIONS = {
     "cli/app.py": {"edison_ci.store.database"},
     "cli/lookup.py": {
         "edison_ci.access.trust_audit",
-        "edison_ci.results.snapshot",
         "edison_ci.results.stored_runs",
         "edison_ci.store.runs",
     },

@@ -18,133 +18,94 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-COMMANDS = {
-    "init": Command("Everyday", "edison_ci.cli.init:init", "Create a project that runs offline."),
-    "validate": Command(
-        "Everyday", "edison_ci.cli.validate:validate", "Check every file of the project."
-    ),
-    "plan": Command(
-        "Everyday", "edison_ci.cli.plan:plan", "Show what a run would do and cost.", "experiments"
-    ),
-    "try": Command(
-        "Everyday",
-        "edison_ci.cli.try_one:try_one",
-        "Send one case to a model and show the answer.",
-        "prompts",
-    ),
-    "run": Command(
-        "Everyday",
-        "edison_ci.cli.run:run",
-        "Evaluate experiments and store every answer.",
-        "experiments",
-    ),
-    "status": Command(
-        "Everyday",
-        "edison_ci.cli.status:status",
-        "List recent runs, or show one in detail.",
-        "runs",
-    ),
-    "explain": Command(
-        "Everyday",
-        "edison_ci.cli.explain:explain_cell",
-        "Explain why a cell passed or failed.",
-        "cells",
-    ),
-    "compare": Command(
-        "Everyday",
-        "edison_ci.cli.compare:compare",
-        "Compare two runs, refs or prompt versions.",
-        "runs",
-    ),
-    "report": Command(
-        "Everyday",
-        "edison_ci.cli.report:report",
-        "Write a report on a run: HTML, Markdown, CSV, PDF and others.",
-        "runs",
-    ),
-    "serve": Command("Everyday", "edison_ci.cli.serve:serve", "Serve the results as web pages."),
-    "models": Command(
-        "Everyday", "edison_ci.cli.models:models", "List, add or test the models of the project."
-    ),
-    "doctor": Command(
-        "Set up", "edison_ci.cli.doctor:doctor", "Check this machine and this project."
-    ),
-    "roles": Command("Team", "edison_ci.cli.roles:roles", "Manage who may sign in to the pages."),
-    "secrets": Command(
-        "Team",
-        "edison_ci.cli.secret_keys:secrets",
-        "Seal keys in the repository, list and test them.",
-    ),
-    "trust": Command(
-        "Team", "edison_ci.cli.trust:trust", "Show and edit which key may be sent to which host."
-    ),
-    "resume": Command("Runs", "edison_ci.cli.run:resume", "Resume a run that stopped.", "runs"),
-    "rerun": Command(
-        "Runs", "edison_ci.cli.try_one:rerun", "Request another answer for one cell.", "runs"
-    ),
-    "runs": Command(
-        "Runs", "edison_ci.cli.runs:runs", "Follow, steer, pause, cancel and merge runs."
-    ),
-    "regrade": Command(
-        "Grades",
-        "edison_ci.cli.regrade:regrade",
-        "Grade the stored answers of a run again.",
-        "runs",
-    ),
-    "calibrate": Command(
-        "Grades",
-        "edison_ci.cli.calibrate:calibrate",
-        "Compare judges with human grades, and approve them.",
-        "experiments",
-    ),
-    "quarantine": Command(
-        "Grades",
-        "edison_ci.cli.quarantine:quarantine",
-        "Exclude flaky cases from the gates until a date.",
-    ),
-    "leaderboard": Command(
-        "Results",
-        "edison_ci.cli.leaderboard:leaderboard",
-        "Rank models and prompt versions, recommend one, or rank writers of cases.",
-        "experiments",
-    ),
-    "trends": Command(
-        "Results",
-        "edison_ci.cli.trends:trends",
-        "Show score, cost and latency over runs.",
-        "experiments",
-    ),
-    "costs": Command(
-        "Results", "edison_ci.cli.costs:costs", "Show spending and how much of each budget is used."
-    ),
-    "bisect": Command(
-        "Results",
-        "edison_ci.cli.bisect:bisect",
-        "Find the commit that broke a case.",
-        "experiments",
-    ),
-    "history": Command(
-        "Improve",
-        "edison_ci.cli.versions:history",
-        "List the versions of a prompt with their scores.",
-        "prompts",
-    ),
-    "diff": Command(
-        "Improve",
-        "edison_ci.cli.versions:diff",
-        "Compare the text and the scores of two prompt versions.",
-        "prompts",
-    ),
-    "promote": Command(
-        "Improve",
-        "edison_ci.cli.versions:promote",
-        "Mark a prompt version as the one in production.",
-        "prompts",
-    ),
-    "admin": Command(
-        "Admin", "edison_ci.cli.admin:admin", "Look after stored results, prices and the shell."
-    ),
-}
+_Sections = dict[str, dict[str, tuple[str, ...]]]
+
+
+def _commands(sections: _Sections) -> dict[str, Command]:
+    """Return commands from their sections, by name: place in this package, line, what they take."""
+    return {
+        name: Command(section, f"edison_ci.cli.{place}", *words)
+        for section, entries in sections.items()
+        for name, (place, *words) in entries.items()
+    }
+
+
+COMMANDS = _commands(
+    {
+        "Everyday": {
+            "init": ("init:init", "Create a project that runs offline."),
+            "validate": ("validate:validate", "Check every file of the project."),
+            "plan": ("plan:plan", "Show what a run would do and cost.", "experiments"),
+            "try": ("try_one:try_one", "Send one case to a model and show the answer.", "prompts"),
+            "run": ("run:run", "Evaluate experiments and store every answer.", "experiments"),
+            "status": ("status:status", "List recent runs, or show one in detail.", "runs"),
+            "explain": ("explain:explain_cell", "Explain why a cell passed or failed.", "cells"),
+            "compare": ("compare:compare", "Compare two runs, refs or prompt versions.", "runs"),
+            "report": (
+                "report:report",
+                "Write a report on a run: HTML, Markdown, CSV, PDF and others.",
+                "runs",
+            ),
+            "serve": ("serve:serve", "Serve the results as web pages."),
+            "models": ("models:models", "List, add or test the models of the project."),
+        },
+        "Set up": {
+            "doctor": ("doctor:doctor", "Check this machine and this project."),
+        },
+        "Team": {
+            "roles": ("roles:roles", "Manage who may sign in to the pages."),
+            "secrets": ("secret_keys:secrets", "Seal keys in the repository, list and test them."),
+            "trust": ("trust:trust", "Show and edit which key may be sent to which host."),
+        },
+        "Runs": {
+            "resume": ("run:resume", "Resume a run that stopped.", "runs"),
+            "rerun": ("try_one:rerun", "Request another answer for one cell.", "runs"),
+            "runs": ("runs:runs", "Follow, steer, pause, cancel and merge runs."),
+        },
+        "Grades": {
+            "regrade": ("regrade:regrade", "Grade the stored answers of a run again.", "runs"),
+            "calibrate": (
+                "calibrate:calibrate",
+                "Compare judges with human grades, and approve them.",
+                "experiments",
+            ),
+            "quarantine": (
+                "quarantine:quarantine",
+                "Exclude flaky cases from the gates until a date.",
+            ),
+        },
+        "Results": {
+            "leaderboard": (
+                "leaderboard:leaderboard",
+                "Rank models and prompt versions, or recommend one.",
+                "experiments",
+            ),
+            "trends": ("trends:trends", "Show score, cost and latency over runs.", "experiments"),
+            "costs": ("costs:costs", "Show spending and how much of each budget is used."),
+            "bisect": ("bisect:bisect", "Find the commit that broke a case.", "experiments"),
+        },
+        "Improve": {
+            "history": (
+                "versions:history",
+                "List the versions of a prompt with their scores.",
+                "prompts",
+            ),
+            "diff": (
+                "versions:diff",
+                "Compare the text and the scores of two prompt versions.",
+                "prompts",
+            ),
+            "promote": (
+                "versions:promote",
+                "Mark a prompt version as the one in production.",
+                "prompts",
+            ),
+        },
+        "Admin": {
+            "admin": ("admin:admin", "Look after stored results, prices and the shell."),
+        },
+    }
+)
 """Commands of the program, in the order of the help; features add theirs."""
 
 EVERYDAY = "Everyday"
@@ -165,51 +126,35 @@ RENAMED = {
 """Former names of commands, and what to type instead."""
 
 GROUPS = {
-    "runs": {
-        "status": Command(
-            "Commands",
-            "edison_ci.cli.status:status",
-            "List recent runs, or show one in detail.",
-            "runs",
-        ),
-        "watch": Command(
-            "Commands", "edison_ci.cli.control:watch", "Follow a run of another process.", "runs"
-        ),
-        "pause": Command(
-            "Commands", "edison_ci.cli.control:pause", "Pause a run; it can be resumed.", "runs"
-        ),
-        "resume": Command(
-            "Commands", "edison_ci.cli.run:resume", "Resume a run that stopped.", "runs"
-        ),
-        "cancel": Command(
-            "Commands", "edison_ci.cli.control:cancel", "Cancel a run for good.", "runs"
-        ),
-        "steer": Command(
-            "Commands",
-            "edison_ci.cli.control:steer",
-            "Change a run while it goes on, or show its state.",
-            "runs",
-        ),
-        "merge": Command(
-            "Commands",
-            "edison_ci.cli.merge:merge",
-            "Merge the shards of a run and evaluate its gates.",
-        ),
-    },
-    "admin": {
-        "audit": Command(
-            "Results", "edison_ci.cli.audit:audit", "Show the audit log, newest first."
-        ),
-        "prices": Command(
-            "Set up", "edison_ci.cli.prices:prices", "Show or update the price table."
-        ),
-        "schema": Command(
-            "Set up", "edison_ci.cli.schema:schema", "Print the JSON Schema of a file kind."
-        ),
-        "completion": Command(
-            "Set up", "edison_ci.cli.admin:completion", "Print the completion script of a shell."
-        ),
-    },
+    "runs": _commands(
+        {
+            "Commands": {
+                "status": ("status:status", "List recent runs, or show one in detail.", "runs"),
+                "watch": ("control:watch", "Follow a run of another process.", "runs"),
+                "pause": ("control:pause", "Pause a run; it can be resumed.", "runs"),
+                "resume": ("run:resume", "Resume a run that stopped.", "runs"),
+                "cancel": ("control:cancel", "Cancel a run for good.", "runs"),
+                "steer": (
+                    "control:steer",
+                    "Change a run while it goes on, or show its state.",
+                    "runs",
+                ),
+                "merge": ("merge:merge", "Merge the shards of a run and evaluate its gates."),
+            },
+        }
+    ),
+    "admin": _commands(
+        {
+            "Results": {
+                "audit": ("audit:audit", "Show the audit log, newest first."),
+            },
+            "Set up": {
+                "prices": ("prices:prices", "Show or update the price table."),
+                "schema": ("schema:schema", "Print the JSON Schema of a file kind."),
+                "completion": ("admin:completion", "Print the completion script of a shell."),
+            },
+        }
+    ),
 }
 """Commands of the groups that import lazily, by the name of the group; features add theirs."""
 

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
+from edison_ci.api import rankings
+from edison_ci.api.rankings import LeaderboardRequest
 from edison_ci.cli import lookup
-from edison_ci.cli.options import CliState, EdisonCommand, ScoreType
-from edison_ci.cli.terminal import GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, simulated_label
-from edison_ci.decide import findings, recommendation
+from edison_ci.cli.options import CliState, EdisonCommand, ScoreType, takes
+from edison_ci.cli.terminal import (
+    GOOD,
+    MOST_BLOCKS,
+    ODD,
+    Item,
+    StyledText,
+    Terminal,
+    simulated_label,
+)
 from edison_ci.errors import UsageError
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
 from edison_ci.plan import versions as plan_versions
-from edison_ci.results import current_prices, samples, scores
-from edison_ci.results import leaderboard as result_leaderboard
 from edison_ci.stats import sentences as stat_sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    from edison_ci.config.load import Project
-    from edison_ci.decide.recommendation import RecommendationResult, RejectedModel
+    from edison_ci.decide.recommendation import RecommendationResult
     from edison_ci.results.leaderboard import (
         Contrast,
         Key,
@@ -135,7 +141,8 @@ _MOST_CONTRASTS = 10
     help="With --recommend: maximum median latency in milliseconds.",
 )
 @click.pass_context
-def leaderboard(ctx: click.Context, /, experiment: str | None, **options: Any) -> None:
+@takes(LeaderboardRequest)
+def leaderboard(ctx: click.Context, request: LeaderboardRequest) -> None:
     """Rank models and prompt versions, or recommend one.
 
     Each prompt version with a model is one row, from its newest complete run. Without EXPERIMENT
@@ -157,12 +164,33 @@ def leaderboard(ctx: click.Context, /, experiment: str | None, **options: Any) -
     """
     state: CliState = ctx.obj
     terminal = Terminal(state)
-    _refuse_mixed(ctx, recommend=options["recommend"])
+    _refuse_mixed(ctx, recommend=request.recommend)
     project = lookup.open_readable_project(state, terminal)
-    if options["recommend"]:
-        _recommend(terminal, project, experiment, options)
+    if request.recommend:
+        advices = rankings.recommendations(project, request)
+        if terminal.json:
+            listed = [rankings.advice_json(advice) for advice in advices]
+            terminal.document({"experiments": listed})
+        else:
+            _show_each(terminal, advices, _show_recommendation)
     else:
-        _rank(terminal, project, experiment, options)
+        boards = rankings.leaderboards(project, request)
+        if terminal.json:
+            terminal.document({"boards": [rankings.board_json(board) for board in boards]})
+        else:
+            _show_each(terminal, boards, _show)
+
+
+def _show_each(
+    terminal: Terminal, items: Sequence[Item], show: Callable[[Terminal, Item], None]
+) -> None:
+    """Print what there is for each experiment, with an empty line between them."""
+    if not items:
+        terminal.note("no complete run yet: edison run")
+    for index, item in enumerate(terminal.listed(items, most=MOST_BLOCKS)):
+        if index:
+            terminal.result("")
+        show(terminal, item)
 
 
 _RANKING = ("tags", "min_cases", "top")
@@ -178,33 +206,6 @@ def _refuse_mixed(ctx: click.Context, *, recommend: bool) -> None:
             continue
         if ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT:
             raise UsageError(f"{param.opts[0]} {said}", hint="see: edison leaderboard --help")
-
-
-def _rank(
-    terminal: Terminal, project: Project, experiment: str | None, options: Mapping[str, Any]
-) -> None:
-    """Print the board of each experiment."""
-    rule = result_leaderboard.BoardRule(min_cases=options["min_cases"], most=options["top"])
-    tags, boards = options["tags"], []
-    with lookup.results_of(project) as connection:
-        names = lookup.measured_names(connection, project, experiment)
-        rolls = {name: samples.case_filter_of(project, name, connection, tags) for name in names}
-        if tags and names and not any(case_filter.only for case_filter in rolls.values()):
-            listed = " or ".join(map(repr, tags))
-            raise UsageError(f"no case has the tag {listed}", hint="see: edison dataset stats")
-        for name, case_filter in rolls.items():
-            board = result_leaderboard.board_of(connection, name, case_filter, rule)
-            if board is not None and (case_filter.only or not tags):
-                boards.append(board)
-    if terminal.json:
-        terminal.document({"boards": [_board(board) for board in boards]})
-        return
-    if not boards:
-        terminal.note("no complete run yet: edison run")
-    for index, board in enumerate(terminal.listed(boards, most=MOST_BLOCKS)):
-        if index:
-            terminal.result("")
-        _show(terminal, board)
 
 
 def _show(terminal: Terminal, board: Leaderboard) -> None:
@@ -318,207 +319,47 @@ def _notes(board: Leaderboard) -> list[str]:
     return notes
 
 
-def _board(board: Leaderboard) -> dict[str, Any]:
-    return {
-        "experiment": board.experiment,
-        "runs": board.runs,
-        "rows": [row_json(row) for row in board.rows],
-        "comparisons": [_contrast(board, contrast) for contrast in board.contrasts],
-        "left_out": {
-            "too_few_cases": board.too_few,
-            "beyond_top": len(board.beyond),
-            "graded_otherwise": board.graded_otherwise,
-            "quarantined_cases": board.quarantined,
-        },
-        "preferences": None if board.preferences is None else board.preferences.as_json(),
-    }
-
-
-def row_json(row: LeaderboardRow) -> dict[str, Any]:
-    """Return a row as it appears in `--json`."""
-    place = row.place
-    return {
-        "rank": {"best": row.best_rank, "worst": row.worst_rank},
-        "model": place.model,
-        "prompt": {
-            "id": place.prompt,
-            "hash": plan_versions.short(place.version),
-            "label": row.label,
-        },
-        "run_id": place.run.id,
-        "simulated": place.run.simulated,
-        "partial": place.run.partial,
-        "composite": scores.interval_json(row.composite),
-        "pass_rate": scores.interval_json(row.pass_rate),
-        "missing": row.scores.missing,
-        "answers": row.answers,
-        "answer_cost_microusd": row.cost_microusd,
-        "estimated_answers": row.estimated,
-        "latency_ms": {"p50": row.p50_ms, "p95": row.p95_ms},
-    }
-
-
-def _contrast(board: Leaderboard, contrast: Contrast) -> dict[str, Any]:
-    low, high = contrast.interval or (None, None)
-    return {
-        "better": contrast.better,
-        "worse": contrast.worse,
-        "shown": contrast.significant,
-        "estimate": contrast.difference,
-        "low": low,
-        "high": high,
-        "n": contrast.n,
-        "p": contrast.p,
-        "p_holm": contrast.p_holm,
-        "family": len(board.contrasts),
-        "method": contrast.method,
-    }
-
-
-def _recommend(
-    terminal: Terminal, project: Project, experiment: str | None, options: Mapping[str, Any]
-) -> None:
-    """Print the recommended model of each experiment."""
-    max_usd = options["max_cost"]
-    required = recommendation.Requirements(
-        min_score=options["min_score"],
-        max_cost_microusd=None if max_usd is None else max_usd * 1e6,
-        max_latency_ms=options["max_latency"],
-    )
-    advices = []
-    with lookup.results_of(project) as connection:
-        for name in lookup.measured_names(connection, project, experiment):
-            case_filter = samples.case_filter_of(project, name, connection)
-            measured = result_leaderboard.measurements_of(
-                connection, name, case_filter, current_prices.CurrentPrices(project)
-            )
-            if measured is not None:
-                advices.append(recommendation.advise(name, measured, case_filter, required))
-    if terminal.json:
-        terminal.document({"experiments": [_advice(advice) for advice in advices]})
-        return
-    if not advices:
-        terminal.note("no complete run yet: edison run")
-    for index, advice in enumerate(terminal.listed(advices, most=MOST_BLOCKS)):
-        if index:
-            terminal.result("")
-        _show_recommendation(terminal, advice)
-
-
 def _show_recommendation(terminal: Terminal, advice: RecommendationResult) -> None:
     about = f"  {counted(len(advice.rows), 'model')} on {counted(advice.cases, 'case')}"
     marks = simulated_label(advice.simulation)
     terminal.result(StyledText(advice.experiment, bold=True), about, *marks)
-    found = advice.recommendation
-    if found is None:
-        terminal.result(_no_recommendation(advice))
+    best = advice.recommendation
+    if best is None:
+        for sentence in rankings.recommendation_sentences(advice):
+            terminal.result(sentence)
     else:
         rows = advice.rows
-        table = [("most accurate", found.best, points(rows[found.best].composite))]
+        table = [("most accurate", best.best, points(rows[best.best].composite))]
         if advice.fastest is not None:
             fast = rows[advice.fastest]
             table.append(("fastest", advice.fastest, milliseconds(fast.p50_ms, fast.p95_ms)))
-        table.append(("best value", found.value, dollars(rows[found.value].cost_microusd)))
+        table.append(("best value", best.value, dollars(rows[best.value].cost_microusd)))
         terminal.table(table)
-        for sentence in sentences(advice):
+        for sentence in rankings.recommendation_sentences(advice):
             terminal.result(sentence)
         _models(terminal, advice)
     for name, reason in advice.refused:
         terminal.result(f"left out: {name}, because {reason}")
 
 
-def _no_recommendation(advice: RecommendationResult) -> str:
-    if not advice.rows and advice.refused:
-        return "No model meets the requirements."
-    return (
-        f"Not enough cases: {counted(advice.cases, 'case')} with a score of every model. "
-        "At least two are needed, and about 50 are useful."
-    )
-
-
-def sentences(advice: RecommendationResult) -> list[str]:
-    """Return the recommendation in sentences, with what the cases cannot show."""
-    found = advice.recommendation
-    if found is None:
-        return [_no_recommendation(advice)]
-    if len(advice.rows) == 1:
-        said = [f"{found.best} is the only model: nothing to compare it with."]
-    else:
-        said = [stat_sentences.value_sentence(found, margin=advice.margin)]
-    said += [_doubt(doubt, found.best, advice.margin) for doubt in advice.doubts]
-    saved = findings.saved_microusd(advice)
-    if saved is not None and found.loss > 0:
-        # Per thousand answers, because the saving per answer is too small to read.
-        said.append(
-            f"It scores {fixed(100 * found.loss, 1)} points less and saves {dollars(1000 * saved)} "
-            "in 1,000 answers."
-        )
-    if not any(row.cost_microusd for row in advice.rows.values()):
-        said.append("No answer cost anything, so cost was not considered.")
-    else:
-        said += _prices(advice)
-    if any(row.place.run.partial for row in advice.rows.values()):
-        said.append("Some models were measured on a part of the cases only.")
-    if advice.cases < recommendation.FEW:
-        said.append(f"Very few cases ({advice.cases}): do not rely on this.")
-    return said
-
-
-def _prices(advice: RecommendationResult) -> list[str]:
-    """Say at which prices the models are compared, and where that differs from what was paid."""
-    current = {name: row for name, row in advice.rows.items() if row.current}
-    if not current:
-        return []
-    changed = [
-        f"{name} {dollars(row.paid_microusd)}"
-        for name, row in current.items()
-        if row.paid_microusd != row.cost_microusd
-    ]
-    paid = [name for name in advice.rows if name not in current]
-    return [
-        "Costs are at the current prices"
-        + (f"; paid were, for an answer: {', '.join(changed)}" if changed else "")
-        + (f"; of {', '.join(paid)} as they were paid, without a current price" if paid else "")
-        + "."
-    ]
-
-
-def _doubt(doubt: RejectedModel, best: str, margin: float) -> str:
-    contrast = doubt.contrast
-    change = f"{stat_sentences.signed(contrast.difference)} points"
-    if contrast.interval is not None:
-        low, high = contrast.interval
-        change += f" (likely {stat_sentences.signed(low)} to {stat_sentences.signed(high)})"
-    if doubt.worse:
-        return f"{doubt.name} is shown to be worse than {best}: {change}."
-    said = f"Not enough cases to tell whether {doubt.name} is as good as {best}: {change}"
-    said += f" on {counted(contrast.n, 'case')}."
-    if doubt.n_needed is not None:
-        said += (
-            f" If it is, about {doubt.n_needed:,} cases would show that it is within "
-            f"{100 * margin:g} points."
-        )
-    return said
-
-
 def _models(terminal: Terminal, advice: RecommendationResult) -> None:
-    found = advice.recommendation
-    if found is None or len(found.models) < 2:
+    best = advice.recommendation
+    if best is None or len(best.models) < 2:
         return
     table: list[tuple[str, ...]] = [
         ("model", "prompt", "score", "against the best", "cost/answer", "latency", "")
     ]
-    for model in found.models:
+    for model in best.models:
         row = advice.rows[model.name]
         worst = model.worst_plausible
         against = "-" if worst is None else f"worst plausible {stat_sentences.signed(worst)}"
-        marks = [name for name, holds in _marks(model, found.best) if holds]
+        marks = [name for name, holds in _marks(model, best.best) if holds]
         table.append(
             (
                 model.name,
                 row.label or plan_versions.short(row.place.version),
                 _score(model),
-                "the best" if model.name == found.best else against,
+                "the best" if model.name == best.best else against,
                 dollars(row.cost_microusd),
                 milliseconds(row.p50_ms, row.p95_ms),
                 ", ".join(marks),
@@ -536,56 +377,3 @@ def _score(model: ValuedModel) -> str:
 
 def _marks(model: ValuedModel, best: str) -> list[tuple[str, bool]]:
     return [("on the front", model.on_front), ("as good", model.as_good and model.name != best)]
-
-
-def _advice(advice: RecommendationResult) -> dict[str, Any]:
-    found = advice.recommendation
-    models = {} if found is None else {model.name: model for model in found.models}
-    return {
-        "experiment": advice.experiment,
-        "cases": advice.cases,
-        "simulated": bool(advice.simulation),
-        "most_accurate": None if found is None else found.best,
-        "fastest": advice.fastest if found is not None else None,
-        "best_value": None if found is None else found.value,
-        "front": [model.name for model in models.values() if model.on_front],
-        "margin": advice.margin,
-        "sentences": sentences(advice),
-        "models": [
-            {
-                "name": name,
-                **{k: v for k, v in row_json(row).items() if k != "rank"},
-                "answer_paid_microusd": row.paid_microusd,
-                "prices": "current" if row.current else "paid",
-                **_valued(models.get(name)),
-            }
-            for name, row in advice.rows.items()
-        ],
-        "doubts": [
-            {
-                "model": doubt.name,
-                "worse": doubt.worse,
-                "estimate": doubt.contrast.difference,
-                "low": doubt.contrast.interval and doubt.contrast.interval.low,
-                "high": doubt.contrast.interval and doubt.contrast.interval.high,
-                "n": doubt.contrast.n,
-                "p": doubt.contrast.p,
-                "n_needed": doubt.n_needed,
-            }
-            for doubt in advice.doubts
-        ],
-        "left_out": [{"model": name, "reason": reason} for name, reason in advice.refused],
-    }
-
-
-def _valued(model: ValuedModel | None) -> dict[str, Any]:
-    """Return the results of a model on the cases that all models have."""
-    if model is None:
-        return {"common": None, "on_front": None, "as_good": None, "worst_plausible": None}
-    low, high = model.interval or (None, None)
-    return {
-        "common": {"estimate": model.value, "low": low, "high": high, "n": model.n},
-        "on_front": model.on_front,
-        "as_good": model.as_good,
-        "worst_plausible": model.worst_plausible,
-    }

@@ -229,17 +229,3 @@ def find_run_or_newest(
     if wanted is None:
         terminal.note(f"newest run: {run.id} of {run.experiment}")
     return run
-
-
-def measured_names(connection: sqlite3.Connection, project: Project, name: str | None) -> list[str]:
-    """Return the named experiment if it has a complete run, or all that have one."""
-    from edison_ci.results.snapshot import measured_experiments
-
-    measured = measured_experiments(connection)
-    if name is None:
-        return measured
-    known = [*dict.fromkeys([*measured, *project.experiments])]
-    if name not in known:
-        hint = did_you_mean(name, known, label="experiments")
-        raise UsageError(f"there is no experiment {name!r}", hint=hint)
-    return [name] if name in measured else []

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from edison_ci import feature, utc
+from edison_ci.api.trends import experiment_trends
 from edison_ci.cli import lookup
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.terminal import BAD, GOOD, MOST_BLOCKS, ODD, StyledText, Terminal, sparkline
 from edison_ci.decide import findings as decide_findings
 from edison_ci.numeric import counted, dollars, fixed, milliseconds, points, rate
-from edison_ci.results import scores as result_scores
-from edison_ci.results import trends as result_trends
 from edison_ci.stats.drift import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edison_ci.decide.findings import Finding
-    from edison_ci.stats.drift import Trend
+    from edison_ci.api.trends import ExperimentTrend
+    from edison_ci.results.trends import DriftFinding, TrendRun
 
 _SHOWN = 20
 _COLORS = {Alarm.ALERT: BAD, Alarm.WARN: ODD, Alarm.NONE: GOOD}
-
-
-class _Trend(NamedTuple):
-    experiment: str
-    points: list[result_trends.TrendRun]
-    drift: result_trends.DriftFinding | None
-    findings: tuple[Finding, ...]
-    production: Any
 
 
 @click.command(cls=EdisonCommand)
@@ -63,37 +51,20 @@ def trends(state: CliState, experiment: str | None, days: str) -> None:
     """
     terminal = Terminal(state)
     project = lookup.open_readable_project(state, terminal)
-    first = "" if days == "all" else utc.timestamp(utc.now() - dt.timedelta(days=int(days)))
-    found = []
-    with lookup.results_of(project) as connection:
-        for name in lookup.measured_names(connection, project, experiment):
-            series = result_trends.with_comparability(
-                connection, result_trends.points_of(connection, name)
-            )
-            known = project.experiments.get(name)
-            floor, rule = (
-                result_trends.floor_of(known),
-                result_trends.alarm_rule(known.file.alerts if known else None),
-            )
-            drift = result_trends.drift_of(connection, series, threshold=floor, rule=rule)
-            recent = [point for point in series if point.run.created_at >= first]
-            advice = decide_findings.advice_on(connection, project, name)
-            samples = feature.ask("production_trend", connection, name, drift)
-            found.append(
-                _Trend(name, recent, drift, decide_findings.findings_of(advice, drift), samples)
-            )
+    measured = experiment_trends(project, experiment, days=None if days == "all" else int(days))
     if terminal.json:
-        terminal.document({"days": days, "experiments": [_document(trend) for trend in found]})
+        documents = [trend.as_json() for trend in measured]
+        terminal.document({"days": days, "experiments": documents})
         return
-    if not found:
+    if not measured:
         terminal.note("no complete run yet: edison run")
-    for index, trend in enumerate(terminal.listed(found, most=MOST_BLOCKS)):
+    for index, trend in enumerate(terminal.listed(measured, most=MOST_BLOCKS)):
         if index:
             terminal.result("")
         _show(terminal, trend, days)
 
 
-def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
+def _show(terminal: Terminal, trend: ExperimentTrend, days: str) -> None:
     span = "" if days == "all" else f" in {days} days"
     about = f"  {counted(len(trend.points), 'whole run')}{span}"
     terminal.result(StyledText(trend.experiment, bold=True), about)
@@ -118,7 +89,7 @@ def _show(terminal: Terminal, trend: _Trend, days: str) -> None:
             terminal.result(f"{finding.kind}: {finding.sentence}")
 
 
-def _row(point: result_trends.TrendRun) -> tuple[str, ...]:
+def _row(point: TrendRun) -> tuple[str, ...]:
     marks = [point.run.simulation] if point.run.simulated else []
     if point.stopped is not None:
         marks.append(point.stopped.sentence)
@@ -138,7 +109,7 @@ def _row(point: result_trends.TrendRun) -> tuple[str, ...]:
     )
 
 
-def _lines(series: Sequence[result_trends.TrendRun]) -> list[tuple[str, ...]]:
+def _lines(series: Sequence[TrendRun]) -> list[tuple[str, ...]]:
     scores = [None if p.composite is None else 100 * p.composite.estimate for p in series]
     costs = [p.answer_cost_microusd for p in series]
     speeds = [None if p.p50_ms is None else float(p.p50_ms) for p in series]
@@ -157,7 +128,7 @@ def _ends(values: Sequence[float | None], say: Any) -> str:
     return f"{low} to {high}, now {last}"
 
 
-def _show_drift(terminal: Terminal, drift: result_trends.DriftFinding) -> None:
+def _show_drift(terminal: Terminal, drift: DriftFinding) -> None:
     if drift.report is None:
         terminal.result(drift.sentence)
         return
@@ -167,86 +138,13 @@ def _show_drift(terminal: Terminal, drift: result_trends.DriftFinding) -> None:
     terminal.result(StyledText(word, color), f"  {drift.sentence}")
 
 
-def _show_production(terminal: Terminal, found: Any) -> None:
-    scores = [None if p.composite is None else 100 * p.composite.estimate for p in found.points]
+def _show_production(terminal: Terminal, production: Any) -> None:
+    composites = [point.composite for point in production.points]
+    scores = [None if score is None else 100 * score.estimate for score in composites]
     ends = _ends(scores, lambda value: fixed(value, 1))
     terminal.table([("production", sparkline(scores), ends)])
-    if found.alarm is Alarm.NONE:
-        terminal.result(found.sentence)
+    alarm, sentence = production.alarm, production.sentence
+    if alarm is Alarm.NONE:
+        terminal.result(sentence)
     else:
-        terminal.result(
-            StyledText(found.alarm.upper(), _COLORS[found.alarm]), f"  {found.sentence}"
-        )
-
-
-def _document(trend: _Trend) -> dict[str, Any]:
-    return {
-        "experiment": trend.experiment,
-        "runs": [
-            {
-                "run_id": point.run.id,
-                "time": point.run.created_at,
-                "simulated": point.run.simulated,
-                "composite": result_scores.interval_json(point.composite),
-                "pass_rate": result_scores.interval_json(point.pass_rate),
-                "cost_microusd": point.cost_microusd,
-                "answer_cost_microusd": point.answer_cost_microusd,
-                "latency_ms": {"p50": point.p50_ms, "p95": point.p95_ms},
-                "changed": list(point.changed),
-                "comparable": point.comparable,
-                "stopped_early": None if point.stopped is None else asdict(point.stopped),
-            }
-            for point in trend.points
-        ],
-        "drift": None if trend.drift is None else _drift(trend.drift),
-        "findings": [finding._asdict() for finding in trend.findings],
-        "production": None if trend.production is None else _samples(trend.production),
-    }
-
-
-def _samples(found: Any) -> dict[str, Any]:
-    report = found.report
-    return {
-        "samples": [
-            {
-                "run_id": point.run.id,
-                "time": point.run.created_at,
-                "composite": result_scores.interval_json(point.composite),
-            }
-            for point in found.points
-        ],
-        "samples_since_change": found.since_change,
-        "alarm": None if report is None else report.alarm.value,
-        "relative_drop": report and report.drop.value,
-        "false_alarm_years": report and report.evidence.value,
-        "sentence": found.sentence,
-        "traffic": [asdict(shift) for shift in found.shifts],
-    }
-
-
-def _drift(drift: result_trends.DriftFinding) -> dict[str, Any]:
-    report, ahead = drift.report, drift.forecast
-    return {
-        "runs_since_change": drift.runs,
-        "runs_reused": drift.reused,
-        "alarm": None if report is None else report.alarm.value,
-        "sentence": drift.sentence,
-        "reference": report and report.drop.reference,
-        "current": report and report.drop.current,
-        "current_runs": report and report.drop.runs,
-        "relative_drop": report and report.drop.value,
-        "false_alarm_years": report and report.evidence.value,
-        "method": report and report.evidence.method,
-        "trend": None if report is None else _line(report.trend),
-        "forecast": None if ahead is None else {"day": ahead.value, "reason": ahead.reason},
-    }
-
-
-def _line(trend: Trend) -> dict[str, Any]:
-    return {
-        "slope_per_day": trend.value,
-        "intercept": trend.intercept,
-        "p": trend.p,
-        "n": trend.n,
-        "method": trend.method,
-    }
+        terminal.result(StyledText(alarm.upper(), _COLORS[alarm]), f"  {sentence}")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from edison_ci import feature
-from edison_ci.cli import leaderboard, lookup, suggestion
+from edison_ci.api import rankings
+from edison_ci.cli import lookup, suggestion
 from edison_ci.cli.options import CliState, EdisonCommand
 from edison_ci.cli.sessions import PlanConfirmation, cost_options, microusd, refining_factory
 from edison_ci.cli.terminal import GOOD, ODD, StyledText, Terminal, simulated_label
@@ -147,7 +148,7 @@ def _advice(connection: sqlite3.Connection, project: Project, name: str) -> list
     return (
         []
         if measured is None
-        else leaderboard.sentences(
+        else rankings.recommendation_sentences(
             recommendation.advise(name, measured, case_filter, recommendation.Requirements())
         )
     )
